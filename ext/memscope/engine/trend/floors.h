@@ -1,0 +1,32 @@
+/* The points of a series that a verdict looks at. Pure; no GVL needed. */
+#ifndef MEMSCOPE_FLOORS_H
+#define MEMSCOPE_FLOORS_H
+
+#include "trend/verdict.h"
+
+enum { MEMSCOPE_SERIES_RSS = MEMSCOPE_LAYERS, MEMSCOPE_SERIES };
+
+/* Hours since the first point; mebibytes. */
+struct memscope_floors {
+    size_t count;
+    double began_seconds; /* the time of hour 0 */
+    double hours[MEMSCOPE_TREND_POINTS];
+    double sizes[MEMSCOPE_TREND_POINTS]; /* of how many points each is the mean */
+    bool known[MEMSCOPE_SERIES];
+    double values[MEMSCOPE_SERIES][MEMSCOPE_TREND_POINTS]; /* layers, RSS */
+};
+
+/* The noise of the newest of these values. */
+double memscope_floors_noise(const double *values, size_t count);
+
+/* Whether the series is what verdict.h asks for. */
+bool memscope_trend_is_sound(const struct memscope_trend *trend);
+
+/*
+ * Takes what came after the last restart: a fall of RSS, beyond its noise, by a sixth or more that lasted. Leaves out
+ * points from which RSS came back at once, and takes older points together by their mean, with which layers that sum
+ * to RSS still do.
+ */
+void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors);
+
+#endif

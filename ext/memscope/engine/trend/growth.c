@@ -1,0 +1,251 @@
+#include "trend/growth.h"
+
+#include "trend/statistics.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Growth may have begun so many points ago, or at the first one. */
+static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
+
+#define ONSETS (sizeof onsets / sizeof *onsets)
+#define SHORTEST_GROWTH_HOURS 0.5
+/* What begins later may also be a warm-up of its own. */
+#define SHORTEST_LATER_HOURS 2
+/* What growth since a later time must explain more, in variances of the noise, since there are many such times. */
+#define PRICE_OF_AN_ONSET 12
+/* A step is accepted if it is so many standard deviations high, and most of it happens from one point to the next. */
+#define HEIGHT_OF_A_STEP 5
+#define SHARPNESS_OF_A_STEP 0.6
+#define BESIDE_A_STEP 3
+#define POINTS_OF_A_PLAN 48
+#define MONTH_HOURS 720.0
+
+static double squares_of(const double *rows, size_t count) {
+    return memscope_product(rows, rows, count);
+}
+
+/* Fits growth since one onset; returns how much of the squares of `left` it explains, which may be nothing. */
+static double fit_onset(const struct memscope_regression *regression, size_t onset, const double *left,
+                        double *direction) {
+    double product, squares;
+
+    memscope_regression_growth(regression, onset, direction);
+    memscope_regression_residual(regression, direction);
+    squares = squares_of(direction, regression->rows);
+    product = memscope_product(direction, left, regression->rows);
+    return squares > 1e-12 ? product * product / squares : 0;
+}
+
+/* The onset that explains most. `left` is what the columns do not explain. */
+static void find_onset(const struct memscope_regression *regression, const double *left,
+                       struct memscope_growth *growth) {
+    const double *hours = regression->points.hours;
+    double direction[MEMSCOPE_REGRESSION_ROWS], best;
+    size_t count = regression->points.count;
+
+    growth->onset = 0;
+    best = fit_onset(regression, 0, left, growth->direction) + PRICE_OF_AN_ONSET;
+    growth->error_since_start = 1 / sqrt(fmax(squares_of(growth->direction, regression->rows), 1e-12));
+    growth->slope_since_start = memscope_product(growth->direction, left, regression->rows) *
+                                growth->error_since_start * growth->error_since_start;
+    for (size_t choice = 0; choice < ONSETS && onsets[choice] + 3 < count; choice++) {
+        size_t onset = count - onsets[choice];
+        double squares;
+
+        if (hours[count - 1] - hours[onset] < SHORTEST_LATER_HOURS)
+            continue;
+        squares = fit_onset(regression, onset, left, direction);
+        if (squares <= best)
+            continue;
+        best = squares;
+        growth->onset = onset;
+        memcpy(growth->direction, direction, regression->rows * sizeof *direction);
+    }
+    best = fmax(squares_of(growth->direction, regression->rows), 1e-12);
+    growth->slope = memscope_product(growth->direction, left, regression->rows) / best;
+    growth->error = 1 / sqrt(best);
+    memcpy(growth->remains, left, regression->rows * sizeof *left);
+    memscope_subtract(growth->remains, growth->direction, growth->slope, regression->rows);
+}
+
+static double mean(const double *values, size_t count) {
+    double sum = 0;
+
+    for (size_t index = 0; index < count; index++)
+        sum += values[index];
+    return sum / (double)count;
+}
+
+/* The point where what remains of a series jumps most. Returns 0 if it has too few points. */
+static size_t largest_jump(const double *values, size_t count) {
+    size_t largest = 0;
+    double most = 0;
+
+    for (size_t point = BESIDE_A_STEP; point + BESIDE_A_STEP <= count; point++) {
+        double jump = fabs(mean(values + point, BESIDE_A_STEP) - mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP));
+
+        if (jump > most) {
+            most = jump;
+            largest = point;
+        }
+    }
+    return largest;
+}
+
+/* How much of a step there is in a series: from the points before to those after it. The step may have been at any time
+ * among those that were taken together as this point. */
+static double edge_at(const double *values, size_t count, size_t point) {
+    double before = mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP), edge, next;
+
+    edge = mean(values + point, BESIDE_A_STEP) - before;
+    if (point + BESIDE_A_STEP == count)
+        return edge;
+    next = mean(values + point + 1, BESIDE_A_STEP) - before;
+    return fabs(next) > fabs(edge) ? next : edge;
+}
+
+/* A step in the midst of points that were taken together is found as two small ones, side by side. */
+static void record_step(struct memscope_growth *growth, size_t point, double height) {
+    for (size_t index = 0; index < growth->step_count; index++) {
+        struct memscope_growth_step *step = &growth->steps[index];
+
+        if (point > step->point + 1 || step->point > point + 1)
+            continue;
+        step->point = point < step->point ? point : step->point;
+        step->height += height;
+        return;
+    }
+    growth->steps[growth->step_count++] = (struct memscope_growth_step){point, height};
+}
+
+/* Adds the largest jump to the columns, if it is a step; returns whether it is. `left` is what they do not explain. */
+static bool find_step(struct memscope_regression *regression, const double *series, double *left,
+                      struct memscope_growth *growth) {
+    double values[MEMSCOPE_TREND_POINTS], step[MEMSCOPE_REGRESSION_ROWS], beside[MEMSCOPE_REGRESSION_ROWS];
+    double squares, height, edge;
+    size_t point;
+
+    memscope_regression_values(regression, growth->remains, values);
+    point = largest_jump(values, regression->points.count);
+    if (point == 0)
+        return false;
+    edge = edge_at(series, regression->points.count, point);
+    memscope_regression_step(regression, point, step);
+    memscope_regression_residual(regression, step);
+    memcpy(beside, step, sizeof beside);
+    memscope_subtract(beside, growth->direction,
+                      memscope_product(step, growth->direction, regression->rows) /
+                          squares_of(growth->direction, regression->rows),
+                      regression->rows);
+    squares = squares_of(beside, regression->rows);
+    height = memscope_product(beside, growth->remains, regression->rows) / squares;
+    if (!(height * height * squares > HEIGHT_OF_A_STEP * HEIGHT_OF_A_STEP) || edge / height < SHARPNESS_OF_A_STEP ||
+        fabs(height) < HEIGHT_OF_A_STEP * growth->noise.white || !memscope_regression_add(regression, step))
+        return false;
+    record_step(growth, point, height);
+    memscope_subtract(left, step, memscope_product(left, step, regression->rows) / squares_of(step, regression->rows),
+                      regression->rows);
+    return true;
+}
+
+/* Fits all, under the growth's noise. */
+static void fit(struct memscope_regression *regression, const struct memscope_points *points, const double *values,
+                double level, struct memscope_growth *growth) {
+    double left[MEMSCOPE_REGRESSION_ROWS];
+
+    memscope_regression_open(regression, points, level, &growth->noise);
+    memscope_regression_series(regression, values, left);
+    memscope_regression_residual(regression, left);
+    growth->step_count = 0;
+    find_onset(regression, left, growth);
+    while (regression->columns < MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS &&
+           find_step(regression, values, left, growth))
+        find_onset(regression, left, growth);
+}
+
+void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
+                          const double *values, double level, const struct memscope_trend_noise *least,
+                          struct memscope_trend_noise *noise, struct memscope_growth *growth) {
+    double remains[MEMSCOPE_TREND_POINTS], parameters, larger;
+
+    if (noise->white <= 0) { /* for the first time */
+        growth->noise = *least;
+        fit(regression, points, values, level, growth);
+        memscope_regression_values(regression, growth->remains, remains);
+        *noise = memscope_trend_noise_find(points, remains, memscope_regression_parameters(regression) + 1, least);
+    }
+    growth->noise = *noise;
+    fit(regression, points, values, level, growth);
+    memscope_regression_values(regression, growth->remains, remains);
+    *noise = memscope_trend_noise_find(points, remains, memscope_regression_parameters(regression) + 1, least);
+    /* What is not as the noise was taken to be. */
+    parameters = memscope_regression_parameters(regression) + 1;
+    larger = sqrt(fmax(squares_of(growth->remains, points->count) / fmax((double)points->count - parameters, 1), 1));
+    growth->error *= larger;
+    growth->error_since_start *= larger;
+}
+
+size_t memscope_growth_alone(const struct memscope_regression *regression, const struct memscope_growth *growth,
+                             double *hours, double *values) {
+    double remains[MEMSCOPE_TREND_POINTS], start = regression->points.hours[growth->onset];
+    double length = (regression->points.hours[regression->points.count - 1] - start) / MEMSCOPE_PAIRED_POINTS;
+    size_t taken = 0, count = 0, part = 0;
+
+    memscope_regression_values(regression, growth->remains, remains);
+    for (size_t point = growth->onset; point < regression->points.count; point++) {
+        double hour = regression->points.hours[point];
+        size_t now = (size_t)((hour - start) / length);
+
+        if (now > part && now < MEMSCOPE_PAIRED_POINTS) { /* the last point ends the last part */
+            part = now;
+            taken = 0;
+        }
+        if (taken++ == 0) {
+            hours[count] = values[count] = 0;
+            count++;
+        }
+        hours[count - 1] += (hour - hours[count - 1]) / (double)taken;
+        values[count - 1] += (growth->slope * (hour - start) + remains[point] - values[count - 1]) / (double)taken;
+    }
+    return count;
+}
+
+/* The standard error of a slope after so many hours. */
+static double planned_error(double hours, double onset, double interval, double level,
+                            const struct memscope_trend_noise *noise) {
+    struct memscope_regression regression;
+    double times[POINTS_OF_A_PLAN], sizes[POINTS_OF_A_PLAN], direction[MEMSCOPE_REGRESSION_ROWS];
+    struct memscope_points points = {POINTS_OF_A_PLAN, times, sizes};
+    size_t before = onset > 0 ? POINTS_OF_A_PLAN / 3 : 0, after = POINTS_OF_A_PLAN - before;
+
+    for (size_t point = 0; point < POINTS_OF_A_PLAN; point++) {
+        double first = point < before ? 0 : onset, length = point < before ? onset : hours - onset;
+        double of = (double)(point < before ? before : after),
+               number = (double)(point < before ? point : point - before);
+
+        times[point] = first + length * (number + 0.5) / of;
+        sizes[point] = fmax(length / interval / of, 0.01);
+    }
+    memscope_regression_open(&regression, &points, level, noise);
+    memscope_regression_growth(&regression, before, direction);
+    memscope_regression_residual(&regression, direction);
+    return 1 / sqrt(fmax(squares_of(direction, regression.rows), 1e-12));
+}
+
+double memscope_growth_needs(double slope, double onset, double interval, double level,
+                             const struct memscope_trend_noise *noise) {
+    double low = fmax(onset > 0 ? SHORTEST_LATER_HOURS : SHORTEST_GROWTH_HOURS, 12 * interval), high = MONTH_HOURS;
+
+    if (!(slope > 0) || planned_error(onset + high, onset, interval, level, noise) * MEMSCOPE_TELLING > slope)
+        return INFINITY;
+    if (planned_error(onset + low, onset, interval, level, noise) * MEMSCOPE_TELLING <= slope)
+        return onset + low;
+    while (high > 1.15 * low) {
+        double middle = sqrt(low * high);
+
+        *(planned_error(onset + middle, onset, interval, level, noise) * MEMSCOPE_TELLING <= slope ? &high : &low) =
+            middle;
+    }
+    return onset + high;
+}

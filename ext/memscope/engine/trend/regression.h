@@ -1,0 +1,75 @@
+/*
+ * A regression of a series on what moves a healthy process's memory: a level, a day's and a week's load, warm-up,
+ * steps. Each but the level and the steps has an expected size, so that what would take an absurd size to explain stays
+ * unexplained (ridge regression: rows after those of the points say "its size is 0, give or take this").
+ *
+ * Noise has two parts: one that is new in each point, and one that wanders and comes back (an Ornstein-Uhlenbeck
+ * process). Rows are whitened, each being the part of a point that those before do not predict, so that squares and
+ * products of rows are as of independent values of variance 1. Columns are orthonormal, so that what they explain is a
+ * sum of projections. Hours and mebibytes. Pure; no GVL needed.
+ */
+#ifndef MEMSCOPE_REGRESSION_H
+#define MEMSCOPE_REGRESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "trend/verdict.h"
+
+enum {
+    MEMSCOPE_REGRESSION_HABITS = 13, /* a level, and what has an expected size */
+    MEMSCOPE_REGRESSION_STEPS = 3,
+    MEMSCOPE_REGRESSION_ROWS = MEMSCOPE_TREND_POINTS + MEMSCOPE_REGRESSION_HABITS - 1,
+};
+
+struct memscope_points {
+    size_t count;
+    const double *hours;
+    const double *sizes; /* of how many values each is the mean */
+};
+
+struct memscope_regression {
+    struct memscope_points points;
+    size_t rows, columns;
+    /* Of a point: 1 / the standard deviation of what is new, how much of that wanders on, and how much of it is left at
+     * the next point. */
+    double scale[MEMSCOPE_TREND_POINTS], gain[MEMSCOPE_TREND_POINTS], left[MEMSCOPE_TREND_POINTS];
+    double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
+};
+
+/* Sets up the columns, without steps. `level` is what the process has. Keeps the pointers. */
+void memscope_regression_open(struct memscope_regression *regression, const struct memscope_points *points,
+                              double level, const struct memscope_trend_noise *noise);
+
+/* The rows of a series. */
+void memscope_regression_series(const struct memscope_regression *regression, const double *values, double *rows);
+
+/* The rows of growth by 1 an hour from a point on. */
+void memscope_regression_growth(const struct memscope_regression *regression, size_t onset, double *rows);
+
+/* The rows of 1 from a point on. */
+void memscope_regression_step(const struct memscope_regression *regression, size_t first, double *rows);
+
+/* The series that has these rows. */
+void memscope_regression_values(const struct memscope_regression *regression, const double *rows, double *values);
+
+/* Takes from the rows what the columns explain. */
+void memscope_regression_residual(const struct memscope_regression *regression, double *rows);
+
+/* Makes rows, of which the columns have been taken, another column. Returns whether something is left of them. */
+bool memscope_regression_add(struct memscope_regression *regression, const double *rows);
+
+/* How many parameters the columns are worth: those that an expected size binds count less. */
+double memscope_regression_parameters(const struct memscope_regression *regression);
+
+/* The noise under which a series around 0 is most likely: `least` or more of it wanders. `parameters` were fitted to
+ * it. */
+struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
+                                                      double parameters, const struct memscope_trend_noise *least);
+
+double memscope_product(const double *one, const double *other, size_t count);
+
+/* Takes `factor` times what `from` has. */
+void memscope_subtract(double *rows, const double *from, double factor, size_t count);
+
+#endif

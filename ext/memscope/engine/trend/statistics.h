@@ -1,0 +1,84 @@
+/*
+ * Statistics of short series, robust where a series of memory is not as the textbook has it: outliers, ties, values
+ * that resemble the one before. Pure functions of their arguments, which must be finite. No GVL needed; no memory but
+ * the stack and what the caller gives.
+ */
+#ifndef MEMSCOPE_STATISTICS_H
+#define MEMSCOPE_STATISTICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The longest series for which pairs of points are compared. */
+#define MEMSCOPE_PAIRED_POINTS 64
+
+/* The value of this rank, 0 for the smallest. Reorders the values: what is before the rank is not larger. */
+double memscope_ranked(double *values, size_t count, size_t rank);
+
+/* 0 for no values. Reorders them. */
+double memscope_median(double *values, size_t count);
+
+/* The probability that a standard normal value is larger than z. */
+double memscope_normal_tail(double z);
+
+/*
+ * The standard deviation of the noise of a series, by the median of how far each value is from the middle of its
+ * neighbours: neither a slope nor a few steps change it. Of correlated noise, about what is new in each value. `room`
+ * is for count values.
+ */
+double memscope_noise(const double *values, size_t count, double *room);
+
+/*
+ * The correlation of a series around 0 with itself one point later, between 0 and 0.97. Residuals of a fit with so many
+ * parameters, or of a short series, show less of it than there is: corrected to first order (Kendall 1954).
+ */
+double memscope_autocorrelation(const double *values, size_t count, double parameters);
+
+/* By how much this autocorrelation multiplies the variance of a mean or of a slope: (1 + r) / (1 - r). */
+double memscope_variance_factor(double autocorrelation);
+
+struct memscope_slope {
+    double middle, low, high;
+};
+
+/*
+ * The median of the slopes of all pairs (Theil 1950, Sen 1968), and its interval at z standard deviations of Kendall's
+ * score, widened by the variance factor. At most MEMSCOPE_PAIRED_POINTS points, at strictly growing times; with fewer
+ * than two, all zeros.
+ */
+struct memscope_slope memscope_theil_sen(const double *times, const double *values, size_t count, double z,
+                                         double variance_factor);
+
+/*
+ * Mann-Kendall: the probability of so much growth, or more, in a series without a trend. Its variance is corrected for
+ * ties, and multiplied by the variance factor. At most MEMSCOPE_PAIRED_POINTS points; 1 for a series without two
+ * different values.
+ */
+double memscope_mann_kendall(const double *values, size_t count, double variance_factor);
+
+enum memscope_curve_kind {
+    MEMSCOPE_CURVE_LINEAR,      /* start + rise * t */
+    MEMSCOPE_CURVE_EXPONENTIAL, /* start + rise * (1 - exp(-t / scale)) */
+    MEMSCOPE_CURVE_LOGARITHMIC, /* start + rise * ln(1 + t / scale) */
+};
+
+struct memscope_curve {
+    enum memscope_curve_kind kind;
+    double scale;
+    double start, rise;
+    double bic; /* only differences between curves of the same series mean something */
+};
+
+/* Its height above the start at this time, for a rise of 1. */
+double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double time);
+
+/*
+ * The curve of this kind with the least squares, its scale being one of these. Returns whether there is one: at least
+ * four points, and times that differ. `floor` is the noise that the series has at least, so that a perfect fit has a
+ * finite BIC; `variance_factor` says how many points are worth one.
+ */
+bool memscope_curve_fit(enum memscope_curve_kind kind, const double *scales, size_t scale_count, const double *times,
+                        const double *values, size_t count, double floor, double variance_factor,
+                        struct memscope_curve *curve);
+
+#endif

@@ -1,0 +1,453 @@
+#include "trend/verdict.h"
+
+#include "trend/floors.h"
+#include "trend/growth.h"
+#include "trend/regression.h"
+#include "trend/statistics.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MEBIBYTE 1048576.0
+#define DAY_HOURS 24.0
+#define FEWEST_POINTS 12
+#define SHORTEST_HOURS 0.5
+/* Growth matters if it is so much in a day: mebibytes, or a share of RSS. */
+#define MATTERS 16.0
+#define MATTERING_SHARE 0.02
+/* Pages come in 4 KiB, and no process is as regular as that. */
+#define LEAST_NOISE 0.1
+/* What wanders at least, as a share of the level, and for how long. */
+#define WANDERING 0.005
+#define WANDERING_HOURS 1.5
+#define MOST_P_VALUE 0.01
+/* Ranks of points are correlated less than their noise is, where growth exceeds it. */
+#define MOST_FACTOR 6
+#define LATEST 6
+/* Of the time of a growth, in which there are points. */
+#define FEWEST_PARTS 8
+#define POSITIVES_TO_CALL 2
+#define NEGATIVES_TO_CLEAR 3
+/* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
+ * limit. */
+#define BETTER_CURVE 6
+#define END_OF_GROWTH 0.05
+
+struct judgement {
+    const struct memscope_trend *trend;
+    struct memscope_floors floors;
+    struct memscope_regression regression;
+    struct memscope_growth growth; /* of RSS, or of the layer that grows alone */
+    struct memscope_trend_noise least_noise;
+    double level, matters;     /* mebibytes; matters: in a day */
+    enum memscope_layer alone; /* the layer that grows while RSS does not, or MEMSCOPE_LAYER_NONE */
+    double p_value, factor;
+    struct memscope_slope slope; /* a robust one, in the units of growth */
+};
+
+static const double curve_hours[] = {0.1, 0.25, 0.5, 1, 2, 4, 8};
+
+/* The first point's time is that of its first value. */
+static double seconds_at(const struct judgement *judgement, size_t point) {
+    return point == 0 ? judgement->floors.began_seconds
+                      : judgement->floors.began_seconds + judgement->floors.hours[point] * 3600;
+}
+
+static double hours_of(const struct judgement *judgement) {
+    return judgement->floors.count == 0 ? 0 : judgement->floors.hours[judgement->floors.count - 1];
+}
+
+/* The hours between the newest points. */
+static double interval_of(const struct judgement *judgement) {
+    size_t count = judgement->floors.count, taken = count > FEWEST_POINTS ? FEWEST_POINTS : count - 1;
+
+    return count < 2 ? 0 : (hours_of(judgement) - judgement->floors.hours[count - 1 - taken]) / (double)taken;
+}
+
+static void forget(struct memscope_verdict *verdict) {
+    *verdict = (struct memscope_verdict){
+        .layer = MEMSCOPE_LAYER_NONE,
+        .bytes_per_hour = NAN,
+        .bytes_per_hour_low = NAN,
+        .bytes_per_hour_high = NAN,
+        .since_seconds = NAN,
+        .eta_seconds = NAN,
+        .eta_seconds_low = NAN,
+        .eta_seconds_high = NAN,
+        .needs_seconds = NAN,
+        .ends_near_bytes = NAN,
+        .step_seconds = NAN,
+        .step_bytes = NAN,
+        .p_value = 1,
+    };
+}
+
+/* The line through some points, and the standard error of its slope. */
+static double slope_of(const double *hours, const double *values, size_t count, double noise, double *error) {
+    struct memscope_curve line = {0};
+    double one = 1, middle = 0, squares = 0;
+
+    memscope_curve_fit(MEMSCOPE_CURVE_LINEAR, &one, 1, hours, values, count, 1, 1, &line);
+    for (size_t index = 0; index < count; index++)
+        middle += hours[index] / (double)count;
+    for (size_t index = 0; index < count; index++)
+        squares += (hours[index] - middle) * (hours[index] - middle);
+    *error = noise / sqrt(squares);
+    return line.rise;
+}
+
+/* Whether the second half of what grows grows at half the rate of the first one or more, as far as can be told. */
+static bool goes_on(const double *hours, const double *values, size_t count, double noise) {
+    double middle = (hours[0] + hours[count - 1]) / 2, first, second, error, other_error;
+    size_t half = 4;
+
+    while (half + 4 < count && hours[half] < middle)
+        half++;
+    first = slope_of(hours, values, half, noise, &error);
+    second = slope_of(hours + half, values + half, count - half, noise, &other_error);
+    return second >= first / 2 - hypot(error / 2, other_error);
+}
+
+/* What is left of points beside a line: its standard deviation, and how much neighbours resemble each other. */
+static double noise_beside_line(const double *hours, const double *values, size_t count, double *factor) {
+    double remains[MEMSCOPE_PAIRED_POINTS], one = 1, squares = 0;
+    struct memscope_curve line = {0};
+
+    memscope_curve_fit(MEMSCOPE_CURVE_LINEAR, &one, 1, hours, values, count, 1, 1, &line);
+    for (size_t index = 0; index < count; index++) {
+        remains[index] = values[index] - line.start - line.rise * (hours[index] - hours[0]);
+        squares += remains[index] * remains[index];
+    }
+    *factor = fmin(memscope_variance_factor(memscope_autocorrelation(remains, count, 2)), MOST_FACTOR);
+    return sqrt(squares / (double)(count - 2));
+}
+
+/* Whether a series is higher now than it ever was before its growth began, by half of that growth or more. */
+static bool is_new(const struct judgement *judgement, int series) {
+    const double *values = judgement->floors.values[series];
+    size_t count = judgement->floors.count, onset = judgement->growth.onset;
+    double highest = 0, now = 0,
+           grown = judgement->growth.slope * (hours_of(judgement) - judgement->floors.hours[onset]);
+
+    for (size_t point = 2; point < onset; point++)
+        highest = fmax(highest, (values[point] + values[point - 1] + values[point - 2]) / 3);
+    for (size_t point = count - LATEST; point < count; point++)
+        now += values[point] / LATEST;
+    return now - highest > grown / 2;
+}
+
+/* Whether the series that was looked at grows without an end, in each of several ways to see it. */
+static bool grows(struct judgement *judgement, int series) {
+    const struct memscope_growth *growth = &judgement->growth;
+    double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS];
+    size_t count = memscope_growth_alone(&judgement->regression, growth, hours, values);
+    double factor = 1, noise = count < FEWEST_PARTS ? 0 : noise_beside_line(hours, values, count, &factor);
+
+    judgement->factor = factor;
+    judgement->p_value = memscope_mann_kendall(values, count, factor);
+    judgement->slope.middle = growth->slope;
+    judgement->slope.low = growth->slope - 1.96 * growth->error;
+    judgement->slope.high = growth->slope + 1.96 * growth->error;
+    if (count < FEWEST_PARTS || growth->slope < MEMSCOPE_TELLING * growth->error ||
+        growth->slope * DAY_HOURS < judgement->matters)
+        return false;
+    if (judgement->p_value > MOST_P_VALUE || !goes_on(hours, values, count, noise * sqrt(factor)) ||
+        !is_new(judgement, series))
+        return false;
+    return memscope_theil_sen(hours, values, count, 1.5, factor).low > 0;
+}
+
+static void look_at(struct judgement *judgement, int series, struct memscope_trend_noise *noise) {
+    const struct memscope_floors *floors = &judgement->floors;
+    struct memscope_points points = {floors->count, floors->hours, floors->sizes};
+    struct memscope_trend_noise least = judgement->least_noise;
+    const double *values = series == MEMSCOPE_SERIES_RSS ? judgement->trend->rss : judgement->trend->layers[series];
+
+    least.white = fmax(least.white, memscope_floors_noise(values, judgement->trend->count) / MEBIBYTE);
+    memscope_growth_find(&judgement->regression, &points, floors->values[series], judgement->level, &least, noise,
+                         &judgement->growth);
+}
+
+/* How much more a series has in its last third than in its first. */
+static double growth_of_thirds(const struct judgement *judgement, int series) {
+    const double *values = judgement->floors.values[series];
+    size_t count = judgement->floors.count, third = count / 3;
+    double difference = 0;
+
+    for (size_t index = 0; index < third; index++)
+        difference += (values[count - third + index] - values[index]) / (double)third;
+    return difference;
+}
+
+/* Whether RSS grows, or else a layer of it while another one shrinks; leaves what was found in the judgement. */
+static bool anything_grows(struct judgement *judgement, struct memscope_trend_noise *noise) {
+    struct memscope_trend_noise before = *noise;
+    bool looked = false;
+
+    judgement->alone = MEMSCOPE_LAYER_NONE;
+    look_at(judgement, MEMSCOPE_SERIES_RSS, noise);
+    if (grows(judgement, MEMSCOPE_SERIES_RSS))
+        return true;
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
+        if (layer == MEMSCOPE_LAYER_COPY_ON_WRITE || !judgement->floors.known[layer] ||
+            growth_of_thirds(judgement, layer) <
+                fmax(judgement->matters / 2, 2 * growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS)))
+            continue;
+        look_at(judgement, layer, &(struct memscope_trend_noise){0});
+        looked = true;
+        if (grows(judgement, layer)) {
+            judgement->alone = (enum memscope_layer)layer;
+            return true;
+        }
+    }
+    if (looked) {
+        look_at(judgement, MEMSCOPE_SERIES_RSS, &before);
+        grows(judgement, MEMSCOPE_SERIES_RSS);
+    }
+    return false;
+}
+
+/* Shares of what the layers grow by along a direction, which takes the same from each series that it takes from RSS. */
+static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
+    const struct memscope_floors *floors = &judgement->floors;
+    double rows[MEMSCOPE_REGRESSION_ROWS], parts[MEMSCOPE_SERIES] = {0}, sum = 0;
+
+    for (int series = 0; series < MEMSCOPE_SERIES; series++) {
+        if (!floors->known[series] || series == MEMSCOPE_LAYER_COPY_ON_WRITE || series == MEMSCOPE_LAYER_UNATTRIBUTED)
+            continue;
+        memscope_regression_series(&judgement->regression, floors->values[series], rows);
+        parts[series] = memscope_product(rows, direction, judgement->regression.rows);
+        if (series != MEMSCOPE_SERIES_RSS)
+            parts[MEMSCOPE_LAYER_UNATTRIBUTED] -= parts[series];
+    }
+    parts[MEMSCOPE_LAYER_UNATTRIBUTED] += parts[MEMSCOPE_SERIES_RSS];
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
+        sum += fmax(parts[layer], 0);
+    if (!(sum > 0))
+        return;
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
+        verdict->shares[layer] = fmax(parts[layer], 0) / sum;
+        if (verdict->layer == MEMSCOPE_LAYER_NONE || verdict->shares[layer] > verdict->shares[verdict->layer])
+            verdict->layer = (enum memscope_layer)layer;
+    }
+}
+
+static void tell_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    double left = judgement->trend->limit_bytes - judgement->trend->working_set_bytes;
+
+    if (judgement->trend->limit_bytes <= 0 || judgement->alone != MEMSCOPE_LAYER_NONE || !(verdict->bytes_per_hour > 0))
+        return;
+    left = fmax(left, 0);
+    verdict->eta_seconds = left / verdict->bytes_per_hour * 3600;
+    verdict->eta_seconds_low = left / verdict->bytes_per_hour_high * 3600;
+    verdict->eta_seconds_high = verdict->bytes_per_hour_low > 0 ? left / verdict->bytes_per_hour_low * 3600 : INFINITY;
+}
+
+static void tell_slope(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    verdict->bytes_per_hour = judgement->slope.middle * MEBIBYTE;
+    verdict->bytes_per_hour_low = judgement->slope.low * MEBIBYTE;
+    verdict->bytes_per_hour_high = judgement->slope.high * MEBIBYTE;
+    verdict->p_value = judgement->p_value;
+    verdict->since_seconds = seconds_at(judgement, judgement->growth.onset);
+    verdict->detectable_bytes_per_hour = MEMSCOPE_TELLING * judgement->growth.error_since_start * MEBIBYTE;
+}
+
+/* While a judgement or two find no growth, the leak is still in the layer where it was found. */
+static void tell_leak(const struct judgement *judgement, struct memscope_verdict_memory *memory,
+                      struct memscope_verdict *verdict) {
+    verdict->kind = MEMSCOPE_VERDICT_LEAK;
+    verdict->confidence = 1 - memscope_normal_tail(judgement->growth.slope / judgement->growth.error);
+    share(judgement, judgement->growth.direction, verdict);
+    if (judgement->alone != MEMSCOPE_LAYER_NONE)
+        verdict->layer = judgement->alone;
+    if (verdict->grows)
+        memory->layer = verdict->layer;
+    verdict->layer = memory->layer;
+    tell_eta(judgement, verdict);
+}
+
+/* How long until the present slope, if it matters, or one that just does, can be told from none. */
+static void tell_needs(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    const struct memscope_growth *growth = &judgement->growth;
+    double matters = judgement->matters / DAY_HOURS, slope = growth->slope > matters ? growth->slope : matters;
+    double onset = growth->slope > matters ? judgement->floors.hours[growth->onset] : 0;
+    double hours = memscope_growth_needs(slope, onset, interval_of(judgement), judgement->level, &growth->noise);
+
+    verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
+    verdict->needs_seconds = fmax(hours - hours_of(judgement), interval_of(judgement)) * 3600;
+}
+
+static const struct memscope_growth_step *largest_step(const struct memscope_growth *growth) {
+    const struct memscope_growth_step *largest = NULL;
+
+    for (size_t index = 0; index < growth->step_count; index++)
+        if (largest == NULL || growth->steps[index].height > largest->height)
+            largest = &growth->steps[index];
+    return largest;
+}
+
+/* The largest step up, if it matters. Returns whether there is one. */
+static bool tell_step(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    const struct memscope_growth_step *step = largest_step(&judgement->growth);
+
+    if (step == NULL || step->height < judgement->matters)
+        return false;
+    verdict->step_seconds = seconds_at(judgement, step->point);
+    verdict->step_bytes = step->height * MEBIBYTE;
+    return true;
+}
+
+/* RSS without its steps: at most MEMSCOPE_PAIRED_POINTS points. */
+static size_t without_steps(const struct judgement *judgement, double *hours, double *values) {
+    const struct memscope_floors *floors = &judgement->floors;
+    size_t together = (floors->count + MEMSCOPE_PAIRED_POINTS - 1) / MEMSCOPE_PAIRED_POINTS, count = 0;
+
+    for (size_t first = 0; first + together <= floors->count; first += together, count++) {
+        hours[count] = values[count] = 0;
+        for (size_t point = first; point < first + together; point++) {
+            hours[count] += floors->hours[point] / (double)together;
+            values[count] += floors->values[MEMSCOPE_SERIES_RSS][point] / (double)together;
+            for (size_t step = 0; step < judgement->growth.step_count; step++)
+                if (point >= judgement->growth.steps[step].point)
+                    values[count] -= judgement->growth.steps[step].height / (double)together;
+        }
+    }
+    return count;
+}
+
+/* Whether RSS grew along a curve that comes to an end, and where that is. */
+static bool tell_plateau(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS], one = 1, span, more, room;
+    size_t count = without_steps(judgement, hours, values), scales = sizeof curve_hours / sizeof *curve_hours;
+    struct memscope_curve line, curve, other;
+    double floor = judgement->least_noise.white, factor = judgement->factor;
+    double horizon = judgement->trend->horizon_seconds > 0 ? judgement->trend->horizon_seconds / 3600 : DAY_HOURS;
+
+    if (count < FEWEST_PARTS || growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS) < judgement->matters / 4 ||
+        !memscope_curve_fit(MEMSCOPE_CURVE_LINEAR, &one, 1, hours, values, count, floor, factor, &line) ||
+        !memscope_curve_fit(MEMSCOPE_CURVE_EXPONENTIAL, curve_hours, scales, hours, values, count, floor, factor,
+                            &curve) ||
+        !memscope_curve_fit(MEMSCOPE_CURVE_LOGARITHMIC, curve_hours, 3, hours, values, count, floor, factor, &other))
+        return false;
+    if (other.bic < curve.bic)
+        curve = other;
+    span = hours[count - 1] - hours[0];
+    more = curve.rise * (memscope_curve_shape(curve.kind, curve.scale, span + horizon) -
+                         memscope_curve_shape(curve.kind, curve.scale, span));
+    room = judgement->trend->limit_bytes > 0 ? judgement->trend->limit_bytes / MEBIBYTE : judgement->level;
+    if (curve.bic > line.bic - BETTER_CURVE || more > END_OF_GROWTH * room ||
+        curve.rise * memscope_curve_shape(curve.kind, curve.scale, span) < judgement->matters)
+        return false;
+    verdict->ends_near_bytes =
+        (judgement->floors.values[MEMSCOPE_SERIES_RSS][judgement->floors.count - 1] + more) * MEBIBYTE;
+    verdict->confidence = 1 / (1 + exp((curve.bic - line.bic) / 2));
+    return true;
+}
+
+/* Whether private memory grew, or grows, while RSS does not: pages that were shared after the fork are copied. */
+static bool tell_copy_on_write(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    double lost;
+
+    if (!judgement->floors.known[MEMSCOPE_LAYER_COPY_ON_WRITE])
+        return false;
+    lost = growth_of_thirds(judgement, MEMSCOPE_LAYER_COPY_ON_WRITE);
+    if (lost < judgement->matters / 2 || lost < 2 * growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS))
+        return false;
+    verdict->kind = MEMSCOPE_VERDICT_PLATEAU;
+    verdict->layer = MEMSCOPE_LAYER_COPY_ON_WRITE;
+    verdict->shares[MEMSCOPE_LAYER_COPY_ON_WRITE] = 1;
+    verdict->confidence = 1 - memscope_normal_tail(lost / judgement->growth.noise.white);
+    return true;
+}
+
+/* Whether this is half of what RSS grew by, or more. */
+static bool is_most_of_growth(const struct judgement *judgement, double mebibytes) {
+    const double *values = judgement->floors.values[MEMSCOPE_SERIES_RSS];
+    size_t count = judgement->floors.count;
+    double grown = 0;
+
+    for (size_t point = 0; point < LATEST; point++)
+        grown += (values[count - 1 - point] - values[point]) / LATEST;
+    return mebibytes > grown / 2;
+}
+
+/* The verdict if nothing grows without an end. */
+static void tell_rest(struct judgement *judgement, struct memscope_verdict *verdict) {
+    const struct memscope_growth *growth = &judgement->growth;
+    double rows[MEMSCOPE_REGRESSION_ROWS];
+    bool stepped = tell_step(judgement, verdict);
+
+    if (tell_copy_on_write(judgement, verdict))
+        return;
+    if (!(stepped && is_most_of_growth(judgement, verdict->step_bytes / MEBIBYTE)) &&
+        tell_plateau(judgement, verdict)) {
+        verdict->kind = MEMSCOPE_VERDICT_PLATEAU;
+        memscope_regression_growth(&judgement->regression, 0, rows);
+        judgement->regression.columns = 1;
+        memscope_regression_residual(&judgement->regression, rows);
+        share(judgement, rows, verdict);
+    } else if (stepped) {
+        verdict->kind = MEMSCOPE_VERDICT_STEP;
+        verdict->confidence = 1 - memscope_normal_tail(verdict->step_bytes / MEBIBYTE / growth->noise.white);
+        memscope_regression_step(&judgement->regression, largest_step(growth)->point, rows);
+        judgement->regression.columns = MEMSCOPE_REGRESSION_HABITS;
+        memscope_regression_residual(&judgement->regression, rows);
+        share(judgement, rows, verdict);
+    } else if (growth->slope > 2 * growth->error && growth->slope * DAY_HOURS > judgement->matters) {
+        tell_needs(judgement, verdict);
+    } else {
+        verdict->kind = MEMSCOPE_VERDICT_STEADY;
+        verdict->confidence = 1 - memscope_normal_tail((judgement->matters / DAY_HOURS - growth->slope_since_start) /
+                                                       growth->error_since_start);
+    }
+}
+
+/* Two judgements in a row call a leak, three clear it. */
+static void remember(bool growing, struct memscope_verdict_memory *memory) {
+    memory->positives = growing ? memory->positives + 1 : 0;
+    memory->negatives = growing ? 0 : memory->negatives + 1;
+    if (memory->positives >= POSITIVES_TO_CALL)
+        memory->leaking = true;
+    if (memory->negatives >= NEGATIVES_TO_CLEAR)
+        memory->leaking = false;
+}
+
+static void judge(struct judgement *judgement, struct memscope_verdict_memory *memory,
+                  struct memscope_verdict *verdict) {
+    verdict->grows = anything_grows(judgement, &memory->noise);
+    tell_slope(judgement, verdict);
+    remember(verdict->grows, memory);
+    if (memory->leaking) {
+        tell_leak(judgement, memory, verdict);
+        tell_step(judgement, verdict);
+    } else if (verdict->grows) {
+        verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
+        verdict->needs_seconds = interval_of(judgement) * 3600;
+    } else {
+        tell_rest(judgement, verdict);
+    }
+}
+
+enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
+                                            struct memscope_verdict *verdict) {
+    struct judgement judgement = {.trend = trend};
+    struct memscope_floors *floors = &judgement.floors;
+
+    if (!memscope_trend_is_sound(trend))
+        return MEMSCOPE_MALFORMED;
+    forget(verdict);
+    if (trend->count > 0)
+        memscope_floors_take(trend, floors);
+    if (floors->count < FEWEST_POINTS || hours_of(&judgement) < SHORTEST_HOURS) {
+        *memory = (struct memscope_verdict_memory){0};
+        verdict->needs_seconds = fmax(SHORTEST_HOURS - hours_of(&judgement),
+                                      (FEWEST_POINTS - (double)floors->count) * interval_of(&judgement)) *
+                                 3600;
+        return MEMSCOPE_OK;
+    }
+    judgement.level = fmax(floors->values[MEMSCOPE_SERIES_RSS][0], MATTERS);
+    judgement.matters = fmax(MATTERS, MATTERING_SHARE * floors->values[MEMSCOPE_SERIES_RSS][floors->count - 1]);
+    judgement.least_noise = (struct memscope_trend_noise){LEAST_NOISE, WANDERING * judgement.level, WANDERING_HOURS};
+    judge(&judgement, memory, verdict);
+    return MEMSCOPE_OK;
+}

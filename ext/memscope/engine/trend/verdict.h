@@ -1,0 +1,102 @@
+/*
+ * The verdict over memory in time: whether it grows, since when, in which layer, how fast, how sure that is, and how
+ * long it still takes until it can be told.
+ *
+ * One regression explains a series by all that moves memory in a healthy process, each with a size that is expected
+ * beforehand (warm-up, a day's and a week's load, steps), and by growth without an end, which may have begun at any
+ * time. Only what nothing else explains is a leak; while something else may explain it, the verdict is "insufficient".
+ *
+ * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
+ */
+#ifndef MEMSCOPE_VERDICT_H
+#define MEMSCOPE_VERDICT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+enum memscope_layer {
+    MEMSCOPE_LAYER_OBJECTS,
+    MEMSCOPE_LAYER_NATIVE,
+    MEMSCOPE_LAYER_FRAGMENTATION,
+    MEMSCOPE_LAYER_THREADS,
+    MEMSCOPE_LAYER_CODE,
+    MEMSCOPE_LAYER_COPY_ON_WRITE, /* private memory that was shared after the fork: no part of RSS's growth */
+    MEMSCOPE_LAYER_UNATTRIBUTED,  /* also what RSS has and no other layer */
+    MEMSCOPE_LAYERS,
+    MEMSCOPE_LAYER_NONE = MEMSCOPE_LAYERS,
+};
+
+enum memscope_verdict_kind {
+    MEMSCOPE_VERDICT_INSUFFICIENT,
+    MEMSCOPE_VERDICT_STEADY,
+    MEMSCOPE_VERDICT_PLATEAU, /* grew, as it warmed up or filled a cache, and comes to an end */
+    MEMSCOPE_VERDICT_STEP,    /* grew at once, and stayed */
+    MEMSCOPE_VERDICT_LEAK,
+};
+
+/*
+ * Floors: what is left after a major GC, a value for each, or the least value of each interval, all intervals being of
+ * about the same length. The newest 32 stay as they are, and of older ones ever more are taken together, up to
+ * MEMSCOPE_TREND_POINTS points; what came before the last restart, or the last 2,500 values, does not count.
+ */
+struct memscope_trend {
+    size_t count;
+    const double *seconds;                 /* strictly growing, of a clock that is never set */
+    const double *rss;                     /* bytes */
+    const double *layers[MEMSCOPE_LAYERS]; /* bytes; NULL: unknown */
+    double limit_bytes;                    /* 0: there is none */
+    double working_set_bytes;              /* what counts towards the limit now */
+    double horizon_seconds;                /* how far ahead a plateau is predicted; 0: a day */
+};
+
+/* In mebibytes. */
+struct memscope_trend_noise {
+    double white;            /* the standard deviation of what is new in a value */
+    double wandering, hours; /* that of what wanders, and for how long it resembles itself */
+};
+
+/* What one judgement leaves to the next, in the same process; zeroed before the first. */
+struct memscope_verdict_memory {
+    unsigned positives, negatives; /* judgements in a row */
+    bool leaking;
+    enum memscope_layer layer;         /* that leaks */
+    struct memscope_trend_noise noise; /* of RSS */
+};
+
+/* NAN: unknown, or not what this kind of verdict says. Never NAN: shares, detectable_bytes_per_hour, confidence and
+ * p_value. */
+struct memscope_verdict {
+    enum memscope_verdict_kind kind;
+    bool grows; /* this judgement alone: growth without an end, in RSS or a layer */
+    /* Of the growth that the verdict is about: which layer it is in most, and the shares of those that grow. Shares sum
+     * to 1; all are 0 if nothing grows. */
+    enum memscope_layer layer;
+    double shares[MEMSCOPE_LAYERS];
+    /* Growth beside all else, and between what it is with a probability of 95 %: of RSS, or of the layer that leaks
+     * while RSS does not grow. */
+    double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
+    double since_seconds;                                  /* when that growth began */
+    double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
+    /* If insufficient: until the present slope, or one that matters, can be told from none; INFINITY: over a month */
+    double needs_seconds;
+    double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now */
+    double ends_near_bytes;           /* RSS at the end of a plateau, or at the horizon */
+    double step_seconds, step_bytes;  /* the largest step up, if it matters: when it was there, its height */
+    double confidence;                /* that the kind is right, 0 to 1; 0 if insufficient */
+    double p_value;                   /* of so much growth since then without a trend (Mann-Kendall) */
+};
+
+#define MEMSCOPE_TREND_POINTS 128
+
+/*
+ * Judges the series. After two judgements in a row that it grows without an end, the kind is a leak; after three in a
+ * row that it does not, no longer. Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer
+ * is missing, if times do not grow, or if an amount is negative, or a number not finite or over 2^60. Takes 20 to 40 µs
+ * for 100 points, 100 µs for 2,000.
+ */
+enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
+                                            struct memscope_verdict *verdict);
+
+#endif

@@ -1,0 +1,318 @@
+/* Verdicts over series whose truth is plain, and over series that are none. Silent when right. */
+#include "../expect.h"
+#include "trend/verdict.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define MIB 1048576.0
+#define POINTS 2016
+#define EPOCH 300.0
+
+static double seconds[POINTS], rss[POINTS], objects[POINTS], native[POINTS], copied[POINTS];
+static uint64_t state = 88172645463325252u;
+
+static double noise(void) { /* about normal, with a standard deviation of 1 */
+    double sum = 0;
+
+    for (int index = 0; index < 12; index++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += (double)(state >> 11) / 9007199254740992.0;
+    }
+    return sum - 6;
+}
+
+/* 400 MiB, half of them objects, with 1 MiB of noise. */
+static struct memscope_trend trend_of(size_t count) {
+    struct memscope_trend trend = {.count = count, .seconds = seconds, .rss = rss};
+
+    for (size_t point = 0; point < count; point++) {
+        seconds[point] = 5000 + EPOCH * (double)point;
+        objects[point] = (200 + 0.7 * noise()) * MIB;
+        native[point] = (150 + 0.7 * noise()) * MIB;
+        copied[point] = 0;
+        rss[point] = objects[point] + native[point] + 50 * MIB;
+    }
+    trend.layers[MEMSCOPE_LAYER_OBJECTS] = objects;
+    trend.layers[MEMSCOPE_LAYER_NATIVE] = native;
+    trend.layers[MEMSCOPE_LAYER_COPY_ON_WRITE] = copied;
+    return trend;
+}
+
+static void grow(double *layer, size_t from, size_t count, double mib_an_hour) {
+    for (size_t point = from; point < count; point++) {
+        double bytes = mib_an_hour * MIB * EPOCH / 3600 * (double)(point - from);
+
+        layer[point] += bytes;
+        rss[point] += layer == copied ? 0 : bytes;
+    }
+}
+
+static void step(double *layer, size_t from, size_t count, double mib) {
+    for (size_t point = from; point < count; point++) {
+        layer[point] += mib * MIB;
+        rss[point] += mib * MIB;
+    }
+}
+
+/* The verdict after a judgement at each of the last points. */
+static struct memscope_verdict judge_last(struct memscope_trend trend, size_t judgements) {
+    struct memscope_verdict_memory memory = {0};
+    struct memscope_verdict verdict;
+    size_t count = trend.count;
+
+    for (trend.count = count - judgements + 1; trend.count <= count; trend.count++)
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+    return verdict;
+}
+
+static double sum_of_shares(const struct memscope_verdict *verdict) {
+    double sum = 0;
+
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
+        sum += verdict->shares[layer];
+    return sum;
+}
+
+static void test_steady(void) {
+    struct memscope_verdict verdict = judge_last(trend_of(POINTS), 3);
+
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY && verdict.layer == MEMSCOPE_LAYER_NONE && !verdict.grows);
+    EXPECT(sum_of_shares(&verdict) == 0 && verdict.confidence > 0.9 && isnan(verdict.eta_seconds));
+    EXPECT(verdict.detectable_bytes_per_hour > 0 && verdict.detectable_bytes_per_hour < 5 * MIB);
+}
+
+static void test_leak(void) {
+    struct memscope_trend trend = trend_of(200);
+    struct memscope_verdict verdict;
+
+    grow(objects, 0, 200, 15);
+    grow(native, 0, 200, 5);
+    trend.working_set_bytes = 1000 * MIB;
+    trend.limit_bytes = 1200 * MIB;
+    verdict = judge_last(trend, 3);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && verdict.grows && verdict.layer == MEMSCOPE_LAYER_OBJECTS);
+    EXPECT(fabs(verdict.bytes_per_hour / MIB - 20) < 2);
+    EXPECT(verdict.bytes_per_hour_low < verdict.bytes_per_hour && verdict.bytes_per_hour < verdict.bytes_per_hour_high);
+    EXPECT(fabs(verdict.shares[MEMSCOPE_LAYER_OBJECTS] - 0.75) < 0.05 && fabs(sum_of_shares(&verdict) - 1) < 1e-9);
+    EXPECT(fabs(verdict.eta_seconds / 36000 - 1) < 0.1); /* 200 MiB left */
+    EXPECT(verdict.eta_seconds_low < verdict.eta_seconds && verdict.eta_seconds < verdict.eta_seconds_high);
+    EXPECT(verdict.p_value < 0.01 && verdict.confidence > 0.99 && verdict.since_seconds == 5000);
+}
+
+/* One judgement does not call a leak, and two do not clear it. */
+static void test_hysteresis(void) {
+    struct memscope_trend trend = trend_of(200), flat;
+    struct memscope_verdict_memory memory = {0};
+    struct memscope_verdict verdict;
+
+    grow(objects, 0, 200, 20);
+    EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows && fabs(verdict.needs_seconds - EPOCH) < 1);
+    EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK);
+    flat = trend_of(200);
+    for (int judgement = 0; judgement < 2; judgement++) {
+        EXPECT(memscope_verdict_judge(&flat, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && !verdict.grows);
+    }
+    EXPECT(memscope_verdict_judge(&flat, &memory, &verdict) == MEMSCOPE_OK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY);
+}
+
+static void test_step(void) {
+    struct memscope_trend trend = trend_of(300);
+    struct memscope_verdict verdict;
+
+    step(native, 120, 300, 80);
+    verdict = judge_last(trend, 3);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEP && verdict.layer == MEMSCOPE_LAYER_NATIVE);
+    EXPECT(fabs(verdict.step_bytes / MIB - 80) < 5);
+    EXPECT(fabs(verdict.step_seconds - seconds[120]) < 4 * EPOCH);
+    EXPECT(verdict.shares[MEMSCOPE_LAYER_NATIVE] > 0.95 && fabs(sum_of_shares(&verdict) - 1) < 1e-9);
+}
+
+static void test_plateau(void) {
+    struct memscope_trend trend = trend_of(200);
+    struct memscope_verdict verdict;
+
+    for (size_t point = 0; point < 200; point++) {
+        double bytes = 120 * MIB * (1 - exp(-(double)point / 24)); /* 2 hours */
+
+        objects[point] += bytes;
+        rss[point] += bytes;
+    }
+    verdict = judge_last(trend, 3);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_PLATEAU && verdict.layer == MEMSCOPE_LAYER_OBJECTS);
+    EXPECT(fabs(verdict.ends_near_bytes / MIB - 520) < 8);
+    EXPECT(fabs(sum_of_shares(&verdict) - 1) < 1e-9);
+}
+
+static void test_copy_on_write(void) {
+    struct memscope_trend trend = trend_of(300);
+    struct memscope_verdict verdict;
+
+    grow(copied, 0, 300, 4);
+    verdict = judge_last(trend, 3);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_PLATEAU && verdict.layer == MEMSCOPE_LAYER_COPY_ON_WRITE);
+    EXPECT(verdict.shares[MEMSCOPE_LAYER_COPY_ON_WRITE] == 1 && sum_of_shares(&verdict) == 1);
+}
+
+/* After a restart, nothing of before counts. */
+static void test_restart(void) {
+    struct memscope_trend trend = trend_of(300);
+
+    step(objects, 0, 290, 400);
+    EXPECT(judge_last(trend, 3).kind == MEMSCOPE_VERDICT_INSUFFICIENT);
+    EXPECT(judge_last(trend, 3).needs_seconds > 0);
+}
+
+static void test_short(void) {
+    struct memscope_trend trend = trend_of(20);
+    struct memscope_verdict_memory memory = {0};
+    struct memscope_verdict verdict;
+
+    for (trend.count = 0; trend.count < 12; trend.count++) {
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.needs_seconds >= 0);
+        EXPECT(verdict.confidence == 0 && verdict.layer == MEMSCOPE_LAYER_NONE);
+    }
+    trend = (struct memscope_trend){0}; /* nothing at all */
+    EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT);
+}
+
+static void expect_malformed(const struct memscope_trend *trend) {
+    struct memscope_verdict_memory memory = {.positives = 1};
+    struct memscope_verdict verdict = {.confidence = 0.5};
+
+    EXPECT(memscope_verdict_judge(trend, &memory, &verdict) == MEMSCOPE_MALFORMED);
+    EXPECT(memory.positives == 1 && verdict.confidence == 0.5);
+}
+
+static void test_malformed(void) {
+    static const double wrong[] = {-1, NAN, INFINITY, -INFINITY, 1e30};
+    double *const arrays[] = {rss, objects, native, copied};
+    struct memscope_trend trend = trend_of(50);
+
+    for (size_t value = 0; value < sizeof wrong / sizeof *wrong; value++) {
+        for (int array = 0; array < 4; array++) {
+            trend = trend_of(50);
+            arrays[array][value * 12] = wrong[value];
+            expect_malformed(&trend);
+        }
+        trend = trend_of(50);
+        trend.limit_bytes = wrong[value];
+        expect_malformed(&trend);
+        trend.limit_bytes = 0;
+        trend.working_set_bytes = wrong[value];
+        expect_malformed(&trend);
+        trend.working_set_bytes = 0;
+        trend.horizon_seconds = wrong[value];
+        expect_malformed(&trend);
+        seconds[7] = wrong[value];
+        trend.horizon_seconds = 0;
+        expect_malformed(&trend);
+    }
+    trend = trend_of(50);
+    seconds[20] = seconds[19];
+    expect_malformed(&trend);
+    trend = trend_of(50);
+    trend.rss = NULL;
+    expect_malformed(&trend);
+    trend = trend_of(50);
+    trend.seconds = NULL;
+    expect_malformed(&trend);
+}
+
+static void expect_no_nan(const struct memscope_verdict *verdict) {
+    EXPECT(isfinite(verdict->detectable_bytes_per_hour) && isfinite(verdict->confidence) && isfinite(verdict->p_value));
+    EXPECT(verdict->confidence >= 0 && verdict->confidence <= 1 && verdict->p_value >= 0 && verdict->p_value <= 1);
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
+        EXPECT(isfinite(verdict->shares[layer]));
+    EXPECT(sum_of_shares(verdict) == 0 || fabs(sum_of_shares(verdict) - 1) < 1e-9);
+    if (verdict->kind == MEMSCOPE_VERDICT_LEAK)
+        EXPECT(isfinite(verdict->bytes_per_hour) && verdict->layer < MEMSCOPE_LAYERS);
+}
+
+/* Constants, zeros, the largest values, perfect lines, spikes, times that crawl or leap. */
+static void test_odd_series(void) {
+    for (int shape = 0; shape < 8; shape++) {
+        struct memscope_trend trend = trend_of(POINTS);
+        struct memscope_verdict_memory memory = {0};
+        struct memscope_verdict verdict;
+
+        for (size_t point = 0; point < POINTS; point++) {
+            const double values[8] = {0,
+                                      1e18,
+                                      4096 * (double)point,
+                                      1e18 * (double)(point % 2),
+                                      1e14 * (double)point,
+                                      point % 50 == 0 ? 1e12 : 1e8,
+                                      1e9,
+                                      1e12 - 1e8 * (double)point};
+
+            rss[point] = objects[point] = values[shape];
+            native[point] = copied[point] = 0;
+            seconds[point] = shape == 6   ? 1e-3 * (double)point
+                             : shape == 7 ? 1e12 * (double)point
+                                          : 300 * (double)point;
+        }
+        for (trend.count = 0; trend.count <= POINTS; trend.count += 1 + trend.count / 7) {
+            EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+            expect_no_nan(&verdict);
+        }
+    }
+}
+
+/* Points of two moments only, in many ways. */
+static void test_clustered(void) {
+    for (size_t early = 0; early <= 40; early++) {
+        struct memscope_trend trend = trend_of(40);
+        struct memscope_verdict_memory memory = {0};
+        struct memscope_verdict verdict;
+
+        for (size_t point = 0; point < 40; point++) {
+            seconds[point] = 1e-3 * (double)point + (point < early ? 0 : 1e5);
+            rss[point] += 1e7 * (double)point;
+        }
+        for (int judgement = 0; judgement < 3; judgement++) {
+            EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+            expect_no_nan(&verdict);
+        }
+    }
+}
+
+/* The same series, the same verdict: byte by byte. */
+static void test_determined(void) {
+    struct memscope_trend trend = trend_of(500);
+    struct memscope_verdict_memory memory = {0}, again = {0};
+    struct memscope_verdict one, other;
+
+    grow(native, 100, 500, 3);
+    memset(&one, 0, sizeof one);
+    memset(&other, 0, sizeof other);
+    EXPECT(memscope_verdict_judge(&trend, &memory, &one) == MEMSCOPE_OK);
+    EXPECT(memscope_verdict_judge(&trend, &again, &other) == MEMSCOPE_OK);
+    EXPECT(one.kind == other.kind && one.bytes_per_hour == other.bytes_per_hour && one.layer == other.layer);
+    EXPECT(memcmp(one.shares, other.shares, sizeof one.shares) == 0 && one.confidence == other.confidence);
+}
+
+int main(void) {
+    test_steady();
+    test_leak();
+    test_hysteresis();
+    test_step();
+    test_plateau();
+    test_copy_on_write();
+    test_restart();
+    test_short();
+    test_malformed();
+    test_odd_series();
+    test_clustered();
+    test_determined();
+    return 0;
+}
