@@ -1,4 +1,4 @@
-/* The table of sampled objects: what it drops and keeps, and that texts and stacks go with their last sample. */
+/* The table of sampled objects: what it drops and keeps, in which order, and when texts and stacks are released. */
 #include "sampling/object_samples.h"
 
 #include "../expect.h"
@@ -183,6 +183,80 @@ static void test_after_an_unseen_gc_only_what_it_cannot_have_freed_is_kept(void)
     EXPECT(samples->count == 10 && has(2005) && samples->dropped == 10);
     memscope_object_samples_forget(samples, false);
     EXPECT(samples->count == 0 && samples->dropped == 20);
+}
+
+static enum memscope_object_age odd_are_dead(uintptr_t address) {
+    return address % 2 ? MEMSCOPE_OBJECT_DEAD : MEMSCOPE_OBJECT_OLD;
+}
+
+static void test_old_objects_keep_their_order(void) {
+    plant();
+    memscope_object_samples_sweep(samples, true, by_address);
+    for (uint32_t index = 0; index < 10; index++)
+        EXPECT(samples->list[index].address == 2001 + index);
+    memscope_object_samples_sweep(samples, false, odd_are_dead);
+    EXPECT(samples->old == 10 && samples->count == 10);
+    for (uint32_t index = 0; index < 5; index++)
+        EXPECT(samples->list[index].address == 2002 + 2 * index);
+}
+
+static void add_user(uintptr_t address, uint32_t stack) {
+    memscope_call_retain(&samples->calls, stack);
+    memscope_object_samples_add(samples, (struct memscope_object_sample){.address = address, .stack = stack});
+}
+
+/* So many that a single call leaves one, whose stack is then still there. New samples do not take its place. */
+static void test_dropped_samples_are_released_little_by_little(void) {
+    uint32_t used;
+
+    begin();
+    used = stack("main", "save");
+    for (uint32_t number = 0; number <= MEMSCOPE_RELEASED_AT_ONCE; number++)
+        add_user(1 + number % 999, used);
+    memscope_call_release(&samples->calls, &samples->texts, used);
+    memscope_object_samples_sweep(samples, true, by_address);
+    EXPECT(samples->count == 0 && samples->unreleased == MEMSCOPE_RELEASED_AT_ONCE + 1);
+    add(1001);
+    memscope_object_samples_release(samples);
+    EXPECT(samples->unreleased == 1 && samples->calls.count == 1 + 2 && has(1001));
+    memscope_object_samples_make_room(samples, 1, &plan);
+    EXPECT(samples->unreleased == 0 && samples->calls.count == 1 && samples->texts.count == 1 && samples->count == 1);
+}
+
+static void test_a_full_table_releases_dropped_samples_for_new_ones(void) {
+    uint32_t used;
+
+    begin();
+    used = stack("main", "save");
+    for (uint32_t number = 0; number < MEMSCOPE_OBJECT_SAMPLES; number++)
+        add_user(1, used);
+    memscope_object_samples_forget(samples, false);
+    for (uint32_t number = 0; number < MEMSCOPE_OBJECT_SAMPLES; number++)
+        add(2001 + number);
+    EXPECT(samples->count == MEMSCOPE_OBJECT_SAMPLES && samples->unreleased == 0);
+    EXPECT(samples->dropped == MEMSCOPE_OBJECT_SAMPLES && samples->calls.nodes[used].users == 1);
+    for (uint32_t index = 0; index < samples->count; index++)
+        EXPECT(samples->list[index].address == 2001 + index);
+}
+
+/* The stacks take more than half of the room. */
+static void test_all_are_released_if_they_may_take_the_room_of_others(void) {
+    uint32_t frame;
+
+    begin();
+    frame = text("deep");
+    for (uint32_t number = 0; number < MEMSCOPE_OBJECT_SAMPLES; number++) {
+        uint32_t outer = memscope_call_add(&samples->calls, &samples->texts, 0, frame, number);
+        uint32_t node = memscope_call_add(&samples->calls, &samples->texts, outer, frame, number);
+
+        memscope_object_samples_add(samples, (struct memscope_object_sample){.address = 1, .stack = node});
+    }
+    memscope_object_samples_sweep(samples, false, all_dead);
+    memscope_object_samples_release(samples);
+    EXPECT(samples->calls.count <= MEMSCOPE_CALL_NODES / 2);
+    while (samples->unreleased > 0)
+        memscope_object_samples_release(samples);
+    EXPECT(samples->calls.count == 1);
 }
 
 static uintptr_t further(uintptr_t address) {
@@ -388,6 +462,10 @@ int main(void) {
     test_an_old_object_that_is_young_again_is_looked_at();
     test_an_unsettled_sample_is_not_old();
     test_after_an_unseen_gc_only_what_it_cannot_have_freed_is_kept();
+    test_old_objects_keep_their_order();
+    test_dropped_samples_are_released_little_by_little();
+    test_a_full_table_releases_dropped_samples_for_new_ones();
+    test_all_are_released_if_they_may_take_the_room_of_others();
     test_objects_move();
     test_the_samples_of_a_window_are_dropped();
     test_a_table_with_little_room_is_thinned_without_bias();

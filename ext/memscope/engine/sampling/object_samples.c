@@ -16,30 +16,64 @@ void memscope_object_samples_clear(struct memscope_object_samples *samples) {
     memscope_calls_begin(&samples->calls, &samples->texts);
 }
 
-static void release(struct memscope_object_samples *samples, const struct memscope_object_sample *sample) {
+/*
+ * A pass over the list, which keeps some samples, the old ones first; the others end up behind them. Samples stay in
+ * the order of their allocation, except that the first young one makes way for one that grows old: neighbours in the
+ * list are then neighbours in memory, which makes a sweep faster.
+ */
+struct pass {
+    uint32_t old, kept;
+};
+
+static void swap(struct memscope_object_samples *samples, uint32_t one, uint32_t other) {
+    struct memscope_object_sample sample = samples->list[one];
+
+    if (one == other)
+        return;
+    samples->list[one] = samples->list[other];
+    samples->list[other] = sample;
+}
+
+static void keep(struct memscope_object_samples *samples, struct pass *pass, uint32_t index, bool old) {
+    swap(samples, index, pass->kept);
+    if (old)
+        swap(samples, pass->kept, pass->old++);
+    pass->kept++;
+}
+
+static void end_pass(struct memscope_object_samples *samples, struct pass pass) {
+    samples->unreleased += samples->count - pass.kept;
+    samples->count = pass.kept;
+    samples->old = pass.old;
+}
+
+static void release_last(struct memscope_object_samples *samples) {
+    const struct memscope_object_sample *sample = &samples->list[samples->count + --samples->unreleased];
+
     memscope_call_release(&samples->calls, &samples->texts, sample->stack);
     memscope_text_release(&samples->texts, sample->class_name);
     memscope_text_release(&samples->texts, sample->thread);
 }
 
-/* The last old sample fills the gap that an old one leaves; the last sample of all fills the gap that remains. */
-void memscope_object_samples_drop(struct memscope_object_samples *samples, uint32_t index) {
-    release(samples, &samples->list[index]);
-    if (index < samples->old) {
-        samples->list[index] = samples->list[--samples->old];
-        index = samples->old;
-    }
-    samples->list[index] = samples->list[--samples->count];
+/* Whether dropped samples may take room that new stacks and texts need; a text takes two or three cells. */
+static bool crowded(const struct memscope_object_samples *samples) {
+    return samples->calls.count > MEMSCOPE_CALL_NODES / 2 || samples->texts.count > MEMSCOPE_TEXT_CELLS / 6;
 }
 
-/* From the last to the first: the sample that fills a gap has been visited already. */
+void memscope_object_samples_release(struct memscope_object_samples *samples) {
+    for (uint32_t left = MEMSCOPE_RELEASED_AT_ONCE; samples->unreleased > 0 && (left > 0 || crowded(samples)); left--)
+        release_last(samples);
+}
+
 static void thin(struct memscope_object_samples *samples, struct memscope_sampling_plan *plan) {
-    for (uint32_t index = samples->count; index-- > 0;) {
-        if (memscope_plan_coin(plan))
-            memscope_object_samples_drop(samples, index);
-        else
-            samples->list[index].weight *= 2;
+    struct pass pass = {0};
+
+    for (uint32_t index = 0; index < samples->count; index++) {
+        samples->list[index].weight *= 2;
+        if (!memscope_plan_coin(plan))
+            keep(samples, &pass, index, index < samples->old);
     }
+    end_pass(samples, pass);
     plan->interval *= 2;
     samples->thinned++;
 }
@@ -50,6 +84,7 @@ void memscope_object_samples_make_room(struct memscope_object_samples *samples, 
         thin(samples, plan);
     else if (samples->count < MEMSCOPE_OBJECT_SAMPLES / 4 && plan->interval > MEMSCOPE_FIRST_INTERVAL)
         plan->interval /= 2;
+    memscope_object_samples_release(samples);
 }
 
 void memscope_object_samples_add(struct memscope_object_samples *samples, struct memscope_object_sample sample) {
@@ -58,75 +93,50 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
         samples->dropped++;
         return;
     }
+    if (samples->count + samples->unreleased == MEMSCOPE_OBJECT_SAMPLES)
+        release_last(samples);
+    samples->list[samples->count + samples->unreleased] = samples->list[samples->count];
     samples->list[samples->count++] = sample;
 }
 
 /* ---- garbage collections ---------------------------------------------------------------------------------------- */
 
-static void grow_old(struct memscope_object_samples *samples, uint32_t index) {
-    struct memscope_object_sample sample = samples->list[index];
-
-    samples->list[index] = samples->list[samples->old];
-    samples->list[samples->old++] = sample;
-}
-
-static void grow_young(struct memscope_object_samples *samples, uint32_t index) {
-    struct memscope_object_sample sample = samples->list[index];
-
-    samples->list[index] = samples->list[--samples->old];
-    samples->list[samples->old] = sample;
-}
-
 /* Prefetches a sample's object: a sweep spends most of its time on cache misses at objects. */
 static void fetch(const struct memscope_object_samples *samples, uint32_t index) {
-    __builtin_prefetch((const void *)samples->list[index].address);
+    if (index < samples->count)
+        __builtin_prefetch((const void *)samples->list[index].address);
 }
 
 /* An old object that has lost its write barrier is young after a major GC. */
-static void sweep_old(struct memscope_object_samples *samples, enum memscope_object_age (*age_of)(uintptr_t address)) {
-    for (uint32_t index = samples->old; index-- > 0;) {
-        enum memscope_object_age age;
-
-        fetch(samples, index < AHEAD ? 0 : index - AHEAD);
-        age = age_of(samples->list[index].address);
-        if (age == MEMSCOPE_OBJECT_DEAD)
-            memscope_object_samples_drop(samples, index);
-        else if (age == MEMSCOPE_OBJECT_YOUNG)
-            grow_young(samples, index);
-    }
-}
-
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address)) {
-    uint32_t index;
+    uint32_t first = minor ? samples->old : 0;
+    struct pass pass = {.old = first, .kept = first};
 
-    if (!minor)
-        sweep_old(samples, age_of);
-    for (index = samples->old; index < samples->count;) {
+    for (uint32_t index = first; index < samples->count; index++) {
         enum memscope_object_age age = age_of(samples->list[index].address);
 
-        if (age == MEMSCOPE_OBJECT_DEAD) {
-            memscope_object_samples_drop(samples, index);
-            continue;
-        }
-        if (age == MEMSCOPE_OBJECT_OLD && !samples->list[index].pending)
-            grow_old(samples, index);
-        index++;
+        fetch(samples, index + AHEAD);
+        if (age != MEMSCOPE_OBJECT_DEAD)
+            keep(samples, &pass, index, age == MEMSCOPE_OBJECT_OLD && !samples->list[index].pending);
     }
+    end_pass(samples, pass);
 }
 
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor) {
     uint32_t kept = minor ? samples->old : 0;
 
     samples->dropped += samples->count - kept;
-    while (samples->count > kept)
-        memscope_object_samples_drop(samples, samples->count - 1);
+    end_pass(samples, (struct pass){.old = kept, .kept = kept});
 }
 
 void memscope_object_samples_forget_window(struct memscope_object_samples *samples, uint32_t window) {
-    for (uint32_t index = samples->count; index-- > 0;)
-        if (samples->list[index].window == window)
-            memscope_object_samples_drop(samples, index);
+    struct pass pass = {0};
+
+    for (uint32_t index = 0; index < samples->count; index++)
+        if (samples->list[index].window != window)
+            keep(samples, &pass, index, index < samples->old);
+    end_pass(samples, pass);
 }
 
 void memscope_object_samples_move(struct memscope_object_samples *samples, uintptr_t (*moved)(uintptr_t address)) {
