@@ -90,6 +90,11 @@ module Memscope
       def running? = Native.object_profile_runs?
 
       # @api private
+      # @return [Hash{Symbol => Object}] what Growth counts: less than a snapshot, at a fraction of its cost
+      # @raise [Unavailable] if no profile is running
+      def survivors = readable(Native.surviving_objects) || refuse_not_running
+
+      # @api private
       # @return [Integer] the number of the running profile, or else of the last one; 0 if there was none
       def session = Native.object_profile_session
 

@@ -49,4 +49,24 @@ class ObjectGrowthDecisionTest < MemscopeTest
   def test_nothing_is_decided_without_counts
     assert_empty GROWTH.decide([])
   end
+
+  BODY = { windows: 3, allocations: 60_000, windows_share: 0.5, equal_windows: 2.5 }.freeze
+  BODIES = [["/a.rb", "block in save", 4]].freeze
+
+  # A line is counted once, whether it runs in a method or in a block, and not where a tag is applied.
+  def test_the_parts_of_a_line_are_one_count
+    tag = ["/gems/memscope/tags.rb", "Memscope.tag", 9]
+    counts = GROWTH.count(BODY.merge(lines: [[BODIES, 6, 300, [[1, 20_000, 100], [2, 20_000, 200]]],
+                                             [[tag, ["/a.rb", "save", 4]], 5, 250, [[2, 20_000, 250]]],
+                                             [[["/b.rb", "load", 1]], 9, 450, [[1, 20_000, 450]]]]))
+
+    assert_equal [["/a.rb", 4]], counts.keys
+    assert_equal 550, counts.values.first.objects
+    # Windows add 100 and 450, of 20,000 allocations each: by hand, with n = 2.5.
+    rate = 550 / 60_000r
+    clustered = ((2.5 / 1.5)**4) * ((100**2) + (450**2) - (2 * rate * 20_000 * 550) + (((rate * 60_000)**2) / 2.5))
+    independent = (550.0**2) / 11 * (1 - (11 / 550r))
+
+    assert_equal Math.sqrt([independent, (clustered + independent) / 2].max * 12 / 11).round, counts.values.first.error
+  end
 end

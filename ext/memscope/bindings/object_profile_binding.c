@@ -5,6 +5,7 @@
 #include "bindings/profile_values.h"
 #include "bindings/reasons.h"
 
+#include "base/merge_sort.h"
 #include "base/scratch.h"
 #include "init.h"
 #include "ruby/frame_texts.h"
@@ -169,6 +170,136 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
     return hash;
 }
 
+/* ---- survivors by line ------------------------------------------------------------------------------------------- */
+
+/* Whether a text can be of the line that a stack is counted under (Profile::Grouping decides). */
+enum line_kind { UNKNOWN, NO_LINE, LINE, OWN_LINE };
+
+/* What one window adds to a line. `key`: the text and line of its frame; for frames of memscope's own, the stack. */
+struct line_share {
+    uint64_t key, samples;
+    uint32_t stack, window;
+    double allocations, objects;
+};
+
+static bool by_key(const void *left, const void *right) {
+    const struct line_share *one = left, *other = right;
+
+    return one->key != other->key ? one->key < other->key : one->window <= other->window;
+}
+
+/* A frame is in a file as Profile::Frame#file? says. Allocates Strings for a text that it has not judged yet. */
+static enum line_kind kind_of(unsigned char *kinds, const struct memscope_call_node *node) {
+    static const char internal[] = "<internal:", own[] = "Memscope";
+    unsigned char *kind = &kinds[node->frame];
+    VALUE path, label;
+
+    if (node->line == 0)
+        return NO_LINE;
+    if (*kind != UNKNOWN)
+        return (enum line_kind) * kind;
+    memscope_frame_text_read(&memscope_object_sampler_samples()->texts, node->frame, &path, &label);
+    if (NIL_P(path) || strncmp(RSTRING_PTR(path), internal, sizeof internal - 1) == 0)
+        *kind = NO_LINE;
+    else
+        *kind = strstr(RSTRING_PTR(label), own) == NULL ? LINE : OWN_LINE;
+    RB_GC_GUARD(path);
+    RB_GC_GUARD(label);
+    return (enum line_kind) * kind;
+}
+
+/* The key of a stack's line; 0 if it has none. What is beyond a frame that found no room is unknown. */
+static uint64_t line_key(unsigned char *kinds, uint32_t stack) {
+    const struct memscope_call_node *nodes = memscope_object_sampler_samples()->calls.nodes;
+
+    for (uint32_t node = stack; node != 0 && nodes[node].frame != MEMSCOPE_NO_ROOM; node = nodes[node].caller) {
+        enum line_kind kind = kind_of(kinds, &nodes[node]);
+
+        if (kind != NO_LINE)
+            return kind == OWN_LINE ? UINT64_C(1) << 63 | stack : (uint64_t)nodes[node].frame << 32 | nodes[node].line;
+    }
+    return 0;
+}
+
+/* Of objects that have survived a major GC. Rounded, as in set_estimates. */
+static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct line_share *shares) {
+    size_t count = 0;
+
+    for (size_t index = 0; index < scan->groups.count; index++) {
+        const struct memscope_object_group *group = &scan->groups.list[index];
+        uint64_t key = group->generation < scan->state.unjudged_generation ? line_key(kinds, group->stack) : 0;
+
+        for (size_t one = 0; key != 0 && one < group->share_count; one++)
+            shares[count++] = (struct line_share){.key = key,
+                                                  .samples = one == 0 ? group->samples : 0,
+                                                  .stack = group->stack,
+                                                  .window = group->shares[one].window,
+                                                  .allocations = nearbyint(group->shares[one].allocations),
+                                                  .objects = nearbyint(group->shares[one].objects)};
+    }
+    return count;
+}
+
+/* [path, label, line] of each frame from the stack's innermost one in a file to the first that is not memscope's own.
+ */
+static VALUE line_frames(unsigned char *kinds, uint32_t stack) {
+    const struct memscope_object_samples *samples = memscope_object_sampler_samples();
+    const struct memscope_call_node *nodes = samples->calls.nodes;
+    VALUE list = rb_ary_new(), path, label;
+
+    for (uint32_t node = stack; node != 0 && nodes[node].frame != MEMSCOPE_NO_ROOM; node = nodes[node].caller) {
+        enum line_kind kind = kind_of(kinds, &nodes[node]);
+
+        if (kind == NO_LINE)
+            continue;
+        memscope_frame_text_read(&samples->texts, nodes[node].frame, &path, &label);
+        rb_ary_push(list, rb_ary_new_from_args(3, path, label, UINT2NUM(nodes[node].line)));
+        if (kind == LINE)
+            break;
+    }
+    return list;
+}
+
+/* Adds the samples of a line, sorted by window, to `lines`: [frames, samples, objects, shares]. */
+static void push_line(VALUE lines, unsigned char *kinds, const struct line_share *shares, size_t count) {
+    VALUE list = rb_ary_new();
+    uint64_t samples = 0;
+    double objects = 0;
+
+    for (size_t index = 0, next; index < count; index = next) {
+        double sum = 0;
+
+        for (next = index; next < count && shares[next].window == shares[index].window; next++) {
+            samples += shares[next].samples;
+            sum += shares[next].objects;
+        }
+        objects += sum;
+        rb_ary_push(list, rb_ary_new_from_args(3, UINT2NUM(shares[index].window),
+                                               memscope_estimate(shares[index].allocations), memscope_estimate(sum)));
+    }
+    rb_ary_push(lines, rb_ary_new_from_args(4, line_frames(kinds, shares->stack), ULL2NUM(samples),
+                                            memscope_estimate(objects), list));
+}
+
+static VALUE lines_of(struct scan *scan) {
+    size_t room = memscope_object_sampler_samples()->count, count;
+    unsigned char *kinds = memscope_scratch_take(&scan->scratch, MEMSCOPE_TEXT_CELLS);
+    struct line_share *shares = memscope_scratch_take(&scan->scratch, room * sizeof *shares);
+    struct line_share *buffer = memscope_scratch_take(&scan->scratch, room * sizeof *buffer);
+    VALUE lines = rb_ary_new();
+
+    if (!kinds || !shares || !buffer)
+        return memscope_status_reason(MEMSCOPE_NO_MEMORY);
+    count = line_shares(scan, kinds, shares);
+    memscope_merge_sort((char *)shares, count, sizeof *shares, (char *)buffer, by_key);
+    for (size_t index = 0, next; index < count; index = next) {
+        for (next = index; next < count && shares[next].key == shares[index].key;)
+            next++;
+        push_line(lines, kinds, shares + index, next - index);
+    }
+    return lines;
+}
+
 /* ---- the reading ------------------------------------------------------------------------------------------------- */
 
 static struct memscope_held_walk *walk;
@@ -176,6 +307,13 @@ static struct memscope_held_walk *walk;
 /* Bytes of a tracked object: its slot, and what it says it holds through malloc. */
 static size_t bytes_of(const struct memscope_object_sample *sample) {
     return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
+}
+
+static enum memscope_status group_samples(struct scan *scan,
+                                          size_t (*bytes)(const struct memscope_object_sample *sample)) {
+    return memscope_object_samples_read(memscope_object_sampler_samples(), &scan->scratch, bytes,
+                                        memscope_object_generation_of, (uint32_t)scan->state.plan.windows,
+                                        scan->state.last, 1 - scan->state.plan.unwatched, &scan->groups);
 }
 
 static enum memscope_status read_samples(struct scan *scan) {
@@ -186,12 +324,18 @@ static enum memscope_status read_samples(struct scan *scan) {
     if (walk == NULL)
         return MEMSCOPE_NO_MEMORY;
     memscope_heap_held_open(walk, &held);
-    status = memscope_object_samples_read(memscope_object_sampler_samples(), &scan->scratch, bytes_of,
-                                          memscope_object_generation_of, (uint32_t)scan->state.plan.windows,
-                                          scan->state.last, 1 - scan->state.plan.unwatched, &scan->groups);
+    status = group_samples(scan, bytes_of);
     memscope_heap_held_close(walk);
     walk = NULL;
     return status;
+}
+
+static size_t no_bytes(const struct memscope_object_sample *sample) {
+    return 0;
+}
+
+static enum memscope_status count_samples(struct scan *scan) {
+    return group_samples(scan, no_bytes);
 }
 
 static VALUE overhead(const struct scan *scan) {
@@ -323,9 +467,10 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-static VALUE read_profile(bool stop, bool with_objects) {
-    struct scan scan = {.begun_ns = memscope_now_ns(), .stop = stop, .with_objects = with_objects};
-
+/* Groups the samples with `group`, and returns what `convert` makes of the scan. */
+static VALUE read_profile(struct scan scan, enum memscope_status (*group)(struct scan *scan),
+                          VALUE (*convert)(VALUE argument)) {
+    scan.begun_ns = memscope_now_ns();
     memscope_object_sampler_settle();
     if (!memscope_object_sampler_runs())
         return Qnil;
@@ -334,11 +479,34 @@ static VALUE read_profile(bool stop, bool with_objects) {
     scan.state = memscope_object_sampler_state();
     if (scan.stop)
         memscope_object_sampler_stop();
-    if (read_samples(&scan) != MEMSCOPE_OK) {
+    if (group(&scan) != MEMSCOPE_OK) {
         memscope_scratch_close(&scan.scratch);
         return memscope_status_reason(MEMSCOPE_NO_MEMORY);
     }
-    return rb_ensure(body_of, (VALUE)&scan, close_scan, (VALUE)&scan);
+    return rb_ensure(convert, (VALUE)&scan, close_scan, (VALUE)&scan);
+}
+
+static VALUE survivors_of(VALUE argument) {
+    struct scan *scan = (struct scan *)argument;
+    const struct memscope_sampling_plan *plan = &scan->state.plan;
+    VALUE lines = lines_of(scan), body = rb_hash_new();
+
+    if (!RB_TYPE_P(lines, T_ARRAY))
+        return lines;
+    memscope_hash_set(body, "windows", ULL2NUM(plan->windows));
+    memscope_hash_set(body, "allocations", memscope_estimate(plan->stood_for));
+    memscope_hash_set(body, "windows_share", DBL2NUM(memscope_plan_share(plan)));
+    memscope_hash_set(body, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
+    memscope_hash_set(body, "lines", lines);
+    return body;
+}
+
+/*
+ * Native.surviving_objects -> the survivors of each line, with what the error of their number is estimated from; nil
+ * or a reason as for object_profile, which takes many times as long.
+ */
+static VALUE native_surviving_objects(VALUE self) {
+    return read_profile((struct scan){0}, count_samples, survivors_of);
 }
 
 /*
@@ -346,7 +514,7 @@ static VALUE read_profile(bool stop, bool with_objects) {
  * reason if there is no memory to read it.
  */
 static VALUE native_object_profile(VALUE self, VALUE stop) {
-    return read_profile(RTEST(stop), false);
+    return read_profile((struct scan){.stop = RTEST(stop)}, read_samples, body_of);
 }
 
 /*
@@ -354,7 +522,7 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
  * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
  */
 static VALUE native_object_profile_with_objects(VALUE self) {
-    return read_profile(false, true);
+    return read_profile((struct scan){.with_objects = true}, read_samples, body_of);
 }
 
 void Init_memscope_object_profile(void) {
@@ -364,6 +532,7 @@ void Init_memscope_object_profile(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile_runs?", native_object_profile_runs, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "next_object_generation", native_next_object_generation, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile", native_object_profile, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "surviving_objects", native_surviving_objects, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile_with_objects", native_object_profile_with_objects,
                                0);
 }

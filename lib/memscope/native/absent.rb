@@ -28,8 +28,8 @@ module Memscope
         arena_limit: nil, file_capabilities: nil, dynamic_linker: :unsupported, malloc_profile: nil, stop_profile: nil,
         inherited: :unsupported, profile_inflation: nil, profile_runs?: false, profile_session: 0,
         next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
-        stop_object_profile: nil, object_profile_with_objects: nil, open_history: :unsupported,
-        history: nil
+        stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
+        open_history: :unsupported, history: nil
       }.freeze
 
       # @param error [LoadError] of the extension

@@ -21,7 +21,10 @@ module Memscope
       EPOCHS = 10
       ERRORS = 3
       NONE = Count.new(0, 0).freeze
-      private_constant :ERRORS, :NONE
+      # As much of a stack, and of a profile, as Shares.error needs.
+      Survivors = Struct.new(:samples, :live_objects, :shares)
+      Sampling = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
+      private_constant :ERRORS, :NONE, :Survivors, :Sampling
 
       class << self
         # @param counts [Array<Hash{Object => Count}>] by line, the oldest first
@@ -33,16 +36,34 @@ module Memscope
           growing(counts).slice(*before.keys).sort_by { |_line, objects| -objects }.map(&:first)
         end
 
-        # @param profile [Profile] of objects
+        # @param body [Hash{Symbol => Object}] from Native.surviving_objects
         # @return [Hash{Array(String, Integer) => Count}] the survivors of each line that has enough samples for an
-        #   estimate, by its path and number
-        def count(profile)
-          entries = profile.part(0...profile.unjudged_generation).by(:line)
-          entries.select { |entry| entry.lineno && entry.estimated? }
-                 .to_h { |entry| [[entry.path, entry.lineno], Count.new(entry.live_objects, entry.error_objects)] }
+        #   estimate, by its path and number: as in an entry of Profile#by(:line)
+        def count(body)
+          body = body.dup
+          lines = survivors(body.delete(:lines))
+          sampling = Sampling.new(**body)
+          lines.transform_values do |parts|
+            Count.new(parts.sum(&:live_objects), Profile::Shares.error(parts, Profile::Shares::OBJECTS, sampling))
+          end
         end
 
         private
+
+        # Parts of a line differ in the method or the block.
+        def survivors(lines)
+          parts = lines.group_by { |frames, *| place(frames) }
+          parts.transform_values { |some| some.map { |_frames, *numbers| Survivors.new(*numbers) } }
+               .select { |_place, some| some.sum(&:samples) >= Profile::Entry::ENOUGH_SAMPLES }
+        end
+
+        def place(frames)
+          frames = frames.map do |path, label, lineno|
+            Profile::Frame.capture({ kind: :ruby, name: label, path: path, lineno: lineno })
+          end
+          line = frames.find { |frame| Profile::Grouping.line?(frame) } || frames.first
+          [line.path, line.lineno]
+        end
 
         def growing(counts)
           third = counts.size / 3

@@ -100,7 +100,7 @@ module Memscope
         # @return [Float] the CPU time that counting took, in seconds
         def count
           since = Process.clock_gettime(CPU)
-          @counts = [*@counts, Growth.count(ObjectProfile.snapshot)].last(COUNTS)
+          @counts = [*@counts, Growth.count(ObjectProfile.survivors)].last(COUNTS)
           Process.clock_gettime(CPU) - since
         end
 

@@ -30,6 +30,10 @@ module Memscope
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
       private_constant :NO_FRAMES, :NO_CALLER, :TAGS, :ANONYMOUS, :ALLOCATING, :PREFERRED, :NUMBERS
 
+      # @param frame [Frame]
+      # @return [Boolean] whether memory can count for its line
+      def self.line?(frame) = frame.file? && !frame.name.match?(TAGS)
+
       # @param profile [Profile, Difference]
       def initialize(profile)
         @frames = profile.frames
@@ -128,7 +132,7 @@ module Memscope
       # Classifies each frame once, rather than once for each stack that contains it.
       def classify
         @files = @frames.map(&:file?)
-        @lines = @frames.map { |frame| frame.file? && !frame.name.match?(TAGS) }
+        @lines = @frames.map { |frame| Grouping.line?(frame) }
         @callers = @frames.map { |frame| application?(frame) }
         @states = @frames.map { |frame| frame.kind == :state }
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }

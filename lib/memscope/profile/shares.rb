@@ -82,6 +82,5 @@ module Memscope
       end
       private_class_method :differences, :by_window, :clustered, :independent
     end
-    private_constant :Shares
   end
 end
