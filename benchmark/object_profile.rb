@@ -10,8 +10,8 @@
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
 #   PEERS=tmp/peers; where one is not to be had, its line says "not run".
-# - tables: with tens of thousands of samples of live objects, how much longer a minor and a major GC take, and the
-#   memory of the tables.
+# - tables: with tens of thousands of samples of live objects, of one stack and of 8,000, how much longer a minor and a
+#   major GC take, and the one in which all of them die; how long readings take; and the memory of the tables.
 #
 # PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), STARTS (processes with requests) and REQUESTS (of a batch)
 # say how much of this is measured.
@@ -173,23 +173,80 @@ end
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
-def gc_milliseconds(profile = PROFILE.snapshot) = profile.overhead.gc_nanoseconds / 1e6
+LIVE = 3_100_000 # of each fiftieth a sample: just before half of the samples are dropped
+BRANCHES = 20
+
+# Calls through three levels of methods: a stack for each number below BRANCHES³.
+LEVELS = { nil => "outer", "outer" => "middle", "middle" => "inner" }.freeze
+LEVELS.each_value do |level|
+  BRANCHES.times do |at|
+    # def outer_0(number, &block) = branch("outer", number, &block)
+    Object.class_eval("def #{level}_#{at}(number, &block) = branch(#{level.inspect}, number, &block)", __FILE__, __LINE__)
+  end
+end
+
+def branch(level, number, &)
+  below = LEVELS[level]
+  below ? send(:"#{below}_#{number % BRANCHES}", number / BRANCHES, &) : yield
+end
+
+STACKS = { "1 stack" => 1, "8,000 stacks" => BRANCHES**3 }.freeze
+
+def held_by(stacks)
+  held = Array.new(LIVE)
+  index = -1
+  stacks.times { |number| branch(nil, number) { (LIVE / stacks).times { held[index += 1] = Object.new } } }
+  held
+end
+
+def gc_milliseconds = Memscope.const_get(:Native).object_profile(false).dig(:overhead, :gc_nanoseconds) / 1e6
+
+def longer(**options)
+  before = gc_milliseconds
+  GC.start(**options)
+  gc_milliseconds - before
+end
+
+def cpu_milliseconds
+  start = cpu_seconds
+  yield
+  1000 * (cpu_seconds - start)
+end
+
+def spread(numbers) = "#{median(numbers).round(3)} ms (worst #{numbers.max.round(3)})"
+
+def measure_collections(name, goal, **options)
+  times = Array.new(TABLE_ROUNDS) { longer(**options) }
+  puts "  a #{name} GC takes #{spread(times)} longer (goal #{goal})"
+end
+
+TABLE_ROUNDS = 15
+
+def measure_readings(profile)
+  { "snapshot" => -> { PROFILE.snapshot },
+    "by(:line)" => -> { profile.by(:line) },
+    "survivors by line" => -> { PROFILE::Growth.count(PROFILE.survivors) } }.each do |name, read|
+    puts "  #{name.ljust(17)} takes #{spread(Array.new(TABLE_ROUNDS / 3) { cpu_milliseconds(&read) })} of CPU time"
+  end
+end
 
 def measure_tables
-  PROFILE.start(ractors: :never, budget: 1)
-  held = Array.new(3_200_000) { |number| "held #{number}" } # 64,000 samples: just before half of them are dropped
-  2.times { GC.start }
-  rounds = Array.new(9) do
-    before = gc_milliseconds
-    GC.start
-    between = gc_milliseconds
-    GC.start(full_mark: false, immediate_sweep: false)
-    [between - before, gc_milliseconds - between]
+  STACKS.each do |name, stacks|
+    PROFILE.start(ractors: :never, budget: 1)
+    held = held_by(stacks)
+    3.times { GC.start }
+    profile = PROFILE.snapshot
+    puts "#{name}: #{profile.samples} samples of #{held.size} live objects, " \
+         "tables #{(profile.overhead.table_bytes / 1e6).round(1)} MB (goal 8)"
+    measure_readings(profile)
+    GC.disable
+    measure_collections("major", 2)
+    measure_collections("minor", 0.2, full_mark: false)
+    held.clear
+    puts format("  the GC in which all die takes %.3f ms longer", longer)
+    GC.enable
+    PROFILE.stop
   end
-  full = PROFILE.stop
-  puts format("%d samples of %d live objects: a major GC takes %.2f ms longer (goal 2), a minor %.3f ms (goal 0.2); " \
-              "tables %.1f MB (goal 8)",
-              full.samples, held.size, *rounds.transpose.map(&:min), full.overhead.table_bytes / 1e6)
 end
 
 PARTS = { "loops" => :measure_loops, "asleep" => :measure_asleep, "requests" => :measure_requests,

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "fiddle"
 require "fileutils"
 require "tmpdir"
 
@@ -13,6 +12,7 @@ module Floor
   class << self
     # A function of floor/<name>.c, which may call what these rooms of the engine have.
     def function(name, function, arguments, result, rooms: [])
+      require "fiddle" # a gem from Ruby 4.0 on: only those who call this need it
       library = (@libraries ||= {})[name] ||= Fiddle.dlopen(compile(name, rooms))
       Fiddle::Function.new(library[function], arguments, result)
     end
