@@ -180,8 +180,9 @@ BRANCHES = 20
 LEVELS = { nil => "outer", "outer" => "middle", "middle" => "inner" }.freeze
 LEVELS.each_value do |level|
   BRANCHES.times do |at|
-    # def outer_0(number, &block) = branch("outer", number, &block)
-    Object.class_eval("def #{level}_#{at}(number, &block) = branch(#{level.inspect}, number, &block)", __FILE__, __LINE__)
+    Object.class_eval(<<~RUBY, __FILE__, __LINE__ + 1)
+      def #{level}_#{at}(number, &block) = branch("#{level}", number, &block) # def outer_0(number, &block) = …
+    RUBY
   end
 end
 

@@ -116,7 +116,7 @@ static VALUE frames_of(struct scan *scan, uint32_t stack) {
         rb_ary_push(list, number_of_frame(scan, calls->nodes[node].frame, calls->nodes[node].line));
     if (stack == 0)
         rb_ary_push(list, number_of_frame(scan, 0, 0));
-    return list;
+    return rb_obj_freeze(list);
 }
 
 static VALUE error_of(const struct scan *scan, const struct memscope_window_sums *sums,
@@ -134,14 +134,15 @@ static void set_estimates(struct scan *scan, VALUE hash, const struct memscope_o
 
         memscope_window_sums_add(&objects, nearbyint(share->objects), nearbyint(share->allocations));
         memscope_window_sums_add(&bytes, nearbyint(share->bytes), nearbyint(share->allocations));
-        rb_ary_push(shares, rb_ary_new_from_args(4, UINT2NUM(share->window), memscope_estimate(share->allocations),
-                                                 memscope_estimate(share->objects), memscope_estimate(share->bytes)));
+        rb_ary_push(shares, rb_obj_freeze(rb_ary_new_from_args(
+                                4, UINT2NUM(share->window), memscope_estimate(share->allocations),
+                                memscope_estimate(share->objects), memscope_estimate(share->bytes))));
     }
     memscope_hash_set(hash, "live_objects", memscope_estimate(objects.sum));
     memscope_hash_set(hash, "live_bytes", memscope_estimate(bytes.sum));
     memscope_hash_set(hash, "error_objects", error_of(scan, &objects, group));
     memscope_hash_set(hash, "error_bytes", error_of(scan, &bytes, group));
-    memscope_hash_set(hash, "shares", shares);
+    memscope_hash_set(hash, "shares", rb_obj_freeze(shares)); /* Field.plain then copies nothing */
     scan->objects += objects.sum;
     scan->bytes += bytes.sum;
     scan->samples += group->samples;
@@ -157,6 +158,7 @@ static bool found_room(const struct memscope_object_group *group) {
 }
 
 static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *group) {
+    static const char *const unknown[] = {"allocated_bytes", "allocated_objects", "freed_bytes", "freed_objects"};
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "frames", frames_of(scan, group->stack));
@@ -166,6 +168,8 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
     memscope_hash_set(hash, "generation", UINT2NUM(group->generation));
     memscope_hash_set(hash, "samples", ULL2NUM(group->samples));
     set_estimates(scan, hash, group);
+    for (size_t index = 0; index < sizeof unknown / sizeof *unknown; index++)
+        memscope_hash_set(hash, unknown[index], Qnil); /* a body with all fields is not completed in Ruby */
     scan->without_room += found_room(group) ? 0 : group->samples;
     return hash;
 }

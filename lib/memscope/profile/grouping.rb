@@ -135,6 +135,7 @@ module Memscope
         @lines = @frames.map { |frame| Grouping.line?(frame) }
         @callers = @frames.map { |frame| application?(frame) }
         @states = @frames.map { |frame| frame.kind == :state }
+        @native = @frames.any? { |frame| frame.kind == :native }
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
@@ -214,6 +215,8 @@ module Memscope
       end
 
       def native(stack)
+        return unless @native
+
         @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }
         nil
       end
