@@ -231,7 +231,9 @@ static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct 
 
     for (size_t index = 0; index < scan->groups.count; index++) {
         const struct memscope_object_group *group = &scan->groups.list[index];
-        uint64_t key = group->generation < scan->state.unjudged_generation ? line_key(kinds, group->stack) : 0;
+        uint64_t key = group->generation < memscope_generation_unjudged(&scan->state.generations)
+                           ? line_key(kinds, group->stack)
+                           : 0;
 
         for (size_t one = 0; key != 0 && one < group->share_count; one++)
             shares[count++] = (struct line_share){.key = key,
