@@ -581,12 +581,12 @@ static void leak_per_tenant(struct trace *trace) {
     double start = between(trace, 0, 168), weekend = between(trace, 0.2, 0.7),
            old = trace->base * between(trace, 0.03, 0.2);
     double requests = requests_that_see_half(exponent, scale_between(trace, 0.2, 4)), table = 0, next = 0;
-    double mean = 0.55 * (5 + 2 * weekend) / 7;
+    double mean = 0.55 * (5 + 2 * weekend) / 7, all = distinct_keys(1e12, exponent);
 
     leak(trace, MEMSCOPE_LAYER_OBJECTS, slope, 0);
     trace->burst_hours = 16 * exp(1) * size / slope; /* 4 standard deviations of the sum of so many sizes */
     for (size_t point = 0; point < trace->count; point++) {
-        double held = old * distinct_keys(requests * trace->hours[point], exponent) / distinct_keys(1e12, exponent);
+        double held = old * distinct_keys(requests * trace->hours[point], exponent) / all;
 
         for (; next <= trace->hours[point]; next += exponential(trace, mean * size / slope))
             if (uniform(trace) < traffic_at(fmod(start + next, 168), weekend))
