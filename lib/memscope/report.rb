@@ -19,18 +19,20 @@ module Memscope
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
-      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage]
+      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage], "history" => %w[history HistoryPage]
     }.freeze
-    private_constant :PAGES
+    MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
+    private_constant :PAGES, :MARKDOWN
 
     class << self
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile or a census also `by` and `limit`
+      #   only); for a profile or a census also `by` and `limit`; for a ledger or a diagnosis `markdown` (false), and then
+      #   `sentence`, a verdict's
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
-        file, page = PAGES[reading.kind]
+        file, page = (MARKDOWN[reading.kind] if options.delete(:markdown)) || PAGES[reading.kind]
         return reading.inspect unless file
 
         require_relative "report/#{file}"

@@ -14,7 +14,7 @@ module Memscope
       FORMS = {
         process: { summary: "diagnose the memory of a process, and suggest remedies",
                    example: "memscope doctor --pid 4711 --json --output diagnosis.json", notes: NOTES,
-                   options: [*PROCESS, *TEXT,
+                   options: [*PROCESS, *TEXT, MARKDOWN,
                              ["--since FILE", "judge growth since the diagnosis", "in FILE, written with --json"],
                              GC, SETTINGS] },
         program: { summary: "run a Ruby program and diagnose its memory when it ends",
@@ -36,7 +36,8 @@ module Memscope
       def chosen = [settings? ? :lint : :doctor]
 
       def check
-        excluded = %i[since gc every].find { |name| @given[name] } if settings?
+        refuse("--markdown and --json exclude each other") if view.any? && @given[:json]
+        excluded = %i[since gc every markdown].find { |name| @given[name] } if settings?
         refuse("--settings and --#{excluded} exclude each other") if excluded
       end
 

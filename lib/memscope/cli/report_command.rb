@@ -11,7 +11,9 @@ module Memscope
         execs another Ruby program. It does not report if it calls exit!, is killed,
         execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
-        because memscope's thread is in a timed sleep.
+        because memscope's thread is in a timed sleep. With --history, the same, and
+        memscope is loaded before the program: its Railtie, which would start the
+        history in Rails without this option, does nothing then.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
@@ -21,18 +23,20 @@ module Memscope
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's slabs",
                    fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
-      EVERY = [*TEXT, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
+      MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
+      EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
+      HISTORY = ["--history", "sample the program every 10 s, and", "print its RSS over time at the end"].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
         process: { summary: "print where the memory of a process is, to the byte",
                    example: "memscope report --pid 4711 --json --output ledger.json",
-                   options: [*PROCESS, *TEXT, *OPTIONS, GC] },
+                   options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC] },
         program: { summary: "run a Ruby program and print where its memory is when it ends",
                    example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
-                   options: [*EVERY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }
+                   options: [*EVERY, HISTORY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }
       }.freeze
-      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :EVERY, :OPTIONS
+      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :HISTORY, :OPTIONS
 
       private
 
@@ -40,8 +44,15 @@ module Memscope
         check
         readings = read
         note_own
-        deliver_readings(readings, **view)
+        deliver_readings(readings, **view, **sentence(readings.first))
         status(*readings)
+      end
+
+      # The verdict's, for Markdown.
+      def sentence(reading)
+        return {} unless view.any? && Calls::CALLS.key?(:verdict) && !reading.is_a?(ExternalProcess)
+
+        { sentence: ask(:verdict).sentence }
       end
 
       def read = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
@@ -55,9 +66,9 @@ module Memscope
 
       # Refuses options that exclude each other, and values out of range.
       def check
-        return unless chosen.any? && depths.value?(true)
-
-        refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{depths.key(true)}")
+        refuse("--markdown and --json exclude each other") if view.any? && @given[:json]
+        excluded = depths.key(true) || view.keys.first
+        refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{excluded}") if chosen.any? && excluded
       end
 
       # If the process does not listen, the kernel's view replaces the ledger, unless the ledger has options.
@@ -80,14 +91,14 @@ module Memscope
         check
         refuse_other_programs(program, "report")
         hand_over("report", program, Launch::Environment.new(ENV),
-                  **@given.slice(:every, :json), calls: calls, view: view)
+                  **@given.slice(:every, :json, :history), calls: calls, view: view)
       end
 
       # What the program is to report: calls of Memscope, with their options.
       def calls = chosen.empty? ? { ledger: { deep: true, **depths } } : chosen.to_h { |name| [name, {}] }
 
       # Options of the reports.
-      def view = {}
+      def view = @given.slice(:markdown)
     end
   end
 end

@@ -3,10 +3,11 @@
 module Memscope
   module Launch
     # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
-    # intervals. memscope itself is not loaded before the first report: until then the program runs undisturbed.
+    # intervals. memscope itself is not loaded before the first report, or the history: until then the program runs
+    # undisturbed.
     class ProgramReport
       # @param order [Handoff::Order] title, every, output, json, calls (of Memscope, with their options) or dump (a
-      #   path) and format, view (options of Reading#to_s), and those of Order#display
+      #   path) and format, history (whether to keep one), view (options of Reading#to_s), and those of Order#display
       def initialize(order)
         @order = order
         @title = order[:title]
@@ -24,9 +25,17 @@ module Memscope
 
         at_exit { report(ending: true) if Process.pid == @pid }
         @order.background { repeat(@order[:every]) } if @order[:every]
+        keep_history if @order[:history]
       end
 
       private
+
+      def keep_history
+        @order.load_memscope
+        Memscope::History.start
+      rescue StandardError, ScriptError, NoMemoryError => e
+        @order.complain("no history: #{e.message} (#{e.class})")
+      end
 
       # Reads the settings before the script runs. JSON is written at the end: loading the library json at the start
       # could preempt the program's own version of it.
@@ -64,8 +73,22 @@ module Memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
         @io.write(heading(ending)) if @order[:every]
-        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **@order[:view].to_h) }.join("\n"))
-        @io.write("\n") if @order[:every] && !ending
+        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
+        @io.write(ending ? curve : "\n") if @order[:calls]
+      end
+
+      def view
+        view = @order[:view].to_h
+        view[:markdown] && Memscope.respond_to?(:verdict) ? { **view, sentence: Memscope.verdict.sentence } : view
+      end
+
+      # The RSS over time, if the program has kept its history.
+      def curve
+        return "" if view[:markdown] || Memscope.autoload?(:History) || !Memscope::History.running?
+
+        require_relative "../report/history"
+        lines = Memscope::Report::HistoryPage.new(Memscope.history, **@order.display(@io)).curve
+        lines.empty? ? "" : ["", *lines, ""].join("\n")
       end
 
       def readings

@@ -42,6 +42,9 @@ module Memscope
         freeze
       end
 
+      # @return [Boolean] false: plain ASCII
+      def unicode? = @unicode
+
       # @return [String] the mark of an unknown number
       def unknown = @glyphs[:unknown]
 

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "../../report/sparkline"
+
 module Memscope
   module CLI
     module Top
@@ -13,14 +15,13 @@ module Memscope
         # Frames in a sparkline. Terminals with fewer than ROOM columns show none.
         SPAN = 20
         ROOM = 60
-        LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
         NUMBERS = 10
-        private_constant :SPAN, :ROOM, :LEVELS, :NUMBERS
+        private_constant :SPAN, :ROOM, :NUMBERS
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
           @page = Report::Page.new(unicode: unicode)
-          @levels = LEVELS.fetch(unicode)
+          @unicode = unicode
           @series = {}
         end
 
@@ -64,14 +65,15 @@ module Memscope
 
         def head(frame)
           since = "  since #{@began.strftime('%H:%M:%S')}" if @began
-          bars = "; #{@levels[-1]} is #{size(@scale)} more than #{@levels[0]}" if @began && @span.positive?
+          levels = Report::Sparkline::LEVELS.fetch(@unicode)
+          bars = "; #{levels[-1]} is #{size(@scale)} more than #{levels[0]}" if @began && @span.positive?
           ["memscope #{VERSION}   #{frame.title}", "",
            "#{'MiB'.rjust(NUMBERS)}#{'change'.rjust(NUMBERS)}#{since}#{bars}"]
         end
 
         def line(row)
           id, bytes, text = row
-          spark = "#{spark(values(id)).rjust(@span)}  " if @span.positive?
+          spark = "#{spark(id).rjust(@span)}  " if @span.positive?
           text = shortened(text) if text.is_a?(Array)
           "#{cell(bytes).rjust(NUMBERS)}#{change(id, bytes).rjust(NUMBERS)}  #{spark}#{text}"
         end
@@ -94,10 +96,7 @@ module Memscope
           text == "0.0" ? "" : text
         end
 
-        def spark(values)
-          least = values.min
-          values.map { |value| @levels[(value - least) * (@levels.size - 1) / @scale] }.join
-        end
+        def spark(id) = Report::Sparkline.of(values(id), scale: @scale, unicode: @unicode)
       end
     end
   end
