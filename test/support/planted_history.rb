@@ -27,7 +27,7 @@ module PlantedHistory
     ending = (now.to_i / 600 * 600) + 600
     began = ending - (7 * DAY)
     curves = [:rss, *SERIES.keys].map { |id| curve(id, began, ending, ROWS.include?(id) ? spacing : 10) }
-    events = [[0, :started], [2.2 * DAY, :forked], [2.3 * DAY, :forked], [7 * DAY - 1500, :forked]]
+    events = [[0, :started], [2.2 * DAY, :forked], [2.3 * DAY, :forked], [(7 * DAY) - 1500, :forked]]
     Memscope::History.capture(
       { running: true, started_at: began * 1000, curves: curves, reasons: {}, cost: Memscope::Cost.of(:T1),
         events: events.map { |age, kind| { at: ((began + age) * 1000).to_i, kind: kind } } }

@@ -11,7 +11,7 @@ module Memscope
     class HistoryPage < ReadingPage
       NAMES = 20
       NUMBERS = 11
-      # The fewest columns of a sparkline beside numbers.
+      # The fewest columns of a sparkline that is shown.
       SPAN = 8
       private_constant :NAMES, :NUMBERS, :SPAN
 
@@ -25,14 +25,12 @@ module Memscope
 
       # @return [Array<String>] the RSS as two lines; none if it has fewer than two samples
       def curve
-        points = @reading.series.include?(:rss) ? @reading.points(:rss).select(&:last) : []
-        return [] if points.size < 2
+        points = @reading.series.include?(:rss) ? @reading.points(:rss) : []
+        known = points.select(&:last)
+        return [] if known.size < 2
 
-        values = Sparkline.parts(@reading.points(:rss).map(&:last), @page.width - 40)
-        least, most = points.min_by(&:min), points.max_by(&:last)
-        ["  RSS  #{sparkline(values, :bytes)}  #{times(points)}",
-         @page.joined(["least #{size(least.min)} at #{time(least)}", "most #{size(most.last)} at #{time(most)}",
-                       "last #{size(points.last.last)}"], indent: "       ")]
+        spark = sparkline(points.map(&:last), @page.width - 42, :bytes)
+        ["  RSS  #{spark}  #{time(known.first)} to #{time(known.last)} UTC", extremes(known)]
       end
 
       private
@@ -41,21 +39,27 @@ module Memscope
 
       def footer = (super if @reading.known?)
 
+      def extremes(points)
+        least = points.min_by(&:min)
+        most = points.max_by(&:last)
+        @page.joined(["least #{size(least.min)} at #{time(least)}", "most #{size(most.last)} at #{time(most)}",
+                      "last #{size(points.last.last)}"], indent: "       ")
+      end
+
       def table(unit)
         rows = @reading.curves.select { |curve| curve.unit == unit }.filter_map { |curve| row(curve) }
-        heading = ["first", "last", "change"].map { |word| word.rjust(NUMBERS) }.join
+        heading = %w[first last change].map { |word| word.rjust(NUMBERS) }.join
         [@page.highlighted("  #{(unit == :bytes ? 'MiB' : '').ljust(NAMES)}#{heading}"), *rows] if rows.any?
       end
 
       def row(curve)
         values = @reading.points(curve.id).map(&:last)
         known = values.compact
-        return if known.none?(&:positive?)
+        return unless known.any?(&:positive?)
 
-        numbers = cells(*known.values_at(0, -1), curve.unit).map { |text| text.rjust(NUMBERS) }.join
+        numbers = cells(known.first, known.last, curve.unit).map { |text| text.rjust(NUMBERS) }.join
         span = @page.width - NAMES - (3 * NUMBERS) - 4
-        spark = sparkline(Sparkline.parts(values, span), curve.unit) if span >= SPAN
-        "  #{self.class.label(curve.id).ljust(NAMES)}#{numbers}  #{spark}".rstrip
+        "  #{self.class.label(curve.id).ljust(NAMES)}#{numbers}  #{sparkline(values, span, curve.unit)}".rstrip
       end
 
       def cells(first, last, unit)
@@ -64,13 +68,13 @@ module Memscope
         [count(first), count(last), last == first ? "0" : signed(last - first)]
       end
 
-      def sparkline(values, unit)
+      def sparkline(values, columns, unit)
+        return if columns < SPAN
+
         least, most = values.compact.minmax
         scale = [most - least, unit == :bytes ? MEBIBYTE : [most / 100, 1].max].max
-        Sparkline.of(values, scale: scale, unicode: @page.unicode?)
+        Sparkline.of(Sparkline.parts(values, columns), scale: scale, unicode: @page.unicode?)
       end
-
-      def times(points) = "#{time(points.first)} to #{time(points.last)} UTC"
 
       # The day only if the history is longer than one.
       def time(point) = point.at.strftime(@reading.at - @reading.started_at < 86_400 ? "%H:%M:%S" : "%-d %b %H:%M")

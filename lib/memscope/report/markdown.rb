@@ -57,8 +57,10 @@ module Memscope
 
       def footer = cost
 
-      # What has a meaning in Markdown or in HTML; code in backquotes stays code.
-      def escaped(text) = text.tr("\n", " ").gsub("&", "&amp;").gsub("<", "&lt;").gsub(/[|*_\[\]\\]/) { |sign| "\\#{sign}" }
+      # Replaces what has a meaning in a table, in Markdown or in HTML; code in backquotes stays code.
+      def escaped(text)
+        text.tr("\n", " ").gsub("&", "&amp;").gsub("<", "&lt;").gsub(/[|*\[\]\\]/) { |sign| "\\#{sign}" }
+      end
     end
   end
 end

@@ -18,11 +18,11 @@ module Memscope
         values.map { |value| value ? levels[(value - least) * (levels.size - 1) / scale] : " " }.join
       end
 
-      # @param values [Array<Object, nil>]
+      # @param values [Array<Numeric, nil>]
       # @param columns [Integer]
-      # @return [Array<Object, nil>] the last known value of each of at most that many parts of the list
+      # @return [Array<Numeric, nil>] the last known value of each of at most that many parts of the list
       def parts(values, columns)
-        values.each_slice([values.size.fdiv(columns).ceil, 1].max).map { |part| part.reject(&:nil?).last }
+        values.each_slice([values.size.fdiv(columns).ceil, 1].max).map { |part| part.compact.last }
       end
     end
   end

@@ -3,7 +3,7 @@
 require_relative "../remote/calls"
 require_relative "../report"
 %w[response request access assets drawing treemap readings cluster view pages/readings pages/census pages/heap_graph
-   pages/overview pages/profile actions].each { |part| require_relative part }
+   pages/overview pages/history pages/profile actions].each { |part| require_relative part }
 
 module Memscope
   module Web
@@ -14,9 +14,9 @@ module Memscope
       FAILED = "This page failed. See the application log."
       # The pages that GET shows.
       PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
-                "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses, "/ruby_heap" => Pages::RubyHeap,
-                "/census" => Pages::Census, "/heap" => Pages::HeapGraph, "/mappings" => Pages::Mappings,
-                "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
+                "/history" => Pages::History, "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses,
+                "/ruby_heap" => Pages::RubyHeap, "/census" => Pages::Census, "/heap" => Pages::HeapGraph,
+                "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
       # The method that answers each path; assets are handled by `asset`.
       READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :pprof, "/debug/pprof/objects" => :pprof,
                 "/profile/flamegraph" => :flame_graph, **PAGES.transform_values { :page } }.freeze

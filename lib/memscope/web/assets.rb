@@ -10,6 +10,7 @@ module Memscope
     module Assets
       # Media types by file name.
       TYPES = { "memscope.css" => "text/css; charset=utf-8", "memscope.js" => "text/javascript; charset=utf-8",
+                "chart.js" => "text/javascript; charset=utf-8",
                 "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
                 "icon.svg" => "image/svg+xml" }.freeze
 

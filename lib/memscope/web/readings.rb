@@ -23,14 +23,15 @@ module Memscope
       # fall.
       REPORTED = %i[workers metrics].freeze
       # Kinds that are cheap enough to be read while another thread takes another reading.
-      CHEAP = %i[ledger workers metrics].freeze
+      CHEAP = %i[ledger history workers metrics].freeze
       WALL = Clock.method(:now)
       OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 
       # How each kind is read in this process.
       KINDS = {
-        **%i[ledger arenas ruby_heap mappings workers size_classes diagnosis_with_forecast].to_h do |call|
+        **%i[ledger history verdict arenas ruby_heap mappings workers size_classes
+             diagnosis_with_forecast].to_h do |call|
           [call, ->(**options) { Calls.run(call, **options) }]
         end,
         metrics: -> { Memscope::Prometheus.text }

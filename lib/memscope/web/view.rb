@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "erb"
+require_relative "../report/history"
 
 module Memscope
   module Web
@@ -29,7 +30,7 @@ module Memscope
       include Report::Quantity
 
       # Titles by path, in the order of the navigation.
-      PAGES = { "/" => "Overview", "/arenas" => "Arenas", "/size_classes" => "Size classes",
+      PAGES = { "/" => "Overview", "/history" => "History", "/arenas" => "Arenas", "/size_classes" => "Size classes",
                 "/ruby_heap" => "Ruby heap", "/census" => "Census", "/heap" => "Heap graph", "/mappings" => "Mappings",
                 "/workers" => "Workers", "/profile" => "Profile" }.freeze
       UNKNOWN = "–"
@@ -156,6 +157,9 @@ module Memscope
         held = branch.row.bytes.positive? ? branch.share * branch.held_bytes / branch.row.bytes : 0.0
         [branch.share - held, held]
       end
+
+      # @return [String] as JSON, the label of each row of a history
+      def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Report::HistoryPage.label(row)] })
 
       # @param text [String] may contain code in backquotes
       # @return [Markup]

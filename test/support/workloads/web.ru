@@ -2,7 +2,8 @@
 
 # An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
 # /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; /graph?30, which makes a
-# heap graph whose child takes so many seconds; and /elsewhere, whose form goes to memscope on another origin.
+# heap graph whose child takes so many seconds; /week, which plants a history of a week, its rows sampled every 60 or
+# /week?900 seconds; and /elsewhere, whose form goes to memscope on another origin.
 require "memscope"
 
 # What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
@@ -61,6 +62,15 @@ map("/graph") do
     slow = Host.sized(1, Integer(env["QUERY_STRING"]) * 1_000_000_000)
     graph = Memscope.heap_graph(top: 1, deadline: 60)
     [200, { "content-type" => "text/plain" }, [slow && graph.reasons.fetch(:reachable_count, "found")]]
+  end)
+end
+
+map("/week") do
+  run(lambda do |env|
+    require_relative "../planted_history"
+    planted = PlantedHistory.week(spacing: Integer(env["QUERY_STRING"], exception: false) || 60)
+    Memscope::History.define_singleton_method(:read) { planted }
+    [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
   end)
 end
 

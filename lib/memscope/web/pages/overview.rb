@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "history"
+
 module Memscope
   module Web
     module Pages
@@ -8,6 +10,8 @@ module Memscope
       #
       # @api private
       class Overview < Page
+        include OverTime
+
         # Leaf rows of free but resident memory.
         FREE = %i[free_slots empty_pages slab_slack page_slack thread_caches dirty muzzy free top
                   retained_resident].freeze

@@ -1,0 +1,76 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Web
+    module Pages
+      # What a page with the chart of the process's history says around it.
+      #
+      # @api private
+      module OverTime
+        # Of each range: the seconds of the history's buckets, those of a line of the table, its name.
+        RANGES = { "1h" => [10, 600, "1 hour"], "12h" => [60, 3600, "12 hours"],
+                   "7d" => [600, 43_200, "7 days"] }.freeze
+
+        # @return [String] a key of RANGES
+        # @raise [HttpError]
+        def range = choice("range", RANGES.keys, RANGES.keys.first)
+
+        # @return [String, nil] the verdict on the process; nil if this memscope has none, or before the diagnosis
+        def verdict_sentence
+          read(:verdict).sentence if Calls::CALLS.key?(:verdict) && (!respond_to?(:diagnosed?) || diagnosed?)
+        end
+      end
+
+      # The memory of the process over time: a chart, and the same as a table. JSON is the whole history; with range=1h,
+      # 12h or 7d only the buckets of that range.
+      #
+      # @api private
+      class History < Page
+        include OverTime
+
+        # A line of the table: the time at its end, and the last sample of each series until then.
+        Line = Struct.new(:at, :bytes)
+
+        # @return [String]
+        def json
+          return reading.to_json unless @request.query.key?("range")
+
+          body = reading.to_h
+          curves = body[:curves].map { |curve| { **curve, rings: curve[:rings].select { |ring| shown?(ring) } } }
+          JSON.generate({ **body, curves: curves })
+        end
+
+        # @return [Array<Symbol>] the series of the table: the RSS, and the rows that have memory
+        def columns
+          @columns ||= [:rss, *Memscope::History::ROWS].select do |id|
+            reading.series.include?(id) && points(id).any? { |point| point.last&.positive? }
+          end
+        end
+
+        # @return [Array<Line>] the newest first
+        def lines
+          parts = columns.map { |id| points(id).group_by { |point| point.at.to_i / seconds } }
+          parts.flat_map(&:keys).uniq.sort.reverse.map { |key| line(parts.map { |part| part.fetch(key, []) }) }
+        end
+
+        # @return [Integer] seconds that a line of the table is about
+        def seconds = RANGES.fetch(range)[1]
+
+        # @return [Integer, nil] seconds between two samples of the series
+        def spacing(series) = (reading[series].spacing_seconds if reading.series.include?(series))
+
+        private
+
+        def step = RANGES.fetch(range).first
+
+        def shown?(ring) = ring[:step_seconds] == step
+
+        def points(series) = reading.points(series, step: step)
+
+        def line(parts)
+          Line.new(parts.flatten.map(&:at).max + step, parts.map { |points| points.filter_map(&:last).last })
+        end
+      end
+    end
+  end
+end
