@@ -2,12 +2,15 @@
 
 require_relative "../test_helper"
 require_relative "../support/browser"
+require_relative "../support/planted_history"
 require_relative "../support/web_server"
+require "memscope/report"
+require "memscope/report/history"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest
-  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/census", "/heap", "/mappings", "/profile",
-           "/nothing", *("/workers" if Memscope.respond_to?(:workers))].freeze
+  PATHS = ["", "/doctor", "/arenas", "/size_classes", "/ruby_heap", "/history", "/census", "/heap", "/mappings",
+           "/profile", "/nothing", *("/workers" if Memscope.respond_to?(:workers))].freeze
   PHONE = { width: 390, height: 844 }.freeze
   DESK = { width: 1280, height: 900 }.freeze
   # Evaluated in a page: the parts of the bar, in percent and in pixels.
@@ -32,11 +35,16 @@ class WebBrowserTest < MemscopeTest
   JS
 
   class << self
-    def server = @server ||= WebServer.new(env: { "RAILS_ENV" => "test" }).tap { |server| stop_later(server) }
+    def server = @server ||= start
+
+    # Another one, with a planted history.
+    def of_a_week = @of_a_week ||= start.tap { |server| server.get("/week") }
 
     private
 
-    def stop_later(server) = Minitest.after_run { server.stop }
+    def start
+      WebServer.new(env: { "RAILS_ENV" => "test" }).tap { |server| Minitest.after_run { server.stop } }
+    end
   end
 
   def setup
@@ -195,6 +203,95 @@ class WebBrowserTest < MemscopeTest
       assert_match(/\A\d+\.\d MiB now, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
       assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
                    page.evaluate("document.querySelectorAll('.legend .chip').length")
+    end
+  end
+
+  def with_a_week(path, **options)
+    Browser.page(**options) do |page|
+      page.go_to("http://localhost:#{self.class.of_a_week.port}/memscope#{path}")
+      page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+      yield page
+
+      assert_empty page.complaints
+    end
+  end
+
+  # Evaluated in a page: how many columns of the canvas have a colour of their own at this height above the axis.
+  FILLED = <<~JS
+    (() => {
+      const canvas = document.querySelector(".plot canvas");
+      const { width, height } = canvas;
+      const data = canvas.getContext("2d").getImageData(0, Math.round(height * 0.7), width, 1).data;
+      return Array.from({ length: width }, (_one, x) => data[4 * x + 3] > 90).filter(Boolean).length / width;
+    })()
+  JS
+
+  # The text of a reading with the keyboard, against what was planted.
+  def assert_planted(text, age)
+    total = PlantedHistory.value(:rss, age).fdiv(1_048_576)
+    rows = PlantedHistory::ROWS.filter_map do |row|
+      bytes = PlantedHistory.value(row, age)
+      [Memscope::Report::HistoryPage.label(row), format("%.1f", bytes.fdiv(1_048_576))] if bytes.positive?
+    end
+
+    assert_includes text, ": RSS #{format('%.1f', total)} MiB, the rows"
+    rows.each { |row| assert_includes text, row.join(" ") }
+  end
+
+  def test_a_week_is_drawn_and_read_by_keyboard
+    with_a_week("/history?range=7d", **DESK) do |page|
+      assert_in_delta 0.85, page.evaluate(FILLED), 0.12
+      assert_includes page.text("#time-marks"), "started or forked: 4, ▲ major GCs: 33"
+      page.evaluate("document.getElementById('plot').focus()")
+      { home: 0, right: 600, end: (7 * 86_400) - 600, left: (7 * 86_400) - 1200 }.each do |key, age|
+        page.press(key)
+
+        assert_planted page.evaluate("document.getElementById('time-at').textContent"), age
+      end
+
+      assert_equal "1006", page.evaluate("document.getElementById('plot').getAttribute('aria-valuenow')")
+      page.press(:tab)
+
+      assert_match(/MiB now, \+\d+\.\d MiB since/, page.text("#time-text"))
+      assert_empty page.evaluate("document.getElementById('time-at').textContent")
+    end
+  end
+
+  def test_ranges_are_chosen_in_place_and_stay_in_the_address
+    with_a_week("", **DESK) do |page|
+      completed(page)
+      page.evaluate("document.querySelector('a[data-range=\"12h\"]').focus()")
+      page.press(:enter)
+      page.until_found("twelve hours") { page.text("#time-marks").include?("GCs: 2") }
+
+      assert_match(/\?range=12h\z/, page.evaluate("location.href"))
+      page.go_to(page.evaluate("location.href"))
+      page.until_found("the same range") { page.text("#time-marks").to_s.include?("GCs: 2") }
+    end
+  end
+
+  # Evaluated in a page: from then on, `took` is the milliseconds in which the last chart was built and drawn.
+  TIMED = <<~JS
+    window.uPlot = new Proxy(window.uPlot, {
+      construct(target, given) {
+        const began = performance.now();
+        setTimeout(() => { window.took = performance.now() - began; });
+        return new target(...given);
+      } });
+  JS
+
+  # Rows that are sampled once a minute hold their value, and end where the process was suspended.
+  def test_a_week_on_a_phone_in_the_dark
+    with_a_week("/history?range=1h", width: 375, height: 812, scheme: "dark") do |page|
+      assert_operator page.evaluate(FILLED), :>, 0.5
+      page.evaluate(TIMED)
+      page.push("a[data-range='7d']")
+      page.until_found("the week") { page.text("#time-marks").include?("GCs: 33") && page.evaluate("window.took") }
+
+      assert_operator page.evaluate("window.took"), :<, 500
+      assert_empty page.evaluate(Browser::CONTRAST)
+      assert_empty page.evaluate(Browser::STRUCTURE)
+      assert_equal 375, page.evaluate("document.documentElement.scrollWidth")
     end
   end
 

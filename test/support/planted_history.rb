@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A History of a week, without waiting for it: a process that leaks in malloc, whose Ruby heap breathes with the day,
-# and that was suspended for four hours.
+# and that was suspended for four hours. Its rows are sampled every minute.
 module PlantedHistory
   MEBIBYTE = 1_048_576
   DAY = 86_400
@@ -21,12 +21,11 @@ module PlantedHistory
   module_function
 
   # @param now [Time] its end, rounded down to ten minutes
-  # @param spacing [Integer] seconds between two samples of the rows
   # @return [Memscope::History] of this process
-  def week(now: Time.now, spacing: 60)
+  def week(now: Time.now)
     ending = (now.to_i / 600 * 600) + 600
     began = ending - (7 * DAY)
-    curves = [:rss, *SERIES.keys].map { |id| curve(id, began, ending, ROWS.include?(id) ? spacing : 10) }
+    curves = [:rss, *SERIES.keys].map { |id| curve(id, began, ending, ROWS.include?(id) ? 60 : 10) }
     events = [[0, :started], [2.2 * DAY, :forked], [2.3 * DAY, :forked], [(7 * DAY) - 1500, :forked]]
     Memscope::History.capture(
       { running: true, started_at: began * 1000, curves: curves, reasons: {}, cost: Memscope::Cost.of(:T1),

@@ -9,7 +9,7 @@ module Memscope
     # Each sparkline has its own scale, from the least value of its series. A full bar stands for a MiB at least, or for
     # a hundredth of the largest count: smaller changes look flat.
     class HistoryPage < ReadingPage
-      NAMES = 20
+      NAMES = 17
       NUMBERS = 11
       # The fewest columns of a sparkline that is shown.
       SPAN = 8
@@ -30,7 +30,7 @@ module Memscope
         return [] if known.size < 2
 
         spark = sparkline(points.map(&:last), @page.width - 42, :bytes)
-        ["  RSS  #{spark}  #{time(known.first)} to #{time(known.last)} UTC", extremes(known)]
+        [["  RSS", spark, "#{time(known.first)} to #{time(known.last)} UTC"].compact.join("  "), extremes(known)]
       end
 
       private
@@ -42,14 +42,15 @@ module Memscope
       def extremes(points)
         least = points.min_by(&:min)
         most = points.max_by(&:last)
-        @page.joined(["least #{size(least.min)} at #{time(least)}", "most #{size(most.last)} at #{time(most)}",
-                      "last #{size(points.last.last)}"], indent: "       ")
+        @page.joined(["least #{size(least.min)} at #{time(least)}", "most #{size(most.last)} at #{time(most)}"],
+                     indent: "       ")
       end
 
       def table(unit)
         rows = @reading.curves.select { |curve| curve.unit == unit }.filter_map { |curve| row(curve) }
         heading = %w[first last change].map { |word| word.rjust(NUMBERS) }.join
-        [@page.highlighted("  #{(unit == :bytes ? 'MiB' : '').ljust(NAMES)}#{heading}"), *rows] if rows.any?
+        title = "  #{(unit == :bytes ? 'MiB' : '').ljust(NAMES)}#{heading}"
+        [@page.highlighted(title[0, @page.width]), *rows] if rows.any?
       end
 
       def row(curve)
@@ -57,15 +58,18 @@ module Memscope
         known = values.compact
         return unless known.any?(&:positive?)
 
-        numbers = cells(known.first, known.last, curve.unit).map { |text| text.rjust(NUMBERS) }.join
-        span = @page.width - NAMES - (3 * NUMBERS) - 4
-        "  #{self.class.label(curve.id).ljust(NAMES)}#{numbers}  #{sparkline(values, span, curve.unit)}".rstrip
+        name = self.class.label(curve.id).ljust(NAMES)
+        spark = sparkline(values, @page.width - NAMES - (3 * NUMBERS) - 4, curve.unit)
+        "  #{name}#{cells(known.first, known.last, curve.unit)}  #{spark}"[0, @page.width].rstrip
       end
 
       def cells(first, last, unit)
-        return [mebibytes(first), mebibytes(last), signed_mebibytes(last - first)] if unit == :bytes
-
-        [count(first), count(last), last == first ? "0" : signed(last - first)]
+        texts = if unit == :bytes
+                  [mebibytes(first), mebibytes(last), signed_mebibytes(last - first)]
+                else
+                  [count(first), count(last), last == first ? "0" : signed(last - first)]
+                end
+        texts.map { |text| text.rjust(NUMBERS) }.join
       end
 
       def sparkline(values, columns, unit)

@@ -2,8 +2,8 @@
 
 # An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
 # /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; /graph?30, which makes a
-# heap graph whose child takes so many seconds; /week, which plants a history of a week, its rows sampled every 60 or
-# /week?900 seconds; and /elsewhere, whose form goes to memscope on another origin.
+# heap graph whose child takes so many seconds; /week, which plants a history of a week; and /elsewhere, whose
+# form goes to memscope on another origin.
 require "memscope"
 
 # What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
@@ -66,9 +66,9 @@ map("/graph") do
 end
 
 map("/week") do
-  run(lambda do |env|
+  run(lambda do |_env|
     require_relative "../planted_history"
-    planted = PlantedHistory.week(spacing: Integer(env["QUERY_STRING"], exception: false) || 60)
+    planted = PlantedHistory.week
     Memscope::History.define_singleton_method(:read) { planted }
     [200, { "content-type" => "text/plain" }, [Process.pid.to_s]]
   end)

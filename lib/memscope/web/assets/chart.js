@@ -16,8 +16,8 @@
   const legend = section.querySelector(".legend");
   const links = [...section.querySelectorAll("a[data-range]")];
   const labels = new Map(Object.entries(JSON.parse(section.dataset.labels)));
-  // For each time, in seconds: bytes of the RSS and by row (the first is drawn at the bottom), null where unknown; words
-  // for what happened.
+  // For each time, in seconds: bytes of the RSS and by row (the first is drawn at the bottom), null where unknown; the
+  // number of major GCs; and what happened. The rows are stepped if their samples are further apart than the times.
   let shown = { times: [], step: LEDGER_SECONDS, rss: [], rows: new Map(), events: [], gcs: [], stepped: false };
   let chart = null;
   let note = "";
@@ -228,7 +228,7 @@
       show(ofHistory(found, Number(link.dataset.step)));
       return Math.min(link.dataset.step, 60);
     }
-    links[0].closest("nav").hidden = true;
+    links[0].closest("nav").remove();
     note = " There is no history from before this page was opened: " + found.reasons.running + ".";
     read = ledgers;
     return read();

@@ -20,7 +20,7 @@ const memscope = (() => {
       const found = await getPage(main.dataset.rest);
       const [here, there] = [document, found].map((one) => one.getElementById("hero").dataset.pid);
       if (here !== there) throw new Error("process " + there + " answered instead of " + here + "; reload the page");
-      ["processes", "hero", "ledger", "side", "foot"].forEach((id) => {
+      ["processes", "hero", "ledger", "trend", "side", "foot"].forEach((id) => {
         const part = found.getElementById(id);
         if (part) document.getElementById(id)?.replaceWith(document.adoptNode(part));
       });

@@ -1,0 +1,103 @@
+# frozen_string_literal: true
+
+require "time"
+require_relative "../../support/web_case"
+require_relative "../../support/planted_history"
+
+# The page /history, and what the overview says about the history.
+class WebHistoryTest < WebCase
+  parallelize_me!
+
+  Verdict = Struct.new(:sentence)
+
+  def planted = @planted ||= PlantedHistory.week(now: Time.utc(2026, 11, 26, 9, 10))
+
+  def serving(**kinds)
+    known = { **Memscope::Web::Readings::KINDS, history: -> { planted }, **kinds }
+    application(readings: Memscope::Web::Readings.new(known))
+  end
+
+  def page(path, on: serving) = get(path, on: on)
+
+  # The cells of the table's lines, without tags.
+  def table(body)
+    body[%r{<tbody>(.*)</tbody>}m, 1].scan(%r{<tr>(.*?)</tr>}m).map do |line,|
+      line.scan(%r{<t[hd][^>]*>(.*?)</t[hd]>}m).map { |cell,| cell.gsub(/<[^>]+>/, "") }
+    end
+  end
+
+  def mib(series, age) = format("%.1f", PlantedHistory.value(series, age).fdiv(1_048_576))
+
+  def test_the_table_has_the_last_sample_of_each_part_of_the_range
+    ranges = { "1h" => [10, 600, 3600, 6], "12h" => [60, 3600, 43_200, 13], "7d" => [600, 43_200, 604_800, 15] }
+    ranges.each do |range, (step, part, seconds, number)|
+      lines = table(page("/history?range=#{range}").body)
+
+      assert_equal number, lines.size, range
+      assert_equal "Thu 26 Nov 09:20", lines.first.first
+      newest = (604_800 - step).step(604_800 - seconds, -step).find { |age| PlantedHistory.value(:rss, age) }
+
+      assert_equal mib(:rss, newest), lines.first[1]
+      assert_equal 0, Time.strptime("#{lines[1].first} UTC 2026", "%a %d %b %H:%M %Z %Y").to_i % part
+    end
+  end
+
+  def test_the_page_says_how_often_it_samples
+    assert_includes page("/history").body, "The RSS is sampled every 10 seconds, its owners every 60."
+  end
+
+  def test_json_is_the_whole_history_or_that_of_a_range
+    app = serving
+
+    assert_equal planted, Memscope::History.from_json(page("/history.json", on: app).body)
+    { "1h" => 10, "12h" => 60, "7d" => 600 }.each do |range, step|
+      history = Memscope::History.from_json(page("/history.json?range=#{range}", on: app).body)
+
+      assert_equal [step], history.curves.flat_map { |curve| curve.rings.map(&:step_seconds) }.uniq
+      assert_equal planted.points(:malloc, step: step), history.points(:malloc)
+    end
+    assert_includes page("/history.txt", on: app).body, "Ruby internals"
+  end
+
+  def test_an_unknown_range_is_refused
+    %w[/history /].each do |path|
+      refused = page("#{path}?range=2h")
+
+      assert_equal 400, refused.status
+      assert_includes refused.body, "1h, 12h, 7d"
+    end
+    assert_includes page("/?range=12h").body, 'data-range="12h" data-step="60" aria-current="true"'
+  end
+
+  def test_the_chart_is_that_of_the_process_of_the_page
+    body = page("/history").body
+
+    assert_includes body, "data-history=\"/memscope/history.json\" data-ledger=\"/memscope/ledger.json\" " \
+                          "data-pid=\"#{Process.pid}\""
+    assert_empty body.scan(" style=")
+    labels = JSON.parse(CGI.unescapeHTML(body[/data-labels="([^"]+)"/, 1]))
+
+    assert_equal Memscope::History::ROWS.map(&:name), labels.keys
+  end
+
+  def test_without_a_history_the_page_says_how_to_start_one
+    none = Memscope::History.capture({ running: false, started_at: nil, curves: [], events: [],
+                                       reasons: { running: "neither `x` nor y has started it" },
+                                       cost: Memscope::Cost.of(:T1) })
+    body = page("/history", on: serving(history: -> { none })).body
+
+    assert_includes body, "Neither <code>x</code> nor y has started it."
+    refute_includes body, "<tbody>"
+  end
+
+  # Until there is a verdict, the overview leaves no room for it.
+  def test_the_verdict_is_a_sentence_above_the_chart
+    skip "this memscope has no verdict" unless Memscope::Calls::CALLS.key?(:verdict)
+
+    app = serving(verdict: -> { Verdict.new("malloc leaks 21.6 MiB a day.") })
+
+    assert_includes page("/history", on: app).body, '<p class="lede" id="trend">malloc leaks 21.6 MiB a day.</p>'
+    assert_includes page("/doctor", on: app).body, '<p class="lede" id="trend">malloc leaks 21.6 MiB a day.</p>'
+    assert_includes page("/", on: app).body, '<p class="lede" id="trend"></p>'
+  end
+end
