@@ -92,6 +92,17 @@ class CLITest < MemscopeTest
     assert_includes ran.err, "--mappings takes no --deep; allowed: --pid N, --socket PATH, --json, "
   end
 
+  def test_markdown
+    ran = memscope("report", "--markdown")
+
+    assert_equal 0, ran.status
+    assert_match(/^\| RSS \| [\d.]+ \| 100\.0 % \|$/, ran.out)
+    assert_operator ran.out.lines.size, :<=, 60
+    { "--json" => "--markdown and --json exclude each other", "--arenas" => "--arenas takes no --markdown" }
+      .each { |option, complaint| assert_includes memscope("report", "--markdown", option).err, complaint }
+    assert_includes memscope("doctor", "--markdown", "--settings").err, "--settings and --markdown exclude each other"
+  end
+
   def test_report_to_a_file
     Dir.mktmpdir do |directory|
       path = File.join(directory, "ledger.json")
@@ -229,8 +240,8 @@ class CLITest < MemscopeTest
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
-    allowed = "--pid N, --socket PATH, --json, --output FILE, --deep, --shared, --objects, --garbage, --mappings, " \
-              "--arenas, --size-classes, --fragmentation, --workers, --gc, --help"
+    allowed = "--pid N, --socket PATH, --json, --output FILE, --markdown, --deep, --shared, --objects, --garbage, " \
+              "--mappings, --arenas, --size-classes, --fragmentation, --workers, --gc, --help"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",

@@ -174,6 +174,29 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 end
 
 class ProgramReportIntervalTest < ProgramReportTest
+  # The program adds what it would have sampled later.
+  GROWING = <<~RUBY
+    sleep 0.01 until Memscope.history.series.any?
+    now = Memscope::History::Sampler.now.to_i
+    [60, 30, 90].each_with_index do |mebibytes, at|
+      Memscope.const_get(:Native).add_to_history([mebibytes << 20], now + 10 + (10 * at))
+    end
+  RUBY
+
+  def test_a_history_ends_in_a_curve
+    ran = report("--history", "--", *ruby(GROWING))
+
+    assert_match(/= RSS of this reading.*^  RSS  [▁-█]{4}  [\d:]{8} to [\d:]{8} UTC$/m, ran.err)
+    assert_match(/^ +least \d+\.\d MiB at [\d:]{8} · most 90\.0 MiB at [\d:]{8}$/, ran.err)
+    refute_match(/^  RSS  /, report("--", *ruby("1")).err)
+  end
+
+  def test_markdown_of_a_program
+    ran = report("--markdown", "--", *ruby("1"))
+
+    assert_match(/^\| RSS \| [\d.]+ \| 100\.0 % \|$/, ran.err)
+  end
+
   def test_reports_at_an_interval_and_at_the_end
     ran = report("--every=0.3", "--json", "--", *ruby(until_reported(3)))
     *times, _at_the_end = ledgers(ran.err).map(&:at)

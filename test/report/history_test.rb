@@ -54,7 +54,7 @@ class ReportHistoryTest < MemscopeTest
     plain = history.to_s(unicode: false)
 
     assert_predicate plain, :ascii_only?
-    assert_match(/malloc .*_.*@$/, plain)
+    assert_match(/malloc .* _+\.+-+=+\++\*+[#@]+$/, plain)
   end
 
   def test_without_a_history_it_says_how_to_start_one

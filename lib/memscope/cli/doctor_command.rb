@@ -36,7 +36,7 @@ module Memscope
       def chosen = [settings? ? :lint : :doctor]
 
       def check
-        refuse("--markdown and --json exclude each other") if view.any? && @given[:json]
+        refuse("--markdown and --json exclude each other") if @given[:markdown] && @given[:json]
         excluded = %i[since gc every markdown].find { |name| @given[name] } if settings?
         refuse("--settings and --#{excluded} exclude each other") if excluded
       end

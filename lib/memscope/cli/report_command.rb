@@ -50,7 +50,7 @@ module Memscope
 
       # The verdict's, for Markdown.
       def sentence(reading)
-        return {} unless view.any? && Calls::CALLS.key?(:verdict) && !reading.is_a?(ExternalProcess)
+        return {} unless @given[:markdown] && Calls::CALLS.key?(:verdict) && !reading.is_a?(ExternalProcess)
 
         { sentence: ask(:verdict).sentence }
       end
@@ -66,8 +66,8 @@ module Memscope
 
       # Refuses options that exclude each other, and values out of range.
       def check
-        refuse("--markdown and --json exclude each other") if view.any? && @given[:json]
-        excluded = depths.key(true) || view.keys.first
+        refuse("--markdown and --json exclude each other") if @given[:markdown] && @given[:json]
+        excluded = depths.key(true) || (:markdown if @given[:markdown])
         refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{excluded}") if chosen.any? && excluded
       end
 
