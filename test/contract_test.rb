@@ -38,10 +38,10 @@ class ContractTest < MemscopeTest
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
   COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks exec version].freeze
-  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /mappings /workers /profile
-             /metrics].freeze
+  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
+             /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.
-  DATA = %w[ledger doctor arenas size_classes ruby_heap mappings workers]
+  DATA = %w[ledger doctor history arenas size_classes ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
 
   READINGS.each do |call, type|

@@ -7,6 +7,7 @@ require_relative "../support/web_case"
 class WebApplicationTest < WebCase
   KINDS = { "/" => "ledger", "/ledger" => "ledger", "/doctor" => "diagnosis", "/arenas" => "arenas",
             "/size_classes" => "size_classes", "/ruby_heap" => "ruby_heap", "/mappings" => "mappings",
+            "/history" => "history",
             **(Memscope.respond_to?(:workers) ? { "/workers" => "workers" } : {}) }.freeze
   HEADERS = {
     "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \

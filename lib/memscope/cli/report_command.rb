@@ -11,9 +11,9 @@ module Memscope
         execs another Ruby program. It does not report if it calls exit!, is killed,
         execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
-        because memscope's thread is in a timed sleep. With --history, the same, and
-        memscope is loaded before the program: its Railtie, which would start the
-        history in Rails without this option, does nothing then.
+        because memscope's thread is in a timed sleep. With --history, the same; and
+        memscope is loaded before the program, so what its gem does by itself in Rails
+        is not done.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.

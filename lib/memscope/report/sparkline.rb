@@ -4,6 +4,7 @@ module Memscope
   module Report
     # Numbers as a line of bars, one column each. The height of a bar says how much more it is than the least number.
     module Sparkline
+      # The bars, the lowest first, by whether they are Unicode.
       LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
 
       module_function
