@@ -161,7 +161,7 @@
     const words = happened(index);
     text.textContent = at === null
       ? mib(shown.rss[latest]) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " +
-        time(shown.times[0]) + ". From bottom to top:"
+        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners have not been sampled yet.")
       : time(shown.times[index]) + ": RSS " + mib(shown.rss[index]) + " MiB, the rows " + mib(sum(index)) + " MiB" +
         (words && "; " + words) + ".";
     legend.replaceChildren(...[...shown.rows].map((row, place) => entry(row, index, place)));
