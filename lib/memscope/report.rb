@@ -19,7 +19,8 @@ module Memscope
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
-      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage], "history" => %w[history HistoryPage]
+      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
+      "history" => %w[history HistoryPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
     private_constant :PAGES, :MARKDOWN
@@ -32,7 +33,7 @@ module Memscope
       #   then `sentence`, a verdict's
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
-        file, page = (MARKDOWN[reading.kind] if options.delete(:markdown)) || PAGES[reading.kind]
+        file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || PAGES[reading.class.kind]
         return reading.inspect unless file
 
         require_relative "report/#{file}"
