@@ -39,8 +39,8 @@ class Rooms
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,fragmentation," \
                          "heap_graph,heap_graph/*,history,history/*,ledger,malloc_conf,mappings,process_memory," \
-                         "ruby_heap,ruby_heap/*,size_classes,snapshot}.rb",
-                  may: %w[kit] },
+                         "ruby_heap,ruby_heap/*,size_classes,snapshot,verdict,verdict/*}.rb",
+                  may: floor },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },

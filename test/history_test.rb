@@ -109,8 +109,8 @@ class HistoryTest < MemscopeTest
     skip_under_sanitizer
     rows, points, cost = child_json(<<~RUBY, requires: ["json"])
       native = Memscope.const_get(:Native)
-      native.open_history(Array.new(20, 1024))
-      add = ->(at) { native.add_to_history(Array.new(20) { |series| at << 10 }, at) }
+      native.open_history(Array.new(22, 1024))
+      add = ->(at) { native.add_to_history(Array.new(22) { |series| at << 10 }, at) }
       rows = [Memscope.ledger[:memscope].bytes]
       2.times do |week|
         (0...604_800).step(10) { |at| add.call(week * 604_800 + at) }
@@ -121,7 +121,7 @@ class HistoryTest < MemscopeTest
       puts JSON.generate([rows, points, history.cost.gvl_us])
     RUBY
 
-    assert_in_delta 334 << 10, rows[1] - rows[0], 40 << 10
+    assert_in_delta 367 << 10, rows[1] - rows[0], 40 << 10
     assert_in_delta rows[1], rows[2], 32 << 10
     assert_equal [360, 720, 1008], points.map(&:size)
     last = (2 * 604_800) - 10

@@ -21,5 +21,6 @@ void Init_memscope_profile_control(void);
 void Init_memscope_profile_reading(void);
 void Init_memscope_object_profile(void);
 void Init_memscope_history(void);
+void Init_memscope_verdict(void);
 
 #endif

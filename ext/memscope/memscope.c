@@ -31,4 +31,5 @@ void Init_memscope(void) {
     Init_memscope_profile_reading();
     Init_memscope_object_profile();
     Init_memscope_history();
+    Init_memscope_verdict();
 }

@@ -50,7 +50,7 @@ module Memscope
       # @return [Diff] in the later reading's envelope, at no cost
       def between(earlier, later)
         pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
-        capture({ of: later.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
+        capture({ of: later.class.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
                   changes: changes_between(earlier, later), cost: Cost.of(:T0),
                   reasons: { **earlier.reasons, **later.reasons, pid: (pids if earlier.pid != later.pid) }.compact },
                 later.envelope)

@@ -24,7 +24,7 @@ module Memscope
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", ObjectProfile: "object_profile", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
     RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
-    Tuning: "tuning", Web: "web", Worker: "workers", Workers: "workers" }
+    Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self
@@ -144,6 +144,17 @@ module Memscope
     #
     # @return [History]
     def history = History.read
+
+    # Whether the memory of this process grows: a leak, a step, a plateau, not at all, or too early to tell; in which
+    # layer, how fast, how long until the limit, what to do. Tier T0: the last judgement of the history, made every five
+    # minutes.
+    #
+    #   puts Memscope.verdict.sentence
+    #
+    # @param now [Boolean] judge now, in a millisecond to some
+    # @return [Verdict]
+    # @raise [ArgumentError] unless `now` is true or false
+    def verdict(now: false) = Verdict.read(now: now)
 
     # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.

@@ -4,7 +4,7 @@ require_relative "reading"
 
 module Memscope
   # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
-  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 332 KiB.
+  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 365 KiB.
   #
   #   Memscope::History.start
   #   # … later
@@ -20,11 +20,12 @@ module Memscope
   class History < Reading
     # The series that are rows of a ledger; a row that it does not have has 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
-    # What each series counts. `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads`
-    # are Ruby's.
-    SERIES = { rss: :bytes, live_slots: :count, old_objects: :count, minor_gcs: :count, major_gcs: :count,
-               threads: :count, malloc_in_use: :bytes, malloc_active: :bytes, malloc_resident: :bytes, pss: :bytes,
-               uss: :bytes, **ROWS.to_h { |row| [row, :bytes] } }.freeze
+    # What each series counts. `live_bytes` are those of live slots, `held` is what objects report to hold through
+    # malloc, `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's.
+    SERIES = { rss: :bytes, live_slots: :count, live_bytes: :bytes, old_objects: :count, minor_gcs: :count,
+               major_gcs: :count, threads: :count, malloc_in_use: :bytes, malloc_active: :bytes,
+               malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
+               **ROWS.to_h { |row| [row, :bytes] } }.freeze
     # Seconds of a ring's buckets.
     STEPS = [10, 60, 600].freeze
     # What an event can be: the process began to sample itself; it forked a child.

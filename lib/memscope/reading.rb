@@ -492,7 +492,7 @@ module Memscope
     def cost = Cost.capture(@values[:cost])
 
     # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
-    def to_h = { schema: SCHEMAS.last, kind: kind, **super }
+    def to_h = { schema: SCHEMAS.last, kind: self.class.kind, **super }
 
     # @return [Hash{Symbol => Object}] `to_h` without the envelope
     def body = to_h.slice(*self.class.body_names)

@@ -3,6 +3,7 @@
 require_relative "../forks"
 require_relative "../ledger"
 require_relative "../process_memory"
+require_relative "../ruby_heap"
 require_relative "../snapshot"
 
 module Memscope
@@ -16,14 +17,19 @@ module Memscope
       SECONDS = STEPS.first
       # The fewest seconds between two readings of one kind that take longer.
       SLOW = 60
-      # The largest share of a core that each of the three kinds may use.
-      SHARE = 0.0003
+      # The fewest between two walks of all objects, which may fork.
+      RARE = 600
+      # The largest share of a core that each of the four kinds may use.
+      SHARE = 0.0002
+      # Seconds between two verdicts.
+      EPOCH = 300
       NOT_STARTED = "neither Memscope::History.start nor the setting `history` has started it"
       FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
-      private_constant :SLOW, :SHARE, :NOT_STARTED, :FLOORS
+      private_constant :SLOW, :RARE, :SHARE, :NOT_STARTED, :FLOORS
 
-      # A kind of reading: the name of the method that takes it, its series, seconds between two, the time of the next.
-      Task = Struct.new(:kind, :series, :spacing, :due)
+      # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two, the seconds
+      # now, the time of the next.
+      Task = Struct.new(:kind, :series, :least, :spacing, :due)
 
       @lock = Mutex.new
 
@@ -32,6 +38,7 @@ module Memscope
         def start
           @lock.synchronize do
             opened = Native.open_history(SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
+            require_relative "../verdict" # now: the thread may be killed while it loads a file
             next (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
             @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
@@ -114,7 +121,8 @@ module Memscope
         @reasons = {}.freeze
         kinds = { rows: ROWS, sizes: %i[pss uss] }
         kinds[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
-        @tasks = kinds.map { |kind, series| Task.new(kind, series, SLOW) }
+        @tasks = kinds.map { |kind, series| Task.new(kind, series, SLOW, SLOW) }
+        @tasks << Task.new(:held, %i[held], RARE, SLOW)
         defer
       end
 
@@ -139,6 +147,7 @@ module Memscope
         values = totals
         @tasks.each { |task| values.update(run(task, due)) if task.due <= due }
         add(values, at)
+        judge(due.to_i / EPOCH)
       rescue StandardError => e
         warn "memscope: history: a sample failed: #{e.message} (#{e.class})" unless @reasons.key?(:failed)
         @reasons = { **@reasons, failed: "a sample failed: #{e.message} (#{e.class})" }
@@ -165,7 +174,7 @@ module Memscope
         since = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
         values = send(task.kind)
         cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - since
-        task.spacing = ([cpu / SHARE, SLOW].max / SECONDS).ceil * SECONDS
+        task.spacing = ([cpu / SHARE, task.least].max / SECONDS).ceil * SECONDS
         task.due = now + task.spacing - 1 # a second for the scheduler
         values
       end
@@ -175,10 +184,22 @@ module Memscope
         gc = snapshot.gc
         malloc = snapshot.jemalloc || {}
         explain(malloc_active: snapshot.reasons[:jemalloc], malloc_resident: snapshot.reasons[:jemalloc])
-        { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], old_objects: gc[:old_objects],
+        { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], live_bytes: live_bytes(gc, snapshot.gc_heaps),
+          old_objects: gc[:old_objects],
           minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count], threads: Thread.list.size,
           malloc_in_use: malloc[:allocated_bytes], malloc_active: malloc[:active_bytes],
           malloc_resident: malloc[:resident_bytes] }
+      end
+
+      # Exact if all slots are of one size (until Ruby 3.1), or counted by size (since 3.4); between these, as if slots
+      # of each size were equally full.
+      def live_bytes(stat, heaps)
+        return stat[:heap_live_slots] * GC::INTERNAL_CONSTANTS[:RVALUE_SIZE] unless heaps
+
+        counter = heaps[0].key?(:heap_live_slots) ? :heap_live_slots : :heap_eden_slots
+        counted = heaps.each_value.sum { |heap| heap[counter] }
+        bytes = heaps.each_value.sum { |heap| heap[counter] * heap[:slot_size] }
+        counted.zero? ? 0 : stat[:heap_live_slots] * bytes / counted
       end
 
       def rows(ledger = Ledger.read)
@@ -198,6 +219,20 @@ module Memscope
         malloc = ledger.rows.find { |row| row.id == :malloc }
         explain(malloc_in_use: ledger.reasons[:deep])
         { **rows(ledger), malloc_in_use: malloc && malloc.detail[:in_use_bytes] }
+      end
+
+      # Unknown if objects were left out.
+      def held
+        heap = RubyHeap.bounded(objects: true)
+        explain(held: heap.reasons[:held_by_objects_bytes])
+        { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
+      end
+
+      # Once an epoch, the first one excepted, in which the process began.
+      def judge(epoch)
+        later = @epoch && epoch > @epoch
+        @epoch = epoch
+        Verdict.judge if later
       end
 
       def explain(**reasons)

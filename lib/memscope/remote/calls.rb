@@ -62,6 +62,7 @@ module Memscope
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       history: Call.new(:History, []),
+      verdict: Call.new(:Verdict, %w[now]),
       lint: Call.new(:Lint, []),
       doctor: Call.new(:Diagnosis, %w[gc]),
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),

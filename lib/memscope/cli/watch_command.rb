@@ -1,0 +1,45 @@
+# frozen_string_literal: true
+
+module Memscope
+  module CLI
+    # `memscope watch`: whether the memory of a process grows, by its history.
+    class WatchCommand < Command
+      NOTES = <<~TEXT
+        The process must keep its history: Puma's plugin, Sidekiq's block and Rails do,
+        others with MEMSCOPE_HISTORY=1. It judges itself every five minutes, and needs
+        an hour or more; the answer says how long.
+
+        exit status: 0 no leak, or too early to tell; 1 a leak
+      TEXT
+      FORMS = {
+        process: { summary: "tell whether the memory of a process grows, where, how fast",
+                   example: "memscope watch --pid 4711", notes: NOTES,
+                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]] }
+      }.freeze
+      # The exit status for a leak.
+      LEAK = 1
+      private_constant :NOTES, :FORMS, :LEAK
+
+      private
+
+      def perform
+        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
+        status = show
+        while @given[:every]
+          sleep(@given[:every])
+          status = show
+        end
+        status
+      rescue Interrupt
+        status
+      end
+
+      def show
+        verdict = ask(:verdict)
+        history = ask(:history) unless @given[:json]
+        deliver_readings([verdict], **(history&.known? ? { history: history } : {}))
+        verdict.leak? ? LEAK : FINE
+      end
+    end
+  end
+end

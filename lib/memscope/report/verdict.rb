@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Report
+    # A verdict: its sentence, its numbers, what to do next; with a history, what each of its series was.
+    class VerdictPage < ReadingPage
+      # Numbers of the evidence, and how they are called.
+      SIZES = { noise_bytes: "noise of a point", step_bytes: "largest step", ends_near_bytes: "will end near",
+                working_set_bytes: "working set", limit_bytes: "limit" }.freeze
+      LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
+      # Points of a sparkline.
+      SPAN = 24
+      private_constant :SIZES, :LEVELS, :SPAN
+
+      # @param history [History, nil]
+      def initialize(reading, history: nil, unicode: true, **display)
+        super(reading, unicode: unicode, **display)
+        @history = history
+        @levels = LEVELS.fetch(unicode)
+      end
+
+      private
+
+      def sections = [@page.wrapped(@reading.sentence), evidence, curves, remedy]
+
+      def evidence
+        return unless @reading.known?
+
+        evidence = @reading.evidence
+        sizes = SIZES.filter_map { |name, what| "#{what} #{size(evidence[name])}" if evidence[name] }
+        @page.wrapped("#{counted(evidence[:points], 'points')} of #{evidence[:epoch_seconds] / 60} min, " \
+                      "#{[*sizes, format('p %.2g', evidence[:p_value])].join(', ')}, " \
+                      "#{format('confidence %.0f %%', 100 * @reading.confidence)}.")
+      end
+
+      # Series in bytes that changed, each from its least to its greatest value, or 1 MiB above that.
+      def curves
+        return unless @history
+
+        ids = @history.curves.select { |curve| curve.unit == :bytes }.map(&:id)
+        rows = ids.map { |id| row(id.name.tr("_", " "), @history.points(id).filter_map(&:min)) }
+        @page.listing(["MiB", "change", "since #{@history.started_at.strftime('%F %H:%M')} UTC"],
+                      rows.reject { |row| row.first == "0.0" })
+      end
+
+      def row(name, values)
+        shown = values.each_slice((values.size / SPAN.to_f).ceil.clamp(1..)).map(&:min)
+        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark(shown).ljust(SPAN)}  #{name}"]
+      end
+
+      def spark(values)
+        least, most = values.minmax
+        scale = [most - least, MEBIBYTE].max
+        values.map { |value| @levels[(value - least) * (@levels.size - 1) / scale] }.join
+      end
+
+      def remedy = (["  next:", *@reading.remedy.lines(chomp: true).map { |line| "    #{line}" }] if @reading.remedy)
+    end
+  end
+end

@@ -1,0 +1,155 @@
+# frozen_string_literal: true
+
+require_relative "cgroup"
+require_relative "history"
+require_relative "reading"
+
+module Memscope
+  # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until
+  # the limit, and what to do next.
+  #
+  #   verdict = Memscope.verdict
+  #   verdict.kind             # => :leak
+  #   verdict.layer            # => :native
+  #   verdict.bytes_per_hour   # => 22020096
+  #   puts verdict.sentence    # one to paste into a ticket
+  #
+  # The thread of Memscope::History judges every five minutes. Only growth that nothing else explains is a leak: neither
+  # warm-up, nor a cache that fills, nor steps, nor the load of days and weeks. Two judgements in a row call a leak,
+  # three in a row clear it.
+  #
+  # In JSON, `kind` is the key `verdict`, since each reading has the key `kind`.
+  class Verdict < Reading
+    # :insufficient, too early to tell; :steady, no growth; :plateau, growth that comes to an end, as of a cache that
+    # fills; :step, growth at once, which stayed; :leak, growth without an end.
+    KINDS = %i[insufficient steady plateau step leak].freeze
+
+    require_relative "verdict/floors"
+    require_relative "verdict/layers"
+    require_relative "verdict/sentence"
+
+    # @return [Symbol] one of KINDS
+    field :verdict, :symbol, null: false, one_of: KINDS
+    # @return [Symbol, nil] which layer most of the growth is in: :objects (Ruby's, with what they hold through malloc),
+    #   :native (malloc's memory in use that no object holds), :fragmentation (free memory in malloc and in Ruby's
+    #   heap), :threads (stacks), :code, :copy_on_write (pages shared with the parent that became private) or
+    #   :unattributed; nil if nothing grows
+    field :layer, :symbol, one_of: Layers::NAMES
+    # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
+    field :shares, :hash, null: false
+    # @return [Integer, nil] of RSS, beside steps, warm-up and load; of the layer, if RSS does not grow
+    field :bytes_per_hour, :signed_bytes
+    # @return [Integer, nil] lower bound of its 95 % interval
+    field :bytes_per_hour_low, :signed_bytes
+    # @return [Integer, nil] upper bound of its 95 % interval
+    field :bytes_per_hour_high, :signed_bytes
+    # @return [Time, nil] when the growth or the step began
+    field :since, :time
+    # @return [Integer, nil] seconds until a leak reaches the container's limit, if nothing else changes; nil without a
+    #   leak or a limit
+    field :eta_seconds, :count
+    # @return [Integer, nil] lower bound of its 95 % interval
+    field :eta_seconds_low, :count
+    # @return [Integer, nil] upper bound of its 95 % interval; nil if it may never be reached
+    field :eta_seconds_high, :count
+    # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can, or if that takes more
+    #   than a month
+    field :needs_seconds, :count
+    # @return [Integer, nil] the smallest growth that can be told from none now
+    field :detectable_bytes_per_hour, :bytes
+    # @return [Float] that the kind is right, 0 to 1; 0 if insufficient
+    field :confidence, :number, null: false
+    # @return [Hash{Symbol => Numeric}] the numbers that it rests on: `points` of `epoch_seconds` over `span_seconds`,
+    #   `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`, `ends_near_bytes`,
+    #   `limit_bytes`, `working_set_bytes`, `lasting_seconds` (since `since`)
+    field :evidence, :hash, null: false
+    # @return [String, nil] what to do next: commands to paste, or a sentence
+    field :remedy, :string
+
+    # How many of the last epochs a judgement without memory looks at, one after the other.
+    REPLAYED = 6
+    # Fields that the extension knows as Floats.
+    WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
+               needs_seconds detectable_bytes_per_hour].freeze
+    # What the extension would say if it could judge.
+    UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze
+    private_constant :REPLAYED, :WHOLE, :UNJUDGED
+
+    class << self
+      # (see Memscope.verdict)
+      def read(now: false)
+        check_switch(:now, now)
+        (latest unless now) || of(History.read, cgroup: Cgroup.read)
+      end
+
+      # @api private
+      # @return [Verdict, nil] the last one of this process's history
+      def latest = (@latest if @latest&.pid == Process.pid)
+
+      # Judges the history, as one more judgement in the row, and keeps the verdict.
+      #
+      # @api private
+      # @return [Verdict]
+      def judge = @latest = of(History.read, cgroup: Cgroup.read, replayed: nil)
+
+      # @api private
+      # @param history [History]
+      # @param cgroup [Cgroup, nil] nil: no limit
+      # @param replayed [Integer, nil] of how many epochs judgements are made, without what was judged before; nil goes
+      #   on from this process's last judgement
+      # @return [Verdict]
+      def of(history, cgroup: nil, replayed: REPLAYED)
+        since = Cost.now
+        floors = Floors.new(history)
+        layers = Layers.new(floors)
+        room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
+        judged = Native.judge(floors.seconds, floors.rss, layers.series, room.values.map(&:to_i), replayed)
+        judged = { **UNJUDGED, why: judged } unless judged.is_a?(Hash)
+        capture({ **body(judged), evidence: { **evidence(judged, floors), **room }.compact,
+                                  remedy: remedy(judged, history), reasons: reasons(judged, history, layers),
+                                  cost: Cost.of(:T1, Cost.now - since) }, history.envelope)
+      end
+
+      private
+
+      def body(judged)
+        since = judged[:kind] == :step ? judged[:step_at] : judged[:since]
+        { verdict: judged[:kind], layer: judged[:layer], since: since && (since * 1000).round,
+          shares: judged[:shares].transform_values { |share| share.round(4) },
+          confidence: judged[:confidence].round(4), **judged.slice(*WHOLE).transform_values { |number| number&.round } }
+      end
+
+      def evidence(judged, floors)
+        bytes = judged.slice(:noise_bytes, :step_bytes, :ends_near_bytes).transform_values { |number| number&.round }
+        { points: floors.seconds.size, epoch_seconds: floors.epoch_seconds, span_seconds: floors.span_seconds,
+          lasting_seconds: judged[:since] && (floors.seconds.last + floors.epoch_seconds - judged[:since]).round,
+          rss_bytes: floors.rss.last, p_value: judged[:p_value]&.round(6), **bytes }
+      end
+
+      def reasons(judged, history, layers)
+        return { verdict: judged[:why] } if judged[:why]
+
+        history.series.empty? ? history.reasons.slice(:running) : layers.reasons
+      end
+
+      def remedy(judged, history)
+        return (START if history.series.empty?) if judged[:kind] == :insufficient
+
+        REMEDIES[judged[:layer]]&.gsub("PID", history.pid.to_s) unless judged[:kind] == :steady
+      end
+    end
+
+    # @return [Symbol] one of KINDS
+    def kind = verdict
+
+    # @return [Boolean] whether memory grows without an end
+    def leak? = kind == :leak
+
+    # @return [String] one sentence with its numbers, in ASCII
+    def sentence = Sentence.of(self)
+
+    # @api private
+    # @return [Boolean] whether there was anything to judge
+    def known? = evidence[:points].to_i.positive?
+  end
+end

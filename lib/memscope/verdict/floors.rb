@@ -1,0 +1,167 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Verdict < Reading
+    # The least sample of each epoch, of the series of a history that a verdict needs. Pure.
+    #
+    # Epochs have the same length, whatever the ring: two that are older than twelve hours share a bucket. A series that
+    # is sampled more rarely moves, between two samples, when the series moves that it is a part of. Epochs without a
+    # sample of RSS, in which the process or the machine was suspended, are left out; so are the first ones, until all
+    # series are known.
+    #
+    # @api private
+    class Floors
+      # Seconds that an epoch can have: so many that it has a major GC, as long as ENOUGH epochs remain.
+      EPOCHS = [300, 600, 1200, 1800].freeze
+      ENOUGH = 24
+      # A series without a sample in so many first epochs is left out.
+      LATE = 3
+      # Each with the series that it is a part of, which comes before it.
+      SERIES = { rss: :rss, uss: :rss, live_bytes: :rss, **History::ROWS.to_h { |row| [row, :rss] },
+                 malloc_in_use: :malloc, held: :malloc_in_use }.freeze
+      private_constant :EPOCHS, :ENOUGH, :LATE, :SERIES
+
+      # @return [Integer] seconds
+      attr_reader :epoch_seconds
+
+      # @return [Array<Integer>] seconds since 1970 at which the epochs begin
+      attr_reader :seconds
+
+      # @param history [History]
+      def initialize(history)
+        @history = history
+        @seconds = []
+        @series = {}
+        @latest = {}
+        @epoch_seconds = EPOCHS.first
+        lay_out if history.series.include?(:rss)
+      end
+
+      # @param name [Symbol] a series
+      # @return [Array<Integer>, nil] nil if it is unknown, or too old
+      def [](name) = @series[name]
+
+      # @param name [Symbol] a series
+      # @return [Integer, nil] the last epoch with a sample
+      def latest(name) = @latest[name]
+
+      # @return [Array<Integer>] bytes
+      def rss = @series.fetch(:rss, [])
+
+      # @return [Integer] from the first epoch to the last
+      def span_seconds = seconds.empty? ? 0 : seconds.last - seconds.first
+
+      # @param name [Symbol] a series
+      # @return [String] why it is unknown
+      def reason(name) = @history.reasons[name] || "#{name} has no sample, or none for a long time"
+
+      # @return [Boolean] whether the process was forked by one that samples itself
+      def forked? = @history.curves.any?(&:baseline)
+
+      private
+
+      def lay_out
+        epochs = EPOCHS.lazy.map { |seconds| Epochs.new(@history, seconds) }.find { |one| enough?(one) }
+        @epoch_seconds = epochs.seconds
+        all = SERIES.keys.intersection(@history.series).to_h { |name| [name, epochs.floors(@history[name])] }
+        awake = all[:rss].each_index.select { |at| all[:rss][at] }
+        keep(all.transform_values { |floors| floors.values_at(*awake) }, epochs.times.values_at(*awake))
+      end
+
+      def keep(series, times)
+        series = series.select { |name, floors| current?(name, floors) }
+        lost = series.each_value.map { |floors| floors.index(&:itself) }.max || 0
+        @seconds = times.drop(lost)
+        series.each do |name, floors|
+          known = floors.drop(lost)
+          @latest[name] = known.rindex(&:itself)
+          @series[name] = complete(known, @series[SERIES[name]] || @series[:rss])
+        end
+      end
+
+      def current?(name, floors)
+        patience = 2 + (2 * @history[name].spacing_seconds.to_i / @epoch_seconds)
+        floors.first(LATE).any? && floors.last(patience).any?
+      end
+
+      # Floors for the epochs without a sample: between two samples, by the whole that the series is a part of; after
+      # the last one, that one.
+      def complete(floors, whole)
+        return floors unless floors.include?(nil)
+
+        known = floors.each_index.select { |at| floors[at] }
+        known.each_cons(2) do |from, to|
+          ends = floors.values_at(from, to)
+          ((from + 1)...to).each { |at| floors[at] = between(ends, whole.values_at(from, at, to)) }
+        end
+        floors.fill(floors[known.last], known.last..) if known.any?
+      end
+
+      def between(known, whole)
+        first, now, last = whole
+        share = first == last ? 0 : (now - first).fdiv(last - first).clamp(0, 1)
+        (known.first + ((known.last - known.first) * share)).round
+      end
+
+      def enough?(epochs)
+        collections = @history.series.include?(:major_gcs) ? @history[:major_gcs].rings.last.last.compact : []
+        epochs.seconds == EPOCHS.last || epochs.size < 2 * ENOUGH || collections.empty? ||
+          collections.last - collections.first >= epochs.size
+      end
+    end
+
+    # The epochs of a history that have begun and are over. They and the buckets of all rings begin at multiples of
+    # their length after the first bucket of the coarsest ring.
+    #
+    # @api private
+    class Epochs
+      # @return [Integer] of one epoch
+      attr_reader :seconds
+
+      # @return [Integer] how many
+      attr_reader :size
+
+      # @param history [History] with RSS
+      # @param seconds [Integer]
+      def initialize(history, seconds)
+        fine, *, coarse = history[:rss].rings
+        @seconds = seconds
+        @origin = coarse.at
+        @first = (elapsed(history.started_at) / seconds.to_f).ceil
+        @size = [((elapsed(fine.at) + (fine.min.size * fine.step_seconds)) / seconds) - @first, 0].max
+      end
+
+      # @return [Array<Integer>] seconds since 1970 at which they begin
+      def times = Array.new(size) { |epoch| @origin.to_i + ((@first + epoch) * seconds) }
+
+      # @param curve [History::Curve]
+      # @return [Array<Integer, nil>] the least sample in each epoch, of the finest ring that has the epoch
+      def floors(curve)
+        floors = []
+        curve.rings.reverse_each do |ring|
+          first, values = in_ring(ring)
+          floors[first..] = values unless values.empty?
+        end
+        floors[@first, size] || []
+      end
+
+      private
+
+      # A ring's first whole epoch, and the floors from there on.
+      def in_ring(ring)
+        start = elapsed(ring.at)
+        shared = ring.step_seconds / seconds
+        return [start / seconds, ring.min.flat_map { |floor| [floor] * shared }] if shared > 1
+
+        [(start / seconds.to_f).ceil, whole(ring, -start % seconds).map { |buckets| buckets.compact.min }]
+      end
+
+      def whole(ring, skipped)
+        ring.min.drop(skipped / ring.step_seconds).each_slice(seconds / ring.step_seconds)
+      end
+
+      # Seconds after the origin.
+      def elapsed(time) = (time - @origin).round
+    end
+  end
+end
