@@ -40,7 +40,7 @@ module Memscope
         ids = @history.curves.select { |curve| curve.unit == :bytes }.map(&:id)
         rows = ids.map { |id| row(id.name.tr("_", " "), @history.points(id).filter_map(&:min)) }
         @page.listing(["MiB", "change", "since #{@history.started_at.strftime('%F %H:%M')} UTC"],
-                      rows.reject { |row| row.first == "0.0" })
+                      rows.reject { |row| row[1] == "0.0" })
       end
 
       def row(name, values)

@@ -33,15 +33,21 @@ module Memscope
 
       private
 
-      # What objects hold of malloc's memory in use, and the rest. What came after the last walk that can tell them
-      # apart is in neither.
+      # What objects hold of malloc's memory in use, and the rest.
       def malloc_in_use
         held = floor(:objects, :held)
         in_use = floor(:native, :malloc_in_use)
         return [held, floor(:native, :held)] unless held && in_use
 
-        walk = @floors.latest(:held)
-        [held, difference(in_use.each_index.map { |at| in_use[[at, walk].min] }, held)]
+        held = since_last_walk(held, in_use, @floors.latest(:held))
+        [held, difference(in_use, held)]
+      end
+
+      # Of what came into use after the last walk, objects hold the share that they hold of what came before.
+      def since_last_walk(held, in_use, walk)
+        came = in_use[walk] - in_use.first
+        share = came.zero? ? 0 : (held[walk] - held.first).fdiv(came).clamp(0, 1)
+        held.map.with_index { |floor, at| at > walk ? [floor + ((in_use[at] - in_use[walk]) * share).round, 0].max : floor }
       end
 
       # Of two parts, one may be known alone: what is free in malloc, and what is free in Ruby's heap.

@@ -1,0 +1,204 @@
+# frozen_string_literal: true
+
+require "time"
+require_relative "test_helper"
+require_relative "support/histories"
+
+# What a verdict says of histories with known truth. How well it tells leaks from all else over days is
+# test/engine/trend/verdict_battery_test.rb's, and what it says of living processes test/acceptance/verdict_test.rb's.
+class VerdictTest < MemscopeTest
+  parallelize_me!
+
+  MEBIBYTE = 1_048_576
+  # Growth of 40 MiB/h by layer: which rows, and the parts of them, grow.
+  LEAKS = {
+    objects: %i[ruby_heap live_bytes malloc malloc_in_use held], native: %i[malloc malloc_in_use],
+    fragmentation: %i[malloc], threads: %i[stacks], code: %i[jit], unattributed: %i[unattributed]
+  }.freeze
+  Room = Struct.new(:limit_bytes, :working_set_bytes)
+
+  def verdict(history, cgroup: nil) = Memscope::Verdict.of(history, cgroup: cgroup)
+
+  def leak(layer, hours = 5)
+    names = LEAKS.fetch(layer)
+    slope = 40.0 / (names & %i[ruby_heap malloc stacks jit unattributed]).size
+    Histories.plant(hours) { |hour| names.to_h { |name| [name, slope * hour] } }
+  end
+
+  def saturated(hour) = 60 * (1 - Math.exp(-hour))
+
+  LEAKS.each_key do |layer|
+    define_method("test_a_leak_of_#{layer}") do
+      verdict = verdict(leak(layer))
+
+      assert_equal [:leak, layer], [verdict.kind, verdict.layer], verdict.sentence
+      assert_operator verdict.shares[layer], :>, 0.9
+      assert_in_delta 1, verdict.shares.values.sum, 0.001
+      assert_in_delta 40 * MEBIBYTE, verdict.bytes_per_hour, 4 * MEBIBYTE
+      assert_includes verdict.bytes_per_hour_low..verdict.bytes_per_hour_high, 40 * MEBIBYTE
+      assert_operator verdict.remedy, :include?, layer == :code ? "nothing" : "--pid 4711"
+      assert_empty verdict.reasons
+      assert_equal [60, 300, 59 * 300], verdict.evidence.values_at(:points, :epoch_seconds, :span_seconds)
+    end
+  end
+
+  def test_a_mixture_is_shares
+    verdict = verdict(Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour, held: 28 * hour } })
+
+    assert_equal %i[leak objects], [verdict.kind, verdict.layer]
+    assert_in_delta 0.7, verdict.shares[:objects], 0.07
+    assert_in_delta 0.3, verdict.shares[:native], 0.07
+  end
+
+  def test_a_leak_reaches_the_limit
+    verdict = verdict(leak(:native), cgroup: Room.new(1024 * MEBIBYTE, 824 * MEBIBYTE))
+
+    assert_in_delta 5 * 3600, verdict.eta_seconds, 1800
+    assert_includes verdict.eta_seconds_low..verdict.eta_seconds_high, 5 * 3600
+    assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /, verdict.sentence)
+    assert_match(/; the limit of 1,024\.0 MiB is reached in 5 hours \(\d hours to \d hours\)\.\z/, verdict.sentence)
+  end
+
+  def test_a_cache_that_fills_is_a_plateau
+    verdict = verdict(Histories.plant(6) { |hour| LEAKS[:objects].drop(2).to_h { |name| [name, saturated(hour)] } })
+
+    assert_equal %i[plateau objects], [verdict.kind, verdict.layer]
+    assert_in_delta 263 * MEBIBYTE, verdict.evidence[:ends_near_bytes], 8 * MEBIBYTE
+    assert_match(/\APlateau: RSS grew \(\d+ % Ruby objects.*, and ends near 26\d\.\d MiB\.\z/, verdict.sentence)
+  end
+
+  def test_one_fat_request_is_a_step
+    verdict = verdict(Histories.plant(5) { |hour| hour < 2.5 ? {} : { malloc: 80, malloc_in_use: 80 } })
+
+    assert_equal %i[step native], [verdict.kind, verdict.layer]
+    assert_in_delta Histories::START + 9000, verdict.since, 300
+    assert_in_delta 80 * MEBIBYTE, verdict.evidence[:step_bytes], 2 * MEBIBYTE
+    assert_match(/\AStep: RSS grew by (79|80)\.\d MiB at 2026-11-21 04:\d\d UTC and stayed \(\d+ % native memory/,
+                 verdict.sentence)
+  end
+
+  def test_what_does_not_grow_is_steady
+    verdict = verdict(Histories.plant(12) { {} })
+
+    assert_equal [:steady, nil, nil], [verdict.kind, verdict.layer, verdict.remedy]
+    assert_operator verdict.detectable_bytes_per_hour, :<, 12 * MEBIBYTE
+    assert_match(/\ASteady: RSS is 20[23]\.\d MiB; growth above 1\d\.\d MiB.h would show\.\z/, verdict.sentence)
+  end
+
+  def test_half_an_hour_is_insufficient
+    verdict = verdict(leak(:native, 0.5))
+
+    assert_equal :insufficient, verdict.kind
+    assert_equal 1800, verdict.needs_seconds
+    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more.", verdict.sentence
+  end
+
+  def test_what_objects_hold_is_unknown
+    history = Histories.plant(5, without: %i[held], reasons: { held: "it cannot fork" }) do |hour|
+      { malloc: 40 * hour, malloc_in_use: 40 * hour }
+    end
+    verdict = verdict(history)
+
+    assert_equal %i[leak unattributed], [verdict.kind, verdict.layer]
+    assert_equal({ objects: "it cannot fork", native: "it cannot fork" }, verdict.reasons)
+  end
+
+  def test_what_objects_hold_is_no_longer_sampled
+    body = leak(:native).to_h
+    body[:curves].find { |curve| curve[:id] == :held }[:rings].each do |ring|
+      ring[:min] = ring[:min].map.with_index do |min, at|
+        min if Time.iso8601(ring[:at]) + (at * ring[:step_seconds]) < Histories::START + 3600
+      end
+    end
+    verdict = verdict(Memscope::History.from_h(body))
+
+    assert_equal :unattributed, verdict.layer
+    assert_match(/held/, verdict.reasons[:native])
+  end
+
+  def test_pages_lost_after_a_fork
+    lost = ->(hour) { { uss: saturated(hour) } }
+    forked = verdict(Histories.plant(6, baseline: 1, &lost))
+
+    assert_equal %i[plateau copy_on_write], [forked.kind, forked.layer]
+    assert_in_delta 1, forked.shares[:copy_on_write], 0.001
+    assert_equal "Plateau: RSS does not grow; pages that were shared with the parent have become private.",
+                 forked.sentence
+    assert_equal :steady, verdict(Histories.plant(6, &lost)).kind
+  end
+
+  # Buckets of the last hour, of twelve hours and of what came before are of different lengths.
+  def test_two_days
+    verdict = verdict(Histories.plant(48) { |hour| { malloc: 6 * hour, malloc_in_use: 6 * hour } })
+
+    assert_equal %i[leak native], [verdict.kind, verdict.layer], verdict.sentence
+    assert_in_delta 6 * MEBIBYTE, verdict.bytes_per_hour, MEBIBYTE
+    assert_equal 48 * 12, verdict.evidence[:points]
+    assert_operator verdict.cost.wall_us, :<, 200_000
+  end
+
+  def test_epochs_have_a_major_gc_if_enough_remain
+    seconds = [60, 8, 1].to_h do |major_gcs|
+      [major_gcs, verdict(Histories.plant(10, major_gcs: major_gcs) { {} }).evidence[:epoch_seconds]]
+    end
+
+    assert_equal({ 60 => 300, 8 => 600, 1 => 1200 }, seconds)
+    assert_equal 300, verdict(Histories.plant(3, major_gcs: 1) { {} }).evidence[:epoch_seconds]
+  end
+
+  def test_time_in_which_the_machine_slept_does_not_count
+    verdict = verdict(Histories.plant(6) { |hour| {} unless hour.between?(2, 4) })
+
+    assert_equal 48, verdict.evidence[:points]
+    assert_equal :steady, verdict.kind
+  end
+
+  def test_two_judgements_call_a_leak_and_a_fork_forgets
+    kinds = child_json(<<~RUBY, requires: ["json", File.expand_path("support/histories", __dir__)])
+      history = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
+      judge = -> { Memscope::Verdict.of(history, replayed: nil).kind }
+      here = [judge.call, judge.call]
+      reader, writer = IO.pipe
+      Process.wait(fork { writer.puts(judge.call, judge.call) })
+      writer.close
+      puts JSON.generate([here, reader.read.split, judge.call])
+    RUBY
+
+    assert_equal [%w[insufficient leak], %w[insufficient leak], "leak"], kinds
+  end
+
+  def test_without_a_history
+    verdict = Memscope::Verdict.from_h(child_json("puts Memscope.verdict.to_json", requires: ["json"]))
+
+    assert_equal :insufficient, verdict.kind
+    assert_equal "Not judged: neither Memscope::History.start nor the setting `history` has started it.",
+                 verdict.sentence
+    assert_match(/History\.start/, verdict.remedy)
+  end
+
+  def test_json_both_ways
+    verdict = verdict(leak(:objects))
+    body = JSON.parse(verdict.to_json)
+
+    assert_equal %w[verdict leak], body.values_at("kind", "verdict")
+    assert_equal verdict, Memscope::Verdict.from_json(verdict.to_json)
+    assert_predicate verdict, :frozen?
+  end
+
+  def test_wrong_arguments_are_named
+    assert_equal 'Memscope.verdict: now: given "yes", allowed: true, false',
+                 assert_raises(ArgumentError) { Memscope.verdict(now: "yes") }.message
+  end
+
+  def test_the_page
+    history = leak(:native)
+    page = verdict(history).to_s(history: history, unicode: false)
+
+    assert_match(/^  Leak of native memory: /, page)
+    assert_match(/^  60 points of 5 min, noise/, page)
+    assert_match(/^ +319\.\d  \+199\.\d  _[-_.=+*#@]+@ +malloc$/, page)
+    refute_match(/stacks/, page)
+    assert_match(/^    memscope profile --pid 4711 --backend=imports/, page)
+    assert page.lines.all? { |line| line.chomp.length <= 80 && line.ascii_only? }
+  end
+end
