@@ -9,7 +9,7 @@ class ContractTest < MemscopeTest
   READINGS = {
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
     fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
-    census: "Census", heap_graph: "HeapGraph", history: "History",
+    census: "Census", heap_graph: "HeapGraph", history: "History", verdict: "Verdict",
     cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
   }.freeze
 
@@ -29,6 +29,8 @@ class ContractTest < MemscopeTest
     "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
     "HeapGraph" => %i[retained dominators paths roots strings reachable_bytes garbage_bytes pause_ms walked_in],
     "History" => %i[series points floors events running? started_at [] to_h to_json],
+    "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
+                    to_h to_json to_s],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
@@ -37,7 +39,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks exec version].freeze
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks watch exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

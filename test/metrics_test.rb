@@ -3,6 +3,7 @@
 require_relative "test_helper"
 require "erb"
 require "json"
+require_relative "support/histories"
 require_relative "support/metrics_settings"
 
 class MetricsTest < MemscopeTest
@@ -173,6 +174,20 @@ class MetricsTest < MemscopeTest
     assert_equal({ "0" => 7, "1" => 7 }, families["memscope_worker_unshared_since_fork_bytes"])
     assert_in_delta 2.0, families["memscope_worker_rss_growth_bytes_per_second"]["0"]
     assert_equal (BOOT + 90).to_i, families["memscope_worker_report_time_seconds"]["0"]
+  end
+
+  def test_the_verdict_of_each_worker
+    verdict = ->(grown) { Memscope::Verdict.of(Histories.plant(5, &grown)) }
+    leak = verdict.call(->(hour) { { malloc: 36 * hour, malloc_in_use: 36 * hour } })
+    families = in_cluster(worker(0, verdict: leak), worker(1, verdict: verdict.call(->(_hour) { {} })), worker(2))
+
+    assert_equal({ %w[leak 0] => 1, %w[steady 0] => 0, %w[leak 1] => 0, %w[steady 1] => 1, %w[leak 2] => nil },
+                 [%w[leak 0], %w[steady 0], %w[leak 1], %w[steady 1], %w[leak 2]].to_h do |labels|
+                   [labels, families["memscope_verdict"][labels]]
+                 end)
+    assert_in_delta 36 * 1_048_576 / 3600, families["memscope_leak_bytes_per_second"]["0"], 1_500
+    assert_equal 0, families["memscope_leak_bytes_per_second"]["1"]
+    refute families.key?("memscope_limit_eta_seconds")
   end
 
   def test_rows_of_each_worker_sum_to_its_rss

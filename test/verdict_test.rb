@@ -55,7 +55,8 @@ class VerdictTest < MemscopeTest
 
     assert_in_delta 5 * 3600, verdict.eta_seconds, 1800
     assert_includes verdict.eta_seconds_low..verdict.eta_seconds_high, 5 * 3600
-    assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /, verdict.sentence)
+    assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /,
+                 verdict.sentence)
     assert_match(/; the limit of 1,024\.0 MiB is reached in 5 hours \(\d hours to \d hours\)\.\z/, verdict.sentence)
   end
 
@@ -199,6 +200,6 @@ class VerdictTest < MemscopeTest
     assert_match(/^ +319\.\d  \+199\.\d  _[-_.=+*#@]+@ +malloc$/, page)
     refute_match(/stacks/, page)
     assert_match(/^    memscope profile --pid 4711 --backend=imports/, page)
-    assert page.lines.all? { |line| line.chomp.length <= 80 && line.ascii_only? }
+    assert(page.lines.all? { |line| line.chomp.length <= 80 && line.ascii_only? })
   end
 end

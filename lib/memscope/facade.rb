@@ -146,12 +146,12 @@ module Memscope
     def history = History.read
 
     # Whether the memory of this process grows: a leak, a step, a plateau, not at all, or too early to tell; in which
-    # layer, how fast, how long until the limit, what to do. Tier T0: the last judgement of the history, made every five
-    # minutes.
+    # layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1 before
+    # the first judgement, else T0.
     #
     #   puts Memscope.verdict.sentence
     #
-    # @param now [Boolean] judge now, in a millisecond to some
+    # @param now [Boolean] judge now, which takes some milliseconds after days
     # @return [Verdict]
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Verdict.read(now: now)

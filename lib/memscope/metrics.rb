@@ -8,6 +8,7 @@ require_relative "ledger"
 require_relative "metrics/definitions"
 require_relative "snapshot"
 require_relative "ttl_cache"
+require_relative "verdict"
 
 module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
@@ -123,6 +124,7 @@ module Memscope
         case source
         when :snapshot then Snapshot.read
         when :cgroup then Cgroup.read
+        when :verdict then Verdict.latest
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
         when :ledger, :arenas, :census then read_costly(source)
         end

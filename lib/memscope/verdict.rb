@@ -145,6 +145,10 @@ module Memscope
     # @return [Boolean] whether memory grows without an end
     def leak? = kind == :leak
 
+    # @api private
+    # @return [String, nil] the layer, for people
+    def layer_text = Sentence::LAYERS[layer]
+
     # @return [String] one sentence with its numbers, in ASCII
     def sentence = Sentence.of(self)
 

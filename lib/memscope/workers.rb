@@ -3,6 +3,7 @@
 require_relative "collection"
 require_relative "history"
 require_relative "snapshot"
+require_relative "verdict"
 require_relative "configuration"
 
 module Memscope
@@ -63,6 +64,8 @@ module Memscope
     field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
     # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
     field :rows_bytes_per_hour, :hash, sparse: true
+    # @return [Verdict, nil] the last one of its history; nil before the first, or if it keeps none
+    field :verdict, Verdict, sparse: true
     # @return [Integer] number of readings of this process
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old

@@ -15,9 +15,9 @@ class CLIPsTest < MemscopeTest
     lines = memscope("ps").lines(chomp: true)
     command = Regexp.escape(RbConfig.ruby[0, 10]) # cut at the edge
 
-    assert_match(/\A +pid +uid +RSS +PSS +USS +malloc +listens  command\z/, lines[0])
-    assert_match(/^ *#{asked.pid} +\d+ +[\d,.]+ +[\d,.]+ +[\d,.]+ +glibc +yes  #{command}/, find(lines, asked))
-    assert_match(/^ *#{other.pid} +\d+ +[\d,.]+ +[\d,.]+ +[\d,.]+ +jemalloc\? +no  #{command}/, find(lines, other))
+    assert_match(/\A +pid +uid +RSS +PSS +USS +malloc +listens +verdict  command\z/, lines[0])
+    assert_match(/^ *#{asked.pid} +\d+ +[\d,.]+ +[\d,.]+ +[\d,.]+ +glibc +yes +#{command}/, find(lines, asked))
+    assert_match(/^ *#{other.pid} +\d+ +[\d,.]+ +[\d,.]+ +[\d,.]+ +jemalloc\? +no +#{command}/, find(lines, other))
     assert_nil(lines.find { |line| line.start_with?(/ *#{Process.pid} /) })
     assert_operator lines.map(&:length).max, :<=, 80
   end

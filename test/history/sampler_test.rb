@@ -137,7 +137,7 @@ class HistorySamplerTest < MemscopeTest
       puts JSON.generate(answers << (again.started_at == stopped.started_at) << again.events.map(&:kind) << own_threads)
     RUBY
 
-    assert_equal [false, true, true, true, 1, false, false, 6, true, true, %w[started started], 1], answer
+    assert_equal [false, true, true, true, 1, false, false, 7, true, true, %w[started started], 1], answer
   end
 
   def test_a_forked_child_keeps_its_own

@@ -10,7 +10,8 @@ module Memscope
         With --pid, report, doctor, census, heap, dump, purge, profile and top can query
         a process that listens (MEMSCOPE_LISTEN=1, Memscope.listen). For other
         processes, ps shows only the kernel's view: "?" marks a malloc that is mapped
-        but may not be in use. Only root sees other users' processes in full.
+        but may not be in use. verdict: whether the memory grows, as in memscope watch,
+        for processes that keep their history. Only root sees other users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",
@@ -18,15 +19,15 @@ module Memscope
       }.freeze
       # Seconds to wait for a process that listens.
       PATIENCE = 2
-      COLUMNS = %w[pid uid RSS PSS USS malloc listens].freeze
+      COLUMNS = %w[pid uid RSS PSS USS malloc listens verdict].freeze
       SIZES = COLUMNS[2, 3].freeze
       # The columns of a terminal narrower than ROOM.
       FEW = %w[pid RSS listens].freeze
       ROOM = 72
       private_constant :FORMS, :NOTES, :PATIENCE, :COLUMNS, :SIZES, :FEW, :ROOM
 
-      # A process, and the name of its proven malloc, if it listens and reports one.
-      Entry = Struct.new(:process, :malloc) do
+      # A process, and the name of its proven malloc and the kind of its verdict, if it listens and reports them.
+      Entry = Struct.new(:process, :malloc, :verdict) do
         # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
         def malloc_text
           return malloc.name if malloc
@@ -41,7 +42,7 @@ module Memscope
         def entries
           entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
             process = ExternalProcess.read(pid, cgroup: false)
-            Entry.new(process, (malloc(pid) if process.listens?))
+            Entry.new(process, *(reported(pid) if process.listens?))
           rescue Client::Unreachable
             nil # the process has ended meanwhile
           end
@@ -50,10 +51,13 @@ module Memscope
 
         private
 
-        def malloc(pid)
-          Client.new(pid, timeout: PATIENCE).call(:allocator).then { |allocator| allocator.name if allocator.proved? }
+        def reported(pid)
+          client = Client.new(pid, timeout: PATIENCE)
+          allocator = client.call(:allocator)
+          malloc = allocator.name if allocator.proved?
+          [malloc, client.call(:verdict).then { |verdict| verdict.kind if verdict.known? }]
         rescue Client::Unreachable, Client::Failed
-          nil
+          [malloc]
         end
       end
 
@@ -81,6 +85,7 @@ module Memscope
         case name
         when "malloc" then entry.malloc_text.to_s
         when "listens" then process.listens? ? "yes" : "no"
+        when "verdict" then entry.verdict.to_s
         when *SIZES then mebibytes(process.public_send(:"#{name.downcase}_bytes"))
         else process.public_send(name).to_s
         end

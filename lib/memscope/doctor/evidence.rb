@@ -10,6 +10,7 @@ require_relative "../process_memory"
 require_relative "../cgroup"
 require_relative "../fragmentation"
 require_relative "../lint"
+require_relative "../verdict"
 
 module Memscope
   class Diagnosis < Reading
@@ -173,6 +174,8 @@ module Memscope
       field :cgroup, Cgroup, null: false
       # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
       field :growth, Growth, sparse: true
+      # @return [Verdict, nil] the last one of the process's history; nil if it keeps none
+      field :verdict, Verdict, sparse: true
       # @return [Objects, nil] nil unless a heap graph, or two censuses, were taken on the process's pages
       field :objects, Objects, sparse: true
       # @return [Garbage, nil] nil if it is unknown what is garbage
@@ -210,7 +213,7 @@ module Memscope
       end
 
       def self.known(worker, blocks)
-        { growth: Growth.of(worker), objects: Objects.kept, garbage: Garbage.of(blocks) }
+        { growth: Growth.of(worker), verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks) }
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]

@@ -26,7 +26,7 @@ module Memscope
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth,
-                     :objects, :garbage
+                     :objects, :garbage, :verdict
       def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]
@@ -341,6 +341,21 @@ module Memscope
 
         before = earlier.jemalloc(:tcache_bytes)
         before && [before - jemalloc(:tcache_bytes), 0].max
+      end
+
+      # @return [Boolean] whether the history is long enough to tell how memory grows
+      def judged? = !verdict.nil? && verdict.kind != :insufficient
+
+      # @return [Integer] bytes by which the process has leaked since the leak began; 0 without one
+      def leaked_bytes
+        verdict.leak? ? (verdict.bytes_per_hour * verdict.evidence[:lasting_seconds] / 3600) : 0
+      end
+
+      # @return [Integer, nil] growth since the earlier diagnosis of what leaks, if that is known
+      def growth_of_leak
+        return if incomparable
+
+        { objects: object_growth_bytes, native: untracked_growth_bytes }[verdict.layer]
       end
 
       # --- The container

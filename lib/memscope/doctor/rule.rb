@@ -171,6 +171,9 @@ module Memscope
            *("#{since}#{kept.grown_class} grew most, by #{size(kept.grown_bytes)}." if since)]
         end
 
+        # What the history of the process tells; nil if it cannot tell.
+        def by_history(figures) = ("By its history: #{figures.verdict.sentence}" if figures.judged?)
+
         # Growth of seconds says nothing about an hour.
         def rate(bytes, seconds) = (" (#{per_hour(bytes / seconds * 3600)})" if seconds >= 120)
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../reading"
+require_relative "../verdict"
 
 module Memscope
   module Metrics
@@ -195,6 +196,16 @@ module Memscope
         fast_bytes: "Free blocks of small sizes, which are not merged (glibc)"
       }.freeze
 
+      # From the last verdict, of processes that keep their history.
+      VERDICT = {
+        "verdict" => [->(verdict) { Verdict::KINDS.to_h { |kind| [kind, kind == verdict.kind ? 1 : 0] } }, %i[kind],
+                      "1 for the kind of the last verdict on how memory grows, 0 for the others"],
+        "leak_bytes_per_second" => [->(verdict) { verdict.leak? ? verdict.bytes_per_hour.fdiv(3_600) : 0 }, [],
+                                    "How fast memory leaks, beside all other growth; 0 without a leak"],
+        "limit_eta_seconds" => [:eta_seconds.to_proc, [],
+                                "Until a leak reaches the limit; no sample without a leak or a limit"]
+      }.freeze
+
       # Families that only the workers' reports have.
       WORKER = {
         "worker_pss_bytes" =>
@@ -281,6 +292,10 @@ module Memscope
       *Tables::ARENA.map do |name, help|
         Definition.new("arena_#{name}", help, :arenas, ->(arenas) { arenas.level(name) },
                        report: ->(worker) { worker.arenas&.[](name) }, labels: %i[arena])
+      end,
+      *Tables::VERDICT.map do |name, (read, labels, help)|
+        Definition.new(name, help, :verdict, read, labels: labels,
+                                                   report: ->(worker) { worker.verdict && read.call(worker.verdict) })
       end,
       Definition.new("objects", "Objects of the 20 classes with the most memory, garbage included", :census,
                      ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },

@@ -19,20 +19,30 @@ module Memscope
         [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
       end
 
-      def sections = [sizes, rows, legend, [*old, *whys]]
+      def sections = [sizes, rows, legend, leaks, [*old, *whys]]
+
+      def leaks
+        @reading.select { |worker| worker.verdict&.leak? }.map do |worker|
+          @page.wrapped("#{name(worker)}: #{worker.verdict.sentence}")
+        end
+      end
 
       def sizes
-        headings = ["MiB", "pid", *SIZES.keys, "MiB/h", "up"]
+        headings = ["MiB", "pid", *SIZES.keys, "MiB/h", "up", *("verdict" if judged?)]
         lines = @reading.map { |worker| size_cells(worker) }
-        lines << ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes), "", "", "", ""] if many?
+        lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines)
       end
+
+      def all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
+
+      def judged? = @reading.any?(&:verdict)
 
       def many? = @reading.count > 1
 
       def size_cells(worker)
         [name(worker), worker.pid.to_s, *SIZES.values.map { |field| cell(worker.public_send(field)) },
-         slope(worker.rss_bytes_per_hour), up(worker)]
+         slope(worker.rss_bytes_per_hour), up(worker), *(worker.verdict&.kind.to_s if judged?)]
       end
 
       def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")

@@ -47,7 +47,8 @@ module Memscope
       def since_last_walk(held, in_use, walk)
         came = in_use[walk] - in_use.first
         share = came.zero? ? 0 : (held[walk] - held.first).fdiv(came).clamp(0, 1)
-        held.map.with_index { |floor, at| at > walk ? [floor + ((in_use[at] - in_use[walk]) * share).round, 0].max : floor }
+        later = in_use.drop(walk + 1).map { |floor| held[walk] + ((floor - in_use[walk]) * share).round }
+        [*held.first(walk + 1), *later.map { |floor| [floor, 0].max }]
       end
 
       # Of two parts, one may be known alone: what is free in malloc, and what is free in Ruby's heap.

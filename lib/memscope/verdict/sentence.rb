@@ -27,7 +27,7 @@ module Memscope
 
       LAYERS = { objects: "Ruby objects", native: "native memory", fragmentation: "free memory that is not returned",
                  threads: "stacks of threads", code: "code", copy_on_write: "pages shared with the parent",
-                 unattributed: "memory of unknown owner" }.freeze
+                 unattributed: "memory of an unknown owner" }.freeze
       # The least share that is named.
       NAMED = 0.05
       private_constant :NAMED

@@ -6,6 +6,7 @@ require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../snapshot"
 require_relative "../ttl_cache"
+require_relative "../verdict"
 
 module Memscope
   class Workers < Reading
@@ -105,11 +106,9 @@ module Memscope
         arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
         follow(memory, ledger)
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
-                         rss_at_boot_bytes: @rss_at_boot, rss_bytes_per_hour: @trend.per_hour, samples: @trend.samples,
-                         rss_recent_bytes_per_hour: @trend.recent_per_hour,
-                         rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour),
-                         reasons: reasons(ledger, memory, unshared), snapshot: snapshot, **sizes(memory, unshared),
-                         **rows(ledger), arenas: arenas&.levels, costs: costs(ledger, memory, snapshot, arenas) })
+                         rss_at_boot_bytes: @rss_at_boot, **growth, reasons: reasons(ledger, memory, unshared),
+                         snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
+                         costs: costs(ledger, memory, snapshot, arenas) })
       end
 
       private
@@ -119,6 +118,13 @@ module Memscope
         @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
         ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
         History::Sampler.offer(ledger, memory)
+      end
+
+      def growth
+        { samples: @trend.samples, rss_bytes_per_hour: @trend.per_hour,
+          rss_recent_bytes_per_hour: @trend.recent_per_hour,
+          rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour),
+          verdict: Verdict.latest }
       end
 
       def rows(ledger)

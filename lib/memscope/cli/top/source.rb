@@ -12,7 +12,8 @@ module Memscope
     module Top
       # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
       # row is its RSS.
-      Frame = Struct.new(:title, :rows, :note, :moment, keyword_init: true) do
+      # `verdict` is the sentence of its verdict.
+      Frame = Struct.new(:title, :verdict, :rows, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)
       end
@@ -65,7 +66,7 @@ module Memscope
         # @return [Hash{Symbol => Object}] parts of a Frame; only a note if the process is gone
         def read
           ledger = @client.call(:ledger)
-          { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc",
+          { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
             rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
@@ -77,6 +78,13 @@ module Memscope
         end
 
         private
+
+        # nil if the process keeps no history, or its memscope gives no verdicts.
+        def verdict
+          @client.call(:verdict).then { |verdict| verdict.sentence if verdict.known? }
+        rescue Client::Failed
+          nil
+        end
 
         def leaves(ledger)
           ledger.each_path.filter_map do |path, row, above|

@@ -67,7 +67,7 @@ module Memscope
           since = "  since #{@began.strftime('%H:%M:%S')}" if @began
           levels = Report::Sparkline::LEVELS.fetch(@unicode)
           bars = "; #{levels[-1]} is #{size(@scale)} more than #{levels[0]}" if @began && @span.positive?
-          ["memscope #{VERSION}   #{frame.title}", "",
+          ["memscope #{VERSION}   #{frame.title}", frame.verdict.to_s,
            "#{'MiB'.rjust(NUMBERS)}#{'change'.rjust(NUMBERS)}#{since}#{bars}"]
         end
 

@@ -26,10 +26,16 @@ module Memscope
         rows.first(3).map { |id, bytes| "#{labels.fetch(id, id)} #{per_hour(bytes)}" }.join(", ")
       end
 
+      # Whether another finding is about what leaks: growth of objects, or of native memory, since an earlier diagnosis.
+      SHOWN_AS_GROWTH = lambda do |f|
+        grown = f.growth_of_leak
+        f.reaches?(grown, FLOOR / 2) && f.reaches?(f.of_rss(grown), 0.05)
+      end
+
       GROWTH = table(
         growth: {
           subject: "growth since the process booted",
-          inapplicable: ->(f) { UNREAD unless f.growth&.lasting_per_hour },
+          inapplicable: ->(f) { f.judged? ? "its history tells more" : (UNREAD unless f.growth&.lasting_per_hour) },
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
           present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
@@ -47,6 +53,21 @@ module Memscope
             [[collect(f), *(heap(f) if growing), profile(f)].join("\n"),
              growing ? "#{WALKING}; the profile #{PROFILING}" : PROFILING]
           end
+        },
+        leak: {
+          subject: "growth without an end, by the history of the process",
+          inapplicable: ->(f) { "it keeps no history, or too short a one" unless f.judged? },
+          affected: :leaked_bytes,
+          present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
+          severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
+          recoverable: "The findings on its parts show what can be returned.",
+          title: ->(f) { "#{f.verdict.layer_text} grows by #{per_hour(f.verdict.bytes_per_hour)}" },
+          explanation: ->(f) { [*by_history(f), *(holders(f) if f.verdict.layer == :objects), *unjudged(f)].join(" ") },
+          evidence: lambda do |f|
+            { **f.verdict.to_h.slice(:layer, :bytes_per_hour, :bytes_per_hour_low, :bytes_per_hour_high, :eta_seconds),
+              **f.verdict.evidence }
+          end,
+          remedy: ->(f) { [f.verdict.remedy, nil] }
         },
         # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
         # only a collection tells them apart.
@@ -86,7 +107,7 @@ module Memscope
         }
       )
       private_constant :PROFILING, :WALKING, :UNREAD, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :FASTEST,
-                       :GROWTH
+                       :SHOWN_AS_GROWTH, :GROWTH
     end
   end
 end

@@ -130,7 +130,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.untracked_bytes - bytes)} to " \
              "#{size(f.untracked_bytes)}#{rate(bytes, f.seconds)}. #{MAY_BE}", *unjudged(f),
-             "A cache that is still filling looks the same, but stops growing."].join(" ")
+             *(by_history(f) || "A cache that is still filling looks the same, but stops growing.")].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, rss_bytes: f.rss_bytes, earlier_rss_bytes: f.earlier.rss_bytes,
@@ -151,7 +151,7 @@ module Memscope
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
              "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}#{rate(bytes, f.seconds)}.",
-             *holders(f), *unjudged(f)].join(" ")
+             *holders(f), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,

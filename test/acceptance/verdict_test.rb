@@ -1,0 +1,48 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+
+# Verdicts of living processes that do what is known. They sample themselves with a clock that runs ahead: hours pass in
+# a second.
+class VerdictAcceptanceTest < MemscopeTest
+  parallelize_me!
+
+  # Each code is run every 100 s, at `at` hours.
+  PREPARE = <<~RUBY
+    units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
+    Memscope.const_get(:Native).open_history(units)
+    SAMPLER = Memscope::History::Sampler.new
+    NOW = Memscope::History::Sampler.now.to_i
+    KEPT = []
+    def pass(steps)
+      steps.times do |step|
+        Array.new(1000) { "garbage" * 20 }
+        GC.start if (step % 2).zero?
+        yield step / 36.0
+        SAMPLER.step(NOW + (step * 100))
+      end
+      puts Memscope.verdict.to_json
+    end
+  RUBY
+
+  CASES = {
+    "objects" => [:leak, :objects, "KEPT << Array.new(4000) { Object.new } << Array.new(30) { 'k' * 30_000 }"],
+    "native memory" => [:leak, :native, "Leaks.leak(20_000, 80, :here)"],
+    "threads" => [:leak, :threads, "Thread.new { Host.touch_stack(700_000); sleep }; sleep 0.001"],
+    "a cache that fills" =>
+      [:plateau, :objects, "KEPT << Array.new((120 * Math.exp(-at * 2)).ceil) { 'c' * 30_000 }"],
+    "one fat request" => [:step, :objects, "KEPT << ('f' * (64 << 20)) if at == 1.5"],
+    "a full heap" => [:steady, nil, "KEPT.replace([Array.new(50) { 'r' * rand(20_000) }])"]
+  }.freeze
+
+  CASES.each do |name, (kind, layer, code)|
+    both_allocators "the verdict on #{name}" do |preload|
+      skip_under_sanitizer
+      verdict = Memscope::Verdict.from_h(child_json("#{PREPARE}pass(108) { |at| #{code} }",
+                                                    preload: preload, requires: %w[json memscope_test]))
+
+      assert_equal [kind, layer], [verdict.kind, verdict.layer], verdict.to_s
+      assert_operator verdict.shares[layer], :>, 0.6, verdict.sentence if layer
+    end
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/listening"
+require "memscope/cli"
+require "stringio"
+
+class CLIWatchTest < MemscopeTest
+  include Listening
+
+  # Three hours of samples, of a process that leaks in C.
+  LEAK = <<~RUBY
+    units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
+    Memscope.const_get(:Native).open_history(units)
+    sampler = Memscope::History::Sampler.new
+    now = Memscope::History::Sampler.now.to_i
+    108.times { |step| Leaks.leak(20_000, 80, :here); sampler.step(now + step * 100) }
+  RUBY
+
+  def test_a_leak
+    skip_under_sanitizer
+    process = listening(LEAK, requires: %w[memscope memscope_test])
+    out, status = memscope("watch", "--pid", process.pid.to_s)
+
+    assert_equal 1, status
+    assert_match(/^  Leak of native memory: \+\d\d\.\d MiB.h/, out)
+    assert_match(/^ +\d+\.\d +\+\d+\.\d  \S+ +malloc$/, out)
+    assert_includes out, "memscope profile --pid #{process.pid} --backend=imports"
+    assert_operator out.lines.map { |line| line.chomp.length }.max, :<=, 80
+    json, status = memscope("watch", "--pid", process.pid.to_s, "--json")
+
+    assert_equal [1, :leak], [status, Memscope::Verdict.from_json(json).kind]
+    line = memscope("ps").first.lines.find { |one| one.start_with?(/ *#{process.pid} /) }
+
+    assert_match(/ yes +leak /, line)
+    assert_match(/\ALeak of native memory/, top(process)[:verdict])
+  end
+
+  def test_a_process_without_a_history
+    process = listening
+    out, status = memscope("watch", "--pid", process.pid.to_s)
+
+    assert_equal 0, status
+    assert_match(/Not judged: neither Memscope::History.start/, out)
+    assert_match(/MEMSCOPE_HISTORY=1/, out)
+    assert_nil top(process)[:verdict]
+  end
+
+  def test_no_process
+    assert_equal ["memscope watch: no process given; allowed: --pid N, --socket PATH\n", 64], memscope("watch")
+  end
+
+  private
+
+  def top(process) = in_sockets { Memscope::CLI::Top::OneProcess.new(Memscope::Client.new(process.pid)).read }
+
+  # What it printed, and its exit status.
+  def memscope(*arguments)
+    io = StringIO.new
+    status = in_sockets { Memscope::CLI.run(arguments, out: io, err: io) }
+    [io.string, status]
+  end
+
+  def in_sockets
+    before = ENV.fetch("MEMSCOPE_SOCKET_DIRECTORY", nil)
+    ENV["MEMSCOPE_SOCKET_DIRECTORY"] = sockets
+    yield
+  ensure
+    ENV["MEMSCOPE_SOCKET_DIRECTORY"] = before
+  end
+end
