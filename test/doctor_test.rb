@@ -426,27 +426,21 @@ class DoctorGrowthTest < DoctorTest
   def test_a_leak_by_the_history
     leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     verdict = Memscope::Verdict.of(leak)
-    found = finding(diagnose(verdict: verdict.to_h, growth: Charts.growth(64, 1_769)), :leak)
+    found = finding(diagnose(verdict: verdict, growth: Charts.growth(64, 1_769)), :leak)
 
     assert_match(/\Anative memory grows by [34]\d\.\d MiB.h\z/, found.title)
     assert_includes found.explanation, verdict.sentence
     assert_equal verdict.remedy, found.remedy
     assert_in_delta mebibytes(200), found.affected_bytes, mebibytes(40)
     assert_includes found.evidence.keys, :lasting_seconds
-    steady = diagnose(verdict: Memscope::Verdict.of(Histories.plant(5) { {} }).to_h, growth: Charts.growth(64, 1_769))
+    diagnosis = diagnose(verdict: verdict)
+
+    assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
+    steady = diagnose(verdict: Memscope::Verdict.of(Histories.plant(5) { {} }), growth: Charts.growth(64, 1_769))
 
     assert_clear :leak, steady
     assert_equal "its history tells more", steady.checked.find { |check| check.id == :growth }.reason
     assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :leak }.outcome
-  end
-
-  def test_growth_since_an_earlier_diagnosis_cites_the_history
-    leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
-    since = diagnose(malloc: Charts.glibc(untracked: 2))
-    grown = later(since, malloc: Charts.glibc(untracked: 250), verdict: Memscope::Verdict.of(leak).to_h)
-
-    assert_match(/By its history: Leak of native memory/, finding(grown, :native_growth).explanation)
-    assert_clear :leak, grown
   end
 
   def test_growth_of_rubys_heap_leads_to_the_heap_graph
@@ -468,6 +462,15 @@ class DoctorSinceTest < DoctorTest
   def earlier(pid: 7, **chart) = diagnose(**chart, ledger: { at: EARLIER, pid: pid })
 
   def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
+
+  def test_growth_since_an_earlier_diagnosis_cites_the_history
+    leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
+    since = earlier(malloc: Charts.glibc(untracked: 2))
+    grown = later(since, malloc: Charts.glibc(untracked: 42), verdict: Memscope::Verdict.of(leak))
+
+    assert_match(/By its history: Leak of native memory/, finding(grown, :native_growth).explanation)
+    assert_clear :leak, grown
+  end
 
   def test_native_growth
     since = earlier(malloc: Charts.glibc(untracked: 2))

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require_relative "support/histories"
 require "memscope/workers/cluster"
 
 class WorkersTest < MemscopeTest
@@ -252,6 +253,18 @@ class WorkersTest < MemscopeTest
     assert_match(/^  worker 12, pid 4194304, is of phase 0; the newest is 1$/, text)
     assert_match(/^  worker 12: at: no report for 99 s$/, text)
     assert_predicate Memscope::Report.render(read, unicode: false), :ascii_only?
+  end
+
+  def test_the_verdict_of_each_worker
+    leak = Memscope::Verdict.of(Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } })
+    read = workers(worker(verdict: leak), worker(index: 1))
+    text = read.to_s
+
+    assert_match(/ up +verdict$/, text)
+    assert_match(/^ *worker 0 .* leak$/, text)
+    assert_includes text.gsub(/\s+/, " "), "worker 0: #{leak.sentence}"
+    assert_equal read, Memscope::Workers.from_json(read.to_json)
+    refute_match(/verdict/, workers(worker).to_s)
   end
 
   def test_the_command

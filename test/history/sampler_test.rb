@@ -90,6 +90,38 @@ class HistorySamplerTest < MemscopeTest
     assert(spacings.values.all? { |spacing| (spacing % 10).zero? })
   end
 
+  def test_it_judges_every_five_minutes
+    judged = run_child(<<~RUBY)
+      times = []
+      count = -> { times << @at }
+      Memscope::Verdict.singleton_class.prepend(Module.new { define_method(:judge) { count.call && super() } })
+      first = -NOW % 300
+      (0..1800).step(10) { |at| step(@at = first + at) }
+      kept = Memscope.verdict
+      pid = fork { exit!(Memscope::Verdict.latest.nil?) }
+      Process.wait(pid)
+      puts JSON.generate([times.map { |at| at - first }, kept.equal?(Memscope.verdict), kept.kind, kept.evidence[:points],
+                          $?.success?, Memscope.verdict(now: true).equal?(kept)])
+    RUBY
+
+    assert_equal [[300, 600, 900, 1200, 1500, 1800], true, "insufficient", 6, true, false], judged
+  end
+
+  # They may fork.
+  def test_walks_of_all_objects_are_rare
+    walks = run_child(<<~RUBY)
+      walks = []
+      count = -> { walks << @at }
+      Memscope::RubyHeap.singleton_class.prepend(Module.new { define_method(:bounded) { |**o| count.call && super(**o) } })
+      (0..3600).step(10) { |at| step(@at = at) }
+      puts JSON.generate([walks, last(:held), Memscope.ledger(objects: true).held_by_objects_bytes])
+    RUBY
+
+    assert_operator walks.first.each_cons(2).map { |one, other| other - one }.min, :>=, 590
+    assert_includes 50..70, walks.first.first
+    assert_in_delta walks.last, walks[1], 1 << 20
+  end
+
   def test_a_clock_that_goes_back_and_samples_that_are_missing
     points, reasons = run_child(<<~RUBY)
       step(0)

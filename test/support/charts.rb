@@ -17,7 +17,7 @@ module Charts
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]), growth: differences[:growth],
-        objects: differences[:objects], garbage: differences[:garbage],
+        objects: differences[:objects], garbage: differences[:garbage], verdict: differences[:verdict],
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),
         total_cost: Bodies.cost }
     )
