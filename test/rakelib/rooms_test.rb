@@ -40,7 +40,8 @@ class RoomsTest < Minitest::Test
   end
 
   def test_a_wrong_require_is_found
-    assert_equal ["lib/memscope/ledger.rb:2: values may not name web (lib/memscope/web/access.rb), only values, kit, quantity"],
+    assert_equal ["lib/memscope/ledger.rb:2: values may not name web (lib/memscope/web/access.rb), only values, kit, " \
+                  "quantity"],
                  lib_violations("lib/memscope/ledger.rb" => "# web\nrequire_relative \"web/access\"\n")
   end
 
