@@ -10,6 +10,7 @@ class TreeTest < MemscopeTest
     "exporters" => "the exporters of metrics that need a gem",
     "contract" => "the names that programs rely on",
     "engine/c_tests" => "the C tests of the engine, which it builds and runs",
+    "engine/trend/verdict_battery" => "the room trend, against traces of memory with known truth",
     "facade_documentation" => "what the documentation and the signatures promise",
     "loading" => "what a require loads",
     "memscope" => "lib/memscope.rb",
