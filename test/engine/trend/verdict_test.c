@@ -9,6 +9,7 @@
 #define MIB 1048576.0
 #define POINTS 2016
 #define EPOCH 300.0
+#define STANDING 25 /* judgements until a call stands: from the first, 2 hours */
 
 static double seconds[POINTS], rss[POINTS], objects[POINTS], native[POINTS], copied[POINTS];
 static uint64_t state = 88172645463325252u;
@@ -93,7 +94,7 @@ static void test_leak(void) {
     grow(native, 0, 200, 5);
     trend.working_set_bytes = 1000 * MIB;
     trend.limit_bytes = 1200 * MIB;
-    verdict = judge_last(trend, 3);
+    verdict = judge_last(trend, STANDING);
     EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && verdict.grows && verdict.layer == MEMSCOPE_LAYER_OBJECTS);
     EXPECT(fabs(verdict.bytes_per_hour / MIB - 20) < 2);
     EXPECT(verdict.bytes_per_hour_low < verdict.bytes_per_hour && verdict.bytes_per_hour < verdict.bytes_per_hour_high);
@@ -103,24 +104,45 @@ static void test_leak(void) {
     EXPECT(verdict.p_value < 0.01 && verdict.confidence > 0.99 && verdict.since_seconds == 5000);
 }
 
-/* One judgement does not call a leak, and two do not clear it. */
+/* A leak is called once its growth has held for two hours; then two judgements do not clear it, and three do. */
 static void test_hysteresis(void) {
     struct memscope_trend trend = trend_of(200), flat;
     struct memscope_verdict_memory memory = {0};
     struct memscope_verdict verdict;
 
     grow(objects, 0, 200, 20);
+    for (trend.count = 200 - STANDING + 1; trend.count < 200; trend.count++) {
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows && verdict.confidence == 0);
+        EXPECT(fabs(verdict.needs_seconds - EPOCH * (double)(200 - trend.count)) < 1);
+    }
     EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows && fabs(verdict.needs_seconds - EPOCH) < 1);
-    EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && isnan(verdict.needs_seconds));
     flat = trend_of(200);
     for (int judgement = 0; judgement < 2; judgement++) {
         EXPECT(memscope_verdict_judge(&flat, &memory, &verdict) == MEMSCOPE_OK);
         EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && !verdict.grows);
     }
     EXPECT(memscope_verdict_judge(&flat, &memory, &verdict) == MEMSCOPE_OK);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY && !memory.suspected);
+}
+
+/* What reaches the limit sooner than in two hours is called once it has held for as long as it still takes. */
+static void test_urgency(void) {
+    struct memscope_trend trend = trend_of(200);
+    struct memscope_verdict_memory memory = {0};
+    struct memscope_verdict verdict;
+
+    grow(objects, 0, 200, 20);
+    trend.limit_bytes = 1020 * MIB;
+    trend.working_set_bytes = 1000 * MIB; /* an hour is left */
+    for (trend.count = 200 - STANDING / 2 - 1; trend.count < 197; trend.count++) {
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.needs_seconds < 4000);
+    }
+    for (; trend.count <= 200; trend.count++)
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && verdict.eta_seconds < 4000);
 }
 
 static void test_step(void) {
@@ -305,6 +327,7 @@ int main(void) {
     test_steady();
     test_leak();
     test_hysteresis();
+    test_urgency();
     test_step();
     test_plateau();
     test_copy_on_write();

@@ -28,6 +28,7 @@
 #define FEWEST_PARTS 8
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
+#define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
 /* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit. */
 #define BETTER_CURVE 6
@@ -232,13 +233,22 @@ static void share(const struct judgement *judgement, const double *direction, st
     }
 }
 
-static void tell_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
-    double left = judgement->trend->limit_bytes - judgement->trend->working_set_bytes;
+/* At the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
+static double to_limit_seconds(const struct judgement *judgement, const struct memscope_verdict *verdict) {
+    double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
 
     if (judgement->trend->limit_bytes <= 0 || judgement->alone != MEMSCOPE_LAYER_NONE || !(verdict->bytes_per_hour > 0))
+        return INFINITY;
+    return left / verdict->bytes_per_hour * 3600;
+}
+
+static void tell_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
+    double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
+    double seconds = to_limit_seconds(judgement, verdict);
+
+    if (isinf(seconds))
         return;
-    left = fmax(left, 0);
-    verdict->eta_seconds = left / verdict->bytes_per_hour * 3600;
+    verdict->eta_seconds = seconds;
     verdict->eta_seconds_low = left / verdict->bytes_per_hour_high * 3600;
     verdict->eta_seconds_high = verdict->bytes_per_hour_low > 0 ? left / verdict->bytes_per_hour_low * 3600 : INFINITY;
 }
@@ -402,27 +412,39 @@ static void tell_rest(struct judgement *judgement, struct memscope_verdict *verd
     }
 }
 
-/* Two judgements in a row call a leak, three clear it. */
-static void remember(bool growing, struct memscope_verdict_memory *memory) {
-    memory->positives = growing ? memory->positives + 1 : 0;
-    memory->negatives = growing ? 0 : memory->negatives + 1;
-    if (memory->positives >= POSITIVES_TO_CALL)
+/* How long it still takes until growth has held for long enough; less than that if the limit would be reached. */
+static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
+                              const struct memscope_verdict *verdict) {
+    double held = judgement->trend->seconds[judgement->trend->count - 1] - memory->suspected_seconds;
+
+    return fmin(STANDING_SECONDS, to_limit_seconds(judgement, verdict)) - held;
+}
+
+static void remember(const struct judgement *judgement, const struct memscope_verdict *verdict,
+                     struct memscope_verdict_memory *memory) {
+    memory->positives = verdict->grows ? memory->positives + 1 : 0;
+    memory->negatives = verdict->grows ? 0 : memory->negatives + 1;
+    if (verdict->grows && !memory->suspected) {
+        memory->suspected = true;
+        memory->suspected_seconds = judgement->trend->seconds[judgement->trend->count - 1];
+    }
+    if (memory->positives >= POSITIVES_TO_CALL && awaited_seconds(judgement, memory, verdict) <= 0)
         memory->leaking = true;
     if (memory->negatives >= NEGATIVES_TO_CLEAR)
-        memory->leaking = false;
+        memory->leaking = memory->suspected = false;
 }
 
 static void judge(struct judgement *judgement, struct memscope_verdict_memory *memory,
                   struct memscope_verdict *verdict) {
     verdict->grows = anything_grows(judgement, &memory->noise);
     tell_slope(judgement, verdict);
-    remember(verdict->grows, memory);
+    remember(judgement, verdict, memory);
     if (memory->leaking) {
         tell_leak(judgement, memory, verdict);
         tell_step(judgement, verdict);
     } else if (verdict->grows) {
         verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
-        verdict->needs_seconds = interval_of(judgement) * 3600;
+        verdict->needs_seconds = fmax(awaited_seconds(judgement, memory, verdict), interval_of(judgement) * 3600);
     } else {
         tell_rest(judgement, verdict);
     }

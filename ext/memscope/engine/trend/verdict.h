@@ -60,7 +60,8 @@ struct memscope_trend_noise {
 /* What one judgement leaves to the next, in the same process; zeroed before the first. */
 struct memscope_verdict_memory {
     unsigned positives, negatives; /* judgements in a row */
-    bool leaking;
+    bool suspected, leaking;
+    double suspected_seconds;          /* the time of the first judgement that it grows, since it was last cleared */
     enum memscope_layer layer;         /* that leaks */
     struct memscope_trend_noise noise; /* of RSS */
 };
@@ -89,12 +90,15 @@ struct memscope_verdict {
 };
 
 #define MEMSCOPE_TREND_POINTS 128
+/* For so long must growth have held until it is called a leak. */
+#define MEMSCOPE_STANDING_HOURS 2.0
 
 /*
- * Judges the series. After two judgements in a row that it grows without an end, the kind is a leak; after three in a
- * row that it does not, no longer. Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer
- * is missing, if times do not grow, or if an amount is negative, or a number not finite or over 2^60. Takes 20 to 40 µs
- * for 100 points, 100 µs for 2,000.
+ * Judges the series. The kind is a leak once two judgements in a row find growth without an end, and the first of them
+ * since it was last cleared was MEMSCOPE_STANDING_HOURS ago, or as long ago as it still takes to the limit; until then
+ * it is insufficient. Three judgements in a row without such growth clear it. Returns MEMSCOPE_MALFORMED, and leaves
+ * memory and verdict as they are, if a pointer is missing, if times do not grow, or if an amount is negative, or a
+ * number not finite or over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
  */
 enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
                                             struct memscope_verdict *verdict);
