@@ -24,7 +24,7 @@ enum { RATCHET, PREDICT_LINEAR, MANN_KENDALL, PEERS };
 struct outcome {
     bool leaks, matters;       /* the truth; and whether the leak is of the size that a verdict calls one */
     double hours;              /* from the leak's beginning to the trace's end */
-    double formula, needs;     /* hours in which it can be told by D2.4, and beside what else moves memory */
+    double formula, needs;     /* hours in which it can be told by D2.4; beside what else moves memory, and has held */
     double called, false_call; /* hours from the beginning to the first call; the first call before it */
     bool right_layer;
     enum memscope_verdict_kind last;

@@ -59,6 +59,16 @@ static void step(double *layer, size_t from, size_t count, double mib) {
     }
 }
 
+/* Rises by so much from one point to another, and stays. */
+static void ramp(double *layer, size_t from, size_t until, size_t count, double mib) {
+    for (size_t point = from; point < count; point++) {
+        double bytes = mib * MIB * fmin((double)(point - from) / (double)(until - from), 1);
+
+        layer[point] += bytes;
+        rss[point] += bytes;
+    }
+}
+
 /* The verdict after a judgement at each of the last points. */
 static struct memscope_verdict judge_last(struct memscope_trend trend, size_t judgements) {
     struct memscope_verdict_memory memory = {0};
@@ -68,6 +78,20 @@ static struct memscope_verdict judge_last(struct memscope_trend trend, size_t ju
     for (trend.count = count - judgements + 1; trend.count <= count; trend.count++)
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
     return verdict;
+}
+
+/* The first point, from the twelfth on, at which the verdict is a leak, or the count. */
+static size_t called_at(struct memscope_trend trend) {
+    struct memscope_verdict_memory memory = {0};
+    struct memscope_verdict verdict;
+    size_t count = trend.count;
+
+    for (trend.count = 12; trend.count <= count; trend.count++) {
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        if (verdict.kind == MEMSCOPE_VERDICT_LEAK)
+            return trend.count - 1;
+    }
+    return count;
 }
 
 static double sum_of_shares(const struct memscope_verdict *verdict) {
@@ -124,7 +148,7 @@ static void test_hysteresis(void) {
         EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && !verdict.grows);
     }
     EXPECT(memscope_verdict_judge(&flat, &memory, &verdict) == MEMSCOPE_OK);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY && !memory.suspected);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY);
 }
 
 /* What reaches the limit sooner than in two hours is called once it has held for as long as it still takes. */
@@ -143,6 +167,50 @@ static void test_urgency(void) {
     for (; trend.count <= 200; trend.count++)
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
     EXPECT(verdict.kind == MEMSCOPE_VERDICT_LEAK && verdict.eta_seconds < 4000);
+}
+
+/* Growth that judgements missed for up to four hours has held meanwhile; after that, it is new. */
+static void test_missed_growth(void) {
+    for (int missed = 3; missed <= 5; missed += 2) {
+        struct memscope_trend trend = trend_of(200);
+        double then = seconds[199] - 3600 * missed;
+        struct memscope_verdict_memory memory = {
+            .suspected = true, .suspected_seconds = then, .positive_seconds = then};
+        struct memscope_verdict verdict;
+
+        grow(objects, 0, 200, 20);
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows);
+        EXPECT(fabs(verdict.needs_seconds - (missed == 3 ? EPOCH : 7200)) < 1);
+        EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
+        EXPECT(verdict.kind == (missed == 3 ? MEMSCOPE_VERDICT_LEAK : MEMSCOPE_VERDICT_INSUFFICIENT));
+    }
+}
+
+/* What rises within an hour or two and then stays is not called meanwhile. */
+static void test_rise_that_flattens(void) {
+    for (size_t points = 3; points <= 24; points += 3) {
+        struct memscope_trend trend = trend_of(400);
+
+        ramp(objects, 200, 200 + points, 400, 80);
+        EXPECT(called_at(trend) == 400);
+    }
+}
+
+/* A morning's rise that is larger than the day before is no leak; one that goes on is, a day later at most. */
+static void test_rise_of_a_day(void) {
+    struct memscope_trend trend = trend_of(700);
+    size_t point;
+
+    ramp(native, 100, 148, 700, 40);
+    ramp(native, 200, 248, 700, -40);
+    ramp(native, 388, 436, 700, 60);
+    ramp(native, 488, 536, 700, -60);
+    EXPECT(called_at(trend) == 700);
+    ramp(native, 488, 536, 700, 60); /* no evening */
+    ramp(native, 436, 700, 700, 330);
+    point = called_at(trend);
+    EXPECT(point > 436 && point < 436 + 288);
 }
 
 static void test_step(void) {
@@ -328,6 +396,9 @@ int main(void) {
     test_leak();
     test_hysteresis();
     test_urgency();
+    test_missed_growth();
+    test_rise_that_flattens();
+    test_rise_of_a_day();
     test_step();
     test_plateau();
     test_copy_on_write();

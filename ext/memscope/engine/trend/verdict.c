@@ -26,9 +26,15 @@
 #define LATEST 6
 /* Of the time of a growth, in which there are points. */
 #define FEWEST_PARTS 8
+#define FEWEST_OF_A_LINE 4
+/* A rise in the first hours is a warm-up. A later one may come again on another day, this many times as large. */
+#define WARM_UP_HOURS 3
+#define RISES_DIFFER_BY 2
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
 #define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
+/* Growth that was found may be missed for so long, and still counts as having held. */
+#define FORGETTING_SECONDS (2 * STANDING_SECONDS)
 /* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit. */
 #define BETTER_CURVE 6
@@ -83,30 +89,40 @@ static void forget(struct memscope_verdict *verdict) {
     };
 }
 
-/* The line through some points, and the standard error of its slope. */
+/* The slope of the line through some points, and its standard error. */
 static double slope_of(const double *hours, const double *values, size_t count, double noise, double *error) {
-    struct memscope_curve line = {0};
-    double one = 1, middle = 0, squares = 0;
+    double middle = 0, squares = 0, products = 0;
 
-    memscope_curve_fit(MEMSCOPE_CURVE_LINEAR, &one, 1, hours, values, count, 1, 1, &line);
     for (size_t index = 0; index < count; index++)
         middle += hours[index] / (double)count;
-    for (size_t index = 0; index < count; index++)
+    for (size_t index = 0; index < count; index++) {
         squares += (hours[index] - middle) * (hours[index] - middle);
+        products += (hours[index] - middle) * values[index];
+    }
     *error = noise / sqrt(squares);
-    return line.rise;
+    return products / squares;
 }
 
-/* Whether the second half of what grows grows at half the rate of the first one or more, as far as can be told. */
-static bool goes_on(const double *hours, const double *values, size_t count, double noise) {
-    double middle = (hours[0] + hours[count - 1]) / 2, first, second, error, other_error;
-    size_t half = 4;
+/* The first point not before this hour: with enough points for a line on either side. */
+static size_t point_at(const double *hours, size_t count, double hour) {
+    size_t point = FEWEST_OF_A_LINE;
 
-    while (half + 4 < count && hours[half] < middle)
-        half++;
+    while (point + FEWEST_OF_A_LINE < count && hours[point] < hour)
+        point++;
+    return point;
+}
+
+/* Whether what grows at this slope goes on: in its second half at half the rate of the first one or more, as far as can
+ * be told, and in its last quarter at half the slope or more. */
+static bool goes_on(const double *hours, const double *values, size_t count, double slope, double noise) {
+    size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
+    size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
+    double first, second, last, error, other_error;
+
+    last = slope_of(hours + late, values + late, count - late, noise, &error);
     first = slope_of(hours, values, half, noise, &error);
     second = slope_of(hours + half, values + half, count - half, noise, &other_error);
-    return second >= first / 2 - hypot(error / 2, other_error);
+    return last >= slope / 2 && second >= first / 2 - hypot(error / 2, other_error);
 }
 
 /* What is left of points beside a line: its standard deviation, and how much neighbours resemble each other. */
@@ -123,7 +139,34 @@ static double noise_beside_line(const double *hours, const double *values, size_
     return sqrt(squares / (double)(count - 2));
 }
 
-/* Whether a series is higher now than it ever was before its growth began, by half of that growth or more. */
+/* A series without its steps. */
+static void take_steps(const struct judgement *judgement, int series, double *values) {
+    const struct memscope_growth *growth = &judgement->growth;
+
+    memcpy(values, judgement->floors.values[series], judgement->floors.count * sizeof *values);
+    for (size_t step = 0; step < growth->step_count; step++)
+        for (size_t point = growth->steps[step].point; point < judgement->floors.count; point++)
+            values[point] -= growth->steps[step].height;
+}
+
+/* The largest rise in a series before its growth began, in as long a time as it has grown for, beside steps and
+ * warm-up: what a day's load did once. */
+static double earlier_rise(const struct judgement *judgement, int series) {
+    const double *hours = judgement->floors.hours;
+    double values[MEMSCOPE_TREND_POINTS] = {0}, most = 0, length = hours_of(judgement) - hours[judgement->growth.onset];
+    size_t first = 0;
+
+    take_steps(judgement, series, values);
+    while (hours[first] < WARM_UP_HOURS && first < judgement->growth.onset)
+        first++;
+    for (size_t after = first; after < judgement->growth.onset; after++)
+        for (size_t before = after; before-- > first && hours[after] - hours[before] <= length;)
+            most = fmax(most, values[after] - values[before]);
+    return most;
+}
+
+/* Whether a series grew by more than any load of earlier days moved it, and is higher now than it ever was before its
+ * growth began, by half of that growth or more. */
 static bool is_new(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
     size_t count = judgement->floors.count, onset = judgement->growth.onset;
@@ -134,7 +177,7 @@ static bool is_new(const struct judgement *judgement, int series) {
         highest = fmax(highest, (values[point] + values[point - 1] + values[point - 2]) / 3);
     for (size_t point = count - LATEST; point < count; point++)
         now += values[point] / LATEST;
-    return now - highest > grown / 2;
+    return now - highest > grown / 2 && grown > RISES_DIFFER_BY * earlier_rise(judgement, series);
 }
 
 /* Whether the series that was looked at grows without an end, in each of several ways to see it. */
@@ -152,7 +195,7 @@ static bool grows(struct judgement *judgement, int series) {
     if (count < FEWEST_PARTS || growth->slope < MEMSCOPE_TELLING * growth->error ||
         growth->slope * DAY_HOURS < judgement->matters)
         return false;
-    if (judgement->p_value > MOST_P_VALUE || !goes_on(hours, values, count, noise * sqrt(factor)) ||
+    if (judgement->p_value > MOST_P_VALUE || !goes_on(hours, values, count, growth->slope, noise * sqrt(factor)) ||
         !is_new(judgement, series))
         return false;
     return memscope_theil_sen(hours, values, count, 1.5, factor).low > 0;
@@ -276,15 +319,29 @@ static void tell_leak(const struct judgement *judgement, struct memscope_verdict
     tell_eta(judgement, verdict);
 }
 
-/* How long until the present slope, if it matters, or one that just does, can be told from none. */
-static void tell_needs(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static double newest_seconds(const struct judgement *judgement) {
+    return judgement->trend->seconds[judgement->trend->count - 1];
+}
+
+/* How long growth must still hold until it is called a leak: as long as it takes to the limit, if that is less. */
+static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
+                              const struct memscope_verdict *verdict) {
+    double held = memory->suspected ? newest_seconds(judgement) - memory->suspected_seconds : 0;
+
+    return fmax(fmin(STANDING_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
+}
+
+/* How long until the present slope, if it matters, or one that just does, can be told from none and has held. */
+static void tell_needs(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
+                       struct memscope_verdict *verdict) {
     const struct memscope_growth *growth = &judgement->growth;
     double matters = judgement->matters / DAY_HOURS, slope = growth->slope > matters ? growth->slope : matters;
     double onset = growth->slope > matters ? judgement->floors.hours[growth->onset] : 0;
     double hours = memscope_growth_needs(slope, onset, interval_of(judgement), judgement->level, &growth->noise);
 
     verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
-    verdict->needs_seconds = fmax(hours - hours_of(judgement), interval_of(judgement)) * 3600;
+    verdict->needs_seconds =
+        fmax(hours - hours_of(judgement), interval_of(judgement)) * 3600 + awaited_seconds(judgement, memory, verdict);
 }
 
 static const struct memscope_growth_step *largest_step(const struct memscope_growth *growth) {
@@ -382,7 +439,8 @@ static bool is_most_of_growth(const struct judgement *judgement, double mebibyte
 }
 
 /* The verdict if nothing grows without an end. */
-static void tell_rest(struct judgement *judgement, struct memscope_verdict *verdict) {
+static void tell_rest(struct judgement *judgement, const struct memscope_verdict_memory *memory,
+                      struct memscope_verdict *verdict) {
     const struct memscope_growth *growth = &judgement->growth;
     double rows[MEMSCOPE_REGRESSION_ROWS];
     bool stepped = tell_step(judgement, verdict);
@@ -404,7 +462,7 @@ static void tell_rest(struct judgement *judgement, struct memscope_verdict *verd
         memscope_regression_residual(&judgement->regression, rows);
         share(judgement, rows, verdict);
     } else if (growth->slope > 2 * growth->error && growth->slope * DAY_HOURS > judgement->matters) {
-        tell_needs(judgement, verdict);
+        tell_needs(judgement, memory, verdict);
     } else {
         verdict->kind = MEMSCOPE_VERDICT_STEADY;
         verdict->confidence = 1 - memscope_normal_tail((judgement->matters / DAY_HOURS - growth->slope_since_start) /
@@ -412,26 +470,27 @@ static void tell_rest(struct judgement *judgement, struct memscope_verdict *verd
     }
 }
 
-/* How long it still takes until growth has held for long enough; less than that if the limit would be reached. */
-static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
-                              const struct memscope_verdict *verdict) {
-    double held = judgement->trend->seconds[judgement->trend->count - 1] - memory->suspected_seconds;
-
-    return fmin(STANDING_SECONDS, to_limit_seconds(judgement, verdict)) - held;
+/* Growth is suspected from the first judgement that finds it on, until none has for too long. */
+static void suspect(double now, bool grows, struct memscope_verdict_memory *memory) {
+    if (now - memory->positive_seconds > FORGETTING_SECONDS)
+        memory->suspected = false;
+    if (!grows)
+        return;
+    if (!memory->suspected)
+        memory->suspected_seconds = now;
+    memory->suspected = true;
+    memory->positive_seconds = now;
 }
 
 static void remember(const struct judgement *judgement, const struct memscope_verdict *verdict,
                      struct memscope_verdict_memory *memory) {
+    suspect(newest_seconds(judgement), verdict->grows, memory);
     memory->positives = verdict->grows ? memory->positives + 1 : 0;
     memory->negatives = verdict->grows ? 0 : memory->negatives + 1;
-    if (verdict->grows && !memory->suspected) {
-        memory->suspected = true;
-        memory->suspected_seconds = judgement->trend->seconds[judgement->trend->count - 1];
-    }
     if (memory->positives >= POSITIVES_TO_CALL && awaited_seconds(judgement, memory, verdict) <= 0)
         memory->leaking = true;
     if (memory->negatives >= NEGATIVES_TO_CLEAR)
-        memory->leaking = memory->suspected = false;
+        memory->leaking = false;
 }
 
 static void judge(struct judgement *judgement, struct memscope_verdict_memory *memory,
@@ -446,7 +505,7 @@ static void judge(struct judgement *judgement, struct memscope_verdict_memory *m
         verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
         verdict->needs_seconds = fmax(awaited_seconds(judgement, memory, verdict), interval_of(judgement) * 3600);
     } else {
-        tell_rest(judgement, verdict);
+        tell_rest(judgement, memory, verdict);
     }
 }
 

@@ -61,9 +61,9 @@ struct memscope_trend_noise {
 struct memscope_verdict_memory {
     unsigned positives, negatives; /* judgements in a row */
     bool suspected, leaking;
-    double suspected_seconds;          /* the time of the first judgement that it grows, since it was last cleared */
-    enum memscope_layer layer;         /* that leaks */
-    struct memscope_trend_noise noise; /* of RSS */
+    double suspected_seconds, positive_seconds; /* the times of the first and the last judgement that it grows */
+    enum memscope_layer layer;                  /* that leaks */
+    struct memscope_trend_noise noise;          /* of RSS */
 };
 
 /* NAN: unknown, or not what this kind of verdict says. Never NAN: shares, detectable_bytes_per_hour, confidence and
@@ -80,7 +80,8 @@ struct memscope_verdict {
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
-    /* If insufficient: until the present slope, or one that matters, can be told from none; INFINITY: over a month */
+    /* If insufficient: until the present slope, or one that matters, can be told from none, and has held for long
+     * enough; INFINITY: over a month */
     double needs_seconds;
     double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now */
     double ends_near_bytes;           /* RSS at the end of a plateau, or at the horizon */
@@ -90,15 +91,21 @@ struct memscope_verdict {
 };
 
 #define MEMSCOPE_TREND_POINTS 128
-/* For so long must growth have held until it is called a leak. */
+/* Growth must have held for so long until it is called a leak, if the limit is not nearer. */
 #define MEMSCOPE_STANDING_HOURS 2.0
 
 /*
- * Judges the series. The kind is a leak once two judgements in a row find growth without an end, and the first of them
- * since it was last cleared was MEMSCOPE_STANDING_HOURS ago, or as long ago as it still takes to the limit; until then
- * it is insufficient. Three judgements in a row without such growth clear it. Returns MEMSCOPE_MALFORMED, and leaves
- * memory and verdict as they are, if a pointer is missing, if times do not grow, or if an amount is negative, or a
- * number not finite or over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
+ * Judges the series. A leak is called when two judgements in a row find growth without an end, and the first one that
+ * found it is MEMSCOPE_STANDING_HOURS ago, or as long ago as it still takes to the limit; judgements in between may
+ * have missed it, for twice those hours at most. Until then the kind is insufficient whenever growth is found, and
+ * needs_seconds is what is left of that time. Three judgements in a row that find none clear the leak.
+ *
+ * No growth without an end: what goes on at less than half its mean rate in the last quarter of its time, or at less
+ * than half the first half's rate in the second; and what is not twice any rise of the same series before it, in as
+ * long a time, that was neither a step nor in the first three hours: one day's load may be twice another's.
+ *
+ * Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer is missing, if times do not grow,
+ * or if an amount is negative, or a number not finite or over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
  */
 enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
                                             struct memscope_verdict *verdict);
