@@ -13,4 +13,4 @@ rooms = %w[trend base].flat_map { |room| Dir.glob("#{room}/*.c", base: Compiled:
 program = Compiled.program("engine/trend/verdict_battery.c", engine: rooms, arguments: %w[-O2 -pthread -lm])
 arguments = ["51", (50 + seeds).to_s, hours]
 puts Compiled.run(program, "--peers", *arguments)
-puts Compiled.run(program, *arguments).lines.last(13)
+puts Compiled.run(program, *arguments).lines.last(19)

@@ -435,7 +435,8 @@ static void leak_of_two_layers(struct trace *trace) {
     add_line(trace, MEMSCOPE_LAYER_NATIVE, 0.35 * slope, 0);
 }
 
-/* --- Blind: written after the verdict was tuned, by who had not read how it judges; never to be tuned by. */
+/* --- Blind: written after the verdict was tuned by the others, by who had not read how it judges. Since then the
+ * verdict was tuned by them too. */
 
 static double hour_of_week(const struct trace *trace, size_t point, double start) {
     return fmod(start + trace->hours[point], 168); /* 0: Monday, midnight */

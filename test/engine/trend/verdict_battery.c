@@ -263,7 +263,7 @@ static void print_wrong(void) {
     }
 }
 
-/* The blind generators have figures of their own: what the verdict was tuned by must not hide them. */
+/* The blind generators have figures of their own too: those that the verdict was made with must not hide them. */
 static void print_figures(const char *prefix, const struct totals *totals) {
     printf("%sfalse_leaks %.2f %% of null runs\n", prefix, percent(totals->false_nulls, totals->nulls));
     printf("%sfalse_early %.2f %% of leaks, called before they began\n", prefix,
@@ -299,6 +299,8 @@ static void print_verdicts(void) {
         print_wrong();
     print_figures("", &totals);
     print_figures("blind_", &blind);
+    add(&blind, &totals);
+    print_figures("all_", &totals);
     printf("judgement_us %.1f\n", cpu / judgements * 1e6);
 }
 

@@ -4,22 +4,25 @@ require_relative "../../test_helper"
 require_relative "../../support/compiled"
 
 # Verdicts over traces with known truth (traces.h), judged at every epoch. MEMSCOPE_SEEDS=200 prints the table of as
-# many traces by each generator, from seed 51 on: what the verdict was tuned by are seeds 1 to 50, and no blind traces.
+# many traces by each generator, from seed 51 on: what the verdict was tuned by are seeds 1 to 50.
 class EngineVerdictBatteryTest < MemscopeTest
   SEEDS = Integer(ENV.fetch("MEMSCOPE_SEEDS", "3"))
   HOURS = ENV.fetch("MEMSCOPE_HOURS", "48")
   FIRST_SEED = 51
-  # Percent. Of three short traces by each generator, one is 2 % of the nulls, and 3 % of the leaks.
+  # Percent, of all nulls, and of the eleven leaks that are not blind. Of three short traces by each generator, one is
+  # 2 % of the nulls, and 3 % of the leaks.
   TARGETS = if SEEDS < 50
-              { "false_leaks" => 0..2, "precision" => 94..100, "recall_needs" => 85..100, "layer_right" => 93..100 }
+              { "all_false_leaks" => 0..2, "all_precision" => 94..100, "recall_needs" => 85..100,
+                "layer_right" => 93..100 }
             else
-              { "false_leaks" => 0..1, "precision" => 97..100, "recall_needs" => 95..100, "layer_right" => 95..100 }
+              { "all_false_leaks" => 0..1, "all_precision" => 97..100, "recall_needs" => 95..100,
+                "layer_right" => 95..100 }
             end.freeze
-  # What is true of the traces that the verdict was not tuned by: no targets. Theirs are those of the others.
+  # What is true of the blind traces; their targets are those of the others.
   BLIND = if SEEDS < 50
-            { "blind_false_leaks" => 0..34, "blind_layer_right" => 75..100 }
+            { "blind_false_leaks" => 0..17, "blind_layer_right" => 75..100 }
           else
-            { "blind_false_leaks" => 0..71, "blind_recall_needs" => 91..100, "blind_layer_right" => 95..100 }
+            { "blind_false_leaks" => 0..5, "blind_recall_needs" => 80..100, "blind_layer_right" => 95..100 }
           end.freeze
 
   def test_verdicts_of_traces_with_known_truth
