@@ -66,8 +66,9 @@ module Memscope
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string
 
-    # How many of the last epochs a judgement without memory looks at, one after the other.
-    REPLAYED = 6
+    # Over how many seconds a judgement without memory judges each epoch, one after the other: longer than a leak must
+    # have grown before it is called one.
+    REPLAYED = 3 * 3600
     # Fields that the extension knows as Floats.
     WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
                needs_seconds detectable_bytes_per_hour].freeze
@@ -95,15 +96,16 @@ module Memscope
       # @api private
       # @param history [History]
       # @param cgroup [Cgroup, nil] nil: no limit
-      # @param replayed [Integer, nil] of how many epochs judgements are made, without what was judged before; nil goes
-      #   on from this process's last judgement
+      # @param replayed [Integer, nil] the seconds whose epochs are judged one after the other, without what was judged
+      #   before; nil goes on from this process's last judgement
       # @return [Verdict]
       def of(history, cgroup: nil, replayed: REPLAYED)
         since = Cost.now
         floors = Floors.new(history)
         layers = Layers.new(floors)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
-        judged = Native.judge(floors.seconds, floors.rss, layers.series, room.values.map(&:to_i), replayed)
+        epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
+        judged = Native.judge(floors.seconds, floors.rss, layers.series, room.values.map(&:to_i), epochs)
         judged = { **UNJUDGED, why: judged } unless judged.is_a?(Hash)
         capture({ **body(judged), evidence: { **evidence(judged, floors), **room }.compact,
                                   remedy: remedy(judged, history), reasons: reasons(judged, history, layers),

@@ -7,7 +7,7 @@ require_relative "../test_helper"
 class VerdictAcceptanceTest < MemscopeTest
   parallelize_me!
 
-  # Each code is run every 100 s, at `at` hours.
+  # Each code is run every 150 s, at `at` hours.
   PREPARE = <<~RUBY
     units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
     Memscope.const_get(:Native).open_history(units)
@@ -18,19 +18,19 @@ class VerdictAcceptanceTest < MemscopeTest
       steps.times do |step|
         Array.new(1000) { "garbage" * 20 }
         GC.start if (step % 2).zero?
-        yield step / 36.0
-        SAMPLER.step(NOW + (step * 100))
+        yield step / 24.0
+        SAMPLER.step(NOW + (step * 150))
       end
       puts Memscope.verdict.to_json
     end
   RUBY
 
   CASES = {
-    "objects" => [:leak, :objects, "KEPT << Array.new(4000) { Object.new } << Array.new(30) { 'k' * 30_000 }"],
-    "native memory" => [:leak, :native, "Leaks.leak(20_000, 80, :here)"],
-    "threads" => [:leak, :threads, "Thread.new { Host.touch_stack(700_000); sleep }; sleep 0.001"],
+    "objects" => [:leak, :objects, "KEPT << Array.new(6000) { Object.new } << Array.new(45) { 'k' * 30_000 }"],
+    "native memory" => [:leak, :native, "Leaks.leak(30_000, 80, :here)"],
+    "threads" => [:leak, :threads, "2.times { Thread.new { Host.touch_stack(525_000); sleep } }; sleep 0.001"],
     "a cache that fills" =>
-      [:plateau, :objects, "KEPT << Array.new((120 * Math.exp(-at * 2)).ceil) { 'c' * 30_000 }"],
+      [:plateau, :objects, "KEPT << Array.new((180 * Math.exp(-at * 2)).ceil) { 'c' * 30_000 }"],
     "one fat request" => [:step, :objects, "KEPT << ('f' * (64 << 20)) if at == 1.5"],
     "a full heap" => [:steady, nil, "KEPT.replace([Array.new(50) { 'r' * rand(20_000) }])"]
   }.freeze
@@ -38,7 +38,7 @@ class VerdictAcceptanceTest < MemscopeTest
   CASES.each do |name, (kind, layer, code)|
     both_allocators "the verdict on #{name}" do |preload|
       skip_under_sanitizer
-      verdict = Memscope::Verdict.from_h(child_json("#{PREPARE}pass(108) { |at| #{code} }",
+      verdict = Memscope::Verdict.from_h(child_json("#{PREPARE}pass(96) { |at| #{code} }",
                                                     preload: preload, requires: %w[json memscope_test]))
 
       assert_equal [kind, layer], [verdict.kind, verdict.layer], verdict.to_s
