@@ -385,7 +385,7 @@ class WebApplicationTest < WebCase
   def page_of(diagnosis)
     forecast = Memscope::Purge.run([:gc], arena: nil, dry_run: true, settle: 0)
     diagnosed = Memscope::Calls::Diagnosed.new(diagnosis, forecast)
-    readings, = counting(diagnosis_with_forecast: -> { diagnosed })
+    readings, = counting(diagnosis_with_forecast: -> { diagnosed }, verdict: -> { Memscope.verdict })
     get("/doctor", BROWSER, on: application(readings: readings)).body
   end
 
