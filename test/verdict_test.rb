@@ -168,7 +168,7 @@ class VerdictTest < MemscopeTest
       puts JSON.generate([here, reader.read.chomp])
     RUBY
 
-    assert_equal ["insufficient", "leak"], here.values_at(0, -1)
+    assert_equal %w[insufficient leak], here.values_at(0, -1)
     assert_equal here, here.sort
     assert_equal "insufficient", child
   end
