@@ -104,15 +104,20 @@ module Memscope
         floors = Floors.new(history)
         layers = Layers.new(floors)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
-        epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
-        judged = Native.judge(floors.seconds, floors.rss, layers.series, room.values.map(&:to_i), epochs)
-        judged = { **UNJUDGED, why: judged } unless judged.is_a?(Hash)
+        judged = judgement(floors, layers.series, room, replayed)
         capture({ **body(judged), evidence: { **evidence(judged, floors), **room }.compact,
                                   remedy: remedy(judged, history), reasons: reasons(judged, history, layers),
                                   cost: Cost.of(:T1, Cost.now - since) }, history.envelope)
       end
 
       private
+
+      # The last of the judgements of all epochs in the last seconds; of the last epoch if these are nil.
+      def judgement(floors, series, room, replayed)
+        epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
+        judged = Native.judge(floors.seconds, floors.rss, series, room.values.map(&:to_i), epochs)
+        judged.is_a?(Hash) ? judged : { **UNJUDGED, why: judged }
+      end
 
       def body(judged)
         since = judged[:kind] == :step ? judged[:step_at] : judged[:since]

@@ -157,7 +157,7 @@ static double earlier_rise(const struct judgement *judgement, int series) {
     size_t first = 0;
 
     take_steps(judgement, series, values);
-    while (hours[first] < WARM_UP_HOURS && first < judgement->growth.onset)
+    while (first < judgement->growth.onset && hours[first] < WARM_UP_HOURS)
         first++;
     for (size_t after = first; after < judgement->growth.onset; after++)
         for (size_t before = after; before-- > first && hours[after] - hours[before] <= length;)
