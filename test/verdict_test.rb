@@ -135,7 +135,6 @@ class VerdictTest < MemscopeTest
     assert_equal %i[leak native], [verdict.kind, verdict.layer], verdict.sentence
     assert_in_delta 6 * MEBIBYTE, verdict.bytes_per_hour, MEBIBYTE
     assert_equal 48 * 12, verdict.evidence[:points]
-    assert_operator verdict.cost.wall_us, :<, 200_000
   end
 
   def test_epochs_have_a_major_gc_if_enough_remain
