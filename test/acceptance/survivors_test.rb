@@ -53,7 +53,7 @@ class SurvivorsTest < MemscopeTest
 
     assert_equal 0, profile.survived_bytes
     assert_mebibytes 32, profile.unjudged_bytes, profile
-    assert_includes text, "No full GC has run since then, so it may be garbage."
+    assert_includes text, "No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)."
   end
 
   def test_garbage_is_collected_when_asked_for
