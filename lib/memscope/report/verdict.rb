@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "sparkline"
+
 module Memscope
   module Report
     # A verdict: its sentence, its numbers, what to do next; with a history, what each of its series was.
@@ -7,16 +9,15 @@ module Memscope
       # Numbers of the evidence, and how they are called.
       SIZES = { noise_bytes: "noise of a point", step_bytes: "largest step", ends_near_bytes: "will end near",
                 working_set_bytes: "working set", limit_bytes: "limit" }.freeze
-      LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
       # Points of a sparkline.
       SPAN = 24
-      private_constant :SIZES, :LEVELS, :SPAN
+      private_constant :SIZES, :SPAN
 
       # @param history [History, nil]
       def initialize(reading, history: nil, unicode: true, **display)
         super(reading, unicode: unicode, **display)
         @history = history
-        @levels = LEVELS.fetch(unicode)
+        @unicode = unicode
       end
 
       private
@@ -44,14 +45,9 @@ module Memscope
       end
 
       def row(name, values)
-        shown = values.each_slice((values.size / SPAN.to_f).ceil.clamp(1..)).map(&:min)
-        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark(shown).ljust(SPAN)}  #{name}"]
-      end
-
-      def spark(values)
-        least, most = values.minmax
-        scale = [most - least, MEBIBYTE].max
-        values.map { |value| @levels[(value - least) * (@levels.size - 1) / scale] }.join
+        shown = Sparkline.parts(values, SPAN)
+        spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @unicode)
+        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark.ljust(SPAN)}  #{name}"]
       end
 
       def remedy = (["  next:", *@reading.remedy.lines(chomp: true).map { |line| "    #{line}" }] if @reading.remedy)

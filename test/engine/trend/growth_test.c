@@ -1,6 +1,7 @@
 /* The regression against what it is made of, and its errors against those of many simulated series. Silent when right.
  */
 #include "../expect.h"
+#include "random.h"
 #include "trend/growth.h"
 
 #include <math.h>
@@ -18,28 +19,16 @@ static struct memscope_regression regression;
 static struct memscope_growth growth;
 static uint64_t state = 4711;
 
-static double normal(void) {
-    double sum = 0;
-
-    for (int index = 0; index < 12; index++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        sum += (double)(state >> 11) / 9007199254740992.0;
-    }
-    return sum - 6;
-}
-
 /* A level with both kinds of noise, a point each 5 minutes. */
 static void simulate(double slope, size_t onset) {
-    double wandering = noise.wandering * normal(), left = exp(-INTERVAL / noise.hours);
+    double wandering = noise.wandering * random_normal(&state), left = exp(-INTERVAL / noise.hours);
 
     for (size_t point = 0; point < POINTS; point++) {
         hours[point] = INTERVAL * (double)point;
         sizes[point] = 1;
-        values[point] = LEVEL + wandering + noise.white * normal();
+        values[point] = LEVEL + wandering + noise.white * random_normal(&state);
         values[point] += point > onset ? slope * (hours[point] - hours[onset]) : 0;
-        wandering = left * wandering + sqrt(1 - left * left) * noise.wandering * normal();
+        wandering = left * wandering + sqrt(1 - left * left) * noise.wandering * random_normal(&state);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Statistics against figures computed by hand, textbooks, and naive second implementations. Silent when right. */
 #include "../expect.h"
+#include "random.h"
 #include "trend/statistics.h"
 
 #include <math.h>
@@ -9,18 +10,6 @@
 #define NEAR(one, other, by) (fabs((one) - (other)) <= (by))
 
 static uint64_t state = 1;
-
-/* xorshift64*, uniform in [0, 1) */
-static double uniform(void) {
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return (double)((state * 2685821657736338717u) >> 11) / 9007199254740992.0;
-}
-
-static double normal(void) {
-    return sqrt(-2 * log(1 - uniform())) * cos(6.283185307179586 * uniform());
-}
 
 static int by_value(const void *one, const void *other) {
     double left = *(const double *)one, right = *(const double *)other;
@@ -32,10 +21,10 @@ static void test_ranks(void) {
     double values[41], sorted[41], copy[41];
 
     for (int round = 0; round < 2000; round++) {
-        size_t count = 1 + (size_t)(uniform() * 41);
+        size_t count = 1 + (size_t)(random_uniform(&state) * 41);
 
         for (size_t index = 0; index < count; index++)
-            sorted[index] = values[index] = floor(uniform() * (round % 2 ? 4 : 1000));
+            sorted[index] = values[index] = floor(random_uniform(&state) * (round % 2 ? 4 : 1000));
         qsort(sorted, count, sizeof *sorted, by_value);
         for (size_t rank = 0; rank < count; rank++) {
             memcpy(copy, values, sizeof copy);
@@ -61,7 +50,7 @@ static void test_noise(void) {
     double values[4000], room[4000];
 
     for (int index = 0; index < 4000; index++)
-        values[index] = 3 * normal() + 0.01 * index + (index > 2000 ? 500 : 0);
+        values[index] = 3 * random_normal(&state) + 0.01 * index + (index > 2000 ? 500 : 0);
     EXPECT(NEAR(memscope_noise(values, 4000, room), 3, 0.2));
     EXPECT(memscope_noise(values, 1, room) == 0);
 }
@@ -71,7 +60,7 @@ static void test_autocorrelation(void) {
     double alternating[4] = {1, -1, 1, -1}, flat[4] = {0, 0, 0, 0}, same[4] = {1, 1, 1, 1};
 
     for (int index = 0; index < 20000; index++)
-        values[index] = last = 0.8 * last + normal();
+        values[index] = last = 0.8 * last + random_normal(&state);
     EXPECT(NEAR(memscope_autocorrelation(values, 20000, 1), 0.8, 0.02));
     EXPECT(memscope_autocorrelation(alternating, 4, 0) == 0);
     EXPECT(memscope_autocorrelation(flat, 4, 1) == 0);
@@ -88,16 +77,16 @@ static void test_theil_sen(void) {
     EXPECT(slope.low >= 3.7 && slope.low < slope.middle && slope.high > slope.middle && slope.high <= 4.75);
     for (int round = 0; round < 300; round++) {
         double moments[30], heights[30], slopes[435];
-        size_t count = 2 + (size_t)(uniform() * 28), pairs = 0;
+        size_t count = 2 + (size_t)(random_uniform(&state) * 28), pairs = 0;
 
         for (size_t index = 0; index < count; index++) {
-            moments[index] = (double)index + uniform() * 0.9;
-            heights[index] = floor(10 * uniform());
+            moments[index] = (double)index + random_uniform(&state) * 0.9;
+            heights[index] = floor(10 * random_uniform(&state));
             for (size_t earlier = 0; earlier < index; earlier++)
                 slopes[pairs++] = (heights[index] - heights[earlier]) / (moments[index] - moments[earlier]);
         }
         qsort(slopes, pairs, sizeof *slopes, by_value);
-        slope = memscope_theil_sen(moments, heights, count, 2, 1 + 4 * uniform());
+        slope = memscope_theil_sen(moments, heights, count, 2, 1 + 4 * random_uniform(&state));
         EXPECT(NEAR(slope.middle, (slopes[(pairs - 1) / 2] + slopes[pairs / 2]) / 2, 1e-9));
         EXPECT(slope.low <= slope.middle && slope.middle <= slope.high);
         EXPECT(slope.low >= slopes[0] && slope.high <= slopes[pairs - 1]);
@@ -116,7 +105,7 @@ static void test_interval_of_theil_sen(void) {
 
         for (int index = 0; index < 20; index++) {
             times[index] = index;
-            values[index] = 0.5 * index + normal();
+            values[index] = 0.5 * index + random_normal(&state);
         }
         slope = memscope_theil_sen(times, values, 20, 1.96, 1);
         held += slope.low <= 0.5 && slope.high >= 0.5;
@@ -139,7 +128,7 @@ static void test_mann_kendall(void) {
         double values[30];
 
         for (int index = 0; index < 30; index++)
-            values[index] = normal();
+            values[index] = random_normal(&state);
         small += memscope_mann_kendall(values, 30, 1) < 0.05;
     }
     EXPECT(small > 140 && small < 260);

@@ -8,6 +8,7 @@
 #ifndef TRACES_H
 #define TRACES_H
 
+#include "random.h"
 #include "trend/verdict.h"
 
 #include <math.h>
@@ -34,13 +35,8 @@ struct trace {
     uint64_t state;
 };
 
-/* splitmix64, uniform in [0, 1) */
 static double uniform(struct trace *trace) {
-    uint64_t value = trace->state += 0x9E3779B97F4A7C15u;
-
-    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9u;
-    value = (value ^ (value >> 27)) * 0x94D049BB133111EBu;
-    return (double)((value ^ (value >> 31)) >> 11) / 9007199254740992.0;
+    return random_uniform(&trace->state);
 }
 
 static double between(struct trace *trace, double low, double high) {
@@ -57,9 +53,7 @@ static double exponential(struct trace *trace, double mean) {
 }
 
 static double normal(struct trace *trace) {
-    double length = sqrt(exponential(trace, 2));
-
-    return length * cos(6.283185307179586 * uniform(trace));
+    return random_normal(&trace->state);
 }
 
 /* --- What happens to a layer */

@@ -1,5 +1,6 @@
 /* Verdicts over series whose truth is plain, and over series that are none. Silent when right. */
 #include "../expect.h"
+#include "random.h"
 #include "trend/verdict.h"
 
 #include <math.h>
@@ -14,26 +15,14 @@
 static double seconds[POINTS], rss[POINTS], objects[POINTS], native[POINTS], copied[POINTS];
 static uint64_t state = 88172645463325252u;
 
-static double noise(void) { /* about normal, with a standard deviation of 1 */
-    double sum = 0;
-
-    for (int index = 0; index < 12; index++) {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        sum += (double)(state >> 11) / 9007199254740992.0;
-    }
-    return sum - 6;
-}
-
 /* 400 MiB, half of them objects, with 1 MiB of noise. */
 static struct memscope_trend trend_of(size_t count) {
     struct memscope_trend trend = {.count = count, .seconds = seconds, .rss = rss};
 
     for (size_t point = 0; point < count; point++) {
         seconds[point] = 5000 + EPOCH * (double)point;
-        objects[point] = (200 + 0.7 * noise()) * MIB;
-        native[point] = (150 + 0.7 * noise()) * MIB;
+        objects[point] = (200 + 0.7 * random_normal(&state)) * MIB;
+        native[point] = (150 + 0.7 * random_normal(&state)) * MIB;
         copied[point] = 0;
         rss[point] = objects[point] + native[point] + 50 * MIB;
     }
