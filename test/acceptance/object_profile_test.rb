@@ -117,8 +117,11 @@ class ObjectProfileTest < MemscopeTest
                           profile.overhead.to_h])
     RUBY
 
-    assert_operator lines.fetch("[no room]").last, :>, 50
-    assert_match(/no room for the place, class or thread of #{lines.fetch('[no room]').last} samples/, reason)
+    without_line = lines.fetch("[no room]").last
+    without_text = reason[/no room for the place, class or thread of (\d+) samples/, 1].to_i
+
+    assert_operator without_line, :>, 50
+    assert_includes without_line..(without_line + 5), without_text, "a sample of a known line may have another text"
     assert_estimate 360_000, classes.fetch("Object"), "held"
     assert_equal 0, overhead["dropped_samples"]
     assert_operator overhead["watched_share"], :>, 0.99, "what the texts take was allocated between windows"

@@ -86,8 +86,8 @@ class CLIProfileTest < MemscopeTest
     end
   end
 
-  # Keeps objects all the time, from its first line, and half a thousand before a profile is read.
-  OBJECTS = KEEPER.sub('("x" * 10_000)', "Object.new").sub("size + 100", "size + 500").sub("sleep 0.001 } }", "} }")
+  # Keeps objects all the time, from its first line, and 5,000 before a profile is read.
+  OBJECTS = KEEPER.sub('("x" * 10_000)', "Object.new").sub("size + 100", "size + 5000").sub("sleep 0.001 } }", "} }")
                   .sub("MallocProfile", "ObjectProfile").freeze
 
   def test_objects_are_profiled_and_not_any_longer
@@ -96,11 +96,11 @@ class CLIProfileTest < MemscopeTest
     status, out, err = profile("--objects", "--ractors=never", "--budget=1", "--pid", pid, "--seconds=0.3", "--gc",
                                "--format=json")
     read = Memscope::Profile.from_json(out)
-    entry = read.by(:line).max_by(&:samples)
+    entry = read.by(:line).max_by(&:live_objects)
 
     assert_equal [0, "", :objects, false], [status, err, read.backend, read.running?]
-    assert_equal [["-e", 1], "Object"], [[entry.path, entry.lineno], read.by(:class).max_by(&:samples).name]
-    assert_operator entry.live_objects, :>, 500 - (4 * entry.error_objects)
+    assert_equal [["-e", 1], "Object"], [[entry.path, entry.lineno], read.by(:class).max_by(&:live_objects).name]
+    assert_operator entry.live_objects, :>, 5000 - (4 * entry.error_objects)
     process.tell("Memscope::ObjectProfile.running?")
 
     assert_equal "false", process.gets
