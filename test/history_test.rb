@@ -65,6 +65,18 @@ class HistoryTest < MemscopeTest
     assert_equal 30, history.points(:rss, since: START + 300).size
   end
 
+  def test_a_ring_from_elsewhere_has_both_samples_of_each_bucket
+    body = history(curve("rss", [1, nil, 3])).to_h
+    as_many = "a sample for each of min, which has 3 items"
+    counts = "an Array, each item an Integer of 0 or more, or nil"
+    { [1, nil] => as_many, [1, 2, 3] => as_many, [1, nil, "3"] => counts }.each do |last, allowed|
+      body[:curves].first[:rings].first[:last] = last
+
+      assert_equal "Memscope::History.from_h: curves[0].rings[0].last: given #{last}, allowed: #{allowed}",
+                   assert_raises(ArgumentError) { Memscope::History.from_h(body) }.message
+    end
+  end
+
   def test_floors_are_the_least_samples_between_major_gcs
     history = history(curve("live_slots", [50, 70, nil, 20, 30, 60, 25, [40, 90]]),
                       curve("major_gcs", [1, 1, 1, 2, 2, [2, 2], [2, 3], 3]))

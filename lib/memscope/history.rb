@@ -48,9 +48,19 @@ module Memscope
       # @return [Time] the beginning of the first bucket
       field :at, :time, null: false
       # @return [Array<Integer, nil>] the least sample in each bucket; nil without a sample
-      field :min, :list, null: false
+      field :min, :samples, null: false
       # @return [Array<Integer, nil>] the last sample in each bucket
-      field :last, :list, null: false
+      field :last, :samples, null: false
+
+      # @api private
+      # @return [Ring] checked: each bucket has both samples or neither
+      def self.load(hash, where)
+        super.tap do |ring|
+          next if [ring.min, ring.last].map { |samples| samples.map(&:nil?) }.uniq.one?
+
+          Loader.refuse([where, :last], ring.last, "a sample for each of min, which has #{ring.min.size} items")
+        end
+      end
 
       # @param since [Integer] milliseconds since 1970
       # @return [Array<Point>] from the bucket that holds that time on

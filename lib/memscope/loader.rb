@@ -29,6 +29,8 @@ module Memscope
       hash: [Hash, "a Hash"],
       sizes: [->(value) { value.is_a?(Hash) && value.each_value.all?(Integer) }, "a Hash of Integers, in bytes"],
       list: [Array, "an Array"],
+      samples: [->(value) { value.is_a?(Array) && value.all? { |sample| sample.nil? || NATURAL[sample] } },
+                "an Array, each item an Integer of 0 or more, or nil"],
       any: [Object, "a JSON value"]
     }.freeze
 

@@ -31,7 +31,8 @@ module Memscope
   #
   # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
   #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :sizes (bytes by id), :list,
-  #   :any (any JSON value) or :sentences (Strings by id); a Record class; or a list of one
+  #   :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record class; or a
+  #   list of one
   # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
@@ -48,7 +49,7 @@ module Memscope
     # The most characters of a value that a message repeats.
     EXCERPT = 64
     # Types that Field.plain freezes deeply.
-    PLAIN = %i[string hash sizes list any sentences].freeze
+    PLAIN = %i[string hash sizes list samples any sentences].freeze
     private_constant :EXCERPT
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
