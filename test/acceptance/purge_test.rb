@@ -211,7 +211,7 @@ class PurgeAcceptanceTest < MemscopeTest
       assert_operator result["returned_private_bytes"], :<=, 2 * MIB
       assert_operator diagnosis["findings"].sum { |found| found["recoverable_max_bytes"] || 0 }, :<=, 8 * MIB
       assert_match(/The machine gains nothing: other processes share/, Memscope::Purge::Result.from_h(result).to_s)
-      assert_in_delta alone["returned_bytes"], alone["returned_private_bytes"], 2 * MIB
+      assert_in_delta alone["returned_bytes"], alone["returned_private_bytes"], 4 * MIB
       refute_match(/The machine gains/, Memscope::Purge::Result.from_h(alone).to_s)
     end
 
