@@ -42,10 +42,11 @@ module Suites
 
   # Tests of what another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, the
   # effects on the heap and on malloc, and those surfaces that involve the dynamic linker or Ruby's own warnings. Tests
-  # that need an application or packaged gems are not included.
+  # that need an application or packaged gems are not included, nor those that judge what others have read.
   OF_THE_SYSTEM = (ALL - SURFACES +
                    files("test/{loading,remote/server}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
-                   files("test/web/**/*_test.rb", "test/heap_graph/growth_test.rb",
-                         "test/acceptance/{application,lint,object_growth,packaging,prometheus,sidekiq}_test.rb",
-                         "test/acceptance/{web_*,workers*}_test.rb")).freeze
+                   files("test/{engine/trend,web}/**/*_test.rb", "test/{heap_graph/growth,verdict}_test.rb",
+                         "test/acceptance/{application,lint,object_growth,packaging,policy_*,prometheus}_test.rb",
+                         "test/acceptance/{dump,endurance,faults,sidekiq,survivors,verdict,web_*,workers*}_test.rb")
+                  ).freeze
 end
