@@ -62,9 +62,9 @@ class EnduranceTest < MemscopeTest
   def show(part)
     part.each do |pid, settled|
       ledger = settled.fetch(:ledger)
-      puts format("worker %<pid>d: RSS %<rss>.1f, USS %<uss>.1f, in use %<used>.1f, memscope %<own>.1f MiB",
-                  pid: pid, **{ rss: ledger.rss_bytes, uss: settled.fetch(:uss), used: used_bytes(ledger),
-                                own: ledger[:memscope].bytes }.transform_values { |bytes| bytes.fdiv(MEBIBYTE) })
+      sizes = { rss: ledger.rss_bytes, uss: settled.fetch(:uss), in_use: used_bytes(ledger),
+                **ledger.rows.to_h { |row| [row.id, row.bytes] } }
+      puts "worker #{pid}: #{sizes.map { |name, bytes| "#{name} #{bytes.fdiv(MEBIBYTE).round(1)}" }.join(', ')} MiB"
     end
   end
 
