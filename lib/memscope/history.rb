@@ -181,6 +181,13 @@ module Memscope
       known.chunk(&:last).map { |_epoch, points| points.map(&:first).min_by(&:min) }
     end
 
+    # @return [String] all samples as counter tracks, which ui.perfetto.dev and Chrome's tracing draw: JSON of the Trace
+    #   Event Format
+    def to_trace
+      require_relative "history/trace"
+      Trace.of(self)
+    end
+
     # @api private
     # @return [Boolean] whether there is a sample
     def known? = curves.any?

@@ -14,7 +14,8 @@ module Memscope
       FORMS = {
         process: { summary: "tell whether the memory of a process grows, where, how fast",
                    example: "memscope watch --pid 4711", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]] }
+                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"],
+                             ["--trace", "print the history as JSON for ui.perfetto.dev"]] }
       }.freeze
       # The exit status for a leak.
       LEAK = 1
@@ -24,6 +25,8 @@ module Memscope
 
       def perform
         usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
+        return trace if @given[:trace]
+
         status = show
         while @given[:every]
           sleep(@given[:every])
@@ -32,6 +35,15 @@ module Memscope
         status
       rescue Interrupt
         status
+      end
+
+      def trace
+        excluded = %i[json every].find { |name| @given[name] }
+        refuse("--trace and --#{excluded} exclude each other") if excluded
+        history = ask(:history)
+        failure("process #{history.pid} has no history: #{history.reasons[:running]}") unless history.known?
+        deliver { history.to_trace }
+        FINE
       end
 
       def show
