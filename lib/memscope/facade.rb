@@ -22,9 +22,10 @@ module Memscope
     Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", History: "history", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Metrics: "metrics", ObjectProfile: "object_profile", Profile: "profile", Prometheus: "prometheus", Purge: "purge",
-    RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
-    Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
+    Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile",
+    Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",
+    SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web",
+    Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # When to return memory, and when to restart a worker: rules over the readings of a group of processes.
+  #
+  #   policy = Memscope::Policy.new(soft: 0.75)
+  #   decision = policy.decide(groups)   # the last quarter of an hour, oldest first
+  #   decision.action                    # => :restart
+  #   decision.worker.pid                # => 4711
+  #   decision.reason                    # => "The working set is 1,700.2 MiB, ..."
+  #
+  # A policy only decides: it reads no clock and no file, and changes nothing. See docs/policy.md for the rules.
+  class Policy < Record
+    # From the mildest to the last.
+    ACTIONS = %i[none purge gc compact fewer_threads restart].freeze
+
+    # @return [Numeric] share of the limit above which something is done, if it lasts
+    field :soft, :number, null: false
+    # @return [Numeric] share of the limit above which only a restart is left, and need not wait as long
+    field :hard, :number, null: false
+    # @return [Integer] how many readings in a row must be above `soft`
+    field :readings, :count, null: false
+    # @return [Numeric] over how many seconds
+    field :sustained_seconds, :number, null: false
+    # @return [Numeric] a leak that reaches the limit within so many seconds counts as above `soft`
+    field :eta_seconds, :number, null: false
+    # @return [Numeric] the least share of what is over that an action must return
+    field :least_share, :number, null: false
+    # @return [Numeric] a worker that started less than so many seconds ago is not restarted
+    field :min_uptime_seconds, :number, null: false
+    # @return [Numeric] the least between two restarts, and between two equal actions on one worker
+    field :interval_seconds, :number, null: false
+    # @return [Numeric] the least between two restarts above `hard`
+    field :hard_interval_seconds, :number, null: false
+    # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
+    field :settle_seconds, :number, null: false
+    # @return [Numeric] how long nothing is restarted after a restart that did not help
+    field :stop_seconds, :number, null: false
+    # @return [Integer] how many failed boots, after the last two restarts, end all restarts
+    field :failed_boots, :count, null: false
+    # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
+    field :min_healthy, :count
+    # @return [Numeric] times are longer or shorter by up to this share, by host and worker
+    field :jitter, :number, null: false
+    # @return [Numeric] readings before a gap that is longer do not count
+    field :gap_seconds, :number, null: false
+
+    # A duration of up to a week.
+    WEEK = (0..604_800)
+    # For each rule, the default, and the numbers allowed: whole ones if the default is.
+    RULES = {
+      soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
+      eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
+      interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK], settle_seconds: [60.0, WEEK],
+      stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000], min_healthy: [nil, 0..1000], jitter: [0.2, 0..0.5],
+      gap_seconds: [150.0, 1..3600]
+    }.freeze
+    private_constant :WEEK, :RULES
+
+    class << self
+      # @api private
+      # @return [Policy]
+      def load(hash, where)
+        require_relative "loader"
+        new(**Loader.values(self, hash, where))
+      end
+
+      public :new
+    end
+
+    # @param rules [Hash{Symbol => Numeric}] those that differ from the defaults, by the names of the fields
+    # @raise [ArgumentError] naming the rule, what was given and what is allowed
+    def initialize(**rules)
+      unknown = rules.keys - RULES.keys
+      Field.refuse("Memscope::Policy.new", unknown.first, RULES.keys.join(", ")) if unknown.any?
+      super(RULES.to_h { |name, (default, range)| [name, checked(name, rules.fetch(name, default), default, range)] })
+      Field.refuse("Memscope::Policy.new: hard", hard, "#{soft} or more, which soft is") if hard < soft
+    end
+
+    # @param readings [Array<Group>] oldest first, the last quarter of an hour or more; the newest is the one to act on
+    # @return [Decision]
+    # @raise [ArgumentError] unless there is at least one, and all are Groups
+    def decide(readings) = raise(NotImplementedError, "rules follow: #{readings.size}")
+
+    private
+
+    def checked(name, given, default, range)
+      return given if given.nil? && default.nil?
+
+      whole = !default.is_a?(Float)
+      fits = given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
+      allowed = "#{'nil, ' if default.nil?}#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
+      fits ? given : Field.refuse("Memscope::Policy.new: #{name}", given, allowed)
+    end
+  end
+end
+
+require_relative "policy/group"
+require_relative "policy/decision"

@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require_relative "../verdict"
+
+module Memscope
+  class Policy < Record
+    # One worker of the group: its memory, and what each action on it is predicted to return.
+    #
+    # A prediction is nil if it is unknown, or if the action is not allowed; then `refused` has a sentence under the
+    # action's name. An unknown prediction is never acted on.
+    class Member < Record
+      # @return [Integer, nil] Puma's number of the worker; nil in a server without numbers
+      field :index, :count
+      # @return [Integer]
+      field :pid, :count, null: false
+      # @return [Numeric] when the process started, in seconds of the clock of `Group#seconds`
+      field :started_seconds, :number, null: false
+      # @return [Boolean] whether it serves requests or jobs: it has booted, and is not being stopped
+      field :booted?, :boolean, null: false
+      # @return [Integer, nil] requests or jobs that it works on now
+      field :busy, :count
+      # @return [Integer, nil] memory that only this process maps, which its exit returns: USS, not RSS
+      field :private_bytes, :bytes
+      # @return [Integer, nil] growth of its memory, as of Verdict#bytes_per_hour
+      field :bytes_per_hour, :signed_bytes
+      # @return [Symbol, nil] kind of its last Verdict; nil if there is none
+      field :verdict, :symbol, one_of: Verdict::KINDS
+      # @return [Integer, nil] seconds until its growth alone reaches the group's limit, as of Verdict#eta_seconds
+      field :eta_seconds, :count
+      # @return [Integer, nil] what `:purge` would return
+      field :purge_bytes, :bytes
+      # @return [Integer, nil] what `:gc` would return
+      field :gc_bytes, :bytes
+      # @return [Integer, nil] what `:compact` would return; it collects garbage first
+      field :compact_bytes, :bytes
+      # @return [Integer, nil] what one thread less would return
+      field :thread_bytes, :bytes
+      # @return [Integer, nil] the most threads that it may use now
+      field :threads, :count
+      # @return [Integer, nil] the least that `threads` may be lowered to; nil if it cannot be lowered while it runs
+      field :least_threads, :count
+      # @return [String, nil] why it must not be restarted, such as "worker 0 is forked from"; nil if it may
+      field :exempt, :string
+      # @return [Hash{Symbol => String}] why an action is not allowed, by its name
+      field :refused, :sentences, null: false
+
+      # @return [Boolean] whether both are the same process: a pid alone is reused
+      def same?(other) = pid == other.pid && (started_seconds - other.started_seconds).abs < 1
+    end
+
+    # An action that was carried out, or would have been, and what came of it.
+    class Outcome < Record
+      # @return [Symbol] one of ACTIONS, but not :none
+      field :action, :symbol, null: false, one_of: ACTIONS - [:none]
+      # @return [Integer, nil] of the worker
+      field :index, :count
+      # @return [Integer] of the worker, before a restart
+      field :pid, :count, null: false
+      # @return [Boolean] false if it was only observed: it still counts for the intervals, so that the log of an
+      #   observed server has the decisions that an acting one would have, and has no outcome
+      field :executed?, :boolean, null: false
+      # @return [Numeric] when it began, in seconds of the clock of `Group#seconds`
+      field :seconds, :number, null: false
+      # @return [Integer, nil] the worker's `private_bytes` when it was decided
+      field :private_bytes, :bytes
+      # @return [Integer] what it was predicted to return
+      field :expected_bytes, :bytes, null: false
+      # @return [Numeric, nil] when its successor had booted, after a restart; when any other action ended; nil until
+      #   then
+      field :booted_seconds, :number
+      # @return [Integer] how many successors died before they had booted
+      field :failed_boots, :count, null: false
+      # @return [Integer, nil] what it returned: the group's working set before it began less that
+      #   `Policy#settle_seconds` after `booted_seconds`; nil until then
+      field :returned_bytes, :signed_bytes
+    end
+
+    # All processes of a server that share one memory limit, as of one moment: what Policy#decide goes by.
+    #
+    # Its envelope is the master's: `pid`, `at`.
+    class Group < Reading
+      # @return [Numeric] CLOCK_MONOTONIC in seconds, to the millisecond
+      field :seconds, :number, null: false
+      # @return [String, nil] name of the host: seeds the jitter, so that hosts do not act at the same time
+      field :host, :string
+      # @return [Integer, nil] the effective limit of the cgroup; nil if there is none, and nothing is ever done
+      field :limit_bytes, :bytes
+      # @return [Integer, nil] the cgroup's working set: usage less inactive page cache
+      field :working_set_bytes, :bytes
+      # @return [Symbol, nil] what starts a worker again: :puma (its master), :systemd, :kubernetes, ...; nil if none is
+      #   proved, and nothing is ever restarted
+      field :supervisor, :symbol
+      # @return [Integer] number of workers that the server is configured to run
+      field :workers, :count, null: false
+      # @return [Array<Member>] all that are alive, those that boot or stop too
+      field :members, [Member], null: false
+      # @return [Array<Outcome>] oldest first: of the last `Policy#stop_seconds`, and of the last two restarts
+      field :outcomes, [Outcome], null: false
+
+      # @api private
+      # @return [Group] a copy with other values for some fields
+      def with(**changes) = self.class.capture({ **values, **changes }, envelope)
+
+      # @api private
+      def known? = !working_set_bytes.nil?
+    end
+  end
+end
