@@ -17,6 +17,7 @@ void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);
 void Init_memscope_program(void);
+void Init_memscope_termination(void);
 void Init_memscope_profile_control(void);
 void Init_memscope_profile_reading(void);
 void Init_memscope_object_profile(void);

@@ -27,6 +27,7 @@ void Init_memscope(void) {
     Init_memscope_arenas();
     Init_memscope_levers();
     Init_memscope_program();
+    Init_memscope_termination();
     Init_memscope_profile_control();
     Init_memscope_profile_reading();
     Init_memscope_object_profile();

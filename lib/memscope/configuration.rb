@@ -129,6 +129,18 @@ module Memscope
     #   @return [Boolean, Symbol]
     # @!attribute [r] history
     #   @return [Boolean]
+    # @!attribute [r] policy
+    #   @return [Symbol] :off, :observe or :act
+    # @!attribute [r] policy_soft
+    #   @return [Float]
+    # @!attribute [r] policy_interval_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] policy_min_uptime_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] policy_evidence_directory
+    #   @return [String, nil]
+    # @!attribute [r] policy_supervised
+    #   @return [Boolean]
     # @!attribute [r] background_thread
     #   @return [Boolean]
     attr_reader(*(SETTINGS.keys - %i[logger]))

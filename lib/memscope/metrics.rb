@@ -39,6 +39,10 @@ module Memscope
         end
       end
 
+      # @api private
+      # @return [Boolean] whether anything of the workers is loaded
+      def workers? = !Memscope.autoload?(:Workers) && !defined?(Memscope::Workers).nil?
+
       private
 
       def check_worker(worker)
@@ -52,9 +56,7 @@ module Memscope
       # The reports of Puma's workers to their master; none if no reporting was started, since Workers.read would then
       # read this process itself, in tier T2.
       def reports
-        return [] if Memscope.autoload?(:Workers) || !defined?(Memscope::Workers) || !Workers.current
-
-        Workers.read
+        workers? && Workers.current ? Workers.read : []
       end
 
       # By label: for each index, the worker that booted last, since two workers have the same index for a while in a
@@ -113,6 +115,7 @@ module Memscope
       # @return [Reading, Hash, nil] nil if the configuration excludes it
       def [](source)
         return taken if source == :taken
+        return (Workers.current&.own if Metrics.workers?) if source == :policy
 
         @taken.fetch(source) { (reading = read(source)) && (@taken[source] = reading) }
       end

@@ -54,6 +54,22 @@ module Memscope
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can
       def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
 
+      # Predicts the lever that returns the allocator's unused memory, :purge, :trim or :collect. T1.
+      #
+      # @api private
+      # @param ledger [Ledger]
+      # @return [Integer, nil] the least that it returns; nil if the ledger does not say, as for :trim one that is not
+      #   deep
+      def least_bytes(ledger)
+        lever = allocators_lever or return
+
+        Forecast.of(lever, nil, ledger, collect: false).bytes&.begin
+      end
+
+      # @api private
+      # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator
+      def allocators_lever = (%i[purge trim collect] & Native.levers.select { |_lever, missing| missing.nil? }.keys).first
+
       # @api private
       # @yield while no other thread of this process purges or tunes
       # @raise [Busy]

@@ -66,6 +66,12 @@ module Memscope
     field :rows_bytes_per_hour, :hash, sparse: true
     # @return [Verdict, nil] the last one of its history; nil before the first, or if it keeps none
     field :verdict, Verdict, sparse: true
+    # @return [Hash{Symbol => Integer}, nil] the least that `:purge`, `:compact`, or one `:thread` less would return, of
+    #   those that are known without a reading of their own
+    field :predicted_bytes, :sizes, sparse: true
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] how often the policy decided for each action, executed and
+    #   not: {restart: {executed: 2}}; nil unless this process follows it
+    field :policy_decisions, :hash, sparse: true
     # @return [Integer] number of readings of this process
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old
@@ -110,7 +116,8 @@ module Memscope
         History.start if setting(:history)
         return if current
 
-        self.current = Workers::Watch.new(Workers::Sampler.new(role: :single)).tap(&:start)
+        controller = Controller.new(SingleHost.new)
+        self.current = Watch.new(Sampler.new(role: :single), controller: controller).tap(&:start)
         nil
       end
 
@@ -173,5 +180,7 @@ module Memscope
   end
 end
 
+require_relative "workers/controller"
 require_relative "workers/sampler"
+require_relative "workers/single_host"
 require_relative "workers/watch"

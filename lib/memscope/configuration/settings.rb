@@ -14,6 +14,7 @@ module Memscope
       # Spellings of a switch in the environment, in any case.
       WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
+      # A number in the environment.
       SECONDS = /\A\d{1,9}(\.\d{1,9})?\z/
 
       SWITCH = Type.new("true, false", WORDS.keys.join(", "),
@@ -74,6 +75,22 @@ module Memscope
         allowed = "a number of seconds from #{range.begin} to #{range.end}"
         Type.new("#{'nil, ' if optional}#{allowed}", allowed, accept,
                  ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
+      end
+
+      # @param names [Array<Symbol>]
+      # @return [Type] one of them
+      def one_of(*names)
+        Type.new(names.map(&:inspect).join(", "), names.join(", "),
+                 ->(value) { names.include?(value) ? value : WRONG },
+                 ->(text) { names.find { |name| name.name == text.b.downcase } || WRONG })
+      end
+
+      # @param range [Range<Numeric>]
+      # @return [Type] a number
+      def number(range)
+        accept = ->(value) { value.is_a?(Numeric) && value.real? && range.cover?(value.to_f) ? value.to_f : WRONG }
+        allowed = "a number from #{range.begin} to #{range.end}"
+        Type.new(allowed, allowed, accept, ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
       end
 
       # @return [Type] an object that responds to all of the methods, or nil; only code can set it
@@ -224,6 +241,39 @@ module Memscope
                   "`Memscope.history` returns: by a thread that uses at most a thousandth of a core, in 365 KiB. In " \
                   "any other process, only the environment variable starts it."
       },
+      policy: {
+        type: Types.one_of(:off, :observe, :act), default: :observe, variable: "MEMSCOPE_POLICY", example: ":act",
+        sentence: "Whether Puma's master (with `plugin :memscope`) and a process that has called " \
+                  "`Memscope::Workers.watch`, such as Sidekiq's, look once a minute at how near their memory is to " \
+                  "the container's limit, and decide what to do about it: purge a worker, or restart one. With " \
+                  "`:observe` they log what they would do; with `:act` they do it. In Puma's master, which may " \
+                  "not load the application, only the environment variable is sure to be seen."
+      },
+      policy_soft: {
+        type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
+        sentence: "The share of the container's memory limit above which the policy does something, if it lasts five " \
+                  "minutes. Above 0.95, or this share if it is larger, only a restart is considered."
+      },
+      policy_interval_seconds: {
+        type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
+        sentence: "The least time between two restarts of workers, which the policy varies by up to a fifth."
+      },
+      policy_min_uptime_seconds: {
+        type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
+        sentence: "The policy restarts no worker that started less than this ago."
+      },
+      policy_evidence_directory: {
+        type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
+        sentence: "Where the policy keeps, before a restart, why: the worker's memory by owner, how it grew, the " \
+                  "verdict, the largest classes, and the readings that it decided by, as JSON of at most 50 KB, " \
+                  "readable by its user only. It keeps the newest 20. If nil, in the directory of the sockets."
+      },
+      policy_supervised: {
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
+        sentence: "Whether something starts this process again when it ends, so that the policy may restart it. It " \
+                  "is only needed where memscope cannot tell: Puma's master starts its workers again, systemd a " \
+                  "service with Restart=always or on-success, and Kubernetes a container."
+      },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
         sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."
@@ -232,7 +282,7 @@ module Memscope
         type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
         example: "Logger.new($stderr)",
         sentence: "Where memscope logs, for example why a request was refused. If nil, `Rails.logger`, or nothing " \
-                  "without Rails."
+                  "without Rails; the policy's decisions then go to the log of Puma or Sidekiq."
       }
     }.to_h { |name, options| [name, Setting.new(name, **options)] }.freeze
   end

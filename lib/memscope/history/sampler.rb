@@ -4,6 +4,7 @@ require_relative "../forks"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../ruby_heap"
+require_relative "../ruby_heap/compaction_forecast"
 require_relative "../snapshot"
 
 module Memscope
@@ -67,6 +68,12 @@ module Memscope
         # @return [Integer, nil] seconds between its samples; nil if they are not taken
         def spacing(series) = @sampler&.spacing(series)
 
+        # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps
+        def trimmable_bytes = @sampler&.trimmable_bytes
+
+        # @return [Integer, nil] the least that a compaction would return, as of the last walk of Ruby's heap
+        def compactable_bytes = @sampler&.compactable_bytes
+
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
           sampler = @sampler
@@ -116,6 +123,8 @@ module Memscope
 
       # @return [Hash{Symbol => String}] why series have no samples
       attr_reader :reasons
+      # @return [Integer, nil]
+      attr_reader :trimmable_bytes, :compactable_bytes
 
       def initialize
         @reasons = {}.freeze
@@ -218,12 +227,14 @@ module Memscope
         ledger = Ledger.read(deep: true)
         malloc = ledger.rows.find { |row| row.id == :malloc }
         explain(malloc_in_use: ledger.reasons[:deep])
+        @trimmable_bytes = malloc && malloc.detail[:trimmable_bytes]
         { **rows(ledger), malloc_in_use: malloc && malloc.detail[:in_use_bytes] }
       end
 
       # Unknown if objects were left out.
       def held
         heap = RubyHeap.bounded(objects: true)
+        @compactable_bytes = RubyHeap::CompactionForecast.new(heap).range&.begin
         explain(held: heap.reasons[:held_by_objects_bytes])
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
       end

@@ -236,6 +236,13 @@ module Memscope
         pages && GC_PAGE_BYTES && (pages * GC_PAGE_BYTES)
       end
 
+      # @return [Hash{Array => Integer}] by action and whether it was executed
+      def self.decisions(worker)
+        (worker.policy_decisions || {}).flat_map do |action, counts|
+          counts.map { |executed, number| [[action, executed.to_sym == :executed], number] }
+        end.to_h
+      end
+
       # @return [Hash{Symbol => Numeric, nil}]
       def self.jemalloc_parts(totals, label, keys)
         unit = label == :pages ? totals[:page_bytes] : 1
@@ -297,6 +304,8 @@ module Memscope
         Definition.new(name, help, :verdict, read, labels: labels,
                                                    report: ->(worker) { worker.verdict && read.call(worker.verdict) })
       end,
+      Definition.new("policy_decisions_total", "What the policy decided to do, and whether it was executed", :policy,
+                     Tables.method(:decisions), report: Tables.method(:decisions), labels: %i[action executed]),
       Definition.new("objects", "Objects of the 20 classes with the most memory, garbage included", :census,
                      ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },
                      labels: %i[class]),

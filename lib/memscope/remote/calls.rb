@@ -68,6 +68,7 @@ module Memscope
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
       workers: Call.new(:Workers, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
+      lower_threads: Call.new(nil, %w[most]),
       dump: Call.new(:Dump, %w[path format gc deadline]),
       malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
       object_profile_start: Call.new(nil, %w[seconds shared budget ractors]),
@@ -81,7 +82,7 @@ module Memscope
     LONGEST_REQUEST = 16 * 1024
 
     # Calls that change the process.
-    ACTIONS = [:purge, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
+    ACTIONS = [:purge, :lower_threads, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
 
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
@@ -95,6 +96,10 @@ module Memscope
     private_constant :PROFILERS, :ACTIONS, :OWN, :CONTROL
 
     class << self
+      # @return [Puma::ServerPluginControl, nil] what sets how many threads this process uses for requests; nil unless
+      #   Puma 8 has given it
+      attr_accessor :thread_control
+
       # Answers one request. No request makes it raise.
       #
       # @param line [String] the request
@@ -163,6 +168,17 @@ module Memscope
         Field.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
+      end
+
+      # Threads that are above it end when their requests have.
+      def lower_threads(most: nil)
+        check_actions
+        now = thread_control&.max_threads
+        raise Refused, "this process's number of threads cannot be set while it runs" unless now
+
+        Field.refuse("lower_threads: most", most, "an Integer from 1 to #{now}") unless most.is_a?(Integer) && most.between?(1, now)
+        thread_control.update_thread_pool_min_max(min: [thread_control.min_threads, most].min, max: most)
+        { "threads" => thread_control.max_threads }
       end
 
       # In the process, it stops all threads: an action.

@@ -3,6 +3,7 @@
 require "json"
 require "socket"
 require_relative "../workers"
+require_relative "puma_host"
 
 module Memscope
   class Workers < Reading
@@ -72,11 +73,19 @@ module Memscope
       # @return [Integer] pid of the master
       attr_reader :pid
 
-      def initialize
+      # @return [Hash{Integer => Puma::Cluster::WorkerHandle}] Puma's workers by pid, once they have booted
+      attr_reader :handles
+
+      # @param launcher [Puma::Launcher, nil] nil: no policy is followed
+      def initialize(launcher = nil)
         @pid = Process.pid
         @channel = Channel.new
         @reports = {}.freeze
         @handles = {}.freeze
+        return unless launcher
+
+        @host = PumaHost.new(self, launcher)
+        @controller = Controller.new(@host)
       end
 
       # Runs in a worker, right after the fork. The worker listens even if the setting `listen` is false: a purge of the
@@ -95,19 +104,20 @@ module Memscope
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
+      # @param index [Integer] Puma's number of the worker
       # @return [void]
-      def forked
+      def forked(index)
+        @host&.forked(index)
         watch = Workers.current
         watch.sampler.rebase if watch.is_a?(Watch)
       end
 
       # Runs in the master, at each ping from a worker.
       #
-      # @param handle [#pid, #index, #phase] Puma's worker handle
+      # @param handle [Puma::Cluster::WorkerHandle]
       # @return [void]
       def saw(handle)
-        known = [handle.index, handle.phase]
-        @handles = living(@handles).merge(handle.pid => known).freeze unless @handles[handle.pid] == known
+        @handles = living(@handles).merge(handle.pid => handle).freeze unless @handles[handle.pid].equal?(handle)
       end
 
       # Runs in a thread of the master: answers workers over the master's listener, and receives their reports.
@@ -129,20 +139,27 @@ module Memscope
         loop do
           receive([due - Clock.now, 0].max) while Clock.now < due
           due = Clock.now + @watch.step
+          @controller&.step
         end
       end
 
       # @return [Worker, nil] the master's last reading of itself
       def own = @watch&.own
 
+      # @param pid [Integer]
+      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; none if it has not reported
+      def reports(pid) = @reports.fetch(pid, []).values_at(0, 2)
+
       # @return [Workers] what the master knows of itself and of its workers
       def read
         since = Cost.now
         workers = (living(@handles).keys | living(@reports).keys).filter_map { |pid| known(pid) }
-        Workers.of([@watch.latest, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
+        Workers.of([master, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
       end
 
       private
+
+      def master = @controller ? @watch.latest.with(policy_decisions: @controller.decided) : @watch.latest
 
       # A failure is only a warning: reports do not need the listener's socket.
       def listen(otherwise)
@@ -158,7 +175,8 @@ module Memscope
 
         # A report from a new pid: the worker may replace one that has ended, whose report is then dropped.
         kept = @reports.key?(worker.pid) ? @reports : living(@reports)
-        @reports = { **kept, worker.pid => [worker, Clock.now] }.freeze
+        first = kept.dig(worker.pid, 2) || worker.leaves
+        @reports = { **kept, worker.pid => [worker, Clock.now, first] }.freeze
       end
 
       # The workers that have not ended.
@@ -176,7 +194,8 @@ module Memscope
       # another worker has the index.
       def known(pid)
         worker, received = @reports[pid]
-        index, phase = @handles[pid]
+        index = @handles[pid]&.index
+        phase = @handles[pid]&.phase
         return silent(pid, index, phase) unless worker
 
         seconds = Clock.now - received

@@ -4,6 +4,7 @@ require_relative "../arenas"
 require_relative "../history"
 require_relative "../ledger"
 require_relative "../process_memory"
+require_relative "../purge"
 require_relative "../snapshot"
 require_relative "../ttl_cache"
 require_relative "../verdict"
@@ -108,6 +109,7 @@ module Memscope
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, **growth, reasons: reasons(ledger, memory, unshared),
                          snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
+                         predicted_bytes: predicted(ledger, memory),
                          costs: costs(ledger, memory, snapshot, arenas) })
       end
 
@@ -125,6 +127,13 @@ module Memscope
           rss_recent_bytes_per_hour: @trend.recent_per_hour,
           rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour),
           verdict: Verdict.latest }
+      end
+
+      # Of a purge under glibc and of a compaction, by what was last read for the history.
+      def predicted(ledger, memory)
+        threads = ledger.leaf_bytes[:"stacks/threads"] if memory.threads.to_i > 1
+        { purge: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes,
+          compact: History::Sampler.compactable_bytes, thread: threads && (threads / (memory.threads - 1)) }.compact
       end
 
       def rows(ledger)

@@ -24,12 +24,14 @@ module Memscope
 
       # @param sampler [Sampler]
       # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
+      # @param controller [Controller, nil] does what is due after each reading; nil: another process follows the policy
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
-      def initialize(sampler, master_pid: nil, &deliver)
+      def initialize(sampler, master_pid: nil, controller: nil, &deliver)
         @pid = Process.pid
         @sampler = sampler
         @master_pid = master_pid
+        @controller = controller
         @deliver = deliver
         @latest = nil
         @troubles = {}
@@ -44,6 +46,7 @@ module Memscope
           loop do
             sleep(seconds)
             seconds = step
+            @controller&.step
           end
         end
       end
@@ -68,7 +71,7 @@ module Memscope
       def latest = @latest || sample
 
       # @return [Worker, nil] the last reading of this process
-      def own = @latest
+      def own = @controller && @latest ? @latest.with(policy_decisions: @controller.decided) : @latest
 
       # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
       def read

@@ -20,7 +20,7 @@ Puma::Plugin.create do
     Memscope.eager_load!
     return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?
 
-    cluster = Memscope::Workers::Cluster.new
+    cluster = Memscope::Workers::Cluster.new(launcher)
     launcher.config.configure { |dsl| hook(dsl, cluster) }
     launcher.events.register(:ping!) { |handle| cluster.saw(handle) }
     in_background { cluster.serve }
@@ -35,6 +35,10 @@ Puma::Plugin.create do
     dsl.silence_fork_callback_warning if dsl.respond_to?(:silence_fork_callback_warning)
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }
-    dsl.after_worker_fork { cluster.forked }
+    dsl.after_worker_fork { |index| cluster.forked(index) }
+    # Puma 8 passes what sets a worker's number of threads, each time it starts one.
+    return unless defined?(Puma::ServerPluginControl)
+
+    dsl.before_thread_start { |control| Memscope::Calls.thread_control = control }
   end
 end

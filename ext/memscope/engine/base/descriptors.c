@@ -17,6 +17,9 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 and newer may refuse a memfd without it (vm.memfd_noexec) */
 #endif
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* on every architecture but Alpha, whose headers have it */
+#endif
 #endif
 
 /* At most this many open descriptors are noted; children inherit the others. */
@@ -158,6 +161,16 @@ int memscope_descriptor_of_memory(const char *name) {
     return descriptor;
 }
 
+int memscope_descriptor_of_process(pid_t pid) {
+    int descriptor;
+
+    enter();
+    descriptor = (int)syscall(SYS_pidfd_open, pid, 0);
+    note(descriptor);
+    leave();
+    return descriptor;
+}
+
 bool memscope_descriptors_of_pipe(int ends[2]) {
     bool made;
 
@@ -175,6 +188,12 @@ bool memscope_descriptors_of_pipe(int ends[2]) {
 
 int memscope_descriptor_of_memory(const char *name) {
     (void)name;
+    errno = ENOSYS;
+    return -1;
+}
+
+int memscope_descriptor_of_process(pid_t pid) {
+    (void)pid;
     errno = ENOSYS;
     return -1;
 }

@@ -1,0 +1,179 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../cgroup"
+require_relative "../policy"
+require_relative "../purge"
+require_relative "evidence"
+
+module Memscope
+  class Workers < Reading
+    # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,
+    # logs and counts the decision and, if the setting `policy` is :act, carries it out.
+    #
+    # The thread that takes readings of this process calls `step`, which raises nothing. Nothing waits between two
+    # steps; only a purge or the evidence of a restart holds the thread, for at most Evidence::PATIENCE seconds each.
+    #
+    # The host (PumaHost, SingleHost) is what the kinds of servers differ in: `members`, `workers`, `supervisor`, why
+    # nothing must be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    #
+    # @api private
+    class Controller
+      # The readings that a decision is made by: a quarter of an hour.
+      KEPT = 15
+      private_constant :KEPT
+
+      # @param worker [Worker] its last report
+      # @param rest [Hash{Symbol => Object}] what the host knows of it
+      # @return [Policy::Member]
+      def self.member(worker, **rest)
+        verdict = worker.verdict
+        predicted = worker.predicted_bytes || {}
+        Policy::Member.capture({ index: worker.index, pid: worker.pid, bytes_per_hour: verdict&.bytes_per_hour,
+                                 private_bytes: (worker.uss_bytes unless worker.reasons.key?(:at)),
+                                 verdict: verdict&.kind, eta_seconds: verdict&.eta_seconds,
+                                 purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
+                                 thread_bytes: predicted[:thread],
+                                 refused: { compact: Purge.missing[:compact] }.compact, **rest })
+      end
+
+      # @return [Hash{Symbol => Hash{Symbol => Integer}}] how often each action was decided: {restart: {executed: 2}}
+      attr_reader :decided
+      # @return [Array<Policy::Group>] the readings that the last decision was made by, oldest first
+      attr_reader :groups
+
+      def initialize(host)
+        @host = host
+        @groups = [].freeze
+        @decided = {}.freeze
+        @outcomes = []
+        @due = 0
+      end
+
+      # Does what is due.
+      #
+      # @return [void]
+      def step
+        @host.advance
+        return if Workers.setting(:policy) == :off || Clock.now < @due
+
+        policy = Policy.new(**rules)
+        @due = Clock.now + (policy.sustained_seconds / policy.readings)
+        # What the group does then says nothing about it.
+        @groups = @host.obstacle ? [].freeze : [*@groups, read(policy)].last(KEPT).freeze
+        follow(policy.decide(@groups)) if @groups.any?
+      rescue StandardError => e
+        log_once("policy: not followed: #{e.message} (#{e.class})")
+      end
+
+      private
+
+      def rules
+        interval = Workers.setting(:policy_interval_seconds)
+        soft = Workers.setting(:policy_soft)
+        { soft: soft, hard: [soft, 0.95].max, interval_seconds: interval, hard_interval_seconds: [interval, 300].min,
+          min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
+      end
+
+      def read(policy)
+        since = Cost.now
+        cgroup = Cgroup.read
+        now = Clock.now.round(3)
+        members = @host.members
+        @outcomes.each { |outcome| settle(outcome, policy, cgroup.working_set_bytes, now) }
+        forget(now - policy.stop_seconds)
+        Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
+                                working_set_bytes: cgroup.working_set_bytes, supervisor: @host.supervisor,
+                                workers: @host.workers, members: members,
+                                outcomes: @outcomes.map { |outcome| outcome.except(:before) },
+                                reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
+      end
+
+      # Measures what an action returned, once its successor, if there is one, has booted and settled.
+      def settle(outcome, policy, working_set, now)
+        return unless outcome[:executed] && outcome[:returned_bytes].nil?
+
+        if outcome[:action] == :restart && outcome[:booted_seconds].nil?
+          booted, outcome[:failed_boots] = @host.successor(outcome)
+          outcome[:booted_seconds] = now if booted
+        elsif working_set && now >= outcome[:booted_seconds] + policy.settle_seconds
+          outcome[:returned_bytes] = outcome[:before] - working_set
+          @host.log("policy: #{outcome[:action]} returned #{outcome[:returned_bytes]} bytes, expected " \
+                    "#{outcome[:expected_bytes]}")
+        end
+      end
+
+      def forget(before)
+        restarts = @outcomes.select { |outcome| outcome[:action] == :restart }.last(2)
+        @outcomes.select! { |outcome| outcome[:seconds] > before || restarts.include?(outcome) }
+      end
+
+      def follow(decision)
+        return nothing(decision) if decision.none?
+
+        act = Workers.setting(:policy) == :act
+        outcome = outcome_of(decision)
+        failure = act ? carry_out(decision) : nil
+        outcome[:executed] = act && failure.nil?
+        outcome[:booted_seconds] = Clock.now.round(3) if outcome[:executed] && decision.action != :restart
+        @outcomes << outcome
+        count(decision.action, outcome[:executed])
+        @said = nil
+        @host.log("policy: #{'would ' unless act}#{sentence(decision)}#{"; not done: #{failure}" if failure}")
+      end
+
+      def nothing(decision)
+        count(:none, false)
+        log_once("policy: nothing to do: #{decision.reason}")
+      end
+
+      def outcome_of(decision)
+        worker = decision.worker
+        { action: decision.action, index: worker.index, pid: worker.pid, seconds: @groups.last.seconds,
+          private_bytes: worker.private_bytes, expected_bytes: decision.expected_bytes, failed_boots: 0,
+          booted_seconds: nil, returned_bytes: nil, before: @groups.last.working_set_bytes }
+      end
+
+      # Returns why it was not done; nil if it was.
+      def carry_out(decision)
+        worker = decision.worker
+        case decision.action
+        when :restart
+          Evidence.keep(@host, decision, @groups)
+          @host.restart(worker)
+        when :fewer_threads then @host.lower_threads(worker, decision.threads)
+        else @host.purge(worker, levers(decision.action))
+        end
+        nil
+      rescue StandardError => e
+        "#{e.message} (#{e.class})"
+      end
+
+      # What a garbage collection frees, malloc keeps, so that it is purged afterwards.
+      def levers(action)
+        [*{ purge: [], gc: %i[gc], compact: %i[gc compact] }.fetch(action), *Purge.allocators_lever]
+      end
+
+      def sentence(decision)
+        worker = decision.worker
+        name = worker.index ? "worker #{worker.index} (pid #{worker.pid})" : "process #{worker.pid}"
+        threads = " to #{decision.threads}" if decision.threads
+        "#{decision.action}#{threads} #{name}: #{decision.reason}"
+      end
+
+      def count(action, executed)
+        key = executed ? :executed : :not_executed
+        counts = @decided.fetch(action, {})
+        @decided = { **@decided, action => { **counts, key => counts.fetch(key, 0) + 1 }.freeze }.freeze
+      end
+
+      # Most decisions are to do nothing, for the reason of a minute before with other numbers: such a line is logged
+      # once.
+      def log_once(text)
+        kind = text.gsub(/[\d.,]+/, "")
+        @host.log(text) unless @said == kind
+        @said = kind
+      end
+    end
+  end
+end

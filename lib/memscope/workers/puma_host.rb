@@ -1,0 +1,132 @@
+# frozen_string_literal: true
+
+require "etc"
+require_relative "../client"
+require_relative "controller"
+
+module Memscope
+  class Workers < Reading
+    # Puma's cluster as a Controller has it, in Puma's master, which starts a worker again whenever one has ended.
+    #
+    # Puma's loop calls the blocks given to its events, and `forked`; the rest runs in memscope's thread. Each variable
+    # is written by one of the two.
+    #
+    # @api private
+    class PumaHost
+      # Puma's master fires them when all workers have booted, at first and after a phased restart; and when a restart
+      # of all begins. Their names changed in Puma 7.
+      SERVING = %i[on_booted after_booted].freeze
+      RESTARTING = %i[on_restart before_restart].freeze
+      private_constant :SERVING, :RESTARTING
+
+      # @param cluster [Cluster]
+      # @param launcher [Puma::Launcher]
+      def initialize(cluster, launcher)
+        @cluster = cluster
+        @options = launcher.options
+        @log = launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
+        @forks = Hash.new(0)
+        @identities = {}
+        SERVING.each { |event| launcher.events.register(event) { @serving = true } }
+        RESTARTING.each { |event| launcher.events.register(event) { @serving = false } }
+      end
+
+      # @return [nil] nothing is left to do from an earlier step
+      def advance = nil
+
+      # @return [Symbol]
+      def supervisor = :puma
+
+      # @return [Integer] which TTIN and TTOU change
+      def workers = @options[:workers]
+
+      # @return [String, nil] why nothing must be done now
+      def obstacle
+        return "Puma boots its workers or restarts all of them" unless @serving
+
+        "Puma is stopping" if @cluster.handles.any? && @cluster.handles.each_value.all?(&:term?)
+      end
+
+      # Runs in the master when it has forked a worker.
+      #
+      # @param index [Integer]
+      # @return [void]
+      def forked(index) = @forks[index] += 1
+
+      # @return [Array<Policy::Member>]
+      def members
+        workers = @cluster.read.select { |worker| worker.role == :worker }
+        @identities = workers.to_h { |worker| [worker.pid, @identities[worker.pid] || identity(worker.pid)] }
+        workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
+      end
+
+      # @param outcome [Hash] of a restart, as of Policy::Outcome
+      # @return [Array(Boolean, Integer)] whether the worker that took its place has booted, and how many died before
+      def successor(outcome)
+        booted = @cluster.handles.any? do |pid, handle|
+          handle.index == outcome[:index] && pid != outcome[:pid] && handle.booted?
+        end
+        [booted, [@forks[outcome[:index]] - @forks_before.to_i - 1, 0].max]
+      end
+
+      # Asks a worker to finish its requests and end.
+      #
+      # @param member [Policy::Member]
+      # @return [void]
+      # @raise [RuntimeError] saying why not
+      def restart(member)
+        why = obstacle || ("it is being stopped" unless serving?(member.pid))
+        raise why if why
+
+        @forks_before = @forks[member.index]
+        sent = Native.terminate(member.pid, @identities.fetch(member.pid).first)
+        raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
+      end
+
+      # In the worker's own thread for such calls, beside its requests.
+      def purge(member, levers) = ask(member.pid, :purge, levers: levers.map(&:name))
+
+      # Puma 8 and newer.
+      def lower_threads(member, most) = ask(member.pid, :lower_threads, most: most)
+
+      # @return [Census] taken in a forked child, if the worker has the room
+      def census(pid) = ask(pid, :census)
+
+      # @return [Array(Worker, Hash)] its last report, and the leaves of the first
+      def reports(pid) = @cluster.reports(pid)
+
+      # @param text [String]
+      # @return [void]
+      def log(text)
+        logger = Workers.setting(:logger)
+        logger ? logger.info("memscope: #{text}") : @log.log("memscope: #{text}")
+      end
+
+      private
+
+      def ask(pid, call, **options) = Client.new(pid, timeout: Evidence::PATIENCE).call(call, **options)
+
+      # When it started, in clock ticks since the machine booted, and in seconds of the monotonic clock.
+      def identity(pid)
+        ticks = ProcessIdentity.of(pid).started
+        return [nil, nil] unless ticks
+
+        age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+        [ticks, (Clock.now - age).round(3)]
+      end
+
+      def serving?(pid) = @cluster.handles[pid]&.then { |handle| handle.booted? && !handle.term? } || false
+
+      def member(worker)
+        status = @cluster.handles[worker.pid]&.last_status || {}
+        most = status[:max_threads]
+        Controller.member(worker, started_seconds: @identities[worker.pid].last, booted: serving?(worker.pid),
+                                  busy: most && (most - status[:pool_capacity]), threads: most,
+                                  least_threads: (1 if most && defined?(::Puma::ServerPluginControl)),
+                                  exempt: exempt(worker.index))
+      end
+
+      def exempt(index) = ("worker 0 is the one that the others are forked from" if index&.zero? && @options[:fork_worker])
+    end
+  end
+end

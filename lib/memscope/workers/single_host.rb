@@ -1,0 +1,99 @@
+# frozen_string_literal: true
+
+require_relative "controller"
+require_relative "supervisor"
+
+module Memscope
+  class Workers < Reading
+    # A process that acts on itself, as a Controller has it: the only process of a server. It can be restarted if it is
+    # Sidekiq's, and if something starts it again.
+    #
+    # @api private
+    class SingleHost
+      # Seconds in which a quiet Sidekiq must have been idle: longer than it waits for a job (2), which it gives back.
+      IDLE = 5
+      # Seconds after which the log says that jobs keep it from ending; then again after as many.
+      PATIENCE = 900
+      private_constant :IDLE, :PATIENCE
+
+      # Once Sidekiq is quiet, it stays so: waits for its jobs, as long as they take, and then ends it.
+      #
+      # @return [void]
+      def advance
+        return if @quiet_since.nil? || @ended
+
+        now = Clock.now
+        jobs = busy
+        @busy_at = now unless jobs&.zero?
+        if now - @busy_at >= IDLE
+          @ended = true
+          Process.kill(:TERM, Process.pid)
+        elsif now - @said_at >= PATIENCE
+          @said_at = now
+          log("policy: still waits for #{jobs} jobs, #{(now - @quiet_since).round} s after Sidekiq became quiet")
+        end
+      end
+
+      # @return [Symbol, nil]
+      def supervisor = (@supervisor ||= [(Supervisor.of_this_process if sidekiq)]).first
+
+      # @return [Integer]
+      def workers = 1
+
+      # @return [String, nil] why nothing must be done now
+      def obstacle = ("Sidekiq is quiet, and about to end" if @quiet_since || sidekiq&.stopping?)
+
+      # @return [Array<Policy::Member>]
+      def members
+        worker = Workers.own or return []
+
+        @first ||= worker.leaves
+        @started ||= Clock.now.round(3)
+        [Controller.member(worker, started_seconds: @started, booted: true, busy: busy,
+                                   exempt: ("it is not Sidekiq's process" unless sidekiq))]
+      end
+
+      # Nobody sees it: the process has ended by then.
+      def successor(_outcome) = [false, 0]
+
+      # Makes Sidekiq accept no more jobs; `advance` does the rest.
+      #
+      # @return [void]
+      # @raise [RuntimeError] saying why not
+      def restart(_member)
+        raise "its jobs cannot be counted" unless busy
+        raise obstacle if obstacle
+
+        Process.kill(:TSTP, Process.pid)
+        @quiet_since = @busy_at = @said_at = Clock.now
+      end
+
+      def purge(_member, levers) = Purge.run(levers, arena: nil, dry_run: false, settle: 0)
+
+      def census(_pid) = Census.bounded
+
+      # @return [Array(Worker, Hash)]
+      def reports(_pid) = [Workers.own, @first]
+
+      # @param text [String]
+      # @return [void]
+      def log(text)
+        logger = Workers.setting(:logger) || (::Sidekiq.logger if sidekiq)
+        logger&.info("memscope: #{text}")
+      end
+
+      private
+
+      # Only for Sidekiq's own program, which handles TSTP: another process would stop.
+      def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
+
+      # Sidekiq 5 called it WORKER_STATE.
+      def busy
+        return unless sidekiq
+
+        name = %i[WORK_STATE WORKER_STATE].find { |constant| ::Sidekiq::Processor.const_defined?(constant) }
+        name && ::Sidekiq::Processor.const_get(name).size
+      end
+    end
+  end
+end

@@ -1,0 +1,46 @@
+# frozen_string_literal: true
+
+require "open3"
+
+module Memscope
+  class Workers < Reading
+    # Proves that something starts this process again after it has ended with success.
+    #
+    # @api private
+    module Supervisor
+      # Values of systemd's Restart= that start a service again after it has ended with success.
+      RESTARTS = %w[always on-success].freeze
+      private_constant :RESTARTS
+
+      class << self
+        # @return [Symbol, nil] :setting, :kubernetes, :systemd; nil if nothing is proved
+        def of_this_process
+          return :setting if Workers.setting(:policy_supervised)
+          return :kubernetes if Process.pid == 1 && ENV.key?("KUBERNETES_SERVICE_HOST")
+
+          :systemd if ENV.key?("INVOCATION_ID") && service?(*unit)
+        end
+
+        private
+
+        # The unit that this process is in, and the option with which its manager is asked.
+        def unit
+          path = File.read("/proc/self/cgroup")[/^0::(.*)$/, 1] || File.read("/proc/self/cgroup")[/:name=systemd:(.*)$/, 1]
+          unit = path.to_s.split("/").grep(/\.service\z/).last
+          [unit, path.to_s.include?("/user@") ? "--user" : "--system"]
+        end
+
+        # Whether this process is the service's main one: the end of another one ends no service.
+        def service?(unit, manager)
+          return false unless unit
+
+          text, status = Open3.capture2("systemctl", manager, "show", "--property=Restart,MainPID", unit, err: File::NULL)
+          shown = text.lines(chomp: true).to_h { |line| line.split("=", 2) }
+          status.success? && shown["MainPID"] == Process.pid.to_s && RESTARTS.include?(shown["Restart"])
+        rescue SystemCallError
+          false
+        end
+      end
+    end
+  end
+end
