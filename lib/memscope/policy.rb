@@ -82,7 +82,20 @@ module Memscope
     # @param readings [Array<Group>] oldest first, the last quarter of an hour or more; the newest is the one to act on
     # @return [Decision]
     # @raise [ArgumentError] unless there is at least one, and all are Groups
-    def decide(readings) = raise(NotImplementedError, "rules follow: #{readings.size}")
+    def decide(readings)
+      groups = readings.is_a?(Array) && readings.any? && readings.all?(Group)
+      groups or Field.refuse("Memscope::Policy#decide: readings", readings, "an Array of one or more Policy::Group")
+      Ladder.new(self, Window.new(self, readings)).decision
+    end
+
+    # @api private
+    # @param rule [Symbol] one of the rules in seconds
+    # @param who [Array<Object>] what the jitter is seeded by: the host, and the worker
+    # @return [Float] the same for the same host and worker, in any process
+    def time(rule, *who)
+      seed = who.join("/").unpack1("H*").hex
+      public_send(rule) * (1 + (jitter * Random.new(seed).rand(-1.0..1.0)))
+    end
 
     private
 
@@ -99,3 +112,5 @@ end
 
 require_relative "policy/group"
 require_relative "policy/decision"
+require_relative "policy/window"
+require_relative "policy/ladder"

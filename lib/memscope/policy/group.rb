@@ -73,6 +73,13 @@ module Memscope
       # @return [Integer, nil] what it returned: the group's working set before it began less that
       #   `Policy#settle_seconds` after `booted_seconds`; nil until then
       field :returned_bytes, :signed_bytes
+
+      # The least share of what was expected that an action must return.
+      HELPFUL = 0.5
+      private_constant :HELPFUL
+
+      # @return [Boolean] whether it returned less than half of what was expected
+      def useless? = !returned_bytes.nil? && returned_bytes < HELPFUL * expected_bytes
     end
 
     # All processes of a server that share one memory limit, as of one moment: what Policy#decide goes by.

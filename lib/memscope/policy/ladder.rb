@@ -1,0 +1,151 @@
+# frozen_string_literal: true
+
+require_relative "../report/quantity"
+require_relative "restarts"
+
+module Memscope
+  class Policy < Record
+    # One decision: the first rung of the ladder that returns enough, or why none is taken.
+    #
+    # @api private
+    class Ladder
+      include Report::Quantity
+
+      # The rungs before a restart, and what each does to a worker.
+      LEVERS = { purge: "purging", gc: "collecting garbage in", compact: "compacting the heap of",
+                 fewer_threads: "lowering the threads of" }.freeze
+      private_constant :LEVERS
+
+      # @param policy [Policy]
+      # @param window [Window]
+      def initialize(policy, window)
+        @policy = policy
+        @window = window
+        @group = window.newest
+        @restarts = Restarts.new(policy, window)
+      end
+
+      # @return [Decision]
+      def decision
+        why = unknown || waiting || in_transition
+        return decided(:none, why) if why
+
+        @over = @window.over_bytes
+        levers = @window.hard? ? [] : LEVERS.keys
+        levers.each do |action|
+          uses = uses_of(action)
+          return act(action, *uses.first) if enough?(uses.sum(&:last))
+        end
+        restart
+      end
+
+      private
+
+      def unknown
+        return "no limit is set for the memory of this group" unless @group.limit_bytes
+        return if @group.working_set_bytes && @group.limit_bytes.positive?
+
+        ["the working set is unknown", *@group.reasons[:working_set_bytes]].join(": ")
+      end
+
+      # Why nothing needs to be done yet.
+      def waiting
+        return if @window.hard? || @window.soft? || @window.leak?
+        return "it is below the soft limit, #{percent(@policy.soft)}" unless @window.above_soft.any?
+
+        "above the soft limit, #{percent(@policy.soft)}, for #{counted(@window.above_soft.size, 'readings')} over " \
+          "#{seconds(@window.soft_seconds)}; needed: #{@policy.readings} readings over " \
+          "#{seconds(@policy.time(:sustained_seconds, @group.host))}"
+      end
+
+      def in_transition
+        booting = @group.members.find { |member| !member.booted? }
+        return "#{name(booting)} has not booted yet, or is stopping" if booting
+
+        pending = @group.outcomes.find { |outcome| outcome.executed? && pending?(outcome) } or return
+        "#{pending.action} of #{name(pending)}, #{seconds(@group.seconds - pending.seconds)} ago, " \
+          "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
+      end
+
+      # The measurement may never come, as after a gap; then the outcome is unknown.
+      def pending?(outcome)
+        return true unless outcome.booted_seconds
+
+        late = outcome.returned_bytes ? 0 : @policy.gap_seconds
+        @group.seconds < outcome.booted_seconds + @policy.settle_seconds + late
+      end
+
+      # Workers that an action may be used on, each with what it returns, the largest first.
+      def uses_of(action)
+        uses = @group.members.filter_map do |member|
+          bytes = predicted(action, member)
+          [member, bytes] if bytes&.positive? && !used?(action, member)
+        end
+        uses.sort_by { |member, bytes| [-bytes, member.busy.to_i, member.pid] }
+      end
+
+      def predicted(action, member)
+        return if member.refused.key?(action)
+        return member.public_send(:"#{action}_bytes") unless action == :fewer_threads
+
+        member.thread_bytes && lower(member) && (member.thread_bytes * (member.threads - lower(member)))
+      end
+
+      # Half of the way down to the least number of threads.
+      def lower(member)
+        member.threads && member.least_threads && ((member.threads + member.least_threads) / 2)
+      end
+
+      # Whether it was used on this worker not long ago, or did not help.
+      def used?(action, member)
+        @group.outcomes.any? do |outcome|
+          next false unless outcome.action == action && outcome.pid == member.pid
+
+          passed = @group.seconds - outcome.seconds
+          passed < @policy.time(:interval_seconds, @group.host) || (outcome.useless? && passed < @policy.stop_seconds)
+        end
+      end
+
+      def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
+
+      def restart
+        refusal = @restarts.refusal
+        return decided(:none, refusal) if refusal
+
+        uses = @restarts.uses
+        return decided(:none, @restarts.nobody) if uses.empty?
+        return act(:restart, *uses.first) if enough?(uses.first(@restarts.per_hour).sum(&:last))
+
+        decided(:none, "restarting #{name(uses.first.first)} would return #{size(uses.first.last)}, too little of " \
+                       "the #{size(@over)} that are over")
+      end
+
+      def act(action, member, bytes)
+        doing = "#{LEVERS.fetch(action, 'restarting')} #{name(member)} returns about #{size(bytes)}"
+        threads = lower(member) if action == :fewer_threads
+        decided(action, "#{size(@over)} over the soft limit, #{percent(@policy.soft)}: #{doing}",
+                worker: member, expected_bytes: bytes, threads: threads)
+      end
+
+      def decided(action, conclusion, **body)
+        Decision.capture({ action: action, over_bytes: @over, reason: "#{situation}#{conclusion}.", reasons: {},
+                           cost: Cost.of(:T0), **body }, @group.envelope)
+      end
+
+      def situation
+        return "Nothing to do: " unless @group.limit_bytes&.positive? && @group.working_set_bytes
+
+        leak = "; leaks reach it in #{Verdict::Sentence.duration(@window.eta_seconds)}" if @window.leak?
+        "The working set is #{size(@group.working_set_bytes)}, " \
+          "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the limit#{leak}; "
+      end
+
+      def name(worker) = "worker #{[worker.index, "(pid #{worker.pid})"].compact.join(' ')}"
+
+      def percent(share) = "#{(100 * share).round} %"
+
+      def seconds(number) = "#{count(number.round)} s"
+    end
+    private_constant :Ladder
+  end
+end

@@ -1,0 +1,120 @@
+# frozen_string_literal: true
+
+require_relative "../report/quantity"
+
+module Memscope
+  class Policy < Record
+    # Which worker to restart, or why none.
+    #
+    # @api private
+    class Restarts
+      include Report::Quantity
+
+      HOUR = 3600.0
+      private_constant :HOUR
+
+      # @param policy [Policy]
+      # @param window [Window]
+      def initialize(policy, window)
+        @policy = policy
+        @group = window.newest
+        @hard = window.hard?
+        @past = @group.outcomes.select { |outcome| outcome.action == :restart }
+      end
+
+      # @return [String, nil] why no worker may be restarted now; nil if one may
+      def refusal = no_supervisor || failed_boots || useless || too_soon || unhealthy
+
+      # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with what that returns, the largest
+      #   first
+      def uses
+        uses = @group.members.filter_map do |member|
+          [member, expected_bytes(member)] if why_not(member).nil? && expected_bytes(member).positive?
+        end
+        uses.sort_by { |member, bytes| [-bytes, -member.bytes_per_hour.to_i, member.busy.to_i, member.pid] }
+      end
+
+      # @return [Integer] how many workers can be restarted within an hour
+      def per_hour = [HOUR / [interval, 1].max, 1].max.floor
+
+      # @return [String] why no worker is in `uses`
+      def nobody
+        why = @group.members.filter_map { |member| why_not(member) }
+        why << "no worker holds memory that its successor would not need too" if why.size < @group.members.size
+        why.tally.map { |reason, times| times == 1 ? reason : "#{reason} (#{times} workers)" }.join("; ")
+      end
+
+      private
+
+      # Why a worker may not be restarted now; nil if it may.
+      def why_not(member)
+        uptime = @group.seconds - member.started_seconds
+        return "exempt: #{member.exempt}" if member.exempt
+        return "private memory is unknown" unless member.private_bytes
+        return "has run for less than #{least_uptime(member).round} s" if uptime < least_uptime(member)
+
+        "was the last to be restarted" if last?(member)
+      end
+
+      def least_uptime(member) = @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
+
+      # The successor of the worker that was restarted last comes next only if it leaks, or is alone.
+      def last?(member)
+        last = @past.last
+        last && last.index == member.index && @group.members.size > 1 && member.verdict != :leak
+      end
+
+      # What will not come back with a successor: what has leaked, or what the worker has more than the others. Above
+      # the hard limit, all that is private: a successor needs a while to use as much.
+      def expected_bytes(member)
+        return member.private_bytes if @hard
+
+        hours = (@group.seconds - member.started_seconds) / HOUR
+        leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * hours : 0
+        [leaked.round, member.private_bytes - usual_bytes(member)].max.clamp(0, member.private_bytes)
+      end
+
+      # The median of the other workers.
+      def usual_bytes(member)
+        others = @group.members.reject { |other| other.equal?(member) }.filter_map(&:private_bytes).sort
+        others.empty? ? member.private_bytes : others[others.size / 2]
+      end
+
+      def no_supervisor
+        "no supervisor is proved that would start a worker again" unless @group.supervisor
+      end
+
+      def failed_boots
+        failed = @past.last(2).sum(&:failed_boots)
+        return if failed < @policy.failed_boots
+
+        "#{failed} successors died before they had booted: nothing is restarted any more"
+      end
+
+      def useless
+        last = @past.reverse.find(&:useless?) or return
+        left = last.seconds + @policy.stop_seconds - @group.seconds
+        return unless left.positive?
+
+        "restarting does not help: of the #{size(last.expected_bytes)} expected from the last one, " \
+          "#{size(last.returned_bytes)} came back, so the memory is shared, or another process's; no restart for " \
+          "#{Verdict::Sentence.duration(left)}"
+      end
+
+      def too_soon
+        last = @past.last or return
+        passed = @group.seconds - last.seconds
+        "the last restart was #{passed.round} s ago, and #{interval.round} s must pass" if passed < interval
+      end
+
+      def interval = @policy.time(@hard ? :hard_interval_seconds : :interval_seconds, @group.host)
+
+      def unhealthy
+        serving = @group.members.count(&:booted?)
+        needed = @policy.min_healthy || (@group.workers - 1)
+        "#{serving} of #{@group.workers} workers serve, and #{needed} must during a restart" if serving - 1 < needed
+      end
+    end
+    private_constant :Restarts
+  end
+end

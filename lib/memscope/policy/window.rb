@@ -1,0 +1,85 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Policy < Record
+    # The readings that count: the last ones, back to a gap, to a clock that went backwards, to a suspended machine or
+    # to another master; and how far the group is over.
+    #
+    # @api private
+    class Window
+      # So many readings in a row must be above the hard limit: one may be an outlier.
+      HARD_READINGS = 2
+      private_constant :HARD_READINGS
+
+      # @return [Array<Group>] oldest first
+      attr_reader :readings
+
+      # @param policy [Policy]
+      # @param readings [Array<Group>] oldest first
+      def initialize(policy, readings)
+        @policy = policy
+        @readings = readings.slice_when { |earlier, later| broken?(earlier, later) }.to_a.last
+      end
+
+      # @return [Group]
+      def newest = readings.last
+
+      # @return [Boolean] whether the group is above the hard limit
+      def hard?
+        readings.size >= HARD_READINGS && readings.last(HARD_READINGS).all? { |one| above?(one, @policy.hard) }
+      end
+
+      # @return [Boolean] whether it is above the soft limit, and has been for long enough
+      def soft? = lasting?(above_soft)
+
+      # @return [Array<Group>] the last ones in a row that are above the soft limit, newest first
+      def above_soft = @above_soft ||= readings.reverse_each.take_while { |one| above?(one, @policy.soft) }
+
+      # @return [Boolean] whether leaks reach the limit soon
+      def leak? = lasting?(readings) && eta_seconds && eta_seconds < @policy.eta_seconds
+
+      # @return [Float, nil] seconds until the leaks of all workers together reach the limit; nil without a leak
+      def eta_seconds
+        rate = leak_bytes_per_hour
+        alone = newest.members.select { |member| member.verdict == :leak }.filter_map(&:eta_seconds).min
+        together = [newest.limit_bytes - newest.working_set_bytes, 0].max * 3600.0 / rate if rate.positive?
+        [alone, together].compact.min
+      end
+
+      # @return [Integer, nil] how far the working set is above the soft limit, or will be when the leaks have grown for
+      #   another `eta_seconds`; nil if it is not
+      def over_bytes
+        over = newest.working_set_bytes - (@policy.soft * newest.limit_bytes).round
+        over += (leak_bytes_per_hour * @policy.eta_seconds / 3600).round if over <= 0 && leak?
+        over if over.positive?
+      end
+
+      # @return [Float] for how many seconds the working set has been above the soft limit
+      def soft_seconds = span(above_soft)
+
+      private
+
+      # The wall clock goes on while the machine is suspended; the monotonic clock does not.
+      def broken?(earlier, later)
+        passed = later.seconds - earlier.seconds
+        apart = (later.at.to_f - earlier.at.to_f - passed).abs
+        !passed.between?(0.001, @policy.gap_seconds) || apart > @policy.gap_seconds || later.pid != earlier.pid
+      end
+
+      def above?(group, share)
+        group.limit_bytes && group.working_set_bytes && group.working_set_bytes > share * group.limit_bytes
+      end
+
+      def lasting?(readings)
+        readings.size >= @policy.readings && span(readings) >= @policy.time(:sustained_seconds, newest.host)
+      end
+
+      def span(readings) = readings.empty? ? 0.0 : (readings.first.seconds - readings.last.seconds).abs
+
+      def leak_bytes_per_hour
+        newest.members.select { |member| member.verdict == :leak }.sum { |member| [member.bytes_per_hour.to_i, 0].max }
+      end
+    end
+    private_constant :Window
+  end
+end
