@@ -68,7 +68,10 @@ module Memscope
 
       # @api private
       # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator
-      def allocators_lever = (%i[purge trim collect] & Native.levers.select { |_lever, missing| missing.nil? }.keys).first
+      def allocators_lever
+        missing = Native.levers
+        %i[purge trim collect].find { |lever| missing[lever].nil? }
+      end
 
       # @api private
       # @yield while no other thread of this process purges or tunes

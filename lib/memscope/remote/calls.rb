@@ -176,7 +176,8 @@ module Memscope
         now = thread_control&.max_threads
         raise Refused, "this process's number of threads cannot be set while it runs" unless now
 
-        Field.refuse("lower_threads: most", most, "an Integer from 1 to #{now}") unless most.is_a?(Integer) && most.between?(1, now)
+        fits = most.is_a?(Integer) && most.between?(1, now)
+        Field.refuse("lower_threads: most", most, "an Integer from 1 to #{now}") unless fits
         thread_control.update_thread_pool_min_max(min: [thread_control.min_threads, most].min, max: most)
         { "threads" => thread_control.max_threads }
       end

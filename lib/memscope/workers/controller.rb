@@ -122,9 +122,10 @@ module Memscope
         @host.log("policy: #{'would ' unless act}#{sentence(decision)}#{"; not done: #{failure}" if failure}")
       end
 
+      # Says so only if there was a reason to do something.
       def nothing(decision)
         count(:none, false)
-        log_once("policy: nothing to do: #{decision.reason}")
+        log_once("policy: #{decision.reason}") if decision.over_bytes
       end
 
       def outcome_of(decision)

@@ -37,7 +37,7 @@ module Memscope
             file.write(text(host, decision, groups))
           end
           host.log("policy: the evidence is in #{path}")
-          Dir[File.join(directory, "restart-*-*.json")].sort[0...-FILES].each { |old| File.unlink(old) }
+          Dir[File.join(directory, "restart-*-*.json")][0...-FILES].each { |old| File.unlink(old) }
         rescue StandardError => e
           host.log("policy: no evidence was kept: #{e.message} (#{e.class})")
         end

@@ -126,7 +126,7 @@ module Memscope
                                   exempt: exempt(worker.index))
       end
 
-      def exempt(index) = ("worker 0 is the one that the others are forked from" if index&.zero? && @options[:fork_worker])
+      def exempt(index) = ("the other workers are forked from it" if index&.zero? && @options[:fork_worker])
     end
   end
 end

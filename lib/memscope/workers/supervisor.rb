@@ -25,16 +25,16 @@ module Memscope
 
         # The unit that this process is in, and the option with which its manager is asked.
         def unit
-          path = File.read("/proc/self/cgroup")[/^0::(.*)$/, 1] || File.read("/proc/self/cgroup")[/:name=systemd:(.*)$/, 1]
-          unit = path.to_s.split("/").grep(/\.service\z/).last
-          [unit, path.to_s.include?("/user@") ? "--user" : "--system"]
+          path = File.read("/proc/self/cgroup")[/^(?:0:|\d+:name=systemd):(.*)$/, 1].to_s
+          [path.split("/").grep(/\.service\z/).last, path.include?("/user@") ? "--user" : "--system"]
         end
 
         # Whether this process is the service's main one: the end of another one ends no service.
         def service?(unit, manager)
           return false unless unit
 
-          text, status = Open3.capture2("systemctl", manager, "show", "--property=Restart,MainPID", unit, err: File::NULL)
+          command = ["systemctl", manager, "show", "--property=Restart,MainPID", unit]
+          text, status = Open3.capture2(*command, err: File::NULL)
           shown = text.lines(chomp: true).to_h { |line| line.split("=", 2) }
           status.success? && shown["MainPID"] == Process.pid.to_s && RESTARTS.include?(shown["Restart"])
         rescue SystemCallError

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/policy_puma"
+require "memscope/workers/cluster"
+
+# The policy in a real Puma under load: `rake battery:policy_puma` for Puma 5, 6, 7 and 8 with 20 restarts each.
+class PolicyPumaTest < MemscopeTest
+  # Where rake battery:policy_puma has installed the versions.
+  GEMS = ENV.fetch("MEMSCOPE_PUMA_GEMS", nil)
+  VERSIONS = GEMS ? Dir[File.join(GEMS, "gems/puma-*")].map { |path| path[/puma-(.*)/, 1] }.sort : [nil]
+  RESTARTS = Integer(ENV.fetch("MEMSCOPE_POLICY_RESTARTS", "2"))
+
+  def setup = skip_under_sanitizer
+
+  VERSIONS.each do |version|
+    define_method(:"test_restarts_without_a_failed_request_#{version || 'of_the_bundle'}") do
+      PolicyPuma.run(version, gems: GEMS) do |server|
+        answered, failed = server.under_load { measured(server).size >= RESTARTS }
+
+        assert_empty failed
+        assert_operator answered, :>, 100
+        assert_one_at_a_time server
+        assert_evidence server
+      end
+    end
+  end
+
+  # No signal, and no call to a worker: strace sees both.
+  def test_observing_changes_nothing
+    skip "strace is not installed" unless ENV["CI"] || system("strace", "--version", out: File::NULL)
+
+    Dir.mktmpdir do |traces|
+      trace = File.join(traces, "trace")
+      calls = "trace=kill,tgkill,pidfd_open,pidfd_send_signal,connect"
+      PolicyPuma.run(setting: "observe", through: ["strace", "-D", "-f", "-o", trace, "-e", calls]) do |server|
+        workers = server.workers
+        server.under_load { server.decisions.grep(/would restart worker/).size >= 2 }
+
+        assert_equal workers, server.workers
+        assert_empty Dir[File.join(server.directory, "evidence/*")]
+        assert_match(/kill\(\d+, 0\)/, File.read(trace), "whether a worker is alive")
+        assert_empty File.readlines(trace).grep(/pidfd|connect\(|kill\((?!.*, 0\))/)
+        refute_match(/policy: (?!would|The working set)/, server.log)
+      end
+    end
+  end
+
+  # Puma 8 and newer.
+  def test_lowers_the_threads_of_a_worker
+    PolicyPuma.run(setting: "off") do |server|
+      sockets = server.until_found("sockets") { Dir[File.join(server.directory, "*.sock")].then { _1 if _1.size == 4 } }
+      path = sockets.find { |socket| File.basename(socket, ".sock").to_i != server.pid }
+      worker = Memscope::Client.at(path)
+      server.until_found("thread") { Net::HTTP.get(URI("http://127.0.0.1:#{server.port}/")) == "served\n" }
+
+      assert_equal({ "threads" => 1 }, worker.call(:lower_threads, most: 1))
+      error = assert_raises(ArgumentError) { worker.call(:lower_threads, most: 2) }
+      assert_equal "lower_threads: most: given 2, allowed: an Integer from 1 to 1", error.message
+      error = assert_raises(Memscope::Client::Failed) { Memscope::Client.new(server.pid, path: File.join(server.directory, "#{server.pid}.sock")).call(:lower_threads, most: 1) }
+      assert_match(/number of threads cannot be set/, error.message)
+    end
+  end
+
+  def measured(server) = server.decisions.grep(/restart returned/)
+
+  # Each restart is followed by its measurement before the next.
+  def assert_one_at_a_time(server)
+    steps = server.decisions.filter_map { |line| line[/policy: (restart worker|restart returned)/, 1] }
+
+    assert_equal ["restart worker", "restart returned"], steps.each_slice(2).first(RESTARTS).uniq.flatten
+    refute_match(/not done|not followed|no evidence/, server.log)
+  end
+
+  def assert_evidence(server)
+    files = Dir[File.join(server.directory, "evidence/restart-*.json")]
+
+    assert_operator files.size, :>=, [RESTARTS, 20].min
+    assert_operator files.size, :<=, 20
+    assert_equal [0o100600], files.map { |path| File.stat(path).mode }.uniq
+    assert_operator files.map { |path| File.size(path) }.max, :<=, 50_000
+    kept = JSON.parse(File.read(files.min))
+
+    assert_equal "restart", kept.dig("decision", "action")
+    assert_instance_of Memscope::Policy::Group, Memscope::Policy::Group.from_h(kept["groups"].last)
+    assert_includes kept["classes"].map { |row| row["name"] }, "String"
+  end
+end

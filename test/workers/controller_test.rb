@@ -1,0 +1,165 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require "memscope/workers/cluster"
+require "minitest/mock"
+require "tmpdir"
+
+class ControllerTest < MemscopeTest
+  MEBIBYTE = 1 << 20
+  HURRY = { readings: 1, sustained_seconds: 0, settle_seconds: 60, jitter: 0 }.freeze
+
+  # A server of two workers, which does what it is asked, and notes it.
+  class Host
+    attr_reader :done, :said
+    attr_accessor :members, :obstacle, :booted, :failure
+
+    def initialize
+      @done = []
+      @said = []
+      @booted = [false, 0]
+      @members = [worker(0, 400 * MEBIBYTE), worker(1, 100 * MEBIBYTE)]
+    end
+
+    def worker(index, bytes, **rest)
+      report = Memscope::Worker.capture({ index: index, pid: 1000 + index, role: :worker, samples: 9, uss_bytes: bytes,
+                                          reasons: {}, **rest })
+      Memscope::Workers::Controller.member(report, started_seconds: 0, booted: true)
+    end
+
+    def workers = 2
+    def supervisor = :puma
+    def advance = nil
+    def successor(_outcome) = booted
+    def log(text) = said << text
+    def reports(_pid) = [nil, nil]
+    def census(_pid) = raise("no room")
+
+    def restart(member) = act(:restart, member)
+    def purge(member, levers) = act(:purge, member, levers)
+    def lower_threads(member, most) = act(:threads, member, most)
+
+    def act(*what)
+      raise failure if failure
+
+      done << what.map { |one| one.respond_to?(:pid) ? one.pid : one }
+    end
+  end
+
+  def setup
+    @host = Host.new
+    @working_set = 970 * MEBIBYTE
+    @now = 10_000.0
+    @settings = { policy: :act, policy_soft: 0.8, policy_interval_seconds: 900, policy_min_uptime_seconds: 1800 }
+    @controller = Memscope::Workers::Controller.new(@host)
+    @controller.define_singleton_method(:rules) { super().merge(HURRY) }
+  end
+
+  # One step, some seconds after the last.
+  def step(seconds = 60)
+    @now += seconds
+    cgroup = Memscope::Cgroup.capture({ version: :v2, limit_bytes: 1000 * MEBIBYTE, working_set_bytes: @working_set,
+                                        reasons: {}, cost: Memscope::Cost.of(:T1) })
+    at = (1_700_000_000_000 + (@now * 1000)).round
+    Dir.mktmpdir do |directory|
+      setting = ->(name) { { policy_evidence_directory: directory, **@settings }[name] }
+      Memscope::Cgroup.stub(:read, cgroup) do
+        Memscope::Clock.stub(:now, ->(unit = nil) { unit ? (@now * 1e6).round : @now }) do
+          Memscope::Clock.stub(:time, at) { Memscope::Workers.stub(:setting, setting) { @controller.step } }
+        end
+      end
+      @evidence = Dir[File.join(directory, "*")].map { |path| File.read(path) }
+    end
+  end
+
+  def test_restarts_one_and_measures_what_that_returned
+    step
+
+    assert_equal [[:restart, 1000]], @host.done
+    assert_equal({ restart: { executed: 1 } }, @controller.decided)
+    assert_match(/\Apolicy: restart worker 0 \(pid 1000\): The working set is/, @host.said.last)
+    @host.members = [@host.members.last]
+    step
+
+    assert_nil @controller.groups.last.outcomes.last.booted_seconds
+    @working_set = 600 * MEBIBYTE
+    @host.booted = [true, 1]
+    2.times { step }
+    outcome = @controller.groups.last.outcomes.last
+
+    assert_equal [1, 370 * MEBIBYTE], [outcome.failed_boots, outcome.returned_bytes]
+    assert_equal [[:restart, 1000]], @host.done
+  end
+
+  def test_observing_does_nothing_and_says_what_it_would_do
+    @settings[:policy] = :observe
+    20.times { step }
+
+    assert_empty @host.done
+    assert_empty @evidence
+    assert_operator @controller.decided.dig(:restart, :not_executed), :>=, 2
+    assert_match(/\Apolicy: would restart worker 0/, @host.said.first)
+    assert_equal 15, @controller.groups.size
+  end
+
+  def test_off_reads_nothing
+    @settings[:policy] = :off
+    step
+
+    assert_empty @controller.groups
+    assert_empty @host.said
+  end
+
+  def test_keeps_the_evidence_before_a_restart
+    step
+    kept = JSON.parse(@evidence.fetch(0))
+
+    assert_equal [1, "no room", "restart"], [kept["groups"].size, kept["classes"], kept.dig("decision", "action")]
+  end
+
+  def test_a_purge_by_the_allocators_lever
+    @working_set = 900 * MEBIBYTE
+    @host.members = [@host.worker(0, 400 * MEBIBYTE, predicted_bytes: { purge: 90 * MEBIBYTE })]
+    step
+
+    assert_equal [[:purge, 1000, [Memscope::Purge.allocators_lever]]], @host.done
+    step
+
+    assert_in_delta @now - 60, @controller.groups.last.outcomes.first.booted_seconds
+  end
+
+  def test_starts_anew_after_the_server_has_restarted_all
+    @working_set = 100 * MEBIBYTE
+    step
+    @host.obstacle = "it restarts all"
+    step
+    @host.obstacle = nil
+    step
+
+    assert_equal 1, @controller.groups.size
+    assert_empty @host.done
+  end
+
+  def test_a_failure_is_logged_and_counts_for_the_interval
+    @host.failure = "it is being stopped"
+    4.times { step }
+
+    assert_equal({ not_executed: 1 }, @controller.decided[:restart])
+    assert_match(/not done: it is being stopped \(RuntimeError\)\z/, @host.said.grep(/restart worker/).first)
+  end
+
+  def test_an_error_is_logged_once
+    @host.members = nil
+    3.times { step }
+
+    assert_equal 1, @host.said.size
+    assert_match(/not followed/, @host.said.first)
+  end
+
+  # The numbers of the last report are those of a while ago.
+  def test_a_worker_that_does_not_report_has_unknown_private_memory
+    silent = @host.worker(0, 400 * MEBIBYTE, reasons: { at: "no report for 90 s" })
+
+    assert_nil silent.private_bytes
+  end
+end
