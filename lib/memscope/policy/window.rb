@@ -42,7 +42,7 @@ module Memscope
       def eta_seconds
         rate = leak_bytes_per_hour
         alone = newest.members.select { |member| member.verdict == :leak }.filter_map(&:eta_seconds).min
-        together = [newest.limit_bytes - newest.working_set_bytes, 0].max * 3600.0 / rate if rate.positive?
+        together = room_bytes * 3600.0 / rate if rate.positive?
         [alone, together].compact.min
       end
 
@@ -50,7 +50,7 @@ module Memscope
       #   another `eta_seconds`; nil if it is not
       def over_bytes
         over = newest.working_set_bytes - (@policy.soft * newest.limit_bytes).round
-        over += (leak_bytes_per_hour * @policy.eta_seconds / 3600).round if over <= 0 && leak?
+        over += (room_bytes * @policy.eta_seconds / [eta_seconds, 1].max).round if over <= 0 && leak?
         over if over.positive?
       end
 
@@ -73,6 +73,8 @@ module Memscope
       def lasting?(readings)
         readings.size >= @policy.readings && span(readings) >= @policy.time(:sustained_seconds, newest.host)
       end
+
+      def room_bytes = [newest.limit_bytes - newest.working_set_bytes, 0].max
 
       def span(readings) = readings.empty? ? 0.0 : (readings.first.seconds - readings.last.seconds).abs
 
