@@ -79,7 +79,7 @@ module Memscope
       Field.refuse("Memscope::Policy.new: hard", hard, "#{soft} or more, which soft is") if hard < soft
     end
 
-    # @param readings [Array<Group>] oldest first, the last quarter of an hour or more; the newest is the one to act on
+    # @param readings [Array<Group>] those of the last `window_seconds` or more, oldest first; the newest is acted on
     # @return [Decision]
     # @raise [ArgumentError] unless there is at least one, and all are Groups
     def decide(readings)
@@ -87,6 +87,26 @@ module Memscope
       groups or Field.refuse("Memscope::Policy#decide: readings", readings, "an Array of one or more Policy::Group")
       Ladder.new(self, Window.new(self, readings)).decision
     end
+
+    # What it would have decided, had it done nothing but look on: each of its decisions is an outcome for the next ones
+    # that was not carried out.
+    #
+    # @param readings [Array<Group>] oldest first
+    # @return [Array<Decision>] one for each
+    # @raise [ArgumentError] as of `decide`
+    def replay(readings)
+      window = []
+      seen = []
+      readings.map do |group|
+        outcomes = [*group.outcomes.select(&:executed?), *seen].sort_by(&:seconds)
+        window = [*window, group.with(outcomes: outcomes)]
+        window.shift while group.seconds - window.first.seconds > window_seconds
+        decide(window).tap { |decision| seen << Outcome.observed(decision, group.seconds) unless decision.none? }
+      end
+    end
+
+    # @return [Float] how far back `decide` looks, in seconds
+    def window_seconds = [sustained_seconds * (1 + jitter), readings * gap_seconds].max + gap_seconds
 
     # @api private
     # @param rule [Symbol] one of the rules in seconds

@@ -4,11 +4,21 @@ require_relative "../verdict"
 
 module Memscope
   class Policy < Record
+    # A worker by its number and pid.
+    #
+    # @api private
+    module Titled
+      # @return [String] "worker 2 (pid 4711)"
+      def title = "worker #{[index, "(pid #{pid})"].compact.join(' ')}"
+    end
+
     # One worker of the group: its memory, and what each action on it is predicted to return.
     #
     # A prediction is nil if it is unknown, or if the action is not allowed; then `refused` has a sentence under the
     # action's name. An unknown prediction is never acted on.
     class Member < Record
+      include Titled
+
       # @return [Integer, nil] Puma's number of the worker; nil in a server without numbers
       field :index, :count
       # @return [Integer]
@@ -50,6 +60,8 @@ module Memscope
 
     # An action that was carried out, or would have been, and what came of it.
     class Outcome < Record
+      include Titled
+
       # @return [Symbol] one of ACTIONS, but not :none
       field :action, :symbol, null: false, one_of: ACTIONS - [:none]
       # @return [Integer, nil] of the worker
@@ -77,6 +89,16 @@ module Memscope
       # The least share of what was expected that an action must return.
       HELPFUL = 0.5
       private_constant :HELPFUL
+
+      # @api private
+      # @param decision [Decision] one that was not carried out
+      # @param seconds [Numeric] when, by the clock of `Group#seconds`
+      # @return [Outcome]
+      def self.observed(decision, seconds)
+        capture({ action: decision.action, executed: false, seconds: seconds, failed_boots: 0,
+                  expected_bytes: decision.expected_bytes, index: decision.worker.index, pid: decision.worker.pid,
+                  private_bytes: decision.worker.private_bytes })
+      end
 
       # @return [Boolean] whether it returned less than half of what was expected
       def useless? = !returned_bytes.nil? && returned_bytes < HELPFUL * expected_bytes

@@ -60,10 +60,10 @@ module Memscope
 
       def in_transition
         booting = @group.members.find { |member| !member.booted? }
-        return "#{name(booting)} has not booted yet, or is stopping" if booting
+        return "#{booting.title} has not booted yet, or is stopping" if booting
 
         pending = @group.outcomes.find { |outcome| outcome.executed? && pending?(outcome) } or return
-        "#{pending.action} of #{name(pending)}, #{seconds(@group.seconds - pending.seconds)} ago, " \
+        "#{pending.action} of #{pending.title}, #{seconds(@group.seconds - pending.seconds)} ago, " \
           "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
       end
 
@@ -116,12 +116,12 @@ module Memscope
         return decided(:none, @restarts.nobody) if uses.empty?
         return act(:restart, *uses.first) if enough?(uses.first(@restarts.per_hour).sum(&:last))
 
-        decided(:none, "restarting #{name(uses.first.first)} would return #{size(uses.first.last)}, too little of " \
+        decided(:none, "restarting #{uses.first.first.title} would return #{size(uses.first.last)}, too little of " \
                        "the #{size(@over)} that are over")
       end
 
       def act(action, member, bytes)
-        doing = "#{LEVERS.fetch(action, 'restarting')} #{name(member)} returns about #{size(bytes)}"
+        doing = "#{LEVERS.fetch(action, 'restarting')} #{member.title} returns about #{size(bytes)}"
         threads = lower(member) if action == :fewer_threads
         decided(action, "#{size(@over)} over the soft limit, #{percent(@policy.soft)}: #{doing}",
                 worker: member, expected_bytes: bytes, threads: threads)
@@ -139,8 +139,6 @@ module Memscope
         "The working set is #{size(@group.working_set_bytes)}, " \
           "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the limit#{leak}; "
       end
-
-      def name(worker) = "worker #{[worker.index, "(pid #{worker.pid})"].compact.join(' ')}"
 
       def percent(share) = "#{(100 * share).round} %"
 

@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+module Memscope
+  module CLI
+    # `memscope policy FILE`: what a policy decides by the readings in a file.
+    class PolicyCommand < Command
+      NOTES = <<~TEXT.freeze
+        FILE has one reading of the group of workers a line, oldest first, as the policy
+        of a server writes them. Nothing is done: memscope prints what it would have
+        done, when, to which worker and why; with --json, each decision, those to do
+        nothing too.
+        After a restart that would have been made, the readings go on as if nothing had
+        happened, so the next decision may be about the same memory.
+
+        rules: #{Policy.new.to_h.map { |name, value| "#{name}=#{value.inspect}" }.join(', ')
+                       .scan(/\S.{0,72}(?=,? |\z),?/).join("\n  ")}
+      TEXT
+      FORMS = {
+        process: { summary: "print what a policy would have done, by recorded readings",
+                   example: "memscope policy --rules soft=0.7,interval_seconds=600 groups.jsonl", notes: NOTES,
+                   options: [["--rules NAME=NUMBER,...", Array, "rules that differ from the defaults"], *TEXT] }
+      }.freeze
+      private_constant :NOTES, :FORMS
+
+      private
+
+      def operands = "FILE"
+
+      def take(operands)
+        @file, *others = operands
+        refuse(others.empty? ? "no file given" : "unexpected argument: #{others.first}") if @file.nil? || others.any?
+      end
+
+      def perform
+        policy = Policy.new(**rules)
+        decisions = policy.replay(groups)
+        return deliver_readings(decisions) if @given[:json]
+
+        deliver do |display|
+          done = decisions.reject(&:none?)
+          [summary(decisions), *done.map { |decision| decision.to_s(**display.to_h) }].join("\n")
+        end
+      rescue ArgumentError => e
+        usage_error(e.message.sub("Memscope::Policy.new: ", "--rules: "))
+      end
+
+      def rules
+        @given.fetch(:rules, []).to_h do |rule|
+          name, number = rule.split("=", 2)
+          [name.to_sym, Integer(number.to_s, exception: false) || Float(number.to_s, exception: false) || number]
+        end
+      end
+
+      def groups
+        lines = read_in_full(@file, "FILE").lines.reject { |line| line.strip.empty? }
+        failure("#{@file}: has no reading") if lines.empty?
+        lines.map.with_index(1) do |line, number|
+          Policy::Group.from_json(line)
+        rescue ArgumentError => e
+          failure("#{@file}:#{number}: #{e.message.sub(/\AMemscope::Policy::Group\.from_\w+: /, '')}")
+        end
+      end
+
+      def summary(decisions)
+        actions = decisions.map(&:action).tally.except(:none)
+        span = Verdict::Sentence.duration(decisions.last.at - decisions.first.at)
+        did = actions.map { |action, times| "#{times} x #{action.name.tr('_', ' ')}" }.join(", ")
+        text = "#{Report::Quantity.counted(decisions.size, 'readings')} over #{span}: " \
+               "#{did.empty? ? 'nothing would have been done' : did}. The last: #{decisions.last.reason}"
+        "#{Report::Page.new(unicode: true).wrapped(text, indent: '', hanging: 0)}\n"
+      end
+    end
+  end
+end
