@@ -72,6 +72,8 @@ module Memscope
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] how often the policy decided for each action, executed and
     #   not: {restart: {executed: 2}}; nil unless this process follows it
     field :policy_decisions, :hash, sparse: true
+    # @return [String, nil] what the policy last decided, and why: a sentence; nil unless this process follows it
+    field :policy_decision, :string, sparse: true
     # @return [Integer] number of readings of this process
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old

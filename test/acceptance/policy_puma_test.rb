@@ -38,7 +38,7 @@ class PolicyPumaTest < MemscopeTest
         server.under_load { server.decisions.grep(/would restart worker/).size >= 2 }
 
         assert_equal workers, server.workers
-        assert_empty Dir[File.join(server.directory, "evidence/*")]
+        assert_equal ["groups.jsonl"], Dir.children(File.join(server.directory, "evidence"))
         assert_match(/kill\(\d+, 0\)/, File.read(trace), "whether a worker is alive")
         assert_empty File.readlines(trace).grep(/pidfd|connect\(|kill\((?!.*, 0\))/)
         refute_match(/policy: (?!would|The working set)/, server.log)
@@ -57,19 +57,27 @@ class PolicyPumaTest < MemscopeTest
       assert_equal({ "threads" => 1 }, worker.call(:lower_threads, most: 1))
       error = assert_raises(ArgumentError) { worker.call(:lower_threads, most: 2) }
       assert_equal "lower_threads: most: given 2, allowed: an Integer from 1 to 1", error.message
-      error = assert_raises(Memscope::Client::Failed) { Memscope::Client.new(server.pid, path: File.join(server.directory, "#{server.pid}.sock")).call(:lower_threads, most: 1) }
+      master = Memscope::Client.at(File.join(server.directory, "#{server.pid}.sock"))
+      error = assert_raises(Memscope::Client::Failed) { master.call(:lower_threads, most: 1) }
       assert_match(/number of threads cannot be set/, error.message)
     end
   end
 
   def measured(server) = server.decisions.grep(/restart returned/)
 
+  def groups(server)
+    path = File.join(server.directory, "evidence/groups.jsonl")
+
+    assert_equal 0o100600, File.stat(path).mode
+    File.readlines(path).map { |line| Memscope::Policy::Group.from_json(line) }
+  end
+
   # Each restart is followed by its measurement before the next.
   def assert_one_at_a_time(server)
     steps = server.decisions.filter_map { |line| line[/policy: (restart worker|restart returned)/, 1] }
 
     assert_equal ["restart worker", "restart returned"], steps.each_slice(2).first(RESTARTS).uniq.flatten
-    refute_match(/not done|not followed|no evidence/, server.log)
+    refute_match(/Not done|not followed|no evidence/, server.log)
   end
 
   def assert_evidence(server)
@@ -81,6 +89,7 @@ class PolicyPumaTest < MemscopeTest
     assert_operator files.map { |path| File.size(path) }.max, :<=, 50_000
     kept = JSON.parse(File.read(files.min))
 
+    assert_operator Memscope::Policy.new.replay(groups(server)).size, :>, RESTARTS
     assert_equal "restart", kept.dig("decision", "action")
     assert_instance_of Memscope::Policy::Group, Memscope::Policy::Group.from_h(kept["groups"].last)
     assert_includes kept["classes"].map { |row| row["name"] }, "String"

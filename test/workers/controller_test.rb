@@ -35,7 +35,8 @@ class ControllerTest < MemscopeTest
     def reports(_pid) = [nil, nil]
     def census(_pid) = raise("no room")
 
-    def restart(member) = act(:restart, member)
+    def inherited = []
+    def restart(member, _outcome) = act(:restart, member)
     def purge(member, levers) = act(:purge, member, levers)
     def lower_threads(member, most) = act(:threads, member, most)
 
@@ -68,7 +69,7 @@ class ControllerTest < MemscopeTest
           Memscope::Clock.stub(:time, at) { Memscope::Workers.stub(:setting, setting) { @controller.step } }
         end
       end
-      @evidence = Dir[File.join(directory, "*")].map { |path| File.read(path) }
+      @evidence = Dir[File.join(directory, "restart-*")].map { |path| File.read(path) }
     end
   end
 
@@ -76,7 +77,7 @@ class ControllerTest < MemscopeTest
     step
 
     assert_equal [[:restart, 1000]], @host.done
-    assert_equal({ restart: { executed: 1 } }, @controller.decided)
+    assert_equal({ restart: { executed: 1 } }, @controller.fields[:policy_decisions])
     assert_match(/\Apolicy: restart worker 0 \(pid 1000\): The working set is/, @host.said.last)
     @host.members = [@host.members.last]
     step
@@ -97,7 +98,7 @@ class ControllerTest < MemscopeTest
 
     assert_empty @host.done
     assert_empty @evidence
-    assert_operator @controller.decided.dig(:restart, :not_executed), :>=, 2
+    assert_operator @controller.fields[:policy_decisions].dig(:restart, :not_executed), :>=, 2
     assert_match(/\Apolicy: would restart worker 0/, @host.said.first)
     assert_equal 15, @controller.groups.size
   end
@@ -144,8 +145,8 @@ class ControllerTest < MemscopeTest
     @host.failure = "it is being stopped"
     4.times { step }
 
-    assert_equal({ not_executed: 1 }, @controller.decided[:restart])
-    assert_match(/not done: it is being stopped \(RuntimeError\)\z/, @host.said.grep(/restart worker/).first)
+    assert_equal({ not_executed: 1 }, @controller.fields[:policy_decisions][:restart])
+    assert_match(/Not done: it is being stopped \(RuntimeError\)\z/, @host.said.grep(/restart worker/).first)
   end
 
   def test_an_error_is_logged_once

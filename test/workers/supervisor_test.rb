@@ -22,7 +22,11 @@ class SupervisorTest < MemscopeTest
   def systemd(restart, main: Process.pid, unit: "app.service")
     Dir.mktmpdir do |directory|
       path = File.join(directory, "systemctl")
-      File.write(path, "#!/bin/sh\necho \"$@\" > #{directory}/asked\nprintf 'Restart=#{restart}\\nMainPID=#{main}\\n'\n")
+      File.write(path, <<~SH)
+        #!/bin/sh
+        echo "$@" > #{directory}/asked
+        printf 'Restart=#{restart}\\nMainPID=#{main}\\n'
+      SH
       File.chmod(0o755, path)
       Memscope::Workers::Supervisor.stub(:unit, [unit, "--system"]) do
         found = supervisor({ **SYSTEMD, "PATH" => "#{directory}:#{ENV.fetch('PATH')}" })
@@ -39,7 +43,7 @@ class SupervisorTest < MemscopeTest
 
   def test_the_setting = assert_equal(:setting, supervisor(supervised: true))
 
-  def test_kubernetes_starts_its_container_again_whose_process_is_pid_1
+  def test_kubernetes_starts_a_container_again_whose_first_process_ended
     kubernetes = { "KUBERNETES_SERVICE_HOST" => "10.0.0.1" }
 
     assert_equal :kubernetes, supervisor(kubernetes, pid: 1)

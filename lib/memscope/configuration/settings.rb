@@ -265,8 +265,10 @@ module Memscope
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
         sentence: "Where the policy keeps, before a restart, why: the worker's memory by owner, how it grew, the " \
-                  "verdict, the largest classes, and the readings that it decided by, as JSON of at most 50 KB, " \
-                  "readable by its user only. It keeps the newest 20. If nil, in the directory of the sockets."
+                  "verdict, the largest classes, and the last readings that it decided by: JSON of at most 50 KB, " \
+                  "the newest 20, readable by its user only; if nil, in the directory of the sockets. If it is set, " \
+                  "each reading also goes to groups.jsonl there, of at most 8 MiB with one before it, which " \
+                  "`memscope policy` replays. A directory for each server."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",

@@ -19,7 +19,9 @@ module Memscope
         [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
       end
 
-      def sections = [sizes, rows, legend, leaks, [*old, *whys]]
+      def sections = [sizes, rows, legend, leaks, policy, [*old, *whys]]
+
+      def policy = @reading.filter_map(&:policy_decision).map { |text| @page.wrapped("policy: #{text}") }
 
       def leaks
         @reading.select { |worker| worker.verdict&.leak? }.map do |worker|

@@ -159,7 +159,7 @@ module Memscope
 
       private
 
-      def master = @controller ? @watch.latest.with(policy_decisions: @controller.decided) : @watch.latest
+      def master = @controller ? @watch.latest.with(**@controller.fields) : @watch.latest
 
       # A failure is only a warning: reports do not need the listener's socket.
       def listen(otherwise)

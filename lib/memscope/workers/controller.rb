@@ -37,8 +37,6 @@ module Memscope
                                  refused: { compact: Purge.missing[:compact] }.compact, **rest })
       end
 
-      # @return [Hash{Symbol => Hash{Symbol => Integer}}] how often each action was decided: {restart: {executed: 2}}
-      attr_reader :decided
       # @return [Array<Policy::Group>] the readings that the last decision was made by, oldest first
       attr_reader :groups
 
@@ -46,9 +44,12 @@ module Memscope
         @host = host
         @groups = [].freeze
         @decided = {}.freeze
-        @outcomes = []
+        @outcomes = host.inherited
         @due = 0
       end
+
+      # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
+      def fields = { policy_decisions: @decided, policy_decision: @last }
 
       # Does what is due.
       #
@@ -60,8 +61,11 @@ module Memscope
         policy = Policy.new(**rules)
         @due = Clock.now + (policy.sustained_seconds / policy.readings)
         # What the group does then says nothing about it.
-        @groups = @host.obstacle ? [].freeze : [*@groups, read(policy)].last(KEPT).freeze
-        follow(policy.decide(@groups)) if @groups.any?
+        return @groups = [].freeze if @host.obstacle
+
+        @groups = [*@groups, read(policy)].last(KEPT).freeze
+        follow(policy.decide(@groups))
+        Evidence.record(@groups.last)
       rescue StandardError => e
         log_once("policy: not followed: #{e.message} (#{e.class})")
       end
@@ -113,18 +117,20 @@ module Memscope
 
         act = Workers.setting(:policy) == :act
         outcome = outcome_of(decision)
-        failure = act ? carry_out(decision) : nil
+        failure = act ? carry_out(decision, outcome) : nil
         outcome[:executed] = act && failure.nil?
         outcome[:booted_seconds] = Clock.now.round(3) if outcome[:executed] && decision.action != :restart
         @outcomes << outcome
         count(decision.action, outcome[:executed])
         @said = nil
-        @host.log("policy: #{'would ' unless act}#{sentence(decision)}#{"; not done: #{failure}" if failure}")
+        @last = "#{'would ' unless act}#{sentence(decision)}#{" Not done: #{failure}" if failure}"
+        @host.log("policy: #{@last}")
       end
 
       # Says so only if there was a reason to do something.
       def nothing(decision)
         count(:none, false)
+        @last = decision.reason
         log_once("policy: #{decision.reason}") if decision.over_bytes
       end
 
@@ -136,12 +142,12 @@ module Memscope
       end
 
       # Returns why it was not done; nil if it was.
-      def carry_out(decision)
+      def carry_out(decision, outcome)
         worker = decision.worker
         case decision.action
         when :restart
           Evidence.keep(@host, decision, @groups)
-          @host.restart(worker)
+          @host.restart(worker, outcome)
         when :fewer_threads then @host.lower_threads(worker, decision.threads)
         else @host.purge(worker, levers(decision.action))
         end

@@ -31,6 +31,9 @@ module Memscope
         RESTARTING.each { |event| launcher.events.register(event) { @serving = false } }
       end
 
+      # @return [Array] none: the master stays
+      def inherited = []
+
       # @return [nil] nothing is left to do from an earlier step
       def advance = nil
 
@@ -72,9 +75,10 @@ module Memscope
       # Asks a worker to finish its requests and end.
       #
       # @param member [Policy::Member]
+      # @param _outcome [Hash]
       # @return [void]
       # @raise [RuntimeError] saying why not
-      def restart(member)
+      def restart(member, _outcome)
         why = obstacle || ("it is being stopped" unless serving?(member.pid))
         raise why if why
 

@@ -16,6 +16,10 @@ module Memscope
       PATIENCE = 900
       private_constant :IDLE, :PATIENCE
 
+      # @return [Array<Hash>] the restart that this process is the successor in, to be measured, as of Policy::Outcome; none
+      #   if it is not known
+      def inherited = Evidence.inherited.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } }
+
       # Once Sidekiq is quiet, it stays so: waits for its jobs, as long as they take, and then ends it.
       #
       # @return [void]
@@ -58,14 +62,16 @@ module Memscope
 
       # Makes Sidekiq accept no more jobs; `advance` does the rest.
       #
+      # @param outcome [Hash] which its successor measures
       # @return [void]
       # @raise [RuntimeError] saying why not
-      def restart(_member)
+      def restart(_member, outcome)
         raise "its jobs cannot be counted" unless busy
         raise obstacle if obstacle
 
         Process.kill(:TSTP, Process.pid)
         @quiet_since = @busy_at = @said_at = Clock.now
+        Evidence.leave({ **outcome, executed: true })
       end
 
       def purge(_member, levers) = Purge.run(levers, arena: nil, dry_run: false, settle: 0)

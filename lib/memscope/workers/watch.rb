@@ -68,10 +68,10 @@ module Memscope
       end
 
       # @return [Worker] this process: the last reading, or a new one if there is none
-      def latest = @latest || sample
+      def latest = own || sample
 
       # @return [Worker, nil] the last reading of this process
-      def own = @controller && @latest ? @latest.with(policy_decisions: @controller.decided) : @latest
+      def own = @controller && @latest ? @latest.with(**@controller.fields) : @latest
 
       # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
       def read

@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require "memscope/workers/cluster"
+
+class PumaHostTest < MemscopeTest
+  Handle = Struct.new(:index, :pid, :booted, :term, :last_status, keyword_init: true) do
+    def booted? = booted
+    def term? = term == true
+  end
+  Cluster = Struct.new(:handles, :read)
+  STATUS = { backlog: 0, running: 5, pool_capacity: 3, max_threads: 5, requests_count: 9 }.freeze
+
+  class Launcher
+    attr_reader :options, :events, :log_writer
+
+    def initialize(**options)
+      @options = { workers: 2, **options }
+      @events = self
+      @log_writer = self
+      @blocks = Hash.new { |blocks, event| blocks[event] = [] }
+    end
+
+    def register(event, &block) = @blocks[event] << block
+    def fire(event) = @blocks[event].each(&:call)
+  end
+
+  def setup
+    @children = Array.new(2) { Process.spawn("sleep", "60") }
+    @cluster = Cluster.new(handles, @children.map.with_index { |pid, index| report(index, pid) })
+  end
+
+  def teardown
+    @children.each { |pid| Process.kill(:KILL, pid) && Process.wait(pid) }
+  rescue Errno::ESRCH, Errno::ECHILD
+    nil
+  end
+
+  def report(index, pid)
+    Memscope::Worker.capture({ index: index, pid: pid, role: :worker, samples: 1, uss_bytes: 1 << 20, reasons: {} })
+  end
+
+  def handles(**changes)
+    @children.each_with_index.to_h do |pid, index|
+      [pid, Handle.new(index: index, pid: pid, booted: true, last_status: STATUS, **(index.zero? ? changes : {}))]
+    end
+  end
+
+  def host(**options)
+    @launcher = Launcher.new(**options)
+    Memscope::Workers::PumaHost.new(@cluster, @launcher).tap { @launcher.fire(:after_booted) }
+  end
+
+  def test_members_as_puma_knows_them
+    first, second = host.members
+
+    assert_equal [0, @children[0], true, 2, 5, nil], [first.index, first.pid, first.booted?, first.busy, first.threads,
+                                                     first.exempt]
+    assert_in_delta Process.clock_gettime(Process::CLOCK_MONOTONIC), second.started_seconds, 5
+  end
+
+  def test_worker_0_is_exempt_if_the_others_are_forked_from_it
+    assert_equal ["the other workers are forked from it", nil], host(fork_worker: 1000).members.map(&:exempt)
+  end
+
+  def test_a_worker_that_is_being_stopped_does_not_serve
+    @cluster.handles = handles(term: true)
+
+    assert_equal [false, true], host.members.map(&:booted?)
+  end
+
+  def test_nothing_is_done_while_puma_boots_restarts_all_or_stops
+    puma = host
+    obstacles = %i[before_restart after_booted on_restart on_booted].map { |event| @launcher.fire(event) && puma.obstacle }
+
+    assert_equal [true, false, true, false], obstacles.map { |obstacle| obstacle.to_s.include?("restarts all") }
+    @cluster.handles = handles(term: true).transform_values { |handle| handle.dup.tap { |one| one.term = true } }
+
+    assert_equal "Puma is stopping", puma.obstacle
+    error = assert_raises(RuntimeError) { puma.restart(puma.members.first, {}) }
+
+    assert_equal "Puma is stopping", error.message
+  end
+
+  def test_a_restart_ends_the_worker_and_no_other_process_of_its_pid
+    puma = host
+    member = puma.members.last
+    Process.kill(:KILL, member.pid) && Process.wait(member.pid)
+    error = assert_raises(RuntimeError) { puma.restart(member, {}) }
+
+    assert_equal "the worker: not there", error.message
+    puma.restart(puma.members.first, {})
+    _pid, status = Process.wait2(@children.first)
+
+    assert_equal Signal.list["TERM"], status.termsig
+  end
+
+  def test_a_successor_and_the_boots_that_failed_before_it
+    puma = host
+    outcome = { index: 1, pid: @children.last }
+    puma.forked(1)
+    puma.members
+    puma.restart(puma.members.last, {})
+
+    assert_equal [false, 0], puma.successor(outcome)
+    2.times { puma.forked(1) }
+
+    assert_equal [false, 1], puma.successor(outcome)
+    @cluster.handles = { 1 => Handle.new(index: 1, pid: 1, booted: true) }
+
+    assert_equal [true, 1], puma.successor(outcome)
+  end
+end
