@@ -9,7 +9,7 @@ class PolicyPumaTest < MemscopeTest
   # Where rake battery:policy_puma has installed the versions.
   GEMS = ENV.fetch("MEMSCOPE_PUMA_GEMS", nil)
   VERSIONS = GEMS ? Dir[File.join(GEMS, "gems/puma-*")].map { |path| path[/puma-(.*)/, 1] }.sort : [nil]
-  RESTARTS = Integer(ENV.fetch("MEMSCOPE_POLICY_RESTARTS", "2"))
+  RESTARTS = Integer(ENV.fetch("MEMSCOPE_POLICY_RESTARTS", "1"))
 
   def setup = skip_under_sanitizer
 
@@ -35,7 +35,7 @@ class PolicyPumaTest < MemscopeTest
       calls = "trace=kill,tgkill,pidfd_open,pidfd_send_signal,connect"
       PolicyPuma.run(setting: "observe", through: ["strace", "-D", "-f", "-o", trace, "-e", calls]) do |server|
         workers = server.workers
-        server.under_load { server.decisions.grep(/would restart worker/).size >= 2 }
+        server.under_load { server.decisions.grep(/would restart worker/).any? }
 
         assert_equal workers, server.workers
         assert_equal ["groups.jsonl"], Dir.children(File.join(server.directory, "evidence"))

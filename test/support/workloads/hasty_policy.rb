@@ -5,7 +5,8 @@ require "memscope/workers/cluster"
 # Loaded by the configuration of a Puma: see PolicyPuma. Only what is measured elsewhere is replaced: the cgroup, and
 # the policy's times.
 module HastyPolicy
-  # Takes memory two seconds after its first request.
+  # Takes memory two seconds after its first request: long before it may be restarted (PolicyPuma), long after its boot
+  # has been measured.
   class Application
     TAKEN = 64 << 20
 
@@ -35,10 +36,11 @@ module HastyPolicy
   end
   Memscope::Cgroup.singleton_class.prepend(Limit)
 
-  # A reading a second, a decision by each two of them.
+  # A reading and a decision each second. A restart that did not help, because a slow machine had others take their
+  # memory meanwhile, stops nothing.
   module Times
     def rules
-      super.merge(readings: 1, sustained_seconds: 0, settle_seconds: 0.5, gap_seconds: 60, jitter: 0)
+      super.merge(readings: 1, sustained_seconds: 0, settle_seconds: 0.5, gap_seconds: 60, stop_seconds: 1, jitter: 0)
     end
   end
   Memscope::Workers::Controller.prepend(Times)
