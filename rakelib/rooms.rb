@@ -52,7 +52,8 @@ class Rooms
     # May name the facade: clients are other processes, which call Memscope through this room.
     "remote" => { files: "lib/memscope/{client,remote/*}.rb",
                   may: [*judging, *sampling, "configuration", "facade"].uniq },
-    "workers" => { files: "lib/memscope/{workers,workers/*}.rb", may: [*values, "purge", "policy", "configuration", "remote"] },
+    "workers" => { files: "lib/memscope/{workers,workers/*}.rb",
+                   may: [*values, "purge", "policy", "configuration", "remote"] },
     "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*values, "configuration", "workers"] },
     "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
     # Loads every other room by autoload when it is first used.

@@ -35,7 +35,7 @@ class ControllerTest < MemscopeTest
     def reports(_pid) = [nil, nil]
     def census(_pid) = raise("no room")
 
-    def inherited = []
+    def earlier_restarts = []
     def restart(member, _outcome) = act(:restart, member)
     def purge(member, levers) = act(:purge, member, levers)
     def lower_threads(member, most) = act(:threads, member, most)

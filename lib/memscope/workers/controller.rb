@@ -44,7 +44,7 @@ module Memscope
         @host = host
         @groups = [].freeze
         @decided = {}.freeze
-        @outcomes = host.inherited
+        @outcomes = host.earlier_restarts
         @due = 0
       end
 

@@ -54,7 +54,7 @@ module Memscope
         end
 
         # @return [Array<Hash>] what `leave` has left, since the machine booted; none if nothing can be read
-        def inherited
+        def left
           path = File.join(directory, OUTCOME)
           outcome = JSON.parse(File.read(path), symbolize_names: true)
           File.unlink(path)

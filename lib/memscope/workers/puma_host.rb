@@ -32,7 +32,7 @@ module Memscope
       end
 
       # @return [Array] none: the master stays
-      def inherited = []
+      def earlier_restarts = []
 
       # @return [nil] nothing is left to do from an earlier step
       def advance = nil

@@ -16,9 +16,8 @@ module Memscope
       PATIENCE = 900
       private_constant :IDLE, :PATIENCE
 
-      # @return [Array<Hash>] the restart that this process is the successor in, to be measured, as of Policy::Outcome; none
-      #   if it is not known
-      def inherited = Evidence.inherited.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } }
+      # @return [Array<Hash>] the restart that started this process, as of Policy::Outcome; none if it is not known
+      def earlier_restarts = Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } }
 
       # Once Sidekiq is quiet, it stays so: waits for its jobs, as long as they take, and then ends it.
       #
