@@ -81,7 +81,7 @@ class PolicySidekiqTest < MemscopeTest
                 created_at: Time.now.to_f, enqueued_at: Time.now.to_f }
         redis.call("LPUSH", "queue:default", JSON.generate(job))
         @pushed += 1
-        sleep 0.1
+        sleep 0.3
       end
     end
     yield

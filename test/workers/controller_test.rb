@@ -154,7 +154,7 @@ class ControllerTest < MemscopeTest
     3.times { step }
 
     assert_equal 1, @host.said.size
-    assert_match(/not followed/, @host.said.first)
+    assert_match(/an error/, @host.said.first)
   end
 
   # The numbers of the last report are those of a while ago.

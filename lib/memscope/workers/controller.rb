@@ -67,7 +67,7 @@ module Memscope
         follow(policy.decide(@groups))
         Evidence.record(@groups.last)
       rescue StandardError => e
-        log_once("policy: not followed: #{e.message} (#{e.class})")
+        log_once("policy: an error: #{e.message} (#{e.class})")
       end
 
       private

@@ -5,7 +5,7 @@ require "memscope/workers/cluster"
 # Loaded by the configuration of a Puma: see PolicyPuma. Only what is measured elsewhere is replaced: the cgroup, and
 # the policy's times.
 module HastyPolicy
-  # Takes memory two seconds after its first request: long before it may be restarted (PolicyPuma), long after its boot
+  # Takes memory four seconds after its first request: long before it may be restarted (PolicyPuma), long after its boot
   # has been measured.
   class Application
     TAKEN = 64 << 20
@@ -13,7 +13,7 @@ module HastyPolicy
     def call(_env)
       now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       @began ||= now
-      @taken ||= ("x" * TAKEN if now - @began > 2)
+      @taken ||= ("x" * TAKEN if now - @began > 4)
       sleep 0.002
       [200, { "content-type" => "text/plain" }, ["served\n"]]
     end
