@@ -14,6 +14,7 @@ class TreeTest < MemscopeTest
     "facade_documentation" => "what the documentation and the signatures promise",
     "loading" => "what a require loads",
     "memscope" => "lib/memscope.rb",
+    "policy/battery" => "the policy, in simulated clusters over days",
     "tree" => "this tree"
   }.freeze
   ELSEWHERE = %r{\Atest/(?:acceptance|fuzz|support|fixtures)/}

@@ -53,9 +53,6 @@ module Memscope
       field :exempt, :string
       # @return [Hash{Symbol => String}] why an action is not allowed, by its name
       field :refused, :sentences, null: false
-
-      # @return [Boolean] whether both are the same process: a pid alone is reused
-      def same?(other) = pid == other.pid && (started_seconds - other.started_seconds).abs < 1
     end
 
     # An action that was carried out, or would have been, and what came of it.

@@ -1,0 +1,16 @@
+# frozen_string_literal: true
+
+# What restart rules do to the same simulated clusters (test/support/worker_cluster.rb): processes that the kernel kills
+# at the limit, restarts, and hours of workers that did not serve. Memscope::Policy against puma_worker_killer's sum of
+# RSS, the same with what it counts twice added to its memory, its rolling restart alone, and GitLab's watchdog.
+# SEEDS=3 traces of each kind, STEPS=100000 of 5 seconds; FIRST=1001 is the first seed.
+
+require_relative "../test/support/restart_table"
+
+first = Integer(ENV.fetch("FIRST", "1001"))
+seeds = first...(first + Integer(ENV.fetch("SEEDS", "3")))
+steps = Integer(ENV.fetch("STEPS", "100000"))
+table = RestartTable.new
+ClusterTrace::KINDS.product(seeds.to_a) { |kind, seed| table.add(kind, seed, steps) }
+puts "#{seeds.size} traces of each kind, #{(steps * WorkerCluster::STEP / 86_400.0).round(1)} days each"
+puts table

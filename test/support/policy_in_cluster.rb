@@ -1,0 +1,186 @@
+# frozen_string_literal: true
+
+require "memscope"
+require_relative "restart_rules"
+
+module RestartRules
+  # Memscope::Policy with what carries its decisions out: reads the group every 30 seconds, acts, follows, measures. By
+  # what the cluster itself knows, it checks whatever is done.
+  class Policy < None
+    PERIOD = 30
+    # Readings that it keeps: 8 minutes.
+    KEPT = 16
+    MEBIBYTE = 1_048_576
+    COST = Memscope::Cost.of(:T0).freeze
+    private_constant :PERIOD, :KEPT, :MEBIBYTE, :COST
+
+    # @return [Hash{Symbol => Integer}] how many decisions there were, by action
+    attr_reader :decisions
+    # @return [Array<String>] what must not be done, and was
+    attr_reader :broken
+
+    # @param policy [Memscope::Policy] the one that decides
+    # @param faults [Random, nil] readings fail to come, and the machine is suspended, at random
+    def initialize(policy = Memscope::Policy.new, faults: nil)
+      super()
+      @decides = policy
+      @policy = Memscope::Policy.new # what is done is checked by its numbers
+      @faults = faults
+      @noise = Random.new(1)
+      @decisions = Hash.new(0)
+      @broken = []
+      @missed_until = @suspended = 0
+      lost(nil)
+    end
+
+    # The container was killed, and its master with it.
+    def lost(cluster)
+      @readings = []
+      @outcomes = []
+      @unbroken_since = cluster ? cluster.now : 0
+    end
+
+    def step(cluster)
+      follow(cluster)
+      return unless (cluster.now % PERIOD).zero? && reading?(cluster)
+
+      @readings = [*@readings, group(cluster)].last(KEPT)
+      decision = @decides.decide(@readings)
+      @decisions[decision.action] += 1
+      return if decision.none?
+
+      wrong = violations(cluster, decision)
+      @broken.concat(wrong.map { |rule| "#{cluster.trace.kind} at #{cluster.now}: #{rule}: #{decision.reason}" })
+      act(cluster, decision)
+    end
+
+    private
+
+    def reading?(cluster)
+      if @faults && @faults.rand < 0.005
+        @missed_until = cluster.now + @faults.rand(30..1200)
+        @suspended += 3600 if @faults.rand < 0.2
+      end
+      return true if cluster.now >= @missed_until
+
+      @unbroken_since = cluster.now
+      false
+    end
+
+    def follow(cluster)
+      last = @outcomes.last
+      return if last.nil? || last[:returned_bytes]
+
+      worker = cluster.workers.find { |one| one.index == last[:index] }
+      if last[:booted_seconds].nil?
+        last[:failed_boots] = cluster.boots[last[:index]] - last[:boots]
+        last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
+      elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
+        last[:returned_bytes] = last[:before] - bytes(cluster.working_set)
+      end
+    end
+
+    def act(cluster, decision)
+      worker = cluster.workers.find { |one| one.pid == decision.worker.pid }
+      @outcomes << { action: decision.action, index: worker.index, pid: worker.pid, executed: true,
+                     seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
+                     expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
+                     before: bytes(cluster.working_set), boots: cluster.boots[worker.index] }
+      return cluster.terminate(worker) if decision.action == :restart
+
+      decision.action == :purge ? worker.purge : worker.collect
+      @outcomes.last[:booted_seconds] = cluster.now.to_f
+    end
+
+    # --- What must hold whenever it acts
+
+    def violations(cluster, decision)
+      worker = cluster.workers.find { |one| one.pid == decision.worker.pid }
+      return ["a process that is gone"] unless worker
+
+      { "there is no limit" => cluster.trace.limit.nil?,
+        "another worker boots or stops" => !cluster.workers.all?(&:serving?),
+        "readings are missing" => unsettled?(cluster),
+        **(decision.action == :restart ? of_restart(cluster, worker) : {}) }.select { |_rule, broken| broken }.keys
+    end
+
+    def unsettled?(cluster)
+      cluster.now - @unbroken_since < (hard?(cluster) ? PERIOD : 0.8 * @policy.sustained_seconds)
+    end
+
+    def of_restart(cluster, worker)
+      least = hard?(cluster) ? @policy.hard_interval_seconds : @policy.interval_seconds
+      { "no supervisor" => cluster.trace.supervisor.nil?,
+        "exempt" => exempt(cluster.trace, worker),
+        "too young" => worker.uptime(cluster.now) < 0.8 * @policy.min_uptime_seconds,
+        "too soon" => restarts.any? && cluster.now - restarts.last[:seconds] < 0.8 * least,
+        "the last did not help" => restarts.any? { |one| useless?(one, cluster.now) },
+        "boots have failed" => restarts.last(2).sum { |one| one[:failed_boots] } >= @policy.failed_boots }
+    end
+
+    def useless?(outcome, now)
+      returned, expected, since = outcome.values_at(:returned_bytes, :expected_bytes, :seconds)
+      returned && 2 * returned < expected && now - since < @policy.stop_seconds
+    end
+
+    def hard?(cluster) = cluster.working_set > @policy.hard * cluster.trace.limit
+
+    # --- What it sees
+
+    def restarts = @outcomes.select { |one| one[:action] == :restart }
+
+    def group(cluster)
+      trace = cluster.trace
+      Memscope::Policy::Group.capture(
+        { seconds: cluster.now.to_f, host: "web-1", limit_bytes: trace.limit && bytes(trace.limit),
+          working_set_bytes: bytes(cluster.working_set), supervisor: trace.supervisor, workers: trace.count,
+          members: cluster.workers.map { |worker| member(worker, cluster) }, outcomes: outcomes(cluster.now),
+          reasons: {}.freeze, cost: COST },
+        { memscope: "0.1.0", ruby: "3.4.7", pid: cluster.master_pid, process: nil,
+          at: (cluster.now + @suspended) * 1000 }
+      )
+    end
+
+    # Those of the last hours, and the last two restarts.
+    def outcomes(now)
+      kept = restarts.last(2)
+      @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
+      @outcomes.map { |one| one.except(:before, :boots) }
+    end
+
+    def member(worker, cluster)
+      { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?, busy: nil,
+        private_bytes: bytes(worker.private), **judged(worker, cluster), compact_bytes: nil, thread_bytes: nil,
+        purge_bytes: bytes(predicted(0.8 * worker.free)), gc_bytes: bytes(predicted(worker.garbage)), threads: 5,
+        least_threads: nil, exempt: exempt(cluster.trace, worker), refused: {}.freeze }
+    end
+
+    def exempt(trace, worker) = ("the others are forked from it" if trace.fork_worker && worker.index.zero?)
+
+    def predicted(amount) = amount * (0.8 + (0.4 * @noise.rand))
+
+    # What Memscope.verdict would say: a leak after three hours at the earliest.
+    def judged(worker, cluster)
+      leak = cluster.trace.leak(worker.index) / 2
+      kind = verdict(worker, leak, worker.uptime(cluster.now) / 3600.0)
+      rate = kind == :leak ? leak * (0.85 + (0.3 * @noise.rand)) : worker.growth
+      room = cluster.trace.limit && [cluster.trace.limit - cluster.working_set, 0].max
+      { verdict: kind, bytes_per_hour: bytes(rate),
+        eta_seconds: (kind == :leak && room ? room * 3600 / rate : nil)&.round }
+    end
+
+    def verdict(worker, leak, hours)
+      return :insufficient if hours < 3
+      return :leak if leak > 40 / hours
+
+      worker.filling? ? :plateau : :steady
+    end
+
+    def bytes(mebibytes) = (mebibytes * MEBIBYTE).round
+  end
+
+  ALL = { "memscope" => -> { Policy.new }, "puma_worker_killer" => -> { WorkerKiller.new },
+          "the same, sharing added" => -> { WorkerKiller.new(sharing_added: true) },
+          "rolling, 12 hours" => -> { Rolling.new }, "GitLab's watchdog" => -> { Watchdog.new },
+          "none" => -> { None.new } }.freeze
+end
