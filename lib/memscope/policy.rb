@@ -42,7 +42,8 @@ module Memscope
     field :failed_boots, :count, null: false
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
-    # @return [Numeric] times are longer or shorter by up to this share, by host and worker
+    # @return [Numeric] times are longer by up to this share, by host and worker: hosts do not act at once, and a least
+    #   time is one
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap that is longer do not count
     field :gap_seconds, :number, null: false
@@ -114,7 +115,7 @@ module Memscope
     # @return [Float] the same for the same host and worker, in any process
     def time(rule, *who)
       seed = who.join("/").unpack1("H*").hex
-      public_send(rule) * (1 + (jitter * Random.new(seed).rand(-1.0..1.0)))
+      public_send(rule) * (1 + (jitter * Random.new(seed).rand))
     end
 
     private

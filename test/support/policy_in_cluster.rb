@@ -105,15 +105,15 @@ module RestartRules
     end
 
     def unsettled?(cluster)
-      cluster.now - @unbroken_since < (hard?(cluster) ? PERIOD : 0.8 * @policy.sustained_seconds)
+      cluster.now - @unbroken_since < (hard?(cluster) ? PERIOD : @policy.sustained_seconds)
     end
 
     def of_restart(cluster, worker)
       least = hard?(cluster) ? @policy.hard_interval_seconds : @policy.interval_seconds
       { "no supervisor" => cluster.trace.supervisor.nil?,
         "exempt" => exempt(cluster.trace, worker),
-        "too young" => worker.uptime(cluster.now) < 0.8 * @policy.min_uptime_seconds,
-        "too soon" => restarts.any? && cluster.now - restarts.last[:seconds] < 0.8 * least,
+        "too young" => worker.uptime(cluster.now) < @policy.min_uptime_seconds,
+        "too soon" => restarts.any? && cluster.now - restarts.last[:seconds] < least,
         "the last did not help" => restarts.any? { |one| useless?(one, cluster.now) },
         "boots have failed" => restarts.last(2).sum { |one| one[:failed_boots] } >= @policy.failed_boots }
     end

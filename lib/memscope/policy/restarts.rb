@@ -39,29 +39,33 @@ module Memscope
 
       # @return [String] why no worker is in `uses`
       def nobody
-        why = @group.members.filter_map { |member| why_not(member) }
-        why << "no worker holds memory that its successor would not need too" if why.size < @group.members.size
-        why.tally.map { |reason, times| times == 1 ? reason : "#{reason} (#{times} workers)" }.join("; ")
+        why = @group.members.map { |member| why_not(member) || "its successor would need the same memory" }
+        why = why.tally.map { |reason, times| "#{reason} (#{counted(times, 'workers')})" }
+        "no worker to restart: #{why.join('; ')}"
       end
 
       private
 
       # Why a worker may not be restarted now; nil if it may.
       def why_not(member)
-        uptime = @group.seconds - member.started_seconds
         return "exempt: #{member.exempt}" if member.exempt
-        return "private memory is unknown" unless member.private_bytes
-        return "has run for less than #{least_uptime(member).round} s" if uptime < least_uptime(member)
+        return "its private memory is unknown" unless member.private_bytes
 
-        "was the last to be restarted" if last?(member)
+        return "it has run for less than #{@policy.min_uptime_seconds.round} s and its jitter" if young?(member)
+
+        "it was the last to be restarted" if last?(member)
       end
 
-      def least_uptime(member) = @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
+      def young?(member)
+        uptime(member) < @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
+      end
+
+      def uptime(member) = @group.seconds - member.started_seconds
 
       # The successor of the worker that was restarted last comes next only if it leaks, or is alone.
       def last?(member)
         last = @past.last
-        last && last.index == member.index && @group.members.size > 1 && member.verdict != :leak
+        last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak
       end
 
       # What will not come back with a successor: what has leaked, or what the worker has more than the others. Above
@@ -69,15 +73,15 @@ module Memscope
       def expected_bytes(member)
         return member.private_bytes if @hard
 
-        hours = (@group.seconds - member.started_seconds) / HOUR
-        leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * hours : 0
+        leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * uptime(member) / HOUR : 0
         [leaked.round, member.private_bytes - usual_bytes(member)].max.clamp(0, member.private_bytes)
       end
 
-      # The median of the other workers.
+      # The median of the other workers that are warm.
       def usual_bytes(member)
-        others = @group.members.reject { |other| other.equal?(member) }.filter_map(&:private_bytes).sort
-        others.empty? ? member.private_bytes : others[others.size / 2]
+        others = @group.members.select { |other| other != member && uptime(other) >= @policy.min_uptime_seconds }
+        sizes = others.filter_map(&:private_bytes).sort
+        sizes.empty? ? member.private_bytes : sizes[sizes.size / 2]
       end
 
       def no_supervisor
