@@ -101,10 +101,11 @@ module Memscope
         @group.outcomes.any? do |outcome|
           next false unless outcome.action == action && outcome.pid == member.pid
 
-          passed = @group.seconds - outcome.seconds
-          passed < @policy.time(:interval_seconds, @group.host) || (outcome.useless? && passed < @policy.stop_seconds)
+          @group.seconds - outcome.seconds < (outcome.useless? ? @policy.stop_seconds : interval)
         end
       end
+
+      def interval = @interval ||= @policy.time(:interval_seconds, @group.host)
 
       def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
 
