@@ -173,7 +173,13 @@ class PolicyTest < MemscopeTest
     decision = decide(1950, workers: { 1 => { purge: 400 }, 2 => { private: 500 } })
 
     assert_restart(2, decision)
-    assert_equal 500 * MEBIBYTE, decision.expected_bytes
+    assert_equal 300 * MEBIBYTE, decision.expected_bytes
+  end
+
+  def test_above_the_hard_limit_without_a_restart_levers_are_better_than_nothing
+    decision = decide(1950, workers: { 1 => { purge: 400 } }, supervisor: nil)
+
+    assert_equal [:purge, 1], [decision.action, decision.worker.index]
   end
 
   def test_above_the_hard_limit_two_readings_are_enough
@@ -192,7 +198,7 @@ class PolicyTest < MemscopeTest
   def test_kills_that_do_not_lower_the_group_went_on
     useless = ->(ago) { [Groups.outcome(:restart, 0, ago, expected: 300, returned: 149)] }
 
-    assert_none(/restarting does not help: of the 300\.0 MiB expected .* 149\.0 MiB came back.*shared, or another/,
+    assert_none(/restarting does not help: of the 300\.0 MiB expected .* 149\.0 MiB came back.*shared, another/,
                 decide(1700, workers: FAT, outcomes: useless[5.9 * HOUR]))
     assert_none(/does not help/, decide(1950, workers: FAT, outcomes: useless[HOUR]))
     assert_restart(2, decide(1700, workers: FAT, outcomes: useless[6.1 * HOUR]))
@@ -288,10 +294,15 @@ class PolicyTest < MemscopeTest
     other = Groups.outcome(:restart, 1, 2 * HOUR, returned: 100)
 
     assert_restart(2, decide(1700, workers: FAT, outcomes: [one, other]))
+    both = [one, { **other, failed_boots: 1, booted_seconds: Groups::NOW - 1700 }]
+
     [1700, 1950].each do |working_set|
-      assert_none(/2 successors died before they had booted: nothing is restarted any more/,
-                  decide(working_set, workers: FAT, outcomes: [one, { **other, failed_boots: 1 }]))
+      assert_none(/2 successors died before they had booted: nothing is restarted until one has run for 1800 s/,
+                  decide(working_set, workers: FAT, outcomes: both))
     end
+    again = { **other, failed_boots: 5, booted_seconds: Groups::NOW - 1900 }
+
+    assert_restart(2, decide(1700, workers: FAT, outcomes: [one, again]))
   end
 
   # The same: capacity fell while a successor booted.

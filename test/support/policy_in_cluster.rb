@@ -4,11 +4,11 @@ require "memscope"
 require_relative "restart_rules"
 
 module RestartRules
-  # Memscope::Policy with what carries its decisions out: reads the group every 30 seconds, acts, follows, measures. By
+  # Memscope::Policy with what carries its decisions out: reads the group every minute, acts, follows, measures. By
   # what the cluster itself knows, it checks whatever is done.
   class Policy < None
-    PERIOD = 30
-    # Readings that it keeps: 8 minutes.
+    PERIOD = 60
+    # Readings that it keeps: 16 minutes.
     KEPT = 16
     MEBIBYTE = 1_048_576
     COST = Memscope::Cost.of(:T0).freeze
@@ -115,7 +115,13 @@ module RestartRules
         "too young" => worker.uptime(cluster.now) < @policy.min_uptime_seconds,
         "too soon" => restarts.any? && cluster.now - restarts.last[:seconds] < least,
         "the last did not help" => restarts.any? { |one| useless?(one, cluster.now) },
-        "boots have failed" => restarts.last(2).sum { |one| one[:failed_boots] } >= @policy.failed_boots }
+        "boots have failed" => boots_fail?(cluster.now) }
+    end
+
+    def boots_fail?(now)
+      last = restarts.last(2)
+      last.sum { |one| one[:failed_boots] } >= @policy.failed_boots &&
+        now - last.last[:booted_seconds] < @policy.min_uptime_seconds
     end
 
     def useless?(outcome, now)

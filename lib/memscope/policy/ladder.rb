@@ -31,12 +31,7 @@ module Memscope
         return decided(:none, why) if why
 
         @over = @window.over_bytes
-        levers = @window.hard? ? [] : LEVERS.keys
-        levers.each do |action|
-          uses = uses_of(action)
-          return act(action, *uses.first) if enough?(uses.sum(&:last))
-        end
-        restart
+        (@window.hard? ? restart || lever : lever || restart) || decided(:none, @why_no_restart)
       end
 
       private
@@ -109,16 +104,25 @@ module Memscope
 
       def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
 
-      def restart
-        refusal = @restarts.refusal
-        return decided(:none, refusal) if refusal
+      # Each returns a Decision, or nil.
 
+      def lever
+        LEVERS.each_key do |action|
+          uses = uses_of(action)
+          return act(action, *uses.first) if enough?(uses.sum(&:last))
+        end
+        nil
+      end
+
+      def restart
         uses = @restarts.uses
-        return decided(:none, @restarts.nobody) if uses.empty?
+        @why_no_restart = @restarts.refusal || (@restarts.nobody if uses.empty?)
+        return if @why_no_restart
         return act(:restart, *uses.first) if enough?(uses.first(@restarts.per_hour).sum(&:last))
 
-        decided(:none, "restarting #{uses.first.first.title} would return #{size(uses.first.last)}, too little of " \
-                       "the #{size(@over)} that are over")
+        @why_no_restart = "restarting #{uses.first.first.title} would return #{size(uses.first.last)}, too little of " \
+                          "the #{size(@over)} that are over"
+        nil
       end
 
       def act(action, member, bytes)

@@ -68,13 +68,12 @@ module Memscope
         last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak
       end
 
-      # What will not come back with a successor: what has leaked, or what the worker has more than the others. Above
-      # the hard limit, all that is private: a successor needs a while to use as much.
+      # What a successor will not need again: what has leaked, or what the worker has more than the others. Above the
+      # hard limit at least half of all that is private: a successor needs a while to use as much.
       def expected_bytes(member)
-        return member.private_bytes if @hard
-
         leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * uptime(member) / HOUR : 0
-        [leaked.round, member.private_bytes - usual_bytes(member)].max.clamp(0, member.private_bytes)
+        least = @hard ? member.private_bytes / 2 : 0
+        [leaked.round, member.private_bytes - usual_bytes(member), least].max.clamp(0, member.private_bytes)
       end
 
       # The median of the other workers that are warm.
@@ -90,9 +89,16 @@ module Memscope
 
       def failed_boots
         failed = @past.last(2).sum(&:failed_boots)
-        return if failed < @policy.failed_boots
+        return if failed < @policy.failed_boots || boots_again?
 
-        "#{failed} successors died before they had booted: nothing is restarted any more"
+        "#{failed} successors died before they had booted: nothing is restarted until one has run for " \
+          "#{@policy.min_uptime_seconds.round} s"
+      end
+
+      # Whether a successor has booted since, and has run for long enough.
+      def boots_again?
+        booted = @past.last.booted_seconds
+        booted && @group.seconds - booted >= @policy.min_uptime_seconds
       end
 
       def useless
@@ -101,8 +107,8 @@ module Memscope
         return unless left.positive?
 
         "restarting does not help: of the #{size(last.expected_bytes)} expected from the last one, " \
-          "#{size(last.returned_bytes)} came back, so the memory is shared, or another process's; no restart for " \
-          "#{Verdict::Sentence.duration(left)}"
+          "#{size(last.returned_bytes)} came back, so the memory is shared, another process's, or needed again at " \
+          "once; no restart for #{Verdict::Sentence.duration(left)}"
       end
 
       def too_soon
