@@ -367,6 +367,24 @@ class PolicyTest < MemscopeTest
     assert_predicate decisions.first, :frozen?
   end
 
+  # Groups in which anything may be unknown, at the edges of the limits.
+  def test_any_readings
+    random = Random.new(18)
+    decisions = Array.new(800) { Memscope::Policy.new(jitter: 0).decide(any_group(random)) }
+
+    assert_equal Memscope::Policy::ACTIONS.sort, decisions.map(&:action).uniq.sort
+    decisions.each do |decision|
+      assert_match(/\A[A-Z].*[^.]\.\z/, decision.reason)
+      assert_equal decision, Memscope::Policy::Decision.from_json(decision.to_json)
+      assert_equal decision.none?, decision.worker.nil?
+      assert_operator decision.expected_bytes, :>, 0 unless decision.none?
+    end
+    restarted = decisions.select { |decision| decision.action == :restart }.map(&:worker)
+
+    assert(restarted.all? { |worker| worker.exempt.nil? && worker.booted? && worker.private_bytes })
+    assert(restarted.all? { |worker| Groups::NOW - worker.started_seconds >= 1800 })
+  end
+
   def test_json
     purge = Groups.outcome(:purge, 1, 9)
     group = Groups.take(1700, workers: { 1 => Groups.leak(3, private: 3) }, outcomes: [purge]).last
@@ -378,6 +396,31 @@ class PolicyTest < MemscopeTest
     assert_equal policy, Memscope::Policy.from_h(JSON.parse(policy.to_json))
     assert_equal %w[group decision], [group.kind, decision.kind]
   end
+
+  def any_group(random)
+    choose = ->(*values) { values[random.rand(values.size)] }
+    workers = (0..3).to_h { |index| [index, random.rand < 0.02 ? nil : any_worker(random, choose)] }
+    outcomes = Array.new(choose[0, 0, 1, 3]) do
+      Groups.outcome(choose[:purge, :gc, :restart], random.rand(4), random.rand(30_000),
+                     pid: 100 + random.rand(8), returned: choose[nil, 0, 100], failed_boots: choose[0, 0, 0, 1],
+                     executed: random.rand < 0.9)
+    end
+    working_set = choose[1500, 1599.999999, 1600, 1600.000001, 1700, 1700, 1950, 2000, 2100, nil]
+    Groups.take([working_set] * 6, every: 75, workers: workers, outcomes: outcomes.sort_by { |one| one[:seconds] },
+                                   host: choose["web-1", nil], supervisor: choose[:puma, :puma, nil],
+                                   limit_bytes: choose[*[Groups.bytes(2000)] * 4, 2_097_152_001, 1, 0, nil])
+  end
+
+  def any_worker(random, choose)
+    { index: choose[nil, random.rand(4)], started_seconds: Groups::NOW - random.rand(20_000),
+      booted: random.rand < 0.97, busy: choose[nil, 0, 3], private: choose[nil, 0, 200, 800],
+      verdict: choose[nil, *Memscope::Verdict::KINDS], bytes_per_hour: choose[nil, -1, 0, 90 * MEBIBYTE],
+      eta_seconds: choose[nil, 0, 100, 9000], purge: choose[nil, nil, 0, 40],
+      gc: choose[nil, nil, 0, 40], compact: choose[nil, nil, 0, 40], thread: choose[nil, 0, 40],
+      threads: choose[nil, 0, 5, 5], least_threads: choose[nil, 1, 1, 5], exempt: choose[nil, nil, nil, "it is tagged"],
+      refused: choose[{}, {}, { purge: "no" }] }
+  end
+  private :any_group, :any_worker
 
   { { soft: 1.2 } => "soft: given 1.2, allowed: a number from 0.1 to 1",
     { soft: Float::NAN } => "soft: given NaN, allowed: a number from 0.1 to 1",

@@ -50,7 +50,6 @@ module Memscope
       def why_not(member)
         return "exempt: #{member.exempt}" if member.exempt
         return "its private memory is unknown" unless member.private_bytes
-
         return "it has run for less than #{@policy.min_uptime_seconds.round} s and its jitter" if young?(member)
 
         "it was the last to be restarted" if last?(member)
