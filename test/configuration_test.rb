@@ -9,8 +9,9 @@ class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
                worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
-               metrics_objects: false, objects_profile: false, history: true, background_thread: false,
-               logger: nil }.freeze
+               metrics_objects: false, objects_profile: false, history: true, policy: :observe, policy_soft: 0.8,
+               policy_interval_seconds: 900, policy_min_uptime_seconds: 1800, policy_evidence_directory: nil,
+               policy_supervised: false, background_thread: false, logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
   ABSENT = Object.new.freeze
@@ -27,6 +28,10 @@ class ConfigurationTest < MemscopeTest
     metrics_arenas: { true => true, false => false }, metrics_objects: { true => true },
     objects_profile: { true => true, false => false, no_ractors: :no_ractors },
     history: { true => true, false => false },
+    policy: { off: :off, observe: :observe, act: :act }, policy_soft: { 0.1 => 0.1, Rational(3, 4) => 0.75, 1 => 1.0 },
+    policy_interval_seconds: { 1 => 1, 604_800 => 604_800 }, policy_min_uptime_seconds: { 0 => 0, 1.5 => 1.5 },
+    policy_evidence_directory: { nil => nil, "/var/lib/app" => "/var/lib/app" },
+    policy_supervised: { true => true, false => false },
     background_thread: { true => true, false => false },
     logger: { nil => nil, WRITER => WRITER }
   }.freeze
@@ -37,6 +42,9 @@ class ConfigurationTest < MemscopeTest
     worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
     metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
     objects_profile: [nil, :never, "no_ractors", 0.01], history: [nil, 1], background_thread: [nil, "1"],
+    policy: [nil, true, "act", :acts], policy_soft: [nil, 0, 1.01, 80, "0.8", Float::NAN],
+    policy_interval_seconds: [nil, 0, 604_801], policy_min_uptime_seconds: [nil, -1],
+    policy_evidence_directory: ["var", ""], policy_supervised: [nil, 1],
     logger: [true, $stderr, "log"]
   }.freeze
   # The same for texts of environment variables.
@@ -47,14 +55,19 @@ class ConfigurationTest < MemscopeTest
                "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
     metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true },
     metrics_objects: { "1" => true }, objects_profile: { "1" => true, "0" => false, "no_ractors" => :no_ractors },
-    history: { "0" => false }, background_thread: { "1" => true }
+    history: { "0" => false }, policy: { "act" => :act, "OFF" => :off }, policy_soft: { "0.75" => 0.75, "1" => 1.0 },
+    policy_interval_seconds: { "60" => 60 }, policy_min_uptime_seconds: { "0" => 0 },
+    policy_evidence_directory: { "/var" => "/var" }, policy_supervised: { "1" => true },
+    background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
     listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
     actions: ["of", "none", "0 ", "\xff"],
     worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
-    objects_profile: %w[never 0.01], history: ["never"], background_thread: ["2"]
+    objects_profile: %w[never 0.01], history: ["never"], background_thread: ["2"],
+    policy: ["1", "acts", "\xff"], policy_soft: ["80", "80%", "0"], policy_interval_seconds: ["0"],
+    policy_min_uptime_seconds: ["-1"], policy_evidence_directory: ["var"], policy_supervised: ["2"]
   }.freeze
 
   # The values of settings whose variable is wrong, if not their defaults.
@@ -120,7 +133,7 @@ class ConfigurationTest < MemscopeTest
       Memscope::Configuration::SETTINGS.keys.to_h { |name| [name, Memscope.configuration.public_send(name)] }
     RUBY
 
-    assert_equal DEFAULTS, found.transform_keys(&:to_sym)
+    assert_equal JSON.parse(JSON.generate(DEFAULTS)), found
   end
 
   def test_configure

@@ -149,7 +149,7 @@ class MetricsTest < MemscopeTest
       refute_match(/\.\z/, definition.help)
       assert_operator definition.labels, :frozen?
     end
-    assert_equal %i[allocator arena class event kind pages reading row size stall version worker],
+    assert_equal %i[action allocator arena class event executed kind pages reading row size stall version worker],
                  DEFINITIONS.flat_map(&:label_names).uniq.sort
   end
 
@@ -188,6 +188,14 @@ class MetricsTest < MemscopeTest
     assert_in_delta 36 * 1_048_576 / 3600, families["memscope_leak_bytes_per_second"]["0"], 1_500
     assert_equal 0, families["memscope_leak_bytes_per_second"]["1"]
     refute families.key?("memscope_limit_eta_seconds")
+  end
+
+  def test_the_decisions_of_the_masters_policy
+    decided = { none: { not_executed: 7 }, restart: { executed: 2, not_executed: 1 } }
+    families = in_cluster(master.tap { |one| one.policy_decisions = decided }, worker(0))
+
+    assert_equal({ %w[none false master] => 7, %w[restart true master] => 2, %w[restart false master] => 1 },
+                 families["memscope_policy_decisions_total"])
   end
 
   def test_rows_of_each_worker_sum_to_its_rss
