@@ -121,7 +121,7 @@ module RestartRules
     def boots_fail?(now)
       last = restarts.last(2)
       last.sum { |one| one[:failed_boots] } >= @policy.failed_boots &&
-        now - last.last[:booted_seconds] < @policy.min_uptime_seconds
+        now - (last.last[:booted_seconds] || now) < @policy.min_uptime_seconds
     end
 
     def useless?(outcome, now)
