@@ -21,6 +21,7 @@ class PolicyPumaTest < MemscopeTest
         assert_empty failed
         assert_operator answered, :>, 100
         print "[Puma #{version}: #{measured(server).size} restarts, #{answered} requests] " if GEMS
+
         assert_one_at_a_time server
         assert_evidence server
       end

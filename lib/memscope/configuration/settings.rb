@@ -256,7 +256,7 @@ module Memscope
       },
       policy_interval_seconds: {
         type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
-        sentence: "The least time between two restarts of workers, which the policy varies by up to a fifth."
+        sentence: "The least time between two restarts of workers, which the policy makes up to a fifth longer."
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
