@@ -63,7 +63,7 @@ class PolicyPumaTest < MemscopeTest
       trace = File.join(traces, "trace")
       calls = "trace=kill,tgkill,pidfd_open,pidfd_send_signal,connect"
       PolicyPuma.run(setting: "observe", through: ["strace", "-D", "-f", "-o", trace, "-e", calls]) do |server|
-        workers = server.workers
+        workers = server.until_found("workers") { server.workers.then { |pids| pids if pids.size == PolicyPuma::WORKERS } }
         server.under_load { server.decisions.grep(/would restart worker/).any? }
 
         assert_equal workers, server.workers
