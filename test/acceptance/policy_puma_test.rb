@@ -6,6 +6,8 @@ require "memscope/workers/cluster"
 
 # The policy in a real Puma under load: `rake battery:policy_puma` for Puma 5, 6, 7 and 8 with 20 restarts each.
 class PolicyPumaTest < MemscopeTest
+  parallelize_me!
+
   # Where rake battery:policy_puma has installed the versions.
   GEMS = ENV.fetch("MEMSCOPE_PUMA_GEMS", nil)
   VERSIONS = GEMS ? Dir[File.join(GEMS, "gems/puma-*")].map { |path| path[/puma-(.*)/, 1] }.sort : [nil]
@@ -63,7 +65,8 @@ class PolicyPumaTest < MemscopeTest
       trace = File.join(traces, "trace")
       calls = "trace=kill,tgkill,pidfd_open,pidfd_send_signal,connect"
       PolicyPuma.run(setting: "observe", through: ["strace", "-D", "-f", "-o", trace, "-e", calls]) do |server|
-        workers = server.until_found("workers") { server.workers.then { |pids| pids if pids.size == PolicyPuma::WORKERS } }
+        server.until_found("workers") { server.workers.size == PolicyPuma::WORKERS }
+        workers = server.workers
         server.under_load { server.decisions.grep(/would restart worker/).any? }
 
         assert_equal workers, server.workers
