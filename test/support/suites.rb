@@ -14,7 +14,7 @@ module Suites
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
   UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,malloc_conf,mappings}_test.rb",
                "test/{memscope,metrics,process_memory,profile,reading,report,tree,ttl_cache,tuning,workers}_test.rb",
-               "test/{bindings,rakelib,report}/**/*_test.rb", "test/profile/formats_test.rb",
+               "test/{bindings,rakelib,report,workers}/**/*_test.rb", "test/profile/formats_test.rb",
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.

@@ -247,7 +247,8 @@ module Memscope
                   "`Memscope::Workers.watch`, such as Sidekiq's, look once a minute at how near their memory is to " \
                   "the container's limit, and decide what to do about it: purge a worker, or restart one. With " \
                   "`:observe` they log what they would do; with `:act` they do it. In Puma's master, which may " \
-                  "not load the application, only the environment variable is sure to be seen."
+                  "not load the application, only the environment variable is sure to be seen. With a " \
+                  "`worker_interval_seconds` above 60 they look as rarely, and above 150 they do nothing."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
