@@ -11,12 +11,12 @@ class CLIPolicyTest < MemscopeTest
   READINGS = Groups.take(([1500] * 10) + ([1700] * 60), workers: { 1 => { private: 400 }, 2 => { private: 500 } })
 
   def test_what_a_policy_would_have_done
-    out, status = policy(READINGS)
+    out, status = policy(READINGS, "--rules", "jitter=0")
 
     assert_equal 0, status
     assert_match(/\A70 readings over 35 minutes: 2 x restart\. The last: The working set is 1,700\.0\n/, out)
-    assert_match(/^1970-01-01 10:42:40 UTC  restart worker 2 \(pid 102\)$/, out)
-    assert_match(/^1970-01-01 10:58:40 UTC  restart worker 1 \(pid 101\)$/, out)
+    assert_match(/^1970-01-01 10:42:10 UTC  restart worker 2 \(pid 102\)$/, out)
+    assert_match(/^1970-01-01 10:57:10 UTC  restart worker 1 \(pid 101\)$/, out)
     assert_operator out.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 
