@@ -31,6 +31,7 @@ class ContractTest < MemscopeTest
     "History" => %i[series points floors events running? started_at [] to_h to_json],
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
+    "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
@@ -39,7 +40,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks watch exec version].freeze
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks watch policy exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

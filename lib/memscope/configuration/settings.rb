@@ -253,7 +253,7 @@ module Memscope
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
         sentence: "The share of the container's memory limit above which the policy does something, if it lasts five " \
-                  "minutes. Above 0.95, or this share if it is larger, only a restart is considered."
+                  "minutes. Above 0.95, or this share if it is larger, a restart comes first."
       },
       policy_interval_seconds: {
         type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
