@@ -107,9 +107,8 @@ class VerdictTest < MemscopeTest
   def test_what_objects_hold_is_no_longer_sampled
     body = leak(:native).to_h
     body[:curves].find { |curve| curve[:id] == :held }[:rings].each do |ring|
-      ring[:min] = ring[:min].map.with_index do |min, at|
-        min if Time.iso8601(ring[:at]) + (at * ring[:step_seconds]) < Histories::START + 3600
-      end
+      kept = ((Histories::START + 3600 - Time.iso8601(ring[:at])) / ring[:step_seconds]).ceil
+      ring.update(ring.slice(:min, :last).transform_values { |all| all.map.with_index { |one, at| one if at < kept } })
     end
     verdict = verdict(Memscope::History.from_h(body))
 
