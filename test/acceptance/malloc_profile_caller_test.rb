@@ -30,7 +30,7 @@ class MallocProfileCallerTest < MemscopeTest
         def installed = 400.times { KEPT << Thing.make { 10_000 } }
         def common = 400.times { KEPT << Common.make(10_000) }
         def psych = 400.times { KEPT << Psych.load("x" * 10_000) }
-        def ripper = KEPT << Ripper.sexp("foo(1, 2, [:bar, 'x'])\\n" * 2_000)
+        def ripper = KEPT << Ripper.sexp("foo(1, 2, [:bar, 'x'])\\n" * 8_000)
         def engine = 400.times { KEPT << Billing.make(10_000) }
         eval("def evaluated = 400.times { KEPT << ('x' * 10_000) }")
         def anonymous = evaluated
