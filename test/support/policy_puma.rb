@@ -27,7 +27,6 @@ class PolicyPuma < PumaProcess
   def initialize(directory, version = nil, gems: nil, setting: "act", configuration: "", through: [])
     @directory = directory
     Dir.mkdir(File.join(directory, "config"))
-    Dir.mkdir(File.join(directory, "evidence"))
     File.write(File.join(directory, "config/puma.rb"), <<~RUBY)
       require #{File.join(__dir__, 'workloads/hasty_policy').dump}
       workers #{WORKERS}

@@ -266,10 +266,11 @@ module Memscope
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
         sentence: "Where the policy keeps, before a restart, why: the worker's memory by owner, how it grew, the " \
-                  "verdict, the largest classes, and the last readings that it decided by: JSON of at most 50 KB, " \
-                  "the newest 20, readable by its user only; if nil, in the directory of the sockets. If it is set, " \
-                  "each reading also goes to groups.jsonl there, of at most 8 MiB with one before it, which " \
-                  "`memscope policy` replays. A directory for each server."
+                  "verdict, the largest classes, and the last readings that it decided by. Each file has at most " \
+                  "50 KB of JSON; the newest 20 stay. If it is nil, they are in the directory of the sockets. If it " \
+                  "is set, each reading also goes to groups.jsonl there, of at most 8 MiB with one before it, which " \
+                  "`memscope policy` replays. It is created if it is missing, and must belong to the process's user " \
+                  "with mode 0700. Each server needs its own."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",

@@ -44,7 +44,6 @@ module Memscope
         @host = host
         @groups = [].freeze
         @decided = {}.freeze
-        @outcomes = host.earlier_restarts
         @due = 0
       end
 
@@ -84,6 +83,7 @@ module Memscope
         cgroup = Cgroup.read
         now = Clock.now.round(3)
         members = @host.members
+        @outcomes ||= @host.earlier_restarts
         @outcomes.each { |outcome| settle(outcome, policy, cgroup.working_set_bytes, now) }
         forget(now - policy.stop_seconds)
         Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,

@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
+require "digest"
 require "json"
+require "socket"
 require_relative "../census"
 require_relative "../remote/sockets"
 
@@ -17,27 +19,24 @@ module Memscope
       LIMIT = 50_000
       # The largest file of readings, in bytes; the one before it stays too.
       READINGS = 8 << 20
-      # How many files about restarts stay; older ones are deleted.
+      # How many files about restarts stay, and how many outcomes; older ones are deleted.
       FILES = 20
       # How many classes, those with the most memory.
       CLASSES = 30
       # The longest wait for a worker's answer, in seconds.
       PATIENCE = 30
-      # The file of a restart that is not measured yet.
-      OUTCOME = "outcome.json"
-      private_constant :OUTCOME, :LIMIT, :READINGS, :FILES, :CLASSES
+      private_constant :LIMIT, :READINGS, :FILES, :CLASSES
 
       class << self
         # @param group [Policy::Group]
         # @return [void]
+        # @raise [Sockets::Refused, SystemCallError] unless the directory and the file belong to this user only
         def record(group)
-          directory = Workers.setting(:policy_evidence_directory) or return
+          return unless Workers.setting(:policy_evidence_directory)
 
           path = File.join(directory, "groups.jsonl")
           File.rename(path, File.join(directory, "groups.old.jsonl")) if File.size?(path).to_i > READINGS
-          File.open(path, File::WRONLY | File::CREAT | File::APPEND | File::NOFOLLOW, 0o600) do |file|
-            file.write("#{group.to_json}\n")
-          end
+          opened(path, File::WRONLY | File::CREAT | File::APPEND) { |file| file.write("#{group.to_json}\n") }
         end
 
         # Leaves a restart to the successor of this process.
@@ -45,19 +44,23 @@ module Memscope
         # @param outcome [Hash] as of Policy::Outcome, and the working set `before`
         # @return [void]
         def leave(outcome)
-          path = File.join(directory, OUTCOME)
-          File.open(path, File::WRONLY | File::CREAT | File::TRUNC | File::NOFOLLOW, 0o600) do |file|
-            file.write(JSON.generate(outcome))
-          end
+          path = outcome_path
+          new = "#{path}.#{Clock.time}"
+          create(new, JSON.generate(outcome))
+          File.rename(new, path)
+          prune(/\Aoutcome-/)
         rescue SystemCallError, Sockets::Refused
           nil # then its successor does not know of it
         end
 
-        # @return [Array<Hash>] what `leave` has left, since the machine booted; none if nothing can be read
+        # Takes what `leave` has left: another call finds nothing.
+        #
+        # @return [Array<Hash>] one restart, since the machine booted; none if nothing can be read
         def left
-          path = File.join(directory, OUTCOME)
-          outcome = JSON.parse(File.read(path), symbolize_names: true)
+          path = outcome_path
+          text = opened(path, File::RDONLY, &:read)
           File.unlink(path)
+          outcome = JSON.parse(text, symbolize_names: true)
           before = Integer(outcome.delete(:before))
           known = Policy::Outcome.from_h(outcome)
           known.seconds < Clock.now ? [{ **known.to_h, before: before }] : []
@@ -65,7 +68,7 @@ module Memscope
           []
         end
 
-        # Raises nothing: a full disk must not keep a worker that is about to be killed.
+        # Raises nothing: a full disk must not prevent the restart.
         #
         # @param host [PumaHost, SingleHost]
         # @param decision [Policy::Decision]
@@ -73,19 +76,52 @@ module Memscope
         # @return [void]
         def keep(host, decision, groups)
           path = File.join(directory, "restart-#{Clock.time}-#{decision.worker.pid}.json")
-          File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW, 0o600) do |file|
-            file.write(text(host, decision, groups))
-          end
+          create(path, text(host, decision, groups))
           host.log("policy: the evidence is in #{path}")
-          Dir[File.join(directory, "restart-*-*.json")][0...-FILES].each { |old| File.unlink(old) }
+          prune(/\Arestart-\d+-\d+\.json\z/)
         rescue StandardError => e
           host.log("policy: no evidence was kept: #{e.message} (#{e.class})")
+        end
+
+        # Names the container, or the service: the same for the process that is started in the place of this one.
+        #
+        # @return [String] 16 hexadecimal digits
+        def place
+          Digest::SHA256.hexdigest("#{Socket.gethostname}\n#{File.read('/proc/self/cgroup')}")[0, 16]
         end
 
         private
 
         def directory
-          Workers.setting(:policy_evidence_directory) || Sockets.directory(Workers.setting(:socket_directory))
+          evidence = Workers.setting(:policy_evidence_directory)
+          return Sockets.directory(evidence, purpose: :evidence) if evidence
+
+          Sockets.directory(Workers.setting(:socket_directory))
+        end
+
+        def outcome_path = File.join(directory, "outcome-#{place}.json")
+
+        def create(path, text)
+          opened(path, File::WRONLY | File::CREAT | File::EXCL) { |file| file.write(text) }
+        end
+
+        # Does not wait, as the open of a pipe would.
+        def opened(path, flags)
+          File.open(path, flags | File::NOFOLLOW | File::NONBLOCK, 0o600) do |file|
+            stat = file.stat
+            own = stat.file? && stat.owned? && stat.mode.nobits?(0o077)
+            raise Sockets::Refused, "#{path}: allowed: a file of uid #{Process.euid} with mode 0600" unless own
+
+            yield file
+          end
+        end
+
+        # Deletes all but the newest. Another process may do so too.
+        def prune(names)
+          paths = Dir.children(directory).grep(names).map { |name| File.join(directory, name) }
+          paths.sort_by { |path| File.mtime(path) }[0...-FILES].each { |old| File.unlink(old) }
+        rescue Errno::ENOENT
+          nil
         end
 
         def text(host, decision, groups)

@@ -17,7 +17,9 @@ module Memscope
       private_constant :IDLE, :PATIENCE
 
       # @return [Array<Hash>] the restart that started this process, as of Policy::Outcome; none if it is not known
-      def earlier_restarts = Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } }
+      def earlier_restarts
+        sidekiq ? Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } } : []
+      end
 
       # Once Sidekiq is quiet, it stays so: waits for its jobs, as long as they take, and then ends it.
       #
