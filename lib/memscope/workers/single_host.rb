@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "json"
+require_relative "../remote/sockets"
 require_relative "controller"
 require_relative "supervisor"
 
@@ -14,7 +16,9 @@ module Memscope
       IDLE = 5
       # Seconds after which the log says that jobs keep it from ending; then again after as many.
       PATIENCE = 900
-      private_constant :IDLE, :PATIENCE
+      # Seconds of a job after which it may run for ever: nothing ends a job but itself.
+      LONG_JOB = 900
+      private_constant :IDLE, :PATIENCE, :LONG_JOB
 
       # @return [Array<Hash>] the restart that started this process, as of Policy::Outcome; none if it is not known
       def earlier_restarts
@@ -28,14 +32,15 @@ module Memscope
         return if @quiet_since.nil? || @ended
 
         now = Clock.now
-        jobs = busy
-        @busy_at = now unless jobs&.zero?
+        jobs = work
+        @busy_at = now unless jobs == []
         if now - @busy_at >= IDLE
           @ended = true
           Process.kill(:TERM, Process.pid)
-        elsif now - @said_at >= PATIENCE
+        elsif now - @said_at >= PATIENCE && jobs&.any?
           @said_at = now
-          log("policy: still waits for #{jobs} jobs, #{(now - @quiet_since).round} s after Sidekiq became quiet")
+          log("policy: still waits for #{jobs.size} jobs (#{job_classes(jobs).join(', ')}), " \
+              "#{(now - @quiet_since).round} s after Sidekiq became quiet")
         end
       end
 
@@ -67,8 +72,8 @@ module Memscope
       # @return [void]
       # @raise [RuntimeError] saying why not
       def restart(_member, outcome)
-        raise "its jobs cannot be counted" unless busy
-        raise obstacle if obstacle
+        why = obstacle || unending || ("another process of this container is being restarted" unless alone?)
+        raise why if why
 
         Process.kill(:TSTP, Process.pid)
         @quiet_since = @busy_at = @said_at = Clock.now
@@ -94,12 +99,39 @@ module Memscope
       # Only for Sidekiq's own program, which handles TSTP: another process would stop.
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
+      # Why it might never end: jobs are not cut.
+      def unending
+        jobs = work or return "its jobs cannot be counted"
+        long = jobs.select { |job| Time.now.to_f - job[:run_at].to_f > LONG_JOB }
+        "a job of #{job_classes(long).first} has run for more than #{LONG_JOB / 60} minutes" if long.any?
+      end
+
+      # Locks a file until this process ends: of the processes of a container, which reach the limit together, one at a
+      # time is quiet.
+      def alone?
+        path = File.join(Sockets.directory(Workers.setting(:socket_directory)), "restart-#{Evidence.place}.lock")
+        @lock ||= File.open(path, File::RDWR | File::CREAT | File::NOFOLLOW | File::NONBLOCK, 0o600)
+        @lock.flock(File::LOCK_EX | File::LOCK_NB)
+      end
+
+      def busy = work&.size
+
+      # What Sidekiq's threads work on: hashes with the `payload`, a Hash or its JSON, and since when, `run_at`.
       # Sidekiq 5 called it WORKER_STATE.
-      def busy
+      def work
         return unless sidekiq
 
         name = %i[WORK_STATE WORKER_STATE].find { |constant| ::Sidekiq::Processor.const_defined?(constant) }
-        name && ::Sidekiq::Processor.const_get(name).size
+        name && ::Sidekiq::Processor.const_get(name).dup.values
+      end
+
+      # Active Job's adapter puts the job's own class under `wrapped`.
+      def job_classes(jobs)
+        jobs.map do |job|
+          payload = job[:payload]
+          payload = JSON.parse(payload) if payload.is_a?(String)
+          payload["wrapped"] || payload["class"]
+        end.uniq
       end
     end
   end
