@@ -114,11 +114,16 @@ module Memscope
       # sleeps in between; a forked child does not inherit the thread and has to call this itself.
       #
       # @return [void]
-      def watch
+      def watch = watch_with(nil)
+
+      # @api private
+      # @param log [#log, nil] where the policy's lines go without a logger
+      # @return [void]
+      def watch_with(log)
         History.start if setting(:history)
         return if current
 
-        controller = Controller.new(SingleHost.new)
+        controller = Controller.new(SingleHost.new(log))
         self.current = Watch.new(Sampler.new(role: :single), controller: controller).tap(&:start)
         nil
       end

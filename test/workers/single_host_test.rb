@@ -81,6 +81,15 @@ class SingleHostTest < MemscopeTest
     assert_equal "its jobs cannot be counted", assert_raises(RuntimeError) { restart }.message
   end
 
+  # Puma's without workers, where nothing else may log.
+  def test_logs_where_its_server_does
+    log = Class.new { define_method(:log) { |text| (@lines ||= []) << text } }.new
+    settled { Memscope::Workers::SingleHost.new(log).log("policy: x") }
+
+    assert_equal ["memscope: policy: x"], log.instance_variable_get(:@lines)
+    assert_nil(settled { Memscope::Workers::SingleHost.new.log("policy: x") })
+  end
+
   # A second open of a file is as another process's: flock tells them apart.
   def test_one_process_of_a_container_at_a_time
     restart

@@ -19,12 +19,18 @@ module Memscope
       RESTARTING = %i[on_restart before_restart].freeze
       private_constant :SERVING, :RESTARTING
 
+      # @param launcher [Puma::Launcher]
+      # @return [#log]
+      def self.log_of(launcher)
+        launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
+      end
+
       # @param cluster [Cluster]
       # @param launcher [Puma::Launcher]
       def initialize(cluster, launcher)
         @cluster = cluster
         @options = launcher.options
-        @log = launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
+        @log = self.class.log_of(launcher)
         @forks = Hash.new(0)
         @identities = {}
         SERVING.each { |event| launcher.events.register(event) { @serving = true } }

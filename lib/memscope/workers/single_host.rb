@@ -20,6 +20,11 @@ module Memscope
       LONG_JOB = 900
       private_constant :IDLE, :PATIENCE, :LONG_JOB
 
+      # @param log [#log, nil] where lines go without a logger: Puma's
+      def initialize(log = nil)
+        @log = log
+      end
+
       # @return [Array<Hash>] the restart that started this process, as of Policy::Outcome; none if it is not known
       def earlier_restarts
         sidekiq ? Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } } : []
@@ -91,7 +96,7 @@ module Memscope
       # @return [void]
       def log(text)
         logger = Workers.setting(:logger) || (::Sidekiq.logger if sidekiq)
-        logger&.info("memscope: #{text}")
+        logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")
       end
 
       private

@@ -18,7 +18,10 @@ Puma::Plugin.create do
     # Before there is a second thread: two threads that load files which require each other can deadlock.
     require "memscope/facade"
     Memscope.eager_load!
-    return in_background { Memscope::Workers.watch } unless launcher.options[:workers].to_i.positive?
+    unless launcher.options[:workers].to_i.positive?
+      log = Memscope::Workers::PumaHost.log_of(launcher)
+      return in_background { Memscope::Workers.watch_with(log) }
+    end
 
     cluster = Memscope::Workers::Cluster.new(launcher)
     launcher.config.configure { |dsl| hook(dsl, cluster) }
