@@ -23,7 +23,7 @@ module Memscope
       end
 
       # @return [String, nil] why no worker may be restarted now; nil if one may
-      def refusal = no_supervisor || failed_boots || useless || too_soon || unhealthy
+      def refusal = all_exempt || no_supervisor || failed_boots || useless || too_soon || unhealthy
 
       # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with what that returns, the largest
       #   first
@@ -39,7 +39,7 @@ module Memscope
 
       # @return [String] why no worker is in `uses`
       def nobody
-        why = @group.members.map { |member| why_not(member) || "its successor would need the same memory" }
+        why = @group.members.map { |member| why_not(member) || "a new worker would need as much memory" }
         why = why.tally.map { |reason, times| "#{reason} (#{counted(times, 'workers')})" }
         "no worker to restart: #{why.join('; ')}"
       end
@@ -50,14 +50,14 @@ module Memscope
       def why_not(member)
         return "exempt: #{member.exempt}" if member.exempt
         return "its private memory is unknown" unless member.private_bytes
-        return "it has run for less than #{@policy.min_uptime_seconds.round} s and its jitter" if young?(member)
+        return "it has run for less than #{least_uptime(member).round} s" if young?(member)
 
         "it was the last to be restarted" if last?(member)
       end
 
-      def young?(member)
-        uptime(member) < @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
-      end
+      def young?(member) = uptime(member) < least_uptime(member)
+
+      def least_uptime(member) = @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
 
       def uptime(member) = @group.seconds - member.started_seconds
 
@@ -81,6 +81,8 @@ module Memscope
         sizes = others.filter_map(&:private_bytes).sort
         sizes.empty? ? member.private_bytes : sizes[sizes.size / 2]
       end
+
+      def all_exempt = (nobody if @group.members.any? && @group.members.all?(&:exempt))
 
       def no_supervisor
         "no supervisor is proved that would start a worker again" unless @group.supervisor
