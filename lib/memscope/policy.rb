@@ -42,8 +42,8 @@ module Memscope
     field :failed_boots, :count, null: false
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
-    # @return [Numeric] times are longer by up to this share, by host and worker: hosts do not act at once, and a least
-    #   time is one
+    # @return [Numeric] `sustained_seconds`, `min_uptime_seconds` and the intervals are longer by up to this share, by
+    #   host and worker, so that hosts do not act at once. Times are only made longer, so a least time stays one
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap that is longer do not count
     field :gap_seconds, :number, null: false
@@ -89,8 +89,7 @@ module Memscope
       Ladder.new(self, Window.new(self, readings)).decision
     end
 
-    # What it would have decided, had it done nothing but look on: each of its decisions is an outcome for the next ones
-    # that was not carried out.
+    # What it would have decided if it had only observed: each decision counts for the later ones as not carried out.
     #
     # @param readings [Array<Group>] oldest first
     # @return [Array<Decision>] one for each

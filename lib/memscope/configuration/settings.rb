@@ -248,7 +248,7 @@ module Memscope
                   "the container's limit, and decide what to do about it: purge a worker, or restart one. With " \
                   "`:observe` they log what they would do; with `:act` they do it. In Puma's master, which may " \
                   "not load the application, only the environment variable is sure to be seen. With a " \
-                  "`worker_interval_seconds` above 60 they look as rarely, and above 150 they do nothing."
+                  "`worker_interval_seconds` above 60 they look only that often, and above 150 they do nothing."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
@@ -257,7 +257,8 @@ module Memscope
       },
       policy_interval_seconds: {
         type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
-        sentence: "The least time between two restarts of workers, which the policy makes up to a fifth longer."
+        sentence: "The least time between two restarts of workers, which the policy makes up to a fifth longer; " \
+                  "above 0.95 of the limit at most 300 s."
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
@@ -275,8 +276,10 @@ module Memscope
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
         sentence: "Whether something starts this process again when it ends, so that the policy may restart it. It " \
-                  "is only needed where memscope cannot tell: Puma's master starts its workers again, systemd a " \
-                  "service with Restart=always or on-success, and Kubernetes a container."
+                  "is only needed where memscope cannot tell. It knows that Puma's master starts its workers again, " \
+                  "and systemd a service with Restart=always or on-success. It assumes that Kubernetes starts " \
+                  "Sidekiq again if Sidekiq has pid 1, which it has not under tini or sh -c; restartPolicy cannot be " \
+                  "read."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
