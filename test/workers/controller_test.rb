@@ -134,6 +134,8 @@ class ControllerTest < MemscopeTest
     step
     @host.obstacle = "it restarts all"
     step
+
+    assert_equal "Nothing to do: it restarts all.", @controller.fields[:policy_decision]
     @host.obstacle = nil
     step
 

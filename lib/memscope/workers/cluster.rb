@@ -73,9 +73,6 @@ module Memscope
       # @return [Integer] pid of the master
       attr_reader :pid
 
-      # @return [Hash{Integer => Puma::Cluster::WorkerHandle}] Puma's workers by pid, once they have booted
-      attr_reader :handles
-
       # @param launcher [Puma::Launcher, nil] nil: no policy is followed
       def initialize(launcher = nil)
         @pid = Process.pid
@@ -117,8 +114,12 @@ module Memscope
       # @param handle [Puma::Cluster::WorkerHandle]
       # @return [void]
       def saw(handle)
-        @handles = living(@handles).merge(handle.pid => handle).freeze unless @handles[handle.pid].equal?(handle)
+        @handles = handles.merge(handle.pid => handle).freeze unless @handles[handle.pid].equal?(handle)
       end
+
+      # @return [Hash{Integer => Puma::Cluster::WorkerHandle}] Puma's workers by pid, once they have booted, and until
+      #   they have ended
+      def handles = living(@handles)
 
       # Runs in a thread of the master: answers workers over the master's listener, and receives their reports.
       #
@@ -153,7 +154,7 @@ module Memscope
       # @return [Workers] what the master knows of itself and of its workers
       def read
         since = Cost.now
-        workers = (living(@handles).keys | living(@reports).keys).filter_map { |pid| known(pid) }
+        workers = (handles.keys | living(@reports).keys).filter_map { |pid| known(pid) }
         Workers.of([master, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
       end
 

@@ -59,8 +59,8 @@ module Memscope
 
         policy = Policy.new(**rules)
         @due = Clock.now + (policy.sustained_seconds / policy.readings)
-        # What the group does then says nothing about it.
-        return @groups = [].freeze if @host.obstacle
+        why = @host.obstacle
+        return put_off(why) if why
 
         @groups = [*@groups, read(policy)].last(KEPT).freeze
         follow(policy.decide(@groups))
@@ -70,6 +70,12 @@ module Memscope
       end
 
       private
+
+      # What the group does meanwhile says nothing about it.
+      def put_off(why)
+        @groups = [].freeze
+        @last = "Nothing to do: #{why}."
+      end
 
       def rules
         interval = Workers.setting(:policy_interval_seconds)

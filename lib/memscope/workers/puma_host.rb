@@ -13,11 +13,10 @@ module Memscope
     #
     # @api private
     class PumaHost
-      # Puma's master fires them when all workers have booted, at first and after a phased restart; and when a restart
-      # of all begins. Their names changed in Puma 7.
-      SERVING = %i[on_booted after_booted].freeze
+      # Puma's master fires it when a restart of all begins; the name changed in Puma 7. The event that all have booted
+      # cannot be relied on: after a refork, Puma 5.6 fires none, and if a worker crashes meanwhile, it comes too early.
       RESTARTING = %i[on_restart before_restart].freeze
-      private_constant :SERVING, :RESTARTING
+      private_constant :RESTARTING
 
       # @param launcher [Puma::Launcher]
       # @return [#log]
@@ -33,8 +32,7 @@ module Memscope
         @log = self.class.log_of(launcher)
         @forks = Hash.new(0)
         @identities = {}
-        SERVING.each { |event| launcher.events.register(event) { @serving = true } }
-        RESTARTING.each { |event| launcher.events.register(event) { @serving = false } }
+        RESTARTING.each { |event| launcher.events.register(event) { @left_phase = oldest_phase } }
       end
 
       # @return [Array] none: the master stays
@@ -51,9 +49,11 @@ module Memscope
 
       # @return [String, nil] why nothing must be done now
       def obstacle
-        return "Puma boots its workers or restarts all of them" unless @serving
+        handles = @cluster.handles.values
+        return "Puma is stopping" if handles.any? && handles.all?(&:term?)
 
-        "Puma is stopping" if @cluster.handles.any? && @cluster.handles.each_value.all?(&:term?)
+        @served ||= handles.size >= workers
+        "Puma boots its workers or restarts all of them" unless @served && !restarting?(handles.map(&:phase))
       end
 
       # Runs in the master when it has forked a worker.
@@ -113,6 +113,16 @@ module Memscope
       end
 
       private
+
+      # A restart of all puts every worker into the next phase.
+      def restarting?(phases) = phases.uniq.size > 1 || (phases.any? && @left_phase && phases.first <= @left_phase)
+
+      # Worker 0 is not restarted by a refork: its phase is the next one before that begins.
+      def oldest_phase
+        handles = @cluster.handles.values
+        handles.reject! { |handle| handle.index.zero? } if @options[:fork_worker]
+        handles.map(&:phase).min
+      end
 
       def ask(pid, call, **options) = Client.new(pid, timeout: Evidence::PATIENCE).call(call, **options)
 
