@@ -253,6 +253,15 @@ class PolicyTest < MemscopeTest
     assert_restart(2, decide(1700, workers: FAT, outcomes: lost))
   end
 
+  def test_a_successor_that_never_boots_ended_all_for_ever
+    lost = ->(ago) { [Groups.outcome(:restart, 0, ago * HOUR)] }
+    waits = decide(1700, workers: FAT, outcomes: lost[5.9])
+
+    assert_none(/has not ended yet/, waits)
+    assert_equal 100 * MEBIBYTE, waits.over_bytes, "so that it is logged"
+    assert_restart(2, decide(1700, workers: FAT, outcomes: lost[6.1]))
+  end
+
   # puma_worker_killer#104: one restart per tick is too slow far above the limit, and too fast otherwise.
   def test_the_rate_did_not_follow_the_headroom
     last = ->(ago) { [Groups.outcome(:restart, 0, ago, returned: 100)] }

@@ -154,4 +154,29 @@ class PumaHostTest < MemscopeTest
 
     assert_equal [true, 1], puma.successor(outcome)
   end
+
+  # TTOU, or a new worker with the old one's pid.
+  def test_a_restart_has_ended_without_a_new_pid_in_its_place
+    puma = host
+    outcome = { index: 1, pid: @children.last }
+    puma.members
+    puma.restart(puma.members.last, {})
+    @cluster.handles = handles.first(1).to_h
+
+    assert_equal [false, 0], puma.successor(outcome), "only the other one serves"
+    @launcher.options[:workers] = 1
+    Process.wait(@children.last)
+
+    assert_equal [true, 0], puma.successor(outcome)
+  end
+
+  def test_another_worker_died_while_the_evidence_was_taken
+    puma = host
+    member = puma.members.last
+    @cluster.handles = handles.except(@children.first)
+    error = assert_raises(RuntimeError) { puma.restart(member, {}) }
+
+    assert_equal "only 1 of 2 workers serve", error.message
+    assert_nil Process.wait(member.pid, Process::WNOHANG)
+  end
 end

@@ -27,10 +27,11 @@ module Memscope
 
       # @return [Decision]
       def decision
-        why = unknown || waiting || in_transition
+        why = unknown || waiting
+        @over = @window.over_bytes unless why
+        why ||= in_transition
         return decided(:none, why) if why
 
-        @over = @window.over_bytes
         (@window.hard? ? restart || lever : lever || restart) || decided(:none, @why_no_restart)
       end
 
@@ -62,9 +63,9 @@ module Memscope
           "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
       end
 
-      # The measurement may never come, as after a gap; then the outcome is unknown.
+      # A successor may never boot, and the measurement may never come, as after a gap; then the outcome is unknown.
       def pending?(outcome)
-        return true unless outcome.booted_seconds
+        return @group.seconds < outcome.seconds + @policy.stop_seconds unless outcome.booted_seconds
 
         late = outcome.returned_bytes ? 0 : @policy.gap_seconds
         @group.seconds < outcome.booted_seconds + @policy.settle_seconds + late

@@ -65,16 +65,16 @@ module Memscope
       # @return [Array<Policy::Member>]
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
-        @identities = workers.to_h { |worker| [worker.pid, @identities[worker.pid] || identity(worker.pid)] }
+        @identities = workers.to_h { |worker| [worker.pid, identity(worker.pid)] }
         workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
       end
 
       # @param outcome [Hash] of a restart, as of Policy::Outcome
-      # @return [Array(Boolean, Integer)] whether the worker that took its place has booted, and how many died before
+      # @return [Array(Boolean, Integer)] whether the worker that took its place has booted, or none will, as after
+      #   TTOU; and how many died before
       def successor(outcome)
-        booted = @cluster.handles.any? do |pid, handle|
-          handle.index == outcome[:index] && pid != outcome[:pid] && handle.booted?
-        end
+        booted = serving.any? { |handle| handle.index == outcome[:index] && handle.pid != outcome[:pid] }
+        booted ||= serving.size >= workers && identity(outcome[:pid]).first != @stopped
         [booted, [@forks[outcome[:index]] - @forks_before.to_i - 1, 0].max]
       end
 
@@ -85,11 +85,13 @@ module Memscope
       # @return [void]
       # @raise [RuntimeError] saying why not
       def restart(member, _outcome)
-        why = obstacle || ("it is being stopped" unless serving?(member.pid))
+        why = obstacle || ("it is being stopped" unless serving?(member.pid)) ||
+              ("only #{serving.size} of #{workers} workers serve" if serving.size < workers)
         raise why if why
 
         @forks_before = @forks[member.index]
-        sent = Native.terminate(member.pid, @identities.fetch(member.pid).first)
+        @stopped = @identities.fetch(member.pid).first
+        sent = Native.terminate(member.pid, @stopped)
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
       end
 
@@ -135,7 +137,9 @@ module Memscope
         [ticks, (Clock.now - age).round(3)]
       end
 
-      def serving?(pid) = @cluster.handles[pid]&.then { |handle| handle.booted? && !handle.term? } || false
+      def serving = @cluster.handles.each_value.select { |handle| handle.booted? && !handle.term? }
+
+      def serving?(pid) = serving.any? { |handle| handle.pid == pid }
 
       def member(worker)
         status = @cluster.handles[worker.pid]&.last_status || {}
