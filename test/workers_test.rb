@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
+require "minitest/mock"
 require_relative "support/histories"
 require "memscope/workers/cluster"
 
@@ -47,6 +48,33 @@ class WorkersTest < MemscopeTest
       sleep 0.01
     end
     found
+  end
+
+  # A compaction writes to shared pages: the process then has its own copies.
+  def test_a_forked_workers_compaction_is_not_predicted
+    single, worker = Memscope::History::Sampler.stub(:compactable_bytes, MEBIBYTE) do
+      %i[single worker].map { |role| Memscope::Workers::Sampler.new(role: role).read.predicted_bytes[:compact] }
+    end
+
+    assert_equal [MEBIBYTE, nil], [single, worker]
+  end
+
+  def test_a_purge_is_predicted_by_what_no_other_process_shares
+    skip "only glibc's free pages are known one by one" unless Memscope.allocator.name == :glibc
+
+    all, own, least = child_json(<<~RUBY)
+      kept = Array.new(100_000) { "a" * 300 }
+      kept = nil
+      GC.start
+      Process.wait(fork do
+        ledger = Memscope::Ledger.read(deep: true)
+        detail = ledger.rows.find { |row| row.id == :malloc }.detail
+        p [*detail.values_at(:trimmable_bytes, :trimmable_private_bytes), Memscope::Purge.least_bytes(ledger)]
+      end)
+    RUBY
+
+    assert_operator own, :<, all
+    assert_equal own, least
   end
 
   def test_a_process_without_a_cluster

@@ -58,12 +58,13 @@ module Memscope
       #
       # @api private
       # @param ledger [Ledger]
-      # @return [Integer, nil] the least that it returns; nil if the ledger does not say, as for :trim one that is not
-      #   deep
+      # @return [Integer, nil] the least that it returns; without the pages that other processes share, if these are
+      #   known; nil if the ledger does not say, as for :trim one that is not deep
       def least_bytes(ledger)
         lever = allocators_lever or return
 
-        Forecast.of(lever, nil, ledger, collect: false).bytes&.begin
+        forecast = Forecast.of(lever, nil, ledger, collect: false)
+        (forecast.private_bytes || forecast.bytes)&.begin
       end
 
       # @api private

@@ -68,7 +68,8 @@ module Memscope
         # @return [Integer, nil] seconds between its samples; nil if they are not taken
         def spacing(series) = @sampler&.spacing(series)
 
-        # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps
+        # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
+        #   other processes share, if these are known
         def trimmable_bytes = @sampler&.trimmable_bytes
 
         # @return [Integer, nil] the least that a compaction would return, as of the last walk of Ruby's heap
@@ -227,7 +228,7 @@ module Memscope
         ledger = Ledger.read(deep: true)
         malloc = ledger.rows.find { |row| row.id == :malloc }
         explain(malloc_in_use: ledger.reasons[:deep])
-        @trimmable_bytes = malloc && malloc.detail[:trimmable_bytes]
+        @trimmable_bytes = malloc && malloc.detail.values_at(:trimmable_private_bytes, :trimmable_bytes).compact.first
         { **rows(ledger), malloc_in_use: malloc && malloc.detail[:in_use_bytes] }
       end
 

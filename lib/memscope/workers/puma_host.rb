@@ -95,7 +95,7 @@ module Memscope
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
       end
 
-      # In the worker's own thread for such calls, beside its requests.
+      # In the worker's own thread for such calls. A purge runs beside its requests; a GC or a compaction stops them.
       def purge(member, levers) = ask(member.pid, :purge, levers: levers.map(&:name))
 
       # Puma 8 and newer.

@@ -129,11 +129,13 @@ module Memscope
           verdict: Verdict.latest }
       end
 
-      # Of a purge under glibc and of a compaction, by what was last read for the history.
+      # Of a purge under glibc and of a compaction, by what was last read for the history. A forked worker's compaction
+      # is not predicted: it writes to pages that are shared, and can take more than it returns.
       def predicted(ledger, memory)
         threads = ledger.leaf_bytes[:"stacks/threads"] if memory.threads.to_i > 1
         { purge: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes,
-          compact: History::Sampler.compactable_bytes, thread: threads && (threads / (memory.threads - 1)) }.compact
+          compact: (History::Sampler.compactable_bytes unless @role == :worker),
+          thread: threads && (threads / (memory.threads - 1)) }.compact
       end
 
       def rows(ledger)
