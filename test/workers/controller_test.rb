@@ -160,9 +160,16 @@ class ControllerTest < MemscopeTest
   end
 
   # The numbers of the last report are those of a while ago.
-  def test_a_worker_that_does_not_report_has_unknown_private_memory
-    silent = @host.worker(0, 400 * MEBIBYTE, reasons: { at: "no report for 90 s" })
+  def test_of_a_worker_that_does_not_report_everything_is_unknown
+    sizes = %i[private_bytes bytes_per_hour verdict eta_seconds purge_bytes compact_bytes thread_bytes]
+    leak = Memscope::Verdict.capture({ verdict: :leak, shares: {}, bytes_per_hour: MEBIBYTE, eta_seconds: 9,
+                                       confidence: 1.0, evidence: {}, reasons: {}, cost: Memscope::Cost.of(:T0) })
+    known, silent = [{}, { at: "no report for 90 s" }].map do |reasons|
+      report = { verdict: leak, predicted_bytes: { purge: 1, compact: 2, thread: 3 }, reasons: reasons }
+      @host.worker(0, 400 * MEBIBYTE, **report).to_h.values_at(*sizes)
+    end
 
-    assert_nil silent.private_bytes
+    assert_equal [400 * MEBIBYTE, MEBIBYTE, :leak, 9, 1, 2, 3], known
+    assert_equal [nil], silent.uniq
   end
 end

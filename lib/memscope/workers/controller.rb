@@ -23,18 +23,27 @@ module Memscope
       KEPT = 15
       private_constant :KEPT
 
-      # @param worker [Worker] its last report
-      # @param rest [Hash{Symbol => Object}] what the host knows of it
-      # @return [Policy::Member]
-      def self.member(worker, **rest)
-        verdict = worker.verdict
-        predicted = worker.predicted_bytes || {}
-        Policy::Member.capture({ index: worker.index, pid: worker.pid, bytes_per_hour: verdict&.bytes_per_hour,
-                                 private_bytes: (worker.uss_bytes unless worker.reasons.key?(:at)),
-                                 verdict: verdict&.kind, eta_seconds: verdict&.eta_seconds,
-                                 purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
-                                 thread_bytes: predicted[:thread],
-                                 refused: { compact: Purge.missing[:compact] }.compact, **rest })
+      class << self
+        # @param worker [Worker] its last report
+        # @param rest [Hash{Symbol => Object}] what the host knows of it
+        # @return [Policy::Member]
+        def member(worker, **rest)
+          Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes(worker),
+                                   refused: { compact: Purge.missing[:compact] }.compact, **rest })
+        end
+
+        private
+
+        # Of a report that is a while old, nothing.
+        def sizes(worker)
+          return {} if worker.reasons.key?(:at)
+
+          verdict = worker.verdict
+          predicted = worker.predicted_bytes || {}
+          { private_bytes: worker.uss_bytes, bytes_per_hour: verdict&.bytes_per_hour, verdict: verdict&.kind,
+            eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
+            thread_bytes: predicted[:thread] }
+        end
       end
 
       # @return [Array<Policy::Group>] the readings that the last decision was made by, oldest first
