@@ -49,6 +49,7 @@ class ControllerTest < MemscopeTest
 
   def setup
     @host = Host.new
+    @limit = 1000 * MEBIBYTE
     @working_set = 970 * MEBIBYTE
     @now = 10_000.0
     @settings = { policy: :act, policy_soft: 0.8, policy_interval_seconds: 900, policy_min_uptime_seconds: 1800 }
@@ -59,7 +60,7 @@ class ControllerTest < MemscopeTest
   # One step, some seconds after the last.
   def step(seconds = 60)
     @now += seconds
-    cgroup = Memscope::Cgroup.capture({ version: :v2, limit_bytes: 1000 * MEBIBYTE, working_set_bytes: @working_set,
+    cgroup = Memscope::Cgroup.capture({ version: :v2, limit_bytes: @limit, working_set_bytes: @working_set,
                                         reasons: {}, cost: Memscope::Cost.of(:T1) })
     at = (1_700_000_000_000 + (@now * 1000)).round
     Dir.mktmpdir do |directory|
@@ -99,7 +100,7 @@ class ControllerTest < MemscopeTest
     assert_empty @host.done
     assert_empty @evidence
     assert_operator @controller.fields[:policy_decisions].dig(:restart, :not_executed), :>=, 2
-    assert_match(/\Apolicy: would restart worker 0/, @host.said.first)
+    assert_match(/\Apolicy: would restart worker 0/, @host.said[1])
     assert_equal 15, @controller.groups.size
   end
 
@@ -155,8 +156,40 @@ class ControllerTest < MemscopeTest
     @host.members = nil
     3.times { step }
 
-    assert_equal 1, @host.said.size
-    assert_match(/an error/, @host.said.first)
+    assert_equal 1, @host.said.grep(/an error/).size
+  end
+
+  # As when the readings cannot be kept while nothing can be restarted.
+  def test_an_error_and_a_reason_that_alternate_are_logged_once_each
+    @host.members = [@host.worker(0, 400 * MEBIBYTE), @host.worker(1, 400 * MEBIBYTE)]
+    @working_set = 900 * MEBIBYTE
+    Memscope::Workers::Evidence.stub(:record, ->(_group) { raise "disk full" }) { 90.times { step } }
+
+    said = @host.said.map { |line| line[/acts|The working set|an error/] }
+
+    assert_equal ["acts", "The working set", "an error"], said
+  end
+
+  def test_a_reason_that_comes_again_after_an_hour_is_logged_again
+    @host.members = [@host.worker(0, 400 * MEBIBYTE), @host.worker(1, 400 * MEBIBYTE)]
+    lines = [900, 100, 900, 100, 900].zip([0, 60, 60, 60, 4000]).map do |working_set, seconds|
+      @working_set = working_set * MEBIBYTE
+      step(seconds + 60)
+      @host.said.grep(/no worker to restart/).size
+    end
+
+    assert_equal [1, 1, 1, 1, 2], lines
+  end
+
+  def test_the_log_says_what_to_expect
+    @working_set = 100 * MEBIBYTE
+    2.times { step }
+    @settings[:policy] = :observe
+    @limit = nil
+    2.times { step }
+
+    assert_equal ["policy: acts; limit 1,000.0 MiB, soft 80 %",
+                  "policy: observes, but there is no memory limit: it does nothing"], @host.said
   end
 
   # The numbers of the last report are those of a while ago.

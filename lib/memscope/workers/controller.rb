@@ -19,9 +19,14 @@ module Memscope
     #
     # @api private
     class Controller
+      include Report::Quantity
+
       # The readings that a decision is made by: a quarter of an hour.
       KEPT = 15
-      private_constant :KEPT
+      # Seconds without a line after which it is logged again.
+      AGAIN = 3600
+      NO_LIMIT = ", but there is no memory limit: it does nothing"
+      private_constant :KEPT, :AGAIN, :NO_LIMIT
 
       class << self
         # @param worker [Worker] its last report
@@ -53,6 +58,7 @@ module Memscope
         @host = host
         @groups = [].freeze
         @decided = {}.freeze
+        @said = {}
         @due = 0
       end
 
@@ -72,6 +78,7 @@ module Memscope
         return put_off(why) if why
 
         @groups = [*@groups, read(policy)].last(KEPT).freeze
+        introduce(policy)
         follow(policy.decide(@groups))
         Evidence.record(@groups.last)
       rescue StandardError => e
@@ -91,6 +98,15 @@ module Memscope
         soft = Workers.setting(:policy_soft)
         { soft: soft, hard: [soft, 0.95].max, interval_seconds: interval, hard_interval_seconds: [interval, 300].min,
           min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
+      end
+
+      # Says what to expect, at first and whenever that changes.
+      def introduce(policy)
+        limit = @groups.last.limit_bytes
+        text = "policy: #{Workers.setting(:policy) == :act ? 'acts' : 'observes'}" \
+               "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}"
+        @host.log(text) unless @introduced == text
+        @introduced = text
       end
 
       def read(policy)
@@ -136,15 +152,14 @@ module Memscope
         outcome[:executed] = act && failure.nil?
         outcome[:booted_seconds] = Clock.now.round(3) if outcome[:executed] && decision.action != :restart
         @outcomes << outcome
-        count(decision.action, outcome[:executed])
-        @said = nil
+        tally(decision.action, outcome[:executed])
         @last = "#{'would ' unless act}#{sentence(decision)}#{" Not done: #{failure}" if failure}"
         @host.log("policy: #{@last}")
       end
 
       # Says so only if there was a reason to do something.
       def nothing(decision)
-        count(:none, false)
+        tally(:none, false)
         @last = decision.reason
         log_once("policy: #{decision.reason}") if decision.over_bytes
       end
@@ -183,18 +198,19 @@ module Memscope
         "#{decision.action}#{threads} #{name}: #{decision.reason}"
       end
 
-      def count(action, executed)
+      def tally(action, executed)
         key = executed ? :executed : :not_executed
         counts = @decided.fetch(action, {})
         @decided = { **@decided, action => { **counts, key => counts.fetch(key, 0) + 1 }.freeze }.freeze
       end
 
       # Most decisions are to do nothing, for the reason of a minute before with other numbers: such a line is logged
-      # once.
+      # once, and again when it has not come for a while.
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
-        @host.log(text) unless @said == kind
-        @said = kind
+        @said.delete_if { |_kind, at| Clock.now - at > AGAIN }
+        @host.log(text) unless @said.key?(kind)
+        @said[kind] = Clock.now
       end
     end
   end
