@@ -77,6 +77,19 @@ class WorkersTest < MemscopeTest
     assert_equal own, least
   end
 
+  # With fork_worker, Puma's hook after a fork runs in worker 0.
+  def test_the_host_learns_of_each_worker_that_begins
+    begun = []
+    with_cluster do |cluster|
+      host = Object.new
+      host.define_singleton_method(:reported) { |worker| begun << worker.pid }
+      cluster.instance_variable_set(:@host, host)
+      pids = Array.new(2) { forked(cluster, 3) { |pid| eventually { begun.include?(pid) } && pid } }
+
+      assert_equal pids, begun
+    end
+  end
+
   def test_a_process_without_a_cluster
     read = Memscope.workers
     alone = read.first

@@ -142,12 +142,13 @@ class PumaHostTest < MemscopeTest
   def test_a_successor_and_the_boots_that_failed_before_it
     puma = host
     outcome = { index: 1, pid: @children.last }
-    puma.forked(1)
+    reports = [[1, 1], [1, @children.last], [0, 2], [1, 3], [1, 3]].map { |index, pid| report(index, pid) }
+    puma.reported(reports.first)
     puma.members
     puma.restart(puma.members.last, {})
 
     assert_equal [false, 0], puma.successor(outcome)
-    2.times { puma.forked(1) }
+    reports.each { |report| puma.reported(report) }
 
     assert_equal [false, 1], puma.successor(outcome)
     @cluster.handles = { 1 => Handle.new(index: 1, pid: 1, booted: true) }

@@ -101,10 +101,8 @@ module Memscope
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
-      # @param index [Integer] Puma's number of the worker
       # @return [void]
-      def forked(index)
-        @host&.forked(index)
+      def forked
         watch = Workers.current
         watch.sampler.rebase if watch.is_a?(Watch)
       end
@@ -175,7 +173,9 @@ module Memscope
         return unless worker&.role == :worker && worker.index
 
         # A report from a new pid: the worker may replace one that has ended, whose report is then dropped.
-        kept = @reports.key?(worker.pid) ? @reports : living(@reports)
+        new = !@reports.key?(worker.pid)
+        @host&.reported(worker) if new
+        kept = new ? living(@reports) : @reports
         first = kept.dig(worker.pid, 2) || worker.leaves
         @reports = { **kept, worker.pid => [worker, Clock.now, first] }.freeze
       end

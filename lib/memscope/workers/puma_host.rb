@@ -8,8 +8,8 @@ module Memscope
   class Workers < Reading
     # Puma's cluster as a Controller has it, in Puma's master, which starts a worker again whenever one has ended.
     #
-    # Puma's loop calls the blocks given to its events, and `forked`; the rest runs in memscope's thread. Each variable
-    # is written by one of the two.
+    # Puma's loop calls the blocks given to its events; the rest runs in memscope's thread. Each variable is written by
+    # one of the two.
     #
     # @api private
     class PumaHost
@@ -30,8 +30,8 @@ module Memscope
         @cluster = cluster
         @options = launcher.options
         @log = self.class.log_of(launcher)
-        @forks = Hash.new(0)
         @identities = {}
+        @begun = []
         RESTARTING.each { |event| launcher.events.register(event) { @left_phase = oldest_phase } }
       end
 
@@ -56,11 +56,14 @@ module Memscope
         "Puma boots its workers or restarts all of them" unless @served && !restarting?(handles.map(&:phase))
       end
 
-      # Runs in the master when it has forked a worker.
+      # Counts the workers that begin in the place of the one restarted last. Puma's hook after a fork does not: with
+      # fork_worker it runs in worker 0.
       #
-      # @param index [Integer]
+      # @param worker [Worker] its first report, which it sends before it has booted
       # @return [void]
-      def forked(index) = @forks[index] += 1
+      def reported(worker)
+        @begun |= [worker.pid] if worker.index == @restarted&.index
+      end
 
       # @return [Array<Policy::Member>]
       def members
@@ -75,7 +78,7 @@ module Memscope
       def successor(outcome)
         booted = serving.any? { |handle| handle.index == outcome[:index] && handle.pid != outcome[:pid] }
         booted ||= serving.size >= workers && identity(outcome[:pid]).first != @stopped
-        [booted, [@forks[outcome[:index]] - @forks_before.to_i - 1, 0].max]
+        [booted, [(@begun - [outcome[:pid]]).size - 1, 0].max]
       end
 
       # Asks a worker to finish its requests and end.
@@ -89,7 +92,8 @@ module Memscope
               ("only #{serving.size} of #{workers} workers serve" if serving.size < workers)
         raise why if why
 
-        @forks_before = @forks[member.index]
+        @restarted = member
+        @begun = []
         @stopped = @identities.fetch(member.pid).first
         sent = Native.terminate(member.pid, @stopped)
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)

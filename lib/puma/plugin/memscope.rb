@@ -38,7 +38,7 @@ Puma::Plugin.create do
     dsl.silence_fork_callback_warning if dsl.respond_to?(:silence_fork_callback_warning)
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }
-    dsl.after_worker_fork { |index| cluster.forked(index) }
+    dsl.after_worker_fork { cluster.forked }
     # Puma 8 passes what sets a worker's number of threads, each time it starts one.
     return unless defined?(Puma::ServerPluginControl)
 
