@@ -60,6 +60,21 @@ class PumaHostTest < MemscopeTest
     assert_in_delta Process.clock_gettime(Process::CLOCK_MONOTONIC), second.started_seconds, 5
   end
 
+  def test_threads_are_lowered_to_half_of_the_first_number
+    puma = host
+
+    assert_nil puma.members.first.least_threads, "before Puma 8"
+    Object.const_set(:Puma, Module.new { const_set(:ServerPluginControl, Class.new) })
+    seen = [5, 4, 3, 2].map do |now|
+      @cluster.handles = handles(last_status: { **STATUS, max_threads: now })
+      puma.members.first.to_h.values_at(:threads, :least_threads)
+    end
+
+    assert_equal [[5, 3], [4, 3], [3, 3], [2, 3]], seen
+  ensure
+    Object.send(:remove_const, :Puma)
+  end
+
   def test_worker_0_is_exempt_if_the_others_are_forked_from_it
     assert_equal ["the other workers are forked from it", nil], host(fork_worker: 1000).members.map(&:exempt)
   end

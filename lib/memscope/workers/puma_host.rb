@@ -31,6 +31,7 @@ module Memscope
         @options = launcher.options
         @log = self.class.log_of(launcher)
         @identities = {}
+        @first_threads = {}
         @begun = []
         RESTARTING.each { |event| launcher.events.register(event) { @left_phase = oldest_phase } }
       end
@@ -69,6 +70,7 @@ module Memscope
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
         @identities = workers.to_h { |worker| [worker.pid, identity(worker.pid)] }
+        @first_threads = @first_threads.slice(*@identities.keys)
         workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
       end
 
@@ -150,8 +152,14 @@ module Memscope
         most = status[:max_threads]
         Controller.member(worker, started_seconds: @identities[worker.pid].last, booted: serving?(worker.pid),
                                   busy: most && (most - status[:pool_capacity]), threads: most,
-                                  least_threads: (1 if most && defined?(::Puma::ServerPluginControl)),
+                                  least_threads: least_threads(worker.pid, most),
                                   exempt: exempt(worker.index))
+      end
+
+      # Half of what it began with, since nothing raises the number again. Puma 8 and newer.
+      def least_threads(pid, most)
+        first = (@first_threads[pid] ||= most)
+        (first / 2.0).ceil if most && defined?(::Puma::ServerPluginControl)
       end
 
       def exempt(index) = ("the other workers are forked from it" if index&.zero? && @options[:fork_worker])
