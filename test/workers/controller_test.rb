@@ -90,7 +90,18 @@ class ControllerTest < MemscopeTest
     outcome = @controller.groups.last.outcomes.last
 
     assert_equal [1, 370 * MEBIBYTE], [outcome.failed_boots, outcome.returned_bytes]
+    assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 370.0 MiB, expected 300.0 MiB"
     assert_equal [[:restart, 1000]], @host.done
+  end
+
+  def test_says_what_follows_from_a_restart_that_did_not_help
+    step
+    @host.booted = [true, 0]
+    @working_set = 900 * MEBIBYTE
+    2.times { step }
+
+    assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 70.0 MiB, expected 300.0 MiB, less " \
+                                "than half: no restart for 6 hours"
   end
 
   def test_observing_does_nothing_and_says_what_it_would_do

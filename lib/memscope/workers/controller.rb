@@ -133,9 +133,15 @@ module Memscope
           outcome[:booted_seconds] = now if booted
         elsif working_set && now >= outcome[:booted_seconds] + policy.settle_seconds
           outcome[:returned_bytes] = outcome[:before] - working_set
-          @host.log("policy: #{outcome[:action]} returned #{outcome[:returned_bytes]} bytes, expected " \
-                    "#{outcome[:expected_bytes]}")
+          @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before)), policy)}")
         end
+      end
+
+      def returned(outcome, policy)
+        stopped = outcome.action == :restart ? "no restart" : "not again"
+        less = ", less than half: #{stopped} for #{Verdict::Sentence.duration(policy.stop_seconds)}" if outcome.useless?
+        "#{outcome.action} of #{outcome.title} returned #{size(outcome.returned_bytes)}, expected " \
+          "#{size(outcome.expected_bytes)}#{less}"
       end
 
       def forget(before)
