@@ -36,7 +36,8 @@ module Memscope
     field :hard_interval_seconds, :number, null: false
     # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
     field :settle_seconds, :number, null: false
-    # @return [Numeric] how long nothing is restarted after a restart that did not help
+    # @return [Numeric] how long nothing is restarted after a restart that did not help, and how long one that has not
+    #   ended is waited for
     field :stop_seconds, :number, null: false
     # @return [Integer] how many failed boots, after the last two restarts, end all restarts
     field :failed_boots, :count, null: false

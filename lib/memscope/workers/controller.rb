@@ -58,8 +58,8 @@ module Memscope
         @host = host
         @groups = [].freeze
         @decided = {}.freeze
-        @said = {}
         @due = 0
+        @said = {}
       end
 
       # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
