@@ -270,6 +270,17 @@ class WorkersTest < MemscopeTest
     assert_in_delta 10, Memscope::Workers::Watch.new(broken).step
   end
 
+  # Otherwise the policy would never again decide by its reports.
+  def test_a_failed_reading_is_told_by_the_next_report_alone
+    sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+    told = []
+    watch = Memscope::Workers::Watch.new(sampler) { |worker| told << worker.reasons[:at] }
+    sampler.stub(:read, -> { raise IOError, "no" }) { watch.step }
+    2.times { watch.step }
+
+    assert_equal ["a reading failed: no (IOError)", nil], told
+  end
+
   def test_a_worker_whose_master_does_not_answer_knows_itself
     watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 1), master_pid: 1)
     read = watch.read

@@ -61,6 +61,7 @@ module Memscope
         turn_on_background_threads if @master_pid
         worker = sample
         @latest = worker if @deliver.nil? || @deliver.call(worker)
+        @troubles.delete(:at)
         pause(Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started)
       rescue StandardError => e
         @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
