@@ -53,8 +53,11 @@ module Memscope
         handles = @cluster.handles.values
         return "Puma is stopping" if handles.any? && handles.all?(&:term?)
 
-        @served ||= handles.size >= workers
-        "Puma boots its workers or restarts all of them" unless @served && !restarting?(handles.map(&:phase))
+        # A restart of all puts every worker into the next phase.
+        phases = handles.map(&:phase).uniq
+        @served = phases if phases.one? && handles.size >= workers
+        served = phases == @served && (@left_phase.nil? || phases.first > @left_phase)
+        "Puma boots its workers or restarts all of them" unless served
       end
 
       # Counts the workers that begin in the place of the one restarted last. Puma's hook after a fork does not: with
@@ -121,9 +124,6 @@ module Memscope
       end
 
       private
-
-      # A restart of all puts every worker into the next phase.
-      def restarting?(phases) = phases.uniq.size > 1 || (phases.any? && @left_phase && phases.first <= @left_phase)
 
       # Worker 0 is not restarted by a refork: its phase is the next one before that begins.
       def oldest_phase
