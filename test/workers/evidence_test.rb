@@ -59,6 +59,7 @@ class EvidenceTest < MemscopeTest
     assert_path_exists outcome, "it is not Sidekiq"
     sidekiq = Memscope::Workers::SingleHost.new
     sidekiq.define_singleton_method(:sidekiq) { Struct.new(:stopping?).new(false) }
+    sidekiq.define_singleton_method(:log) { |_text| nil }
     @policy = :off
     step(sidekiq)
 
