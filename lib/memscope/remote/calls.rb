@@ -179,7 +179,9 @@ module Memscope
         fits = most.is_a?(Integer) && most.between?(1, now)
         Field.refuse("lower_threads: most", most, "an Integer from 1 to #{now}") unless fits
         thread_control.update_thread_pool_min_max(min: [thread_control.min_threads, most].min, max: most)
-        { "threads" => thread_control.max_threads }
+        raise Refused, "the number of threads cannot be set while Puma boots" unless thread_control.max_threads == most
+
+        { "threads" => most }
       end
 
       # In the process, it stops all threads: an action.
