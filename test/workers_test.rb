@@ -59,6 +59,35 @@ class WorkersTest < MemscopeTest
     assert_equal [MEBIBYTE, nil], [single, worker]
   end
 
+  def test_a_purge_under_jemalloc_returns_what_is_predicted
+    skip_under_sanitizer
+    predicted, returned = child_json(<<~RUBY, preload: "libjemalloc.so.2", env: { "MALLOC_CONF" => "dirty_decay_ms:-1" })
+      require "json"
+      kept = Array.new(20_000) { "a" * 3000 }
+      kept = nil
+      GC.start
+      predicted = Memscope::Workers::Sampler.new(role: :single).read.predicted_bytes[:purge]
+      puts JSON.generate([predicted, Memscope.purge(:purge).returned_bytes])
+    RUBY
+
+    assert_operator predicted, :>, 10 * MEBIBYTE
+    assert_operator returned, :>=, 0.9 * predicted
+  end
+
+  # Twenty threads with as much of their stacks resident as the kernel was made to give them.
+  def test_one_thread_less_returns_its_stack
+    skip "a thread's stack is malloc's" if RUBY_VERSION >= "3.3"
+
+    touched = 500_000
+    predicted = child_json(<<~RUBY, requires: %w[json memscope_test])
+      threads = Array.new(20) { Thread.new { Host.touch_stack(#{touched}); sleep } }
+      Thread.pass until threads.all?(&:stop?)
+      puts Memscope::Workers::Sampler.new(role: :single).read.predicted_bytes[:thread].to_json
+    RUBY
+
+    assert_includes touched..(1.3 * touched), predicted
+  end
+
   def test_a_purge_is_predicted_by_what_no_other_process_shares
     skip "only glibc's free pages are known one by one" unless Memscope.allocator.name == :glibc
 
