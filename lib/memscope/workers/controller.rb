@@ -171,10 +171,8 @@ module Memscope
       end
 
       def outcome_of(decision)
-        worker = decision.worker
-        { action: decision.action, index: worker.index, pid: worker.pid, seconds: @groups.last.seconds,
-          private_bytes: worker.private_bytes, expected_bytes: decision.expected_bytes, failed_boots: 0,
-          booted_seconds: nil, returned_bytes: nil, before: @groups.last.working_set_bytes }
+        group = @groups.last
+        { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes }
       end
 
       # Returns why it was not done; nil if it was.
@@ -199,7 +197,7 @@ module Memscope
 
       def sentence(decision)
         worker = decision.worker
-        name = worker.index ? "worker #{worker.index} (pid #{worker.pid})" : "process #{worker.pid}"
+        name = worker.index ? worker.title : "process #{worker.pid}"
         threads = " to #{decision.threads}" if decision.threads
         "#{decision.action}#{threads} #{name}: #{decision.reason}"
       end
