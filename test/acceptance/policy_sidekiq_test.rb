@@ -33,27 +33,18 @@ class PolicySidekiqTest < MemscopeTest
     end
   RUBY
 
-  def setup
-    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
-    skip_under_sanitizer
-    skip_without_redis
-  end
+  def setup = skip_without_sidekiq
 
   def environment(directory, policy)
-    settings = { "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory,
-                 "REDIS_URL" => "unix://#{directory}/redis.sock", "MEMSCOPE_POLICY" => policy,
-                 "MEMSCOPE_POLICY_INTERVAL" => "1", "MEMSCOPE_POLICY_MIN_UPTIME" => "1",
-                 "MEMSCOPE_POLICY_SUPERVISED" => "true",
-                 "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
-    ChildProcess.environment(nil, settings)
+    sidekiq_environment(directory, "MEMSCOPE_POLICY" => policy, "MEMSCOPE_POLICY_INTERVAL" => "1",
+                                   "MEMSCOPE_POLICY_MIN_UPTIME" => "1", "MEMSCOPE_POLICY_SUPERVISED" => "true",
+                                   "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile"))
   end
 
   def with_sidekiq(directory, policy: "act", &block)
-    File.write(File.join(directory, "application.rb"), APPLICATION)
-    sidekiq = [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
-               "-e", 'load Gem.bin_path("sidekiq", "sidekiq")', "--", "-r", "./application.rb", "-c", "4", "-t", "1"]
+    command = sidekiq(directory, APPLICATION, threads: 4)
     with_redis(directory) do |socket|
-      with_jobs(socket) { spawn_again(sidekiq, environment(directory, policy), directory, &block) }
+      with_jobs(socket) { spawn_again(command, environment(directory, policy), directory, &block) }
     end
   end
 

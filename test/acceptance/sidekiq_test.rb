@@ -56,25 +56,13 @@ class SidekiqTest < MemscopeTest
     end
   RUBY
 
-  def setup
-    skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
-    skip_under_sanitizer
-    skip_without_redis
-  end
-
-  def environment(directory)
-    settings = { "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory,
-                 "REDIS_URL" => "unix://#{directory}/redis.sock" }
-    ChildProcess.environment(nil, settings)
-  end
+  def setup = skip_without_sidekiq
 
   def with_sidekiq(directory, application = APPLICATION, &block)
-    File.write(File.join(directory, "application.rb"), application)
-    sidekiq = [RbConfig.ruby, "-W0", *ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-rbundler/setup",
-               "-e", 'load Gem.bin_path("sidekiq", "sidekiq")', "--", "-r", "./application.rb", "-c", "2", "-t", "1"]
+    command = sidekiq(directory, application, threads: 2)
     with_redis(directory) do
-      bundled = { **environment(directory), "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
-      spawned(*sidekiq, bundled, directory, &block)
+      bundled = { **sidekiq_environment(directory), "BUNDLE_GEMFILE" => File.join(ChildProcess::ROOT, "Gemfile") }
+      spawned(*command, bundled, directory, &block)
 
       assert_predicate @ended, :success?
     end
@@ -82,7 +70,7 @@ class SidekiqTest < MemscopeTest
 
   def asked_from_outside(pid, directory)
     child_json("puts Memscope::Client.new(#{pid}).call(:workers).to_json",
-               requires: ["json"], env: environment(directory))
+               requires: ["json"], env: sidekiq_environment(directory))
   end
 
   def test_the_documented_setup
