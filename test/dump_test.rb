@@ -285,7 +285,7 @@ class DumpTest < MemscopeTest
     in_directory do |directory|
       path, = live_dump(directory, "second.json", <<~RUBY)
         Memscope.dump(ARGV.first + ".first.json", format: :objspace, gc: true)
-        $more = Array.new(50_000) { Object.new }
+        $more = Array.new(10_000) { Object.new }
       RUBY
       first, second = ["#{path}.first.json", path].map { |each| Dumps.of_lines(each).objects }
       labels = first.select { |_number, entry| entry.label&.match?(/Class<[A-Z]/) }

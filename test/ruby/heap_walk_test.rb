@@ -84,9 +84,10 @@ class HeapWalkTest < MemscopeTest
     assert_operator honest["gvl_us"], :>=, 1_500_000
   end
 
-  # In the thread's CPU time, the best of five runs: other processes run during this test.
+  # Each the best of five runs, in the thread's CPU time, against a major GC of the same heap: other processes run during
+  # this test. benchmark/diagnosis.rb has the milliseconds of an idle machine.
   def test_what_a_large_heap_costs_under_the_gvl
-    child_us, process_us, doctor_us, forecast_us = child_json(<<~RUBY, timeout: 120)
+    collected, child, process, doctor, forecast = child_json(<<~RUBY, timeout: 120)
       require "json"
       heap = Array.new(1_200_000) { |index| "text \#{index}" }
       GC.start
@@ -95,17 +96,19 @@ class HeapWalkTest < MemscopeTest
         Array.new(5) do
           start = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :microsecond)
           reading = call.call
-          [Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :microsecond) - start, reading.cost.gvl_us].min
+          spent = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID, :microsecond) - start
+          reading ? [spent, reading.cost.gvl_us].min : spent
         end.min
       end
-      puts JSON.generate([least.call { Memscope::RubyHeap.bounded(objects: true) }, least.call { Memscope.ruby_heap },
-                          least.call { Memscope.doctor }, least.call { Memscope.purge(dry_run: true) }])
+      puts JSON.generate([least.call { GC.start }, least.call { Memscope::RubyHeap.bounded(objects: true) },
+                          least.call { Memscope.ruby_heap }, least.call { Memscope.doctor },
+                          least.call { Memscope.purge(dry_run: true) }])
     RUBY
 
-    assert_operator child_us, :<=, 20_000
-    assert_operator child_us, :<=, process_us
-    assert_operator doctor_us, :<=, 25_000
-    assert_operator forecast_us, :<=, 25_000
+    assert_operator child, :<=, collected / 4
+    assert_operator child, :<=, process
+    assert_operator doctor, :<=, collected / 2
+    assert_operator forecast, :<=, collected / 2
   end
 
   def test_the_host_sees_nothing_of_the_child

@@ -88,7 +88,7 @@ module RestartRules
                      before: bytes(cluster.working_set), boots: cluster.boots[worker.index] }
       return cluster.terminate(worker) if decision.action == :restart
 
-      decision.action == :purge ? worker.purge : worker.collect
+      worker.purge
       @outcomes.last[:booted_seconds] = cluster.now.to_f
     end
 
@@ -156,9 +156,9 @@ module RestartRules
 
     def member(worker, cluster)
       { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?, busy: nil,
-        private_bytes: bytes(worker.private), **judged(worker, cluster), compact_bytes: nil, thread_bytes: nil,
-        purge_bytes: bytes(predicted(0.8 * worker.free)), gc_bytes: bytes(predicted(worker.garbage)), threads: 5,
-        least_threads: nil, exempt: exempt(cluster.trace, worker), refused: {}.freeze }
+        private_bytes: bytes(worker.private), **judged(worker, cluster),
+        purge_bytes: bytes(predicted(0.8 * worker.free)), gc_bytes: nil, compact_bytes: nil, thread_bytes: nil,
+        threads: 5, least_threads: nil, exempt: exempt(cluster.trace, worker), refused: {}.freeze }
     end
 
     def exempt(trace, worker) = ("the others are forked from it" if trace.fork_worker && worker.index.zero?)

@@ -18,8 +18,8 @@ module Suites
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
-  SURFACES = files("test/{*report,configuration,doctor,exporters,facade_documentation,launch,lint}_test.rb",
-                   "test/{loading,metrics*,profile_*,prometheus,rack_tags,railtie,tasks,workers}_test.rb",
+  SURFACES = files("test/{*report,cli,configuration,contract,doctor,exporters,facade_documentation,launch}_test.rb",
+                   "test/{lint,loading,metrics*,policy,profile_*,prometheus,rack_tags,railtie,tasks,workers}_test.rb",
                    "test/{report,profile,generators,remote}/**/*_test.rb",
                    "test/{cli,launch,rakelib}/*_test.rb")
 
@@ -29,24 +29,12 @@ module Suites
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
-  # Tests of what another Ruby alone may change, in less than a minute: what memscope knows about Ruby's internals, and
-  # what relies on that.
-  OF_RUBY = files("test/{memscope,ruby_heap,census,snapshot,purge,loading}_test.rb",
-                  "test/{purge,ruby_heap}/*_test.rb", "test/ruby/{census,heap_references,named_references}_test.rb",
-                  "test/engine/sampling/*_test.rb",
-                  "test/acceptance/{closed_sum,compaction,trap,fork,doctor,heap_*,kept_alive}_test.rb",
-                  "test/acceptance/object_{leaks,profile}_test.rb")
+  # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is found
+  # again, a compaction moves what was predicted, profiles name lines, the heap is walked.
+  CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
+               "test/{census,memscope,purge,ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
+               "test/ruby/{census,heap_references,named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")
-
-  # Tests of what another Ruby, C library or jemalloc may change: the engine, the readings, the malloc profile, the
-  # effects on the heap and on malloc, and those surfaces that involve the dynamic linker or Ruby's own warnings. Tests
-  # that need an application or packaged gems are not included, nor those that judge what others have read.
-  OF_THE_SYSTEM = (ALL - SURFACES +
-                   files("test/{loading,remote/server}_test.rb", "test/cli/{exec,profile}_command_test.rb") -
-                   files("test/{engine/trend,web}/**/*_test.rb", "test/{heap_graph/growth,verdict}_test.rb",
-                         "test/acceptance/{application,lint,object_growth,packaging,policy_*,prometheus}_test.rb",
-                         "test/acceptance/{dump,endurance,faults,sidekiq,survivors,verdict,web_*,workers*}_test.rb")
-                  ).freeze
 end

@@ -62,7 +62,6 @@ class WorkerCluster
     end
 
     def purge = @free *= 0.2
-    def collect = @garbage = 0.0
     def filling? = @trace.cache - @cached > 0.1 * @trace.cache && @trace.cache.positive?
 
     # A fat request, which takes a minute.
