@@ -29,8 +29,8 @@ module Suites
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
-  # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is found
-  # again, a compaction moves what was predicted, profiles name lines, the heap is walked.
+  # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is
+  # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/{census,memscope,purge,ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
                "test/ruby/{census,heap_references,named_references}_test.rb")
