@@ -31,7 +31,7 @@ class PolicyBatteryTest < MemscopeTest
   def test_the_checks_find_what_a_careless_policy_breaks
     careless = Memscope::Policy.new(min_uptime_seconds: 0, interval_seconds: 0, hard_interval_seconds: 0,
                                     stop_seconds: 0, sustained_seconds: 0, readings: 1, soft: 0.4)
-    rule = RestartRules::Policy.new(careless, faults: Random.new(1))
+    rule = RestartRules::Policy.new(careless, faults: Random.new(2)) # with which readings are missing before restarts
     WorkerCluster.new(ClusterTrace.new(:fast_leak, 1, 30_000), rule).run(3000)
     found = rule.broken.map { |text| text[/at \d+: ([^:]+)/, 1] }.uniq
 
