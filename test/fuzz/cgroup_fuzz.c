@@ -1,7 +1,7 @@
 /*
  * Fuzzes the parsers of a cgroup's files, /proc/self/cgroup and lines of mountinfo; the first byte selects the parser.
  */
-#include "kernel/cgroup.h"
+#include "kernel/cgroup_text.h"
 
 #include <stdlib.h>
 #include <string.h>

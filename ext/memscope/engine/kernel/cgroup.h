@@ -92,36 +92,4 @@ struct memscope_cgroup {
 enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
                                           struct memscope_cgroup *cgroup);
 
-/* The reader's parsers, for NUL-terminated text. */
-
-struct memscope_cgroup_membership {
-    bool has_v1, has_v2;
-    char v1_path[MEMSCOPE_CGROUP_PATH]; /* of the hierarchy that has the controller */
-    char v2_path[MEMSCOPE_CGROUP_PATH];
-};
-
-/* Parses /proc/PID/cgroup for one controller, "memory" or "cpu". */
-enum memscope_status memscope_cgroup_parse_membership(const char *text, const char *controller,
-                                                      struct memscope_cgroup_membership *membership);
-
-struct memscope_cgroup_mount {
-    bool is_v2; /* else v1 with the controller */
-    char root[MEMSCOPE_CGROUP_PATH];
-    char point[MEMSCOPE_CGROUP_PATH];
-};
-
-/* Parses a line of /proc/self/mountinfo. Returns false unless it mounts a hierarchy that can have the controller. */
-bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
-
-/* Sets status, unlimited and value. key NULL: the text is one number or "max". */
-void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
-
-/*
- * Parses "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count.
- */
-void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
-
-/* Parses memory.pressure. */
-enum memscope_status memscope_cgroup_parse_pressure(const char *text, struct memscope_cgroup_pressure *pressure);
-
 #endif

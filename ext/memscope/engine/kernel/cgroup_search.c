@@ -1,0 +1,162 @@
+#include "kernel/cgroup_search.h"
+
+#include "base/descriptors.h"
+#include "base/text_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef __linux__
+
+static enum memscope_status join(char *path, size_t capacity, const char *directory, const char *rest) {
+    int length = snprintf(path, capacity, "%s%s", directory, rest);
+
+    return length >= 0 && (size_t)length < capacity ? MEMSCOPE_OK : MEMSCOPE_TRUNCATED;
+}
+
+bool memscope_cgroup_climb(char *directory, const char *top) {
+    char *slash = strrchr(directory, '/');
+
+    if (!slash || strlen(directory) <= strlen(top))
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+static bool leaves_root(const char *path) {
+    for (; (path = strstr(path, "/..")); path += 3)
+        if (path[3] == '/' || path[3] == '\0')
+            return true;
+    return false;
+}
+
+static bool has_file(const char *directory, const char *name) {
+    char path[MEMSCOPE_CGROUP_PATH + 64];
+
+    return join(path, sizeof path, directory, name) == MEMSCOPE_OK && access(path, F_OK) == 0;
+}
+
+/*
+ * Whether the directory is a group of the controller. For CPUs, any existing directory will do: a v2 group without the
+ * controller, like every root group, simply has no quota. A v2 group without the memory controller is accounted to its
+ * nearest ancestor with the controller; the root group has no memory.current, but has memory.stat.
+ */
+static bool settle(struct memscope_cgroup_search *search) {
+    if (strcmp(search->controller, "memory") != 0)
+        return has_file(search->directory, "");
+    if (!search->is_v2)
+        return has_file(search->directory, "/memory.usage_in_bytes");
+    while (!has_file(search->directory, "/memory.current"))
+        if (!memscope_cgroup_climb(search->directory, search->top))
+            return has_file(search->directory, "/memory.stat");
+    return true;
+}
+
+/*
+ * Sets top and directory from the mount point and the root of the mount, which is a group. Inside a cgroup namespace, a
+ * mount made outside has a root like "/../..": it shows groups whose names this process cannot know, so the process's
+ * own group cannot be found by name.
+ */
+static void try_mount(struct memscope_cgroup_search *search, const char *point, const char *root) {
+    static const char usual_root[] = "/sys/fs/cgroup";
+    const size_t usual_length = sizeof usual_root - 1;
+    size_t root_length = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    const char *rest = search->path + root_length;
+    bool is_usual =
+        strncmp(point, usual_root, usual_length) == 0 && (point[usual_length] == '/' || point[usual_length] == '\0');
+
+    if (strncmp(search->path, root, root_length) != 0 || (*rest != '/' && *rest != '\0') || leaves_root(rest))
+        return;
+    search->is_mounted = true;
+    search->status = join(search->top, sizeof search->top, is_usual ? search->cgroup_root : point,
+                          is_usual ? point + usual_length : "");
+    if (search->status == MEMSCOPE_OK)
+        search->status =
+            join(search->directory, sizeof search->directory, search->top, strcmp(rest, "/") == 0 ? "" : rest);
+    if (search->status == MEMSCOPE_OK && !settle(search))
+        search->status = MEMSCOPE_NOT_FOUND;
+}
+
+/* Reads a file line by line through a window; a line that does not fit is skipped. */
+struct lines {
+    int descriptor;
+    size_t start, filled;
+    char text[2 * MEMSCOPE_CGROUP_PATH + 512];
+};
+
+/* The next whole line, its newline replaced by a NUL; NULL at the end. */
+static const char *next_line(struct lines *lines) {
+    bool is_tail = false;
+
+    for (;;) {
+        char *line = lines->text + lines->start;
+        char *end = memchr(line, '\n', lines->filled - lines->start);
+        ssize_t count;
+
+        if (end) {
+            *end = '\0';
+            lines->start = (size_t)(end + 1 - lines->text);
+            if (!is_tail)
+                return line;
+            is_tail = false;
+            continue;
+        }
+        lines->filled -= lines->start;
+        memmove(lines->text, line, lines->filled);
+        lines->start = 0;
+        if (lines->filled == sizeof lines->text) {
+            lines->filled = 0;
+            is_tail = true;
+        }
+        count = read(lines->descriptor, lines->text + lines->filled, sizeof lines->text - lines->filled);
+        if (count == 0 || (count < 0 && errno != EINTR))
+            return NULL;
+        lines->filled += count > 0 ? (size_t)count : 0;
+    }
+}
+
+/* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount point. */
+static void search_mounts(struct memscope_cgroup_search *search) {
+    char path[MEMSCOPE_CGROUP_PATH + 64];
+    struct lines lines = {.descriptor = -1};
+    struct memscope_cgroup_mount mount;
+    const char *line;
+
+    search->status = MEMSCOPE_NOT_FOUND;
+    if (join(path, sizeof path, search->proc_root, "/self/mountinfo") == MEMSCOPE_OK)
+        lines.descriptor = memscope_descriptor_open(path, O_RDONLY);
+    if (lines.descriptor < 0) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
+                 search->is_v2 ? "" : search->controller);
+        try_mount(search, path, "/");
+        return;
+    }
+    while (search->status != MEMSCOPE_OK && (line = next_line(&lines)))
+        if (memscope_cgroup_parse_mount(line, search->controller, &mount) && mount.is_v2 == search->is_v2)
+            try_mount(search, mount.point, mount.root);
+    memscope_descriptor_close(lines.descriptor);
+}
+
+enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
+                                          struct memscope_cgroup_membership *member) {
+    char text[MEMSCOPE_CGROUP_TEXT];
+    char path[MEMSCOPE_CGROUP_PATH + 64];
+    size_t length;
+    enum memscope_status status = MEMSCOPE_TRUNCATED;
+
+    if (snprintf(path, sizeof path, "%s/%s/cgroup", search->proc_root, search->process) < (int)sizeof path)
+        status = memscope_text_file_read(path, text, sizeof text, &length);
+    if (status == MEMSCOPE_OK)
+        status = memscope_cgroup_parse_membership(text, search->controller, member);
+    if (status != MEMSCOPE_OK)
+        return status;
+    search->is_v2 = !member->has_v1;
+    search->path = member->has_v1 ? member->v1_path : member->v2_path;
+    search_mounts(search);
+    return search->status;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/*
+ * Where a process's group of one controller is, among the mounts that its mount namespace shows.
+ */
+#ifndef MEMSCOPE_CGROUP_SEARCH_H
+#define MEMSCOPE_CGROUP_SEARCH_H
+
+#include <stdbool.h>
+
+#include "kernel/cgroup_text.h"
+
+struct memscope_cgroup_search {
+    /* What is searched: the first three as in memscope_cgroup_read, and "memory" or "cpu". */
+    const char *proc_root, *process, *cgroup_root;
+    const char *controller;
+
+    /* What was found. */
+    const char *path; /* of the process in the hierarchy, in the membership; NULL if it has no group */
+    bool is_v2;
+    bool is_mounted; /* some mount shows the process's group */
+    enum memscope_status status;
+    char top[MEMSCOPE_CGROUP_PATH]; /* the mount point, which is the highest visible directory */
+    char directory[MEMSCOPE_CGROUP_PATH];
+};
+
+/* Returns MEMSCOPE_OK when the group's directory was found, else the reason. search->path points into membership. */
+enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
+                                          struct memscope_cgroup_membership *membership);
+
+/* Removes the last component of a directory. Returns false, and leaves it, if it is already top. */
+bool memscope_cgroup_climb(char *directory, const char *top);
+
+#endif
