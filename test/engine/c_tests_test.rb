@@ -27,23 +27,24 @@ class CTestsTest < Minitest::Test
   MAKING_SCRATCH = Mutex.new
 
   class << self
-    # The engine's object files, built once for each flavour by the first of the parallel tests.
-    def objects(flavour)
-      BUILDING.fetch(flavour).synchronize { (@objects ||= {})[flavour] ||= build(flavour) }
+    # The engine's library, built once for each flavour by the first of the parallel tests. A test links what it uses.
+    def library(flavour)
+      BUILDING.fetch(flavour).synchronize { (@libraries ||= {})[flavour] ||= build(flavour) }
     end
 
-    # rake test:unit keeps them until a source changes.
+    # rake test:unit keeps it until a source changes.
     def build(flavour)
       directory = File.join(ENV.key?("MEMSCOPE_UNIT") ? File.join(ROOT, "tmp/c_tests") : scratch, flavour.to_s)
-      kept = Dir[File.join(directory, "*.o")]
-      return kept if kept.size == SOURCES.size && kept.all? { |object| FileUtils.uptodate?(object, DEPENDENCIES) }
+      library = File.join(directory, "engine.a")
+      return library if FileUtils.uptodate?(library, DEPENDENCIES)
 
       FileUtils.rm_rf(directory)
       FileUtils.mkdir_p(directory)
       SOURCES.each_slice((SOURCES.size / Float(Etc.nprocessors)).ceil).map do |part|
         Thread.new { run_command(*FLAVOURS.fetch(flavour), *FLAGS, "-c", *part, chdir: directory) }
       end.each(&:join)
-      Dir[File.join(directory, "*.o")]
+      run_command("ar", "rcs", library, *Dir[File.join(directory, "*.o")])
+      library
     end
 
     def scratch
@@ -73,7 +74,7 @@ class CTestsTest < Minitest::Test
         directory = File.join(self.class.scratch, "#{name}_#{flavour}")
         FileUtils.mkdir_p(directory)
         program = File.join(directory, name)
-        self.class.run_command(*compiler, *FLAGS, source, *self.class.objects(flavour), "-pthread", "-ldl", "-lm",
+        self.class.run_command(*compiler, *FLAGS, source, self.class.library(flavour), "-pthread", "-ldl", "-lm",
                                "-o", program)
         output = self.class.run_command({ "ASAN_OPTIONS" => "detect_leaks=0" }, program, chdir: directory)
         skip output if output.start_with?("skipped")
