@@ -18,9 +18,10 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
-    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
-    Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", History: "history", Lint: "lint",
+  { Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census", Client: "client",
+    Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump",
+    ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
+    GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile",
     Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",

@@ -266,6 +266,16 @@ module Memscope
         capture(body.update(paths_to: named))
       end
 
+      # Paths to one object, which may be a String, in a child.
+      #
+      # @api private
+      # @param object [Object]
+      # @return [HeapGraph]
+      def to_object(object)
+        body = Native.heap_graph(OPTIONS[:top], :object, object, false, false, OPTIONS[:deadline] * 1000)
+        answered(body, "one #{name_of(Kernel.instance_method(:class).bind_call(object))}")
+      end
+
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
       # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
       #
