@@ -266,14 +266,17 @@ module Memscope
         capture(body.update(paths_to: named))
       end
 
-      # Paths to one object, which may be a String, in a child.
+      # Paths to objects that no variable of the caller holds, in a child.
       #
       # @api private
-      # @param object [Object]
+      # @param addresses [Array<Integer>] of live objects, as Object#to_s has them
+      # @param named [String] what the objects are, for people
       # @return [HeapGraph]
-      def to_object(object)
-        body = Native.heap_graph(OPTIONS[:top], :object, object, false, false, OPTIONS[:deadline] * 1000)
-        answered(body, "one #{name_of(Kernel.instance_method(:class).bind_call(object))}")
+      def to_addresses(addresses, named)
+        objects = addresses.sort.pack("J*")
+        body = Native.heap_graph(OPTIONS[:top], :addresses, objects, false, false, OPTIONS[:deadline] * 1000)
+        body[:reasons][:names] = :names_from_code if body[:reachable_count]
+        capture(body.update(paths_to: named))
       end
 
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a

@@ -85,18 +85,17 @@ module Memscope
       end
 
       # A class can redefine `name`.
-      def class?(ignored, name) = name == (ignored.is_a?(Module) ? Module.instance_method(:name).bind_call(ignored) : ignored)
+      def class?(ignored, name)
+        name == (ignored.is_a?(Module) ? Module.instance_method(:name).bind_call(ignored) : ignored)
+      end
 
       def transaction_open?
         return false unless defined?(::ActiveRecord::Base)
 
-        handler = ::ActiveRecord::Base.connection_handler
-        pools = handler.method(:connection_pool_list).arity.zero? ? handler.connection_pool_list : pools_of_all(handler)
+        roles = ::ActiveRecord.version >= ::Gem::Version.new("7.1") ? :all : nil # both mean all of them
+        pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(roles)
         pools.any? { |pool| pool.connections.any?(&:transaction_open?) }
       end
-
-      # Before Rails 7.1, nil means all roles.
-      def pools_of_all(handler) = handler.connection_pool_list(::ActiveRecord.version >= Gem::Version.new("7.1") ? :all : nil)
 
       def refuse(what, given, allowed) = Field.refuse("Memscope::GrowthCheck.run: #{what}", given, allowed)
     end

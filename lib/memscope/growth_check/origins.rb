@@ -15,13 +15,16 @@ module Memscope
       PLACES = 5
       # The most classes whose holder is looked for.
       HOLDERS = 3
+      # How many objects of a place a path is looked for to.
+      EXAMPLES = 100
       # Files whose own objects do not count.
       OWN = "#{File.expand_path('..', __dir__)}/".freeze
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
       NAME = Module.instance_method(:name)
       CLASS = Kernel.instance_method(:class)
-      private_constant :ROUNDS, :PLACES, :HOLDERS, :OWN, :BY_RUBY, :NAME, :CLASS
+      TO_S = Kernel.instance_method(:to_s)
+      private_constant :ROUNDS, :PLACES, :HOLDERS, :OWN, :BY_RUBY, :NAME, :CLASS, :TO_S, :EXAMPLES
 
       # @return [Array<Grown>] what has grown, without what the options ignore
       attr_reader :grown
@@ -36,6 +39,7 @@ module Memscope
         @rounds = rounds
         @child = ran_in == :child
         @reasons = {}
+        @examples = Hash.new { |addresses, place| addresses[place] = [] }.compare_by_identity
         blocks = rounds.grown[Rounds::MALLOC]
         objects = of_objects(rounds.grown.except(Rounds::MALLOC))
         @grown = [*objects, (of_malloc(blocks, objects) if blocks)].compact
@@ -89,6 +93,8 @@ module Memscope
           place = found[[path, lineno]] ||= { path: path, lineno: lineno, native: nil, count: 0, bytes: 0 }
           place[:count] += 1
           place[:bytes] += ObjectSpace.memsize_of(object)
+          examples = @examples[place]
+          examples << TO_S.bind_call(object)[/0x\h+(?=>\z)/].hex if examples.size < EXAMPLES
         end
         found.values.select { |place| per_iteration(place[:count]).positive? }.sort_by { |place| -place[:count] }
       end
@@ -119,22 +125,9 @@ module Memscope
         return if one[:name].nil? && one[:places].empty?
 
         place = one[:places].first
-        # No local variable may hold the example: it would be what holds it.
-        graph = place ? HeapGraph.to_object(example(one[:name], place)) : HeapGraph.take(paths_to: one[:name])
+        graph = place ? HeapGraph.to_addresses(@examples[place], place[:path]) : HeapGraph.take(paths_to: one[:name])
         @reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
         graph.paths.max_by(&:count)&.links
-      end
-
-      def example(name, place)
-        found = nil
-        before = place[:count] / 2
-        each_survivor(name) do |object, path, lineno|
-          next unless path == place[:path] && lineno == place[:lineno]
-
-          found = object
-          break if (before -= 1).negative?
-        end
-        found
       end
 
       def ignored?(place) = @options.ignored_place?(Place.capture(place.dup).to_s)
