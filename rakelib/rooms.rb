@@ -65,7 +65,8 @@ class Rooms
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
     "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters"] },
-    "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*,puma/**/*}.rb",
+    "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*," \
+                           "puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }
   }.freeze
 

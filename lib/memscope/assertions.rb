@@ -22,8 +22,8 @@ module Memscope
     # @yield runs some hundred times, in a forked child
     # @return [GrowthCheck]
     # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
-    def assert_no_growth(message = nil, **options, &)
-      check = GrowthCheck.run(**options, &)
+    def assert_no_growth(message = nil, ...)
+      check = GrowthCheck.run(...)
       assert !check.grows?, ([message, check].compact.join("\n") if check.grows?)
       check
     end

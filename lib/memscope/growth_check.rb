@@ -17,9 +17,9 @@ module Memscope
   #   puts check                # what grows, by how many an iteration, where it was allocated, what holds it
   #
   # The block runs in rounds of `iterations`. After each round, garbage is collected, and what is left is counted: all
-  # objects by class, and all blocks of malloc. A class grows if the count has risen by at least one an iteration,
-  # rounded, in each of the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds in a row in
-  # which nothing grows end the check.
+  # objects by class, and all blocks of malloc. What grows has risen by at least one an iteration, rounded, in each of
+  # the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds in a row in which nothing grows
+  # end the check.
   #
   # What fills during the warm-up cannot fail: memoized values, loaded code, a cache that reaches its bound.
   class GrowthCheck < Reading
@@ -84,6 +84,7 @@ module Memscope
     require_relative "growth_check/options"
     require_relative "growth_check/origins"
     require_relative "growth_check/rounds"
+    require_relative "growth_check/survivors"
 
     class << self
       # Runs the block some hundred times in a forked child, where it changes nothing of this process: at_exit handlers

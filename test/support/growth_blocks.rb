@@ -33,14 +33,13 @@ module GrowthBlocks
     string_io: "io = StringIO.new; io << \"text \" * 100; io.string.size",
     deflate: "Zlib::Inflate.inflate(Zlib::Deflate.deflate(\"x\" * 500))",
     digest: "Digest::SHA256.hexdigest(n.to_s)",
-    time_and_numbers: "[Time.now.to_s, n ** 40, Rational(n, 7), BigDecimal(n.to_s)]",
+    time_and_numbers: "[Time.now.to_s, n ** 40, Rational(n, 7), Complex(n, 1)]",
     subprocess: "n % 100 == 1 && system(\"true\")",
     malloc_churn: "Leaks.leak(64, 3, :here); Leaks.free(3, :here)"
   }.freeze
 
   # Objects that all blocks may use.
   SETUP = <<~'RUBY'
-    require "bigdecimal"
     require "digest"
     require "json"
     require "logger"

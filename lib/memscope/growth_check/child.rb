@@ -20,10 +20,10 @@ module Memscope
         # @return [String] what the block returned in the child
         # @raise [Exception] that the block raised there
         # @raise [Unfinished] if there is no answer
-        def answer(deadline, &block)
+        def answer(deadline, &)
           settle
           reader, writer, pid = LOCK.synchronize { start }
-          serve(writer, &block) unless pid
+          serve(writer, &) unless pid
           text = receive(reader, deadline)
           ended = [finish(pid)]
           read(text, ended.first, deadline)

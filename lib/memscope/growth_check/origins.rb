@@ -6,25 +6,19 @@ require_relative "../growth_check"
 module Memscope
   class GrowthCheck < Reading
     # Where what grows was allocated, and what holds it: runs the block in two more rounds, in which each allocation is
-    # traced, and makes a heap graph for some of the classes.
+    # traced, first of objects and then of blocks, and makes heap graphs for some of the classes.
     #
     # @api private
     class Origins
       ROUNDS = 2
       # The most places of a class, and of malloc.
       PLACES = 5
-      # The most classes whose holder is looked for.
+      # The most classes whose holder is looked for, and of how many of their objects.
       HOLDERS = 3
-      # How many objects of a place a path is looked for to.
       EXAMPLES = 100
-      # Files whose own objects do not count.
-      OWN = "#{File.expand_path('..', __dir__)}/".freeze
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
-      NAME = Module.instance_method(:name)
-      CLASS = Kernel.instance_method(:class)
-      TO_S = Kernel.instance_method(:to_s)
-      private_constant :ROUNDS, :PLACES, :HOLDERS, :OWN, :BY_RUBY, :NAME, :CLASS, :TO_S, :EXAMPLES
+      private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY
 
       # @return [Array<Grown>] what has grown, without what the options ignore
       attr_reader :grown
@@ -32,86 +26,65 @@ module Memscope
       attr_reader :reasons
 
       # @param options [Options]
-      # @param rounds [Rounds]
+      # @param rounds [Rounds] that have run
       # @param ran_in [Symbol] :child or :process
       def initialize(options, rounds, ran_in)
         @options = options
         @rounds = rounds
         @child = ran_in == :child
         @reasons = {}
-        @examples = Hash.new { |addresses, place| addresses[place] = [] }.compare_by_identity
-        blocks = rounds.grown[Rounds::MALLOC]
-        objects = of_objects(rounds.grown.except(Rounds::MALLOC))
-        @grown = [*objects, (of_malloc(blocks, objects) if blocks)].compact
+        @grown = rounds.grown.empty? ? [] : [*of_objects(rounds.grown.except(Rounds::MALLOC)), of_malloc].compact
       end
 
       private
 
-      def repeat = @rounds.repeat(ROUNDS * @options.iterations)
+      def repeat
+        @rounds.repeat(ROUNDS * @options.iterations)
+        GC.start
+      end
 
-      # @return [Integer] of what was left by `repeat`
+      # @return [Integer] of what `repeat` has left
       def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
 
       def of_objects(growth)
         growth = growth.except(Rounds::ALL) if growth.size > 1
-        return [] if growth.empty?
-
-        why_not = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
-        return untraced(growth, why_not) if why_not
-
-        ObjectSpace.trace_object_allocations do
-          repeat
-          GC.start
-          held(growth.map { |name, numbers| grown_class(name, numbers, places((name unless name == Rounds::ALL))) }.compact)
+        traced do |survivors|
+          @survivors = survivors
+          held(growth.filter_map { |name, numbers| grown_class(name, numbers) })
         end
       end
 
-      def untraced(growth, why_not)
-        @reasons[:places] = why_not
-        growth.map { |name, numbers| body(:objects, name, numbers, []) }.then { |grown| held(grown) }
+      # No garbage collection moves the survivors before their holders are found.
+      def traced
+        why_not = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
+        @reasons[:places] = why_not if why_not
+        return yield({}) if why_not
+
+        ObjectSpace.trace_object_allocations do
+          repeat
+          Rounds.without_gc { yield Survivors.read(EXAMPLES) }
+        end
       end
 
       # nil if what is left of its growth, without ignored places, is allowed.
-      def grown_class(name, numbers, places)
+      def grown_class(name, numbers)
+        places = places(name)
         judged = places.reject { |place| ignored?(place) }
-        return if judged.size < places.size && per_iteration(judged.sum { |place| place[:count] }) <= @options.max
+        return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
 
         @reasons[:places] ||= "Ruby code cannot reach objects of #{name}" if places.empty?
-        body(:objects, name, numbers, judged.first(PLACES))
+        body(:objects, name, numbers, judged)
+      end
+
+      # @return [Array<Place>] with one object an iteration or more, the one with most first
+      def places(name)
+        found = name == Rounds::ALL ? @survivors.values.flat_map(&:keys) : @survivors.fetch(name, {}).keys
+        found.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
       end
 
       def body(layer, name, numbers, places)
         { layer: layer, name: (name unless name == Rounds::ALL), growth: numbers,
-          per_iteration: numbers.map { |number| @options.per_iteration(number) }.min, places: places }
-      end
-
-      # @param name [String, nil] of a class; nil for all of them
-      # @return [Array<Hash>] bodies of places, the one with most objects first
-      def places(name)
-        found = {}
-        each_survivor(name) do |object, path, lineno|
-          place = found[[path, lineno]] ||= { path: path, lineno: lineno, native: nil, count: 0, bytes: 0 }
-          place[:count] += 1
-          place[:bytes] += ObjectSpace.memsize_of(object)
-          examples = @examples[place]
-          examples << TO_S.bind_call(object)[/0x\h+(?=>\z)/].hex if examples.size < EXAMPLES
-        end
-        found.values.select { |place| per_iteration(place[:count]).positive? }.sort_by { |place| -place[:count] }
-      end
-
-      def each_survivor(name)
-        ObjectSpace.each_object do |object|
-          path = ObjectSpace.allocation_sourcefile(object)
-          next if path.nil? || path.start_with?(OWN) || (name && name != name_of(object))
-
-          yield object, path, ObjectSpace.allocation_sourceline(object)
-        end
-      end
-
-      # As a census has it. A class can redefine `name`, and a BasicObject has no `class`.
-      def name_of(object)
-        own, *above = CLASS.bind_call(object).ancestors
-        NAME.bind_call(own) || "#{above.grep(Class).filter_map { |one| NAME.bind_call(one) }.first} (anonymous subclass)"
+          per_iteration: numbers.map { |number| @options.per_iteration(number) }.min, places: places.first(PLACES) }
       end
 
       # Those that are nearest to a root first: the others are often held by their objects.
@@ -120,49 +93,47 @@ module Memscope
         grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
       end
 
-      # @return [Array<String>, nil] the links of a path to one of the objects; without places, to most of the class
+      # @return [Array<String>, nil] the links of a path to many of the objects
       def holder(one)
-        return if one[:name].nil? && one[:places].empty?
+        addresses = @survivors.dig(one[:name], one[:places].first)
+        return unless addresses || one[:name]
 
-        place = one[:places].first
-        graph = place ? HeapGraph.to_addresses(@examples[place], place[:path]) : HeapGraph.take(paths_to: one[:name])
+        graph = addresses ? HeapGraph.to_addresses(addresses, one[:name]) : HeapGraph.take(paths_to: one[:name])
         @reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
         graph.paths.max_by(&:count)&.links
       end
 
-      def ignored?(place) = @options.ignored_place?(Place.capture(place.dup).to_s)
-
-      def of_malloc(numbers, objects)
+      def of_malloc
+        numbers = @rounds.grown[Rounds::MALLOC] or return
         places = callers
-        lines = objects.flat_map { |one| one[:places].map { |place| place.values_at(:path, :lineno) } }
-        judged = places.reject do |place|
-          ignored?(place) || (lines.include?(place.values_at(:path, :lineno)) && BY_RUBY.match?(place[:native]))
-        end
-        return if judged.empty? && (places.any? || objects.any?) # memory of these objects, or ignored
-
-        body(:malloc, nil, numbers, judged.first(PLACES))
+        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
+        body(:malloc, nil, numbers, judged) if judged.any? || (places.empty? && @rounds.grown.size == 1)
       end
 
-      # @return [Array<Hash>] bodies of the places whose blocks grow, the one with most first
+      # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
+      def of_an_object?(place)
+        @lines ||= @survivors.values.flat_map(&:keys).map { |one| [one.path, one.lineno] }
+        BY_RUBY.match?(place.native) && @lines.include?([place.path, place.lineno])
+      end
+
+      # @return [Array<Place>] with more blocks than are allowed, the one with most first
       def callers
-        MallocProfile.halt if @child
-        profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat_and_collect }
+        MallocProfile.halt if @child # a profile that the parent started
+        profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
         entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }
-        @reasons[:malloc_places] = "the blocks come from calls of malloc that cannot be patched" if entries.empty?
+        @reasons[:malloc] = "the blocks come from calls of malloc that cannot be patched" if entries.empty?
         entries.sort_by { |entry| -entry.live_objects }.map { |entry| place_of(entry) }
       rescue MallocProfile::Unavailable => e
-        @reasons[:malloc_places] = e.message
+        @reasons[:malloc] = e.message
         []
       end
 
-      def repeat_and_collect
-        repeat
-        GC.start
+      def place_of(entry)
+        Place.capture({ path: entry.path, lineno: entry.lineno, native: entry.native,
+                        count: entry.live_objects, bytes: entry.live_bytes })
       end
 
-      def place_of(entry)
-        { path: entry.path, lineno: entry.lineno, native: entry.native, count: entry.live_objects, bytes: entry.live_bytes }
-      end
+      def ignored?(place) = @options.ignored_place?(place.to_s)
     end
     private_constant :Origins
   end

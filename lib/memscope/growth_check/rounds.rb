@@ -12,13 +12,22 @@ module Memscope
     class Rounds
       # What all objects count as. No class has such a name.
       ALL = "all objects"
+      # What blocks of malloc count as.
       MALLOC = "malloc"
-      # So many rounds in a row without growth end the check. One could be a round in which much of an earlier one was
+      # So many rounds in a row without growth end the check. One could be a round in which objects of earlier ones were
       # let go of.
       QUIET = 2
       # Rows of a ledger whose blocks are in use, under glibc.
       CHUNKS = %r{\Amalloc/(?:(?:main_heap|arenas)/in_use|mmapped)\z}
       private_constant :QUIET, :CHUNKS
+
+      # Calls a block that no garbage collection interrupts, unless it calls GC.start.
+      def self.without_gc
+        was_disabled = GC.disable
+        yield
+      ensure
+        GC.enable unless was_disabled
+      end
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
@@ -33,6 +42,7 @@ module Memscope
         @options = options
         @block = block
         @total_iterations = 0
+        @series = {}
       end
 
       # @return [self]
@@ -41,20 +51,14 @@ module Memscope
         @counts = count # fills the inline caches of memscope's own code
         repeat(@options.unjudged)
         @counts = count
-        @series = {}
-        quiet = 0
-        @options.rounds.times do
-          repeat(@options.iterations)
-          judge
-          break if (quiet = @series.empty? ? quiet + 1 : 0) == QUIET
-        end
+        judge_rounds
         @grown = @series.select { |_name, growth| growth.size >= @options.runs }
                         .transform_values { |growth| growth.last(@options.runs) }
         self
       end
 
       # @return [Integer] iterations before the rounds that decided
-      def warmup_iterations = total_iterations - (@options.runs * @options.iterations).clamp(0, total_iterations)
+      def warmup_iterations = [total_iterations - (@options.runs * @options.iterations), 0].max
 
       # Runs the block.
       #
@@ -66,48 +70,59 @@ module Memscope
 
       private
 
-      def judge
-        earlier = @counts
-        @counts = count
-        @series = @counts.each_with_object({}) do |(name, number), series|
+      def judge_rounds
+        quiet = 0
+        @options.rounds.times do
+          repeat(@options.iterations)
+          judge(@counts, @counts = count)
+          quiet = @series.empty? ? quiet + 1 : 0
+          break if quiet == QUIET
+        end
+      end
+
+      def judge(earlier, later)
+        @series = later.each_with_object({}) do |(name, number), series|
           growth = number - earlier.fetch(name, 0)
           series[name] = [*@series[name], growth] if @options.excessive?(growth)
         end
       end
 
-      # Blocks of malloc first: counting objects leaves garbage, with blocks of its own.
+      # What the count itself leaves behind is as much each time.
       def count
-        blocks = (blocks_in_use if @options.malloc?)
-        census = Census.read(gc: true)
-        raise Unavailable, census.reasons.values.join("; ") unless census.known?
+        Rounds.without_gc do
+          GC.start
+          blocks = blocks_in_use if @options.malloc?
+          counts = objects
+          counts[ALL] = counts.sum { |_name, number| number }
+          counts[MALLOC] = blocks if blocks
+          counts
+        end
+      end
 
-        counts = census.classes.to_h { |row| [-row.name, row.count] }
-        counts.delete_if { |name, _count| @options.ignored_class?(name) }
-        counts[ALL] = counts.sum { |_name, count| count }
-        counts[MALLOC] = blocks if blocks
-        counts
+      def objects
+        census = Census.read
+        raise Unavailable, "objects cannot be counted: #{census.reasons.values.join('; ')}" unless census.known?
+
+        rows = census.classes.reject { |row| @options.ignored_class?(row.name) }
+        rows.to_h { |row| [-row.name, row.count] }
       end
 
       # @return [Integer, nil]
       def blocks_in_use
-        GC.start
         Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
-        blocks_of_jemalloc(Snapshot.read.jemalloc) || blocks_of_glibc(Ledger.read(deep: true))
+        totals = Snapshot.read.jemalloc
+        return totals.values_at(:small_nmalloc, :large_nmalloc).sum - freed(totals) if totals
+
+        rows = Ledger.read(deep: true).each_path.filter_map { |path, row| row if CHUNKS.match?(path) }
+        rows = rows.select { |row| row.detail[:blocks] }
+        rows.any? ? rows.sum { |row| row.detail[:blocks] } : refuse_malloc
       end
 
-      def blocks_of_jemalloc(totals)
-        made, freed = %w[nmalloc ndalloc].map { |key| %w[small large].sum { |size| totals[:"#{size}_#{key}"] } } if totals
-        made && (made - freed)
-      end
+      def freed(totals) = totals.values_at(:small_ndalloc, :large_ndalloc).sum
 
-      # Chunks that the walk found in use, in the main heap and in the arenas, and those with a mapping of their own.
-      def blocks_of_glibc(ledger)
-        rows = ledger.each_path.filter_map { |path, row| row if CHUNKS.match?(path) && row.detail[:blocks] }
-        rows.any? ? rows.sum { |row| row.detail[:blocks] } : refuse_malloc(ledger)
-      end
-
-      def refuse_malloc(ledger)
-        @malloc_reason = "blocks are counted under glibc and jemalloc only; #{ledger.allocator.name} serves malloc"
+      def refuse_malloc
+        @malloc_reason = "blocks of malloc are counted under glibc and jemalloc only, and where the process may read " \
+                         "which of its pages are resident"
         nil
       end
     end

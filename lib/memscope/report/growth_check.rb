@@ -12,11 +12,13 @@ module Memscope
 
       def title
         place = PLACES[@reading.ran_in]
-        return "memory does not grow: #{counted(@reading.total_iterations, 'iterations')}, #{place}" unless @reading.grows?
+        return "memory does not grow: #{iterations(@reading.total_iterations)}, #{place}" unless @reading.grows?
 
-        ["memory grows in each of #{counted(@reading.runs, 'rounds')} of #{counted(@reading.iterations, 'iterations')},",
-         "after #{counted(@reading.warmup_iterations, 'iterations')} of warm-up, #{place}"]
+        ["memory grows in each of #{@reading.runs} rounds of #{iterations(@reading.iterations)},",
+         "after #{iterations(@reading.warmup_iterations)} of warm-up, #{place}"]
       end
+
+      def iterations(number) = counted(number, "iterations")
 
       def sections = [*@reading.grown.map { |one| lines(one) }, remedy]
 
@@ -26,11 +28,10 @@ module Memscope
       end
 
       def amount(one)
-        what = one.layer == :malloc ? counted(one.per_iteration, "blocks of malloc") : "#{one.per_iteration} #{name(one)}"
-        "+#{what} an iteration (#{one.growth.map { |number| count(number) }.join(', ')})"
+        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{one.growth.map { |number| count(number) }.join(', ')})"
       end
 
-      def name(one) = one.name || "objects of several classes"
+      def name(one) = one.layer == :malloc ? "blocks of malloc" : one.name || "objects of several classes"
 
       def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
 
