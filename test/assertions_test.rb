@@ -6,7 +6,7 @@ require "memscope/assertions"
 class AssertionsTest < MemscopeTest
   include Memscope::Assertions
 
-  class Order; end
+  Order = Class.new
   KEPT = [] # rubocop:disable Style/MutableConstant -- it is what leaks
   # Fewer objects than the suite's own, which a check counts after each round.
   OPTIONS = { iterations: 20, runs: 2, warmup: 0 }.freeze
@@ -29,6 +29,7 @@ class AssertionsTest < MemscopeTest
     assert_match(/allocated at #{__FILE__}:#{line}: 40 are left/, error.message)
     assert_match(/held by AssertionsTest::KEPT (?:→|->) Array (?:→|->) AssertionsTest::Order$/, error.message)
     assert_match(/a leak, or a cache that is still filling/, error.message)
+    assert_equal "#{__FILE__}:#{line}", error.location
     assert_empty KEPT
   end
 

@@ -35,15 +35,16 @@ class GrowthCheckTest < MemscopeTest
     skip_under_sanitizer
     blocks = ROUNDS ? GrowthBlocks::NULL : GrowthBlocks::NULL.slice(*NULL)
     failed, rounds, checks, seconds =
-      ChildProcess.run(GrowthBlocks.script(blocks) + HEALTHY, preload: preload, requires: REQUIRES, gems: true,
-                                                               timeout: 36_000, env: { "ROUNDS" => ROUNDS.to_i.to_s }).json
+      ChildProcess.run(GrowthBlocks.script(blocks) + HEALTHY,
+                       preload: preload, requires: REQUIRES, gems: true, env: { "ROUNDS" => ROUNDS.to_i.to_s },
+                       timeout: ROUNDS ? 10 * ROUNDS : ChildProcess::PATIENCE).json
 
     assert_empty failed
     assert_operator rounds, :>=, 3 * blocks.size
     puts "#{preload || 'glibc'}: #{checks} checks, #{rounds} rounds, median #{seconds.round(2)} s" if ROUNDS
   end
 
-  FOUND = <<~'RUBY'
+  FOUND = <<~RUBY
     puts JSON.generate(BLOCKS.to_h { |name, block|
       check = Memscope::GrowthCheck.run(&block)
       [name, [block.source_location, check.to_h, check.to_s]]
@@ -66,11 +67,12 @@ class GrowthCheckTest < MemscopeTest
   def assert_leak(leak, location, check, text)
     grown = check.grown.find { |one| one.name == leak.name && one.layer == (leak.name ? :objects : :malloc) }
 
-    assert grown, text
+    refute_nil grown, text
     assert_equal leak.per_iteration, grown.per_iteration, text
     assert_match leak.held_by, grown.held_by&.join(" → ").to_s, text if leak.held_by
     assert_equal location, [grown.places.first.path, grown.places.first.lineno], text unless leak.lineless
     assert_match(/leaks_take_block/, grown.places.first.native) unless leak.name
+
     assert_equal 1000, check.warmup_iterations
     assert_includes text, "warmup: 15000"
   end

@@ -22,8 +22,9 @@ module Memscope
     # @yield runs some hundred times, in a forked child
     # @return [GrowthCheck]
     # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
-    def assert_no_growth(message = nil, ...)
-      check = GrowthCheck.run(...)
+    # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make options the message
+    def assert_no_growth(message = nil, **options, &block)
+      check = GrowthCheck.run(**options, &block)
       assert !check.grows?, ([message, check].compact.join("\n") if check.grows?)
       check
     end

@@ -18,8 +18,7 @@ module Memscope
   #
   # The block runs in rounds of `iterations`. After each round, garbage is collected, and what is left is counted: all
   # objects by class, and all blocks of malloc. What grows has risen by at least one an iteration, rounded, in each of
-  # the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds in a row in which nothing grows
-  # end the check.
+  # the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds without growth end the check.
   #
   # What fills during the warm-up cannot fail: memoized values, loaded code, a cache that reaches its bound.
   class GrowthCheck < Reading

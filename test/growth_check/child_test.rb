@@ -41,14 +41,16 @@ class GrowthCheckChildTest < MemscopeTest
 
   def test_a_child_that_ends_is_no_answer
     assert_match(/child ended: exit 3/, assert_raises(Unfinished) { check { exit!(3) } }.message)
-    assert_match(/child ended: SIGTERM/, assert_raises(Unfinished) { check { Process.kill(:TERM, $$) && sleep } }.message)
+    ended = assert_raises(Unfinished) { check { Process.kill(:TERM, Process.pid) && sleep } }
+
+    assert_match(/child ended: SIGTERM/, ended.message)
   end
 
   def test_a_child_that_hangs_is_ended
     pid = nil
     Dir.mktmpdir do |directory|
       path = File.join(directory, "pid")
-      error = assert_raises(Unfinished) { check(deadline: 1) { File.write(path, $$) && sleep } }
+      error = assert_raises(Unfinished) { check(deadline: 1) { File.write(path, Process.pid) && sleep } }
       pid = Integer(File.read(path))
 
       assert_match(/no answer within 1 s.*in: :process.*deadline:/, error.message)

@@ -48,7 +48,7 @@ module Memscope
       # @return [self]
       # @raise [Unavailable] if objects cannot be counted
       def run
-        @counts = count # fills the inline caches of memscope's own code
+        rehearse
         repeat(@options.unjudged)
         @counts = count
         judge_rounds
@@ -69,6 +69,12 @@ module Memscope
       end
 
       private
+
+      # Fills the inline caches of memscope's own code.
+      def rehearse
+        2.times { judge(@counts || {}, @counts = count) }
+        @series = {}
+      end
 
       def judge_rounds
         quiet = 0

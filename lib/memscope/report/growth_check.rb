@@ -28,7 +28,8 @@ module Memscope
       end
 
       def amount(one)
-        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{one.growth.map { |number| count(number) }.join(', ')})"
+        growth = one.growth.map { |number| count(number) }
+        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{growth.join(', ')})"
       end
 
       def name(one) = one.layer == :malloc ? "blocks of malloc" : one.name || "objects of several classes"
