@@ -32,6 +32,8 @@ class ContractTest < MemscopeTest
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
+    "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
+    "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by], "Assertions" => %i[assert_no_growth],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
