@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "io/wait"
-require_relative "../growth_check"
 
 module Memscope
   class GrowthCheck < Reading

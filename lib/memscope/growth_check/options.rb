@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../growth_check"
-
 module Memscope
   class GrowthCheck < Reading
     # The checked options of a check, and what follows from them.

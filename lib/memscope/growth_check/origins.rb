@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "objspace"
-require_relative "../growth_check"
 
 module Memscope
   class GrowthCheck < Reading
@@ -60,7 +59,7 @@ module Memscope
         @reasons[:places] = why_not if why_not
         return yield({}) if why_not
 
-        ObjectSpace.trace_object_allocations do
+        Survivors.trace do
           repeat
           Rounds.without_gc { yield Survivors.read(EXAMPLES) }
         end

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../growth_check"
-
 module Memscope
   class GrowthCheck < Reading
     # Runs a block in rounds, counts after each what is left, and keeps what has grown in every round so far.

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "objspace"
-require_relative "../growth_check"
 
 module Memscope
   class GrowthCheck < Reading
@@ -16,6 +15,14 @@ module Memscope
       private_constant :OWN, :NAME, :CLASS, :TO_S
 
       class << self
+        # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself.
+        def trace(&)
+          own = ObjectSpace.allocation_sourcefile(Object.new)
+          ObjectSpace.trace_object_allocations(&)
+        ensure
+          ObjectSpace.trace_object_allocations_clear unless own
+        end
+
         # @param most [Integer] addresses of a place
         # @return [Hash{String => Hash{Place => Array<Integer>}}] by class, as a census names it: where its objects were
         #   allocated, with the addresses of some of them
