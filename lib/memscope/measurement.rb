@@ -1,0 +1,208 @@
+# frozen_string_literal: true
+
+require_relative "diff"
+require_relative "forks"
+require_relative "ledger"
+require_relative "object_profile"
+require_relative "purge"
+
+module Memscope
+  # What a block allocates, and what of it remains after a garbage collection.
+  #
+  #   measurement = Memscope.measure { Report.render }
+  #   measurement.allocated_objects   # => 41250
+  #   measurement.lines.first         # => the line that retains most
+  #   measurement.value               # => what the block returned
+  #   puts measurement
+  #
+  # Each object that the calling thread allocates is counted, in any of its fibers; how many others allocate meanwhile is
+  # in the reasons. Garbage is collected as ever. Internal objects count too, such as the caches that Ruby fills when a
+  # line runs for the first time: call the block once before, to leave these out.
+  #
+  # What the block returns is retained, with all that it refers to, because `value` holds it.
+  class Measurement < Reading
+    # A measurement, or a profile of objects, is running. The message says what ends it.
+    class Unavailable < StandardError; end
+
+    # What the objects of one class, or of one line, amount to.
+    class Row < Record
+      # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
+      field :name, :string, null: false
+      # @return [String, nil] of the line's file; nil for a class
+      field :path, :string, sparse: true
+      # @return [Integer, nil] nil for a class
+      field :lineno, :count, sparse: true
+      # @return [Integer] objects
+      field :allocated_objects, :count, null: false
+      # @return [Integer] bytes of their slots, and of the malloc memory that they reported last, as in
+      #   ObjectSpace.memsize_of: when they were found dead, or after the block
+      field :allocated_bytes, :bytes, null: false
+      # @return [Integer, nil] those that are alive after the garbage collection that follows the block
+      field :retained_objects, :count
+      # @return [Integer, nil] bytes of these, counted alike
+      field :retained_bytes, :bytes
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # Names the row of objects that were allocated outside of Ruby code.
+    NO_LINE = "[no Ruby line]"
+
+    # @return [Integer, nil] objects that the calling thread allocated; those of all threads, if a reason says so
+    field :allocated_objects, :count
+    # @return [Integer, nil] their bytes, as in Row
+    field :allocated_bytes, :bytes
+    # @return [Integer, nil] those of them that are alive after the garbage collection that follows the block
+    field :retained_objects, :count
+    # @return [Integer, nil] bytes of these
+    field :retained_bytes, :bytes
+    # @return [Array<Row>, nil] by class: those that retain most bytes first, then those that allocate most
+    field :classes, [Row]
+    # @return [Array<Row>, nil] by line of Ruby code, in the same order
+    field :lines, [Row]
+    # @return [Integer, nil] bytes that the calling thread allocated through malloc, as the allocator rounds them
+    field :malloc_allocated_bytes, :bytes
+    # @return [Integer, nil] what it allocated through malloc less what it freed, after the garbage collection: negative
+    #   if the block freed memory that is older
+    field :malloc_retained_bytes, :signed_bytes
+    # @return [Diff, nil] of the ledgers before the block and after it, each after a garbage collection, with what
+    #   memscope itself needs
+    field :rows, Diff
+    # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
+    field :peak_bytes, :bytes
+    # @return [Integer, nil] the least that the allocator's lever of Memscope.purge returns after the block
+    field :purgeable_bytes, :bytes
+
+    # @return [Object] what the block returned; nil for a measurement from JSON
+    attr_reader :value
+
+    EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
+    RETAINED = %i[retained_objects retained_bytes].freeze
+    private_constant :EACH_OBJECT, :RETAINED
+
+    class << self
+      # Implements Memscope.measure.
+      #
+      # @api private
+      # @return [Measurement]
+      # @raise [ArgumentError, Unavailable] as Memscope.measure
+      def take(ractors: nil, &block)
+        raise ArgumentError, "Memscope.measure: no block given" unless block
+
+        Field.choice("Memscope.measure: ractors", ractors, ObjectProfile::RACTORS)
+        refuse_running
+        end_in_children
+        started = Cost.now
+        obstacle = Native.absence || obstacle(ractors)
+        before = Ledger.read(deep: true, gc: true)
+        begun = Cost.now
+        value, body = run(obstacle.nil?, block)
+        return outside.holding(value) unless body
+
+        of(body, obstacle, before, begun - started).holding(value)
+      end
+
+      private
+
+      def refuse_running
+        raise Unavailable, running if Native.measuring?
+        return unless ObjectProfile.running?
+
+        raise Unavailable, "a profile of objects is running, which would be measured too: stop it first " \
+                           "(Memscope::ObjectProfile.stop)"
+      end
+
+      def running
+        where = @thread.equal?(Thread.current) ? "this thread, around this block" : "another thread"
+        "a measurement is running in #{where}: it ends with its block; measure one block of a process at a time"
+      end
+
+      # A child that is forked within a block goes on unmeasured.
+      def end_in_children
+        halt = -> { Native.halt_measurement }
+        @listening ||= Forks.listen(child: halt, daemon: halt) || true
+      end
+
+      def obstacle(ractors)
+        ObjectProfile.obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)&.sub("start with", "measure with")
+      end
+
+      # Collects garbage again, so that what the ledger has left is not freed after the block. From Ruby: a collection
+      # that C code starts here finds stale references on the stack, and keeps some of it.
+      def run(objects, block)
+        others = @thread
+        GC.start
+        @thread = Thread.current
+        Native.measure(objects, &block).tap { |answer| raise Unavailable, running if answer == :running }
+      ensure
+        @thread = others
+      end
+
+      # @param lead_us [Integer] microseconds from the call to the block
+      def of(body, obstacle, before, lead_us)
+        ended = Cost.now
+        later = Ledger.read(deep: true)
+        reasons = body[:reasons]
+        body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
+        body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
+        reasons[:purgeable_bytes] = :purgeable_unknown unless body[:purgeable_bytes]
+        reasons.update(total_only(reasons[:classes] || obstacle)) unless body[:classes]
+        reasons[:names] = :names_from_code if body[:classes]
+        capture(body.update(cost: cost(body[:cost], before, later, lead_us + Cost.now - ended)))
+      end
+
+      # @param rows [Array<Array>, nil] from the extension: for each line and class of it, path, line, class, and the
+      #   four numbers
+      # @param total [Integer] objects that all threads allocated
+      def counted(rows, retained_known, total)
+        return { allocated_objects: total } unless rows
+
+        numbers = sums(rows, retained_known)
+        lines = rows.group_by { |path, lineno, *| [path, lineno] }.map { |place, parts| line(*place, parts) }
+        classes = rows.group_by { |row| row[2] }.map { |name, parts| { name: name, **sums(parts, retained_known) } }
+        lines.each { |line| line.update(sums(line.delete(:parts), retained_known)) }
+        { **numbers, classes: ordered(classes), lines: ordered(lines) }
+      end
+
+      def line(path, lineno, parts)
+        { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno, parts: parts }
+      end
+
+      def sums(rows, retained_known)
+        allocated, bytes, retained, retained_bytes = [3, 4, 5, 6].map { |column| rows.sum { |row| row[column] } }
+        { allocated_objects: allocated, allocated_bytes: bytes, retained_objects: (retained if retained_known),
+          retained_bytes: (retained_bytes if retained_known) }
+      end
+
+      def ordered(rows)
+        rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
+      end
+
+      # Reasons of a measurement without the hook that counts each object.
+      def total_only(why) = { **EACH_OBJECT.to_h { |name| [name, why] }, allocated_objects: :objects_of_all_threads }
+
+      def cost(own, before, later, around_us)
+        around_us = [around_us - before.cost.wall_us - later.cost.wall_us, 0].max
+        Cost.sum([before.cost, later.cost, *[own, Cost.of(:T3, around_us)].map { |cost| Cost.capture(cost) }])
+      end
+
+      # In a child that was forked within the block.
+      def outside
+        names = own_fields.map(&:name)
+        capture({ cost: Cost.of(:T0), reasons: names.to_h { |name| [name, :measured_in_parent] } })
+      end
+    end
+
+    # @api private
+    # @param value [Object]
+    # @return [Measurement] the same with this value
+    def holding(value)
+      dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
+    end
+
+    # @api private
+    # @return [Boolean] whether anything was measured
+    def known? = !allocated_objects.nil?
+  end
+end
