@@ -134,7 +134,7 @@ module Memscope
         others = @thread
         GC.start
         @thread = Thread.current
-        Native.measure(objects, &block).tap { |answer| raise Unavailable, running if answer == :running }
+        Native.measure(objects, false, &block).tap { |answer| raise Unavailable, running if answer == :running }
       ensure
         @thread = others
       end

@@ -2,6 +2,7 @@
  * Native.measure(objects) { } and its like, called by Memscope::Measurement. The block is called from here, so that no
  * Ruby code of memscope runs between the beginning and the end of what is counted.
  */
+#include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
 
 #include "init.h"
@@ -10,6 +11,7 @@
 #include "ruby/allocation_trace.h"
 #include "ruby/class_names.h"
 #include "ruby/ruby_private.h"
+#include "sampling/import_counter.h"
 
 /* The running measurement's number; 0: none. A forked child has none (Native.halt_measurement). */
 static unsigned long running;
@@ -25,13 +27,13 @@ struct measurement {
     enum memscope_trace_obstacle obstacle;
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
-    bool migrated; /* this Ruby thread ended the block on another native thread */
+    bool by_imports; /* how malloc is counted: by memscope, or else by the allocator */
+    bool profiled;   /* not by memscope, because a malloc profile has the imports */
+    bool migrated;   /* this Ruby thread ended the block on another native thread */
     struct moment begun, ended, collected;
     uint64_t peak_bytes, spent_ns;
     VALUE value;
 };
-
-/* ---- the block --------------------------------------------------------------------------------------------------- */
 
 /* Allocates nothing. */
 static struct moment read_moment(const struct measurement *measurement) {
@@ -51,22 +53,47 @@ static void collect(void) {
     rb_funcall(rb_mGC, rb_intern("start"), 0);
 }
 
-static void begin(struct measurement *measurement) {
-    uint64_t begun_ns = memscope_now_ns();
+/* ---- malloc ------------------------------------------------------------------------------------------------------ */
 
-    measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
-    measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
-    measurement->reset = memscope_peak_reset();
-    measurement->begun = read_moment(measurement); /* the first call interns the keys */
-    measurement->spent_ns = memscope_now_ns() - begun_ns;
-    measurement->begun = read_moment(measurement);
-    memscope_trace_count(true);
+static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_thread_bytes *bytes) {
+    if (!by_imports)
+        return memscope_thread_bytes_find(bytes);
+    *bytes = memscope_import_counter_bytes();
+    return MEMSCOPE_OK;
+}
+
+/* By the allocator's own counters; where it has none, by the imports. */
+static void count_malloc(struct measurement *measurement, bool by_imports) {
+    if (!by_imports)
+        measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
+    if (!by_imports && measurement->malloc == MEMSCOPE_OK)
+        return;
+    measurement->by_imports = true;
+    measurement->profiled = memscope_profile.running && memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS;
+    measurement->malloc = measurement->profiled ? MEMSCOPE_UNSUPPORTED : memscope_import_counter_start();
+    if (measurement->malloc == MEMSCOPE_OK)
+        measurement->thread_bytes = memscope_import_counter_bytes();
 }
 
 static bool has_migrated(const struct measurement *measurement) {
     struct memscope_thread_bytes now;
 
-    return memscope_thread_bytes_find(&now) != MEMSCOPE_OK || now.allocated != measurement->thread_bytes.allocated;
+    return find_thread_bytes(measurement->by_imports, &now) != MEMSCOPE_OK ||
+           now.allocated != measurement->thread_bytes.allocated;
+}
+
+/* ---- the block --------------------------------------------------------------------------------------------------- */
+
+static void begin(struct measurement *measurement) {
+    uint64_t begun_ns = memscope_now_ns();
+
+    measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
+    count_malloc(measurement, measurement->by_imports);
+    measurement->reset = memscope_peak_reset();
+    measurement->begun = read_moment(measurement); /* the first call interns the keys */
+    measurement->spent_ns = memscope_now_ns() - begun_ns;
+    measurement->begun = read_moment(measurement);
+    memscope_trace_count(true);
 }
 
 static void end(struct measurement *measurement) {
@@ -136,9 +163,7 @@ static void set_objects(VALUE body, VALUE reasons, struct measurement *measureme
 
 static void set_malloc(VALUE body, VALUE reasons, const struct measurement *measurement) {
     const struct moment *begun = &measurement->begun, *ended = &measurement->ended, *last = &measurement->collected;
-    const char *reason = measurement->migrated                         ? "thread_migrated"
-                         : measurement->malloc == MEMSCOPE_UNSUPPORTED ? "threads_uncounted"
-                                                                       : memscope_status_id(measurement->malloc);
+    VALUE reason;
 
     if (measurement->malloc == MEMSCOPE_OK && !measurement->migrated) {
         memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
@@ -146,8 +171,16 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
                           LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
         return;
     }
-    memscope_set_reason(reasons, "malloc_allocated_bytes", reason);
-    memscope_set_reason(reasons, "malloc_retained_bytes", reason);
+    if (measurement->migrated)
+        reason = memscope_reason("thread_migrated");
+    else if (measurement->profiled)
+        reason = memscope_reason("imports_profiled");
+    else if (measurement->malloc == MEMSCOPE_NOT_FOUND)
+        reason = memscope_reason("imports_taken");
+    else
+        reason = memscope_reason_of("threads_uncounted", memscope_status_reason(measurement->malloc));
+    memscope_hash_set(reasons, "malloc_allocated_bytes", reason);
+    memscope_hash_set(reasons, "malloc_retained_bytes", reason);
 }
 
 static void set_peak(VALUE body, VALUE reasons, const struct measurement *measurement) {
@@ -190,6 +223,7 @@ static VALUE run(VALUE argument) {
 
 static VALUE halt(VALUE self) {
     memscope_trace_stop();
+    memscope_import_counter_stop();
     running = 0;
     return Qnil;
 }
@@ -199,12 +233,14 @@ static VALUE finish(VALUE argument) {
 }
 
 /*
- * Native.measure(objects) { } -> the block's value, and what was measured, as a Hash; nil for that in a child that was
- * forked within the block; or :running. `objects`: whether to count objects by class and line.
+ * Native.measure(objects, by_imports) { } -> the block's value, and what was measured, as a Hash; nil for that in a
+ * child that was forked within the block; or :running. `objects`: whether to count objects by class and line.
+ * `by_imports`: whether to count malloc by the imports even if the allocator counts it.
  */
-static VALUE native_measure(VALUE self, VALUE objects) {
+static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
-    struct measurement measurement = {.objects = RTEST(objects), .value = Qnil};
+    struct measurement measurement = {
+        .objects = RTEST(objects), .by_imports = RTEST(by_imports), .value = Qnil};
 
     if (running != 0)
         return memscope_symbol("running");
@@ -218,7 +254,7 @@ static VALUE native_measuring(VALUE self) {
 }
 
 void Init_memscope_measurement(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "measuring?", native_measuring, 0);
 }

@@ -2,6 +2,7 @@
 
 #include "ruby/allocation_trace.h"
 
+#include "base/scratch.h"
 #include "ruby/class_names.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"
@@ -21,7 +22,7 @@ static struct trace {
     uint64_t unsized, gc_ns;
     struct memscope_held_walk walk;
     struct memscope_held_memory held;
-} * trace; /* mapped once, when a trace first starts */
+} * trace; /* mapped when a trace first starts, and kept */
 
 static bool runs(void) {
     return trace != NULL && trace->running;
@@ -169,7 +170,7 @@ static enum memscope_trace_obstacle prepare(void) {
         return MEMSCOPE_TRACE_NO_MARKS;
     if (trace != NULL)
         return MEMSCOPE_TRACE_READY;
-    trace = memscope_array_map(1, sizeof *trace);
+    trace = memscope_lasting_map(sizeof *trace);
     if (trace == NULL)
         return MEMSCOPE_TRACE_NO_MEMORY;
     memscope_object_is_marked(rb_cObject); /* interns its IDs, which allocates */
