@@ -29,7 +29,7 @@ class Rooms
   judging = [*values, "purge", "lint"]
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
   cluster = [*judging, *sampling, "configuration", "remote"].uniq
-  everything = [*cluster, "report", "doctor", "policy", "workers", "metrics", "facade"]
+  everything = [*cluster, "measurement", "report", "doctor", "policy", "workers", "metrics", "facade"]
 
   LIB = {
     # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
@@ -46,6 +46,7 @@ class Rooms
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
+    "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
