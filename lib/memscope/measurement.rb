@@ -78,8 +78,7 @@ module Memscope
     attr_reader :value
 
     EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
-    RETAINED = %i[retained_objects retained_bytes].freeze
-    private_constant :EACH_OBJECT, :RETAINED
+    private_constant :EACH_OBJECT
 
     class << self
       # Implements Memscope.measure.
@@ -128,10 +127,11 @@ module Memscope
         ObjectProfile.obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)&.sub("start with", "measure with")
       end
 
-      # Collects garbage again, so that what the ledger has left is not freed after the block. From Ruby: a collection
-      # that C code starts here finds stale references on the stack, and keeps some of it.
+      # Collects again, so that what the ledger has left is not freed after the block. A collection that C code starts
+      # would find stale references on the stack, and keep some of that.
       def run(objects, block)
         others = @thread
+        Native.clear_stack
         GC.start
         @thread = Thread.current
         Native.measure(objects, false, &block).tap { |answer| raise Unavailable, running if answer == :running }
