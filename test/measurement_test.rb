@@ -48,8 +48,8 @@ class MeasurementTest < MemscopeTest
                     purgeable_bytes reasons cost], found[4]
   end
 
-  # ObjectSpace.trace_object_allocations counts by itself, though it asks Ruby for lines in the same way. It does not show
-  # internal objects.
+  # ObjectSpace.trace_object_allocations counts by itself, though it asks Ruby for lines in the same way. It does not
+  # show internal objects.
   def test_objects_equal_those_of_a_full_trace
     found = measured(<<~RUBY, requires: ["objspace"])
       def work
@@ -81,7 +81,7 @@ class MeasurementTest < MemscopeTest
 
     assert_equal [allocated], sums.uniq
     assert_operator allocated, :>, 1200
-    assert_equal traced, rows.reject { |name, _count| name.match?(/ (?:T_|imemo_)/) }
+    assert_equal(traced, rows.reject { |name, _count| name.match?(/ (?:T_|imemo_)/) })
   end
 
   def test_each_object_is_counted_while_garbage_is_collected
@@ -381,7 +381,7 @@ class MeasurementTest < MemscopeTest
 
     assert_equal retained, classes.values.sum
     assert_equal [5000, 5100], classes.values_at("Object", "Order")
-    assert(lines.all? { |line| line.match?(/\A(?:-e|<internal:.*>):\d+\z/) }, lines)
+    assert_empty(lines.grep_v(/\A(?:-e|<internal:.*>):\d+\z/))
   end
 
   def test_inspect_and_equality

@@ -22,8 +22,8 @@ module Memscope
     Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
     Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", History: "history", Lint: "lint",
     Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile",
-    Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",
+    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy",
+    Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",
     SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web",
     Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
@@ -222,9 +222,10 @@ module Memscope
     # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
     def object_profile(...) = ObjectProfile.record(...)
 
-    # What the block allocates, and what of it remains: objects by class and line, malloc memory, rows of the ledger, the
-    # peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while the block
-    # runs, each allocation takes two to three times as long. Lowers VmHWM to the current RSS, where the kernel allows.
+    # What the block allocates, and what of it remains: objects by class and line, malloc memory, rows of the ledger,
+    # the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while the
+    # block runs, each allocation takes two to three times as long. Lowers VmHWM to the current RSS, if the kernel
+    # allows that.
     #
     #   puts Memscope.measure { Report.render }
     #

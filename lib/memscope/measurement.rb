@@ -15,9 +15,9 @@ module Memscope
   #   measurement.value               # => what the block returned
   #   puts measurement
   #
-  # Each object that the calling thread allocates is counted, in any of its fibers; how many others allocate meanwhile is
-  # in the reasons. Garbage is collected as ever. Internal objects count too, such as the caches that Ruby fills when a
-  # line runs for the first time: call the block once before, to leave these out.
+  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many other threads
+  # allocate meanwhile. Garbage is collected as ever. Internal objects count too, such as the caches that Ruby fills
+  # when a line runs for the first time: call the block once before, to leave these out.
   #
   # What the block returns is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
@@ -91,7 +91,7 @@ module Memscope
 
         Field.choice("Memscope.measure: ractors", ractors, ObjectProfile::RACTORS)
         refuse_running
-        end_in_children
+        listen_for_forks
         started = Cost.now
         obstacle = Native.absence || obstacle(ractors)
         before = Ledger.read(deep: true, gc: true)
@@ -118,9 +118,12 @@ module Memscope
       end
 
       # A child that is forked within a block goes on unmeasured.
-      def end_in_children
+      def listen_for_forks
+        return if @listening
+
+        @listening = true
         halt = -> { Native.halt_measurement }
-        @listening ||= Forks.listen(child: halt, daemon: halt) || true
+        Forks.listen(child: halt, daemon: halt)
       end
 
       def obstacle(ractors)
@@ -143,13 +146,26 @@ module Memscope
       def of(body, obstacle, before, lead_us)
         ended = Cost.now
         later = Ledger.read(deep: true)
-        reasons = body[:reasons]
         body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
         body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
-        reasons[:purgeable_bytes] = :purgeable_unknown unless body[:purgeable_bytes]
-        reasons.update(total_only(reasons[:classes] || obstacle)) unless body[:classes]
-        reasons[:names] = :names_from_code if body[:classes]
-        capture(body.update(cost: cost(body[:cost], before, later, lead_us + Cost.now - ended)))
+        body[:reasons].update(reasons(body, obstacle))
+        costs = [before.cost, later.cost, Cost.capture(body[:cost])]
+        capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
+      end
+
+      def reasons(body, obstacle)
+        reasons = body[:purgeable_bytes] ? {} : { purgeable_bytes: :purgeable_unknown }
+        return reasons.update(names: :names_from_code) if body[:classes]
+
+        why = body[:reasons][:classes] || obstacle
+        reasons.update(EACH_OBJECT.to_h { |name| [name, why] }, allocated_objects: :objects_of_all_threads)
+      end
+
+      # @param costs [Array<Cost>] of the ledgers, and of the extension
+      # @param around_us [Integer] microseconds before and after the block that include the ledgers
+      def cost(costs, around_us)
+        rest = [around_us - costs.first(2).sum(&:wall_us), 0].max
+        Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
       end
 
       # @param rows [Array<Array>, nil] from the extension: for each line and class of it, path, line, class, and the
@@ -158,16 +174,15 @@ module Memscope
       def counted(rows, retained_known, total)
         return { allocated_objects: total } unless rows
 
-        numbers = sums(rows, retained_known)
-        lines = rows.group_by { |path, lineno, *| [path, lineno] }.map { |place, parts| line(*place, parts) }
-        classes = rows.group_by { |row| row[2] }.map { |name, parts| { name: name, **sums(parts, retained_known) } }
-        lines.each { |line| line.update(sums(line.delete(:parts), retained_known)) }
-        { **numbers, classes: ordered(classes), lines: ordered(lines) }
+        lines = rows.group_by { |path, lineno, *| place(path, lineno) }
+        classes = rows.group_by { |row| { name: row[2] } }
+        lines, classes = [lines, classes].map do |groups|
+          ordered(groups.map { |name, parts| { **name, **sums(parts, retained_known) } })
+        end
+        { **sums(rows, retained_known), classes: classes, lines: lines }
       end
 
-      def line(path, lineno, parts)
-        { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno, parts: parts }
-      end
+      def place(path, lineno) = { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno }
 
       def sums(rows, retained_known)
         allocated, bytes, retained, retained_bytes = [3, 4, 5, 6].map { |column| rows.sum { |row| row[column] } }
@@ -177,14 +192,6 @@ module Memscope
 
       def ordered(rows)
         rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
-      end
-
-      # Reasons of a measurement without the hook that counts each object.
-      def total_only(why) = { **EACH_OBJECT.to_h { |name| [name, why] }, allocated_objects: :objects_of_all_threads }
-
-      def cost(own, before, later, around_us)
-        around_us = [around_us - before.cost.wall_us - later.cost.wall_us, 0].max
-        Cost.sum([before.cost, later.cost, *[own, Cost.of(:T3, around_us)].map { |cost| Cost.capture(cost) }])
       end
 
       # In a child that was forked within the block.
