@@ -29,7 +29,7 @@ class Rooms
   judging = [*values, "purge", "lint"]
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
   cluster = [*judging, *sampling, "configuration", "remote"].uniq
-  everything = [*cluster, "report", "doctor", "policy", "growth_check", "workers", "metrics", "facade"]
+  everything = [*cluster, "measurement", "growth_check", "report", "doctor", "policy", "workers", "metrics", "facade"]
 
   LIB = {
     # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
@@ -47,6 +47,7 @@ class Rooms
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
     "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*}.rb", may: sampling },
+    "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },

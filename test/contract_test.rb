@@ -19,6 +19,10 @@ class ContractTest < MemscopeTest
     "Ledger::Row" => %i[id label bytes children detail shared_bytes private_bytes check],
     "Ledger::Check" => %i[source expected_bytes verified?],
     "Census" => %i[by total_count total_slot_bytes - to_h to_json to_s],
+    "Measurement" => %i[value allocated_objects allocated_bytes retained_objects retained_bytes classes lines
+                        malloc_allocated_bytes malloc_retained_bytes rows peak_bytes purgeable_bytes reasons cost to_h
+                        to_json to_s],
+    "Measurement::Row" => %i[name path lineno allocated_objects allocated_bytes retained_objects retained_bytes],
     "Census::Row" => %i[name count slot_bytes memsize_bytes old_count],
     "Finding" => %i[id severity title evidence affected_bytes recoverable_bytes recoverable_max_bytes remedy],
     "Diagnosis" => %i[each healthy? to_h to_json to_s],
@@ -58,7 +62,7 @@ class ContractTest < MemscopeTest
     assert_instance_of Memscope::Purge::Result, Memscope.purge(dry_run: true)
     assert_respond_to Memscope, :malloc_profile
     assert_output(/The kernel says/) { assert_nil Memscope.report }
-    assert_empty(%i[configure listen tag tune].reject { |call| Memscope.respond_to?(call) })
+    assert_empty(%i[configure listen measure tag tune].reject { |call| Memscope.respond_to?(call) })
     assert_empty(%i[start stop snapshot running?].reject { |call| Memscope::MallocProfile.respond_to?(call) })
   end
 

@@ -21,7 +21,8 @@ module Memscope
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
       "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
-      "growth_check" => %w[growth_check GrowthCheckPage]
+      "growth_check" => %w[growth_check GrowthCheckPage],
+      "measurement" => %w[measurement MeasurementPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
     private_constant :PAGES, :MARKDOWN
