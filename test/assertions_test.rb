@@ -33,8 +33,25 @@ class AssertionsTest < MemscopeTest
     assert_empty KEPT
   end
 
+  def test_allocations_within_limits_pass
+    check = assert_allocates(objects: 2, Order => 0..2) { 2.times { Order.new } }
+
+    assert_instance_of Memscope::AllocationCheck, check
+  end
+
+  def test_too_many_allocations_fail
+    line = __LINE__ + 1
+    error = assert_raises(Minitest::Assertion) { assert_allocates("parse", Order => 0..1) { 2.times { Order.new } } }
+
+    assert_match(/\Aparse\n  AssertionsTest::Order: 2 allocated, allowed: 0\.\.1$/, error.message)
+    assert_match(/^ +2  #{__FILE__}:#{line}$/, error.message)
+    assert_equal "#{__FILE__}:#{line}", error.location
+  end
+
   def test_wrong_options_are_refused
     assert_raises(ArgumentError) { assert_no_growth(iterations: 0) { flunk } }
     assert_raises(ArgumentError) { assert_no_growth }
+    assert_raises(ArgumentError) { assert_allocates { flunk } }
+    assert_raises(ArgumentError) { assert_allocates(object: 3) { flunk } }
   end
 end

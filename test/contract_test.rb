@@ -37,7 +37,8 @@ class ContractTest < MemscopeTest
                     to_h to_json to_s],
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
-    "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by], "Assertions" => %i[assert_no_growth],
+    "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
+    "Assertions" => %i[assert_no_growth assert_allocates], "AllocationCheck" => %i[passed? exceeded measurement to_s],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
@@ -70,6 +71,12 @@ class ContractTest < MemscopeTest
     define_method("test_what_#{type.downcase.gsub('::', '_')}_answers") do
       assert_empty(methods - Memscope.const_get(type).public_instance_methods)
     end
+  end
+
+  def test_the_matchers_of_rspec
+    require "memscope/rspec"
+
+    assert_empty(%i[grow_memory allocate_at_most] - Memscope::RSpec.public_instance_methods)
   end
 
   def test_the_rows

@@ -25,9 +25,27 @@ class RSpecTest < MemscopeTest
     assert_match(/\Aexpected the block to grow memory, but memory does not grow: /, matcher.failure_message)
   end
 
-  def test_it_takes_blocks_only
-    assert_predicate grow_memory, :supports_block_expectations?
-    refute_predicate grow_memory, :supports_value_expectations?
+  def test_allocations_up_to_the_limit_match
+    matcher = allocate_at_most(3, Object => 2)
+
+    assert matcher.matches?(-> { 2.times { Object.new } })
+    refute matcher.matches?(-> { 3.times { Object.new } })
+    assert_match(/\Aexpected the block to allocate at most 3 objects, 2 Object, but it allocates
+  Object: 3 allocated, allowed: 0..2$/, matcher.failure_message)
+    assert_match(/\Aexpected the block not to allocate at most/, matcher.failure_message_when_negated)
+  end
+
+  def test_limits_are_integers
+    [-1, 0..3, nil].each { |limit| assert_raises(ArgumentError) { allocate_at_most(String => limit) } }
+    assert_raises(ArgumentError) { allocate_at_most("3") }
+  end
+
+  def test_they_take_blocks_only
+    [grow_memory, allocate_at_most(1)].each do |matcher|
+      assert_predicate matcher, :supports_block_expectations?
+      refute_predicate matcher, :supports_value_expectations?
+    end
+
     assert_equal "grow memory", grow_memory.description
   end
 end

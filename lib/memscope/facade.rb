@@ -18,15 +18,15 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census", Client: "client",
-    Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump",
-    ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
-    GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint",
-    Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy",
-    Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",
-    SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web",
-    Worker: "workers", Workers: "workers" }
+  { AllocationCheck: "allocation_check", Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census",
+    Client: "client", Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor",
+    Dump: "dump", ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
+    GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint", Listener: "remote/server",
+    MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings", Measurement: "measurement",
+    Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile", Prometheus: "prometheus",
+    Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
+    SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
+    Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self

@@ -1,19 +1,39 @@
 # frozen_string_literal: true
 
+require_relative "allocation_check"
 require_relative "growth_check"
 
 module Memscope
   # Matchers about memory, for RSpec. `require "memscope/rspec"` in spec_helper.rb includes them in all examples.
   #
   #   expect { Report.new(order).render }.not_to grow_memory
+  #   expect { parse(line) }.to allocate_at_most(12).and allocate_at_most(String => 3)
   module RSpec
     # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
     #   `in`, `deadline`
     # @return [GrowMemory] a matcher for blocks, which run some hundred times, in a forked child
     def grow_memory(**options) = GrowMemory.new(options)
 
+    # @param objects [Integer, nil] objects of all classes
+    # @param limits [Hash{Symbol, Module, String => Integer}] :objects, classes or names of classes, and how many
+    # @return [AllocateAtMost] a matcher for blocks, which run twice; the second time counts
+    def allocate_at_most(objects = nil, **limits)
+      AllocateAtMost.new(objects.nil? ? limits : { objects: objects, **limits })
+    end
+
+    # What both matchers have in common: they take blocks.
+    module OfBlocks
+      # @return [Boolean]
+      def supports_block_expectations? = true
+
+      # @return [Boolean]
+      def supports_value_expectations? = false
+    end
+
     # Matches a block that leaves an object or a block of malloc behind each time it runs.
     class GrowMemory
+      include OfBlocks
+
       # @return [String]
       attr_reader :description
 
@@ -22,12 +42,6 @@ module Memscope
         @options = options
         @description = "grow memory"
       end
-
-      # @return [Boolean]
-      def supports_block_expectations? = true
-
-      # @return [Boolean]
-      def supports_value_expectations? = false
 
       # @param block [Proc]
       # @return [Boolean]
@@ -42,6 +56,38 @@ module Memscope
 
       # @return [String] with what grows
       def failure_message_when_negated = "expected the block not to grow memory, but #{@check}"
+    end
+
+    # Matches a block that allocates no more objects than it may.
+    class AllocateAtMost
+      include OfBlocks
+
+      # @param limits [Hash{Symbol, Module, String => Integer}]
+      # @raise [ArgumentError] for anything but Integers
+      def initialize(limits)
+        @limits = limits.transform_values do |limit|
+          next 0..limit if limit.is_a?(Integer) && !limit.negative?
+
+          Field.refuse("allocate_at_most", limit, "an Integer, 0 or more")
+        end
+      end
+
+      # @return [String]
+      def description = "allocate at most #{@limits.map { |what, limit| "#{limit.end} #{what}" }.join(', ')}"
+
+      # @param block [Proc]
+      # @return [Boolean]
+      # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] as AllocationCheck.run
+      def matches?(block)
+        @check = AllocationCheck.run(@limits, &block)
+        @check.passed?
+      end
+
+      # @return [String] with what is allocated
+      def failure_message = "expected the block to #{description}, but it allocates\n#{@check}"
+
+      # @return [String]
+      def failure_message_when_negated = "expected the block not to #{description}, but it allocates\n#{@check}"
     end
 
     ::RSpec.configure { |config| config.include(self) } if defined?(::RSpec.configure)
