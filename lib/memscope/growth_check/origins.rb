@@ -39,6 +39,7 @@ module Memscope
 
       def repeat
         @rounds.repeat(ROUNDS * @options.iterations)
+        Native.clear_stack
         GC.start
       end
 

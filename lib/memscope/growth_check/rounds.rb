@@ -94,6 +94,7 @@ module Memscope
       # What the count itself leaves behind is as much each time.
       def count
         Rounds.without_gc do
+          Native.clear_stack
           GC.start
           blocks = blocks_in_use if @options.malloc?
           counts = objects
