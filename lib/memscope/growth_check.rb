@@ -80,6 +80,7 @@ module Memscope
     field :grown, [Grown], null: false
 
     require_relative "growth_check/child"
+    require_relative "growth_check/counts"
     require_relative "growth_check/options"
     require_relative "growth_check/origins"
     require_relative "growth_check/rounds"

@@ -105,9 +105,9 @@ module Memscope
 
       def of_malloc
         numbers = @rounds.grown[Rounds::MALLOC] or return
-        places = callers
+        places = callers or return (body(:malloc, nil, numbers, []) if @rounds.grown.size == 1)
         judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
-        body(:malloc, nil, numbers, judged) if judged.any? || (places.empty? && @rounds.grown.size == 1)
+        body(:malloc, nil, numbers, judged) if judged.any?
       end
 
       # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
@@ -116,16 +116,18 @@ module Memscope
         BY_RUBY.match?(place.native) && @lines.include?([place.path, place.lineno])
       end
 
-      # @return [Array<Place>] with more blocks than are allowed, the one with most first
+      # Growth of malloc is confirmed by a place that keeps its blocks: YJIT, too, takes blocks for a while, but not at
+      # one line of the program.
+      #
+      # @return [Array<Place>, nil] with more blocks than are allowed, the one with most first; nil if unknown
       def callers
         MallocProfile.halt if @child # a profile that the parent started
         profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
         entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }
-        @reasons[:malloc] = "the blocks come from calls of malloc that cannot be patched" if entries.empty?
         entries.sort_by { |entry| -entry.live_objects }.map { |entry| place_of(entry) }
       rescue MallocProfile::Unavailable => e
         @reasons[:malloc] = e.message
-        []
+        nil
       end
 
       def place_of(entry)

@@ -12,12 +12,10 @@ module Memscope
       ALL = "all objects"
       # What blocks of malloc count as.
       MALLOC = "malloc"
-      # So many rounds in a row without growth end the check. One could be a round in which objects of earlier ones were
-      # let go of.
+      # What has not grown in so many rounds cannot fail any more. In one of them, objects of earlier rounds could have
+      # been let go of.
       QUIET = 2
-      # Rows of a ledger whose blocks are in use, under glibc.
-      CHUNKS = %r{\Amalloc/(?:(?:main_heap|arenas)/in_use|mmapped)\z}
-      private_constant :QUIET, :CHUNKS
+      private_constant :QUIET
 
       # Calls a block that no garbage collection interrupts, unless it calls GC.start.
       def self.without_gc
@@ -41,6 +39,7 @@ module Memscope
         @block = block
         @total_iterations = 0
         @series = {}
+        @rounds_of_growth = Hash.new(0)
       end
 
       # @return [self]
@@ -72,22 +71,24 @@ module Memscope
       def rehearse
         2.times { judge(@counts || {}, @counts = count) }
         @series = {}
+        @rounds_of_growth = Hash.new(0)
       end
 
       def judge_rounds
-        quiet = 0
-        @options.rounds.times do
+        1.upto(@options.rounds) do |round|
           repeat(@options.iterations)
           judge(@counts, @counts = count)
-          quiet = @series.empty? ? quiet + 1 : 0
-          break if quiet == QUIET
+          break if round >= QUIET && @rounds_of_growth.each_value.all? { |grown| round - grown >= QUIET }
         end
       end
 
       def judge(earlier, later)
         @series = later.each_with_object({}) do |(name, number), series|
           growth = number - earlier.fetch(name, 0)
-          series[name] = [*@series[name], growth] if @options.excessive?(growth)
+          next unless @options.excessive?(growth)
+
+          series[name] = [*@series[name], growth]
+          @rounds_of_growth[name] += 1
         end
       end
 
@@ -96,7 +97,7 @@ module Memscope
         Rounds.without_gc do
           Native.clear_stack
           GC.start
-          blocks = blocks_in_use if @options.malloc?
+          blocks = self.blocks if @options.malloc?
           counts = objects
           counts[ALL] = counts.sum { |_name, number| number }
           counts[MALLOC] = blocks if blocks
@@ -104,31 +105,14 @@ module Memscope
         end
       end
 
-      def objects
-        census = Census.read
-        raise Unavailable, "objects cannot be counted: #{census.reasons.values.join('; ')}" unless census.known?
+      def objects = Counts.objects.delete_if { |name, _count| @options.ignored_class?(name) }
 
-        rows = census.classes.reject { |row| @options.ignored_class?(row.name) }
-        rows.to_h { |row| [-row.name, row.count] }
-      end
-
-      # @return [Integer, nil]
-      def blocks_in_use
-        Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
-        totals = Snapshot.read.jemalloc
-        return totals.values_at(:small_nmalloc, :large_nmalloc).sum - freed(totals) if totals
-
-        rows = Ledger.read(deep: true).each_path.filter_map { |path, row| row if CHUNKS.match?(path) }
-        rows = rows.select { |row| row.detail[:blocks] }
-        rows.any? ? rows.sum { |row| row.detail[:blocks] } : refuse_malloc
-      end
-
-      def freed(totals) = totals.values_at(:small_ndalloc, :large_ndalloc).sum
-
-      def refuse_malloc
-        @malloc_reason = "blocks of malloc are counted under glibc and jemalloc only, and where the process may read " \
-                         "which of its pages are resident"
-        nil
+      def blocks
+        Counts.blocks || begin
+          @malloc_reason = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may " \
+                           "read which of its pages are resident"
+          nil
+        end
       end
     end
     private_constant :Rounds
