@@ -107,6 +107,18 @@ class GrowthCheckTest < MemscopeTest
     assert_equal plan.values, found
   end
 
+  # Each class grows by a third of an object an iteration, all together by one, and at first by some inline caches.
+  def test_growth_of_several_classes_is_found_together
+    check = ran("n = 0; KEPT = []", "{ KEPT << [Object, Array, Hash][(n += 1) % 3].new }", QUICK)
+    grown = check.grown.first
+
+    assert_equal [nil, 1], [grown.name, grown.per_iteration]
+    grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
+
+    assert_equal 40, grown.places.first.count
+    assert_match(/\+1 objects of several classes an iteration/, check.to_s)
+  end
+
   # Of 1,500 iterations that fill it, and 200 that do not.
   def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
     block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"

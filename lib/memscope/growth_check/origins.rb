@@ -72,14 +72,20 @@ module Memscope
         judged = places.reject { |place| ignored?(place) }
         return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
 
-        @reasons[:places] ||= "Ruby code cannot reach objects of #{name}" if places.empty?
+        @reasons[:places] ||= "no line keeps as many, or Ruby code cannot reach the objects" if places.empty?
         body(:objects, name, numbers, judged)
       end
 
       # @return [Array<Place>] with one object an iteration or more, the one with most first
       def places(name)
-        found = name == Rounds::ALL ? @survivors.values.flat_map(&:keys) : @survivors.fetch(name, {}).keys
+        found = name == Rounds::ALL ? places_of_all : @survivors.fetch(name, {}).keys
         found.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
+      end
+
+      def places_of_all
+        @survivors.values.flat_map(&:keys).group_by { |place| [place.path, place.lineno] }.map do |(path, lineno), some|
+          Place.capture({ path: path, lineno: lineno, native: nil, count: some.sum(&:count), bytes: some.sum(&:bytes) })
+        end
       end
 
       def body(layer, name, numbers, places)
