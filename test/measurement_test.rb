@@ -313,6 +313,7 @@ class MeasurementTest < MemscopeTest
       work.call
       native = Memscope.const_get(:Native)
       counts = [false, true, false, true].map do |by_imports| # the first two leave caches
+        native.clear_stack
         GC.start
         body = native.measure(false, by_imports, &work)[1]
         [body[:malloc_allocated_bytes], body[:malloc_retained_bytes]]
@@ -382,6 +383,22 @@ class MeasurementTest < MemscopeTest
     assert_equal retained, classes.values.sum
     assert_equal [5000, 5100], classes.values_at("Object", "Order")
     assert_empty(lines.grep_v(/\A(?:-e|<internal:.*>):\d+\z/))
+  end
+
+  def test_without_the_extension_the_block_runs_and_nothing_is_known
+    found = ChildProcess.run(<<~RUBY, requires: ["json"]).json
+      module NotFound
+        def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super
+      end
+      Object.prepend(NotFound)
+      require "memscope"
+      measurement = Memscope.measure { 5 }
+      unknown = measurement.to_h.slice(:allocated_objects, :lines, :malloc_allocated_bytes, :peak_bytes).values
+      puts JSON.generate([measurement.value, unknown.compact, measurement.reasons[:allocated_objects]])
+    RUBY
+
+    assert_equal [5, []], found.first(2)
+    assert_match(/could not be loaded: cannot load it/, found.last)
   end
 
   def test_inspect_and_equality

@@ -158,7 +158,8 @@ module Memscope
         return reasons.update(names: :names_from_code) if body[:classes]
 
         why = body[:reasons][:classes] || obstacle
-        reasons.update(EACH_OBJECT.to_h { |name| [name, why] }, allocated_objects: :objects_of_all_threads)
+        reasons.update(EACH_OBJECT.to_h { |name| [name, why] },
+                       allocated_objects: body[:allocated_objects] ? :objects_of_all_threads : why)
       end
 
       # @param costs [Array<Cost>] of the ledgers, and of the extension

@@ -51,8 +51,9 @@ static struct moment read_moment(const struct measurement *measurement) {
 #define STALE_WORDS 4096
 
 /*
- * Overwrites the machine stack below this frame. Addresses that earlier calls have left there would keep garbage alive
- * in the next collection: it would count as retained or, if it was there before the block, as freed by it.
+ * Overwrites the machine stack below this frame: Ruby marks what looks like an address there. What earlier calls have
+ * left would keep garbage alive in the next collection: it would count as retained or, if it was there before the
+ * block, as freed by it.
  */
 static __attribute__((noinline)) VALUE clear_stack(void) {
     volatile VALUE words[STALE_WORDS];
@@ -64,7 +65,6 @@ static __attribute__((noinline)) VALUE clear_stack(void) {
 
 /* GC.start also collects if GC.disable was called, unlike rb_gc. */
 static void collect(void) {
-    clear_stack();
     rb_funcall(rb_mGC, rb_intern("start"), 0);
 }
 
@@ -134,8 +134,9 @@ static VALUE name_of(const struct memscope_allocation_key *key) {
 static VALUE row_of(const struct memscope_allocation_group *group) {
     const struct memscope_allocation_key *key = &group->key;
 
-    return rb_ary_new_from_args(7, key->path == 0 ? Qnil : (VALUE)key->path, key->path == 0 ? Qnil : UINT2NUM(key->line),
-                                name_of(key), ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
+    return rb_ary_new_from_args(7, key->path == 0 ? Qnil : (VALUE)key->path,
+                                key->path == 0 ? Qnil : UINT2NUM(key->line), name_of(key),
+                                ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
                                 ULL2NUM(group->retained_objects), ULL2NUM(group->retained_bytes));
 }
 
@@ -226,6 +227,7 @@ static VALUE run(VALUE argument) {
 
     begin(measurement);
     measurement->value = rb_yield_values(0);
+    clear_stack(); /* at once: later frames would have such addresses where they do not write */
     ended_ns = memscope_now_ns();
     if (running == measurement->number) {
         end(measurement);
@@ -254,8 +256,7 @@ static VALUE finish(VALUE argument) {
  */
 static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
-    struct measurement measurement = {
-        .objects = RTEST(objects), .by_imports = RTEST(by_imports), .value = Qnil};
+    struct measurement measurement = {.objects = RTEST(objects), .by_imports = RTEST(by_imports), .value = Qnil};
 
     if (running != 0)
         return memscope_symbol("running");

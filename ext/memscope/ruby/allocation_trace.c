@@ -66,7 +66,8 @@ static uint64_t bytes_of_dead(const struct memscope_allocation *allocation) {
     return allocation->slot_bytes;
 }
 
-/* A hidden object had no class when it was allocated, and may have been given one since: it is counted as what it is. */
+/* A hidden object had no class when it was allocated, and may have been given one since: it is counted as what it is.
+ */
 static struct memscope_allocation_key what_it_is(VALUE object, const struct memscope_allocation_group *group) {
     return group->key.class == 0 ? key_of(memscope_naming_of(object)) : group->key;
 }

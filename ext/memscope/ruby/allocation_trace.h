@@ -37,10 +37,10 @@ bool memscope_trace_runs(void);
 
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
-    uint64_t others;     /* allocations of other threads while it counted */
-    uint64_t unsized;   /* objects of C extensions that were dead when they could not be asked for their size */
-    uint64_t gc_ns;     /* time that it has added to mark phases */
-    uint64_t retained;  /* objects; meaningless unless the next is true */
+    uint64_t others;                                 /* allocations of other threads while it counted */
+    uint64_t unsized;    /* objects of C extensions that were dead when they could not be asked for their size */
+    uint64_t gc_ns;      /* time that it has added to mark phases */
+    uint64_t retained;   /* objects; meaningless unless the next is true */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */
 };
 

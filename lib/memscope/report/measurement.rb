@@ -64,7 +64,10 @@ module Memscope
         name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
       end
 
-      def ledger = (DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).rows if @reading.rows)
+      def ledger
+        changes = @reading.rows
+        DiffPage.new(changes, unicode: @page.unicode?, width: @page.width).rows unless changes.nil? || changes.rows.empty?
+      end
 
       # One sentence for all the numbers that have the same reason.
       def reasons

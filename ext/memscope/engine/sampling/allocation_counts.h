@@ -1,6 +1,7 @@
 /*
  * Counts every allocation by what it is and by its line, and keeps a log of the objects that are not known to be dead.
- * Any context, one thread at a time; never calls malloc, since it counts within allocations. Addresses are numbers here.
+ * Any context, one thread at a time; never calls malloc, since it counts within allocations. Addresses are numbers
+ * here.
  */
 #ifndef MEMSCOPE_ALLOCATION_COUNTS_H
 #define MEMSCOPE_ALLOCATION_COUNTS_H
@@ -55,7 +56,8 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
 /* Has each logged object judged; adds the bytes of the dead to their groups, and drops them from the log. */
 void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
-/* Has each logged object judged, all of which are alive; adds them to the allocated and the retained of their groups. */
+/* Has each logged object judged, all of which are alive; adds them to the allocated and the retained of their groups.
+ */
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
 /* Empties the log, because any of its objects may be dead and its address another's: counts them as `unkept`. */
