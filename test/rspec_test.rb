@@ -35,6 +35,12 @@ class RSpecTest < MemscopeTest
     assert_match(/\Aexpected the block not to allocate at most/, matcher.failure_message_when_negated)
   end
 
+  def test_a_baseline_is_named
+    matcher = allocate_at_most(baseline: "orders", String => 3)
+
+    assert_equal "allocate at most what orders did, 3 String", matcher.description
+  end
+
   def test_limits_are_integers
     [-1, 0..3, nil].each { |limit| assert_raises(ArgumentError) { allocate_at_most(String => limit) } }
     assert_raises(ArgumentError) { allocate_at_most("3") }

@@ -18,16 +18,21 @@ module Memscope
 
     # Names of internal objects, which no Ruby code can reach: their numbers differ between Rubies.
     INTERNAL = /\A(?:imemo_|T_)/
+    # What stands for all classes; in a baseline, a String.
+    ALL = [:objects, "objects"].freeze
     # The most rows of each list.
     ROWS = 10
     # One measurement at a time: others wait, such as those of tests in parallel threads.
     LOCK = Monitor.new
-    private_constant :INTERNAL, :ROWS, :LOCK
+    # @api private
+    autoload :Baseline, File.join(__dir__, "allocation_check/baseline.rb")
+    private_constant :INTERNAL, :ALL, :ROWS, :LOCK
 
     class << self
-      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] how many objects of a class, or with
-      #   :objects of all classes, the block may allocate; an Integer means exactly as many. Internal objects do not
-      #   count. Before Ruby 3.1.4, the block must not create a Ractor
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class, or
+      #   with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal objects do
+      #   not count. :baseline: a name, under which a file has the numbers that the block may not exceed. Before Ruby
+      #   3.1.4, the block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for a wrong limit, or without a block
@@ -36,20 +41,29 @@ module Memscope
       def run(limits, &block)
         raise ArgumentError, "Memscope::AllocationCheck.run: no block given" unless block
 
-        check(limits)
+        limits, name = checked(limits)
         measurement = LOCK.synchronize do
           yield
           Measurement.take(ractors: :never, &block)
         end
         raise Unavailable, measurement.reasons[:classes] unless measurement.classes
 
-        new(limits, measurement)
+        check = new(limits, measurement)
+        name ? new({ **Baseline.new(name).limits(check.counts), **limits }, measurement) : check
       end
 
       private
 
-      def check(limits)
+      def checked(limits)
         refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
+        name = limits[:baseline]
+        refuse("baseline", name, "a name") unless name.nil? || (name.is_a?(String) && !name.empty?)
+        limits = limits.except(:baseline)
+        check(limits)
+        [limits, name]
+      end
+
+      def check(limits)
         limits.each do |what, limit|
           known = what == :objects || what.is_a?(Module) || what.is_a?(String)
           refuse("limits", what, ":objects, a class, the name of a class") unless known
@@ -89,12 +103,16 @@ module Memscope
       [*wrong, "", "  by class", *rows(classes), "", "  by line", *rows(measurement.lines)].join("\n")
     end
 
+    # @api private
+    # @return [Hash{String => Integer}] objects by class, and "objects", all
+    def counts = { "objects" => allocated(:objects), **classes.to_h { |row| [row.name, row.allocated_objects] } }
+
     private
 
     def classes = measurement.classes.reject { |row| INTERNAL.match?(row.name) }
 
     def allocated(what)
-      found = what == :objects ? classes : classes.select { |row| row.name == name(what) }
+      found = ALL.include?(what) ? classes : classes.select { |row| row.name == name(what) }
       found.sum(&:allocated_objects)
     end
 

@@ -15,7 +15,8 @@ module Memscope
     def grow_memory(**options) = GrowMemory.new(options)
 
     # @param objects [Integer, nil] objects of all classes
-    # @param limits [Hash{Symbol, Module, String => Integer}] :objects, classes or names of classes, and how many
+    # @param limits [Hash{Symbol, Module, String => Integer}] :objects, classes or names of classes, and how many; or
+    #   :baseline and a name
     # @return [AllocateAtMost] a matcher for blocks, which run twice; the second time counts
     def allocate_at_most(objects = nil, **limits)
       AllocateAtMost.new(objects.nil? ? limits : { objects: objects, **limits })
@@ -65,15 +66,14 @@ module Memscope
       # @param limits [Hash{Symbol, Module, String => Integer}]
       # @raise [ArgumentError] for anything but Integers
       def initialize(limits)
-        @limits = limits.transform_values do |limit|
-          next 0..limit if limit.is_a?(Integer) && !limit.negative?
-
-          Field.refuse("allocate_at_most", limit, "an Integer, 0 or more")
-        end
+        @limits = limits.to_h { |what, limit| [what, what == :baseline ? limit : up_to(limit)] }
       end
 
       # @return [String]
-      def description = "allocate at most #{@limits.map { |what, limit| "#{limit.end} #{what}" }.join(', ')}"
+      def description
+        limits = @limits.map { |what, limit| what == :baseline ? "what #{limit} did" : "#{limit.end} #{what}" }
+        "allocate at most #{limits.join(', ')}"
+      end
 
       # @param block [Proc]
       # @return [Boolean]
@@ -88,6 +88,14 @@ module Memscope
 
       # @return [String]
       def failure_message_when_negated = "expected the block not to #{description}, but it allocates\n#{@check}"
+
+      private
+
+      def up_to(limit)
+        return 0..limit if limit.is_a?(Integer) && !limit.negative?
+
+        Field.refuse("allocate_at_most", limit, "an Integer, 0 or more")
+      end
     end
 
     ::RSpec.configure { |config| config.include(self) } if defined?(::RSpec.configure)
