@@ -53,5 +53,8 @@ class RSpecTest < MemscopeTest
     end
 
     assert_equal "grow memory", grow_memory.description
+    error = assert_raises(ArgumentError) { grow_memory.matches?(1) }
+
+    assert_match(/grow memory: given 1, allowed: a block/, error.message)
   end
 end

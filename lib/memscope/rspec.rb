@@ -7,7 +7,7 @@ module Memscope
   # Matchers about memory, for RSpec. `require "memscope/rspec"` in spec_helper.rb includes them in all examples.
   #
   #   expect { Report.new(order).render }.not_to grow_memory
-  #   expect { parse(line) }.to allocate_at_most(12).and allocate_at_most(String => 3)
+  #   expect { parse(line) }.to allocate_at_most(objects: 12, String => 3)
   module RSpec
     # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
     #   `in`, `deadline`
@@ -29,6 +29,11 @@ module Memscope
 
       # @return [Boolean]
       def supports_value_expectations? = false
+
+      private
+
+      # RSpec 3 warns about `expect(value)`, and asks the matcher all the same.
+      def checked(block) = block.is_a?(Proc) ? block : Field.refuse(description, block, "a block: expect { ... }")
     end
 
     # Matches a block that leaves an object or a block of malloc behind each time it runs.
@@ -48,7 +53,7 @@ module Memscope
       # @return [Boolean]
       # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
       def matches?(block)
-        @check = GrowthCheck.run(**@options, &block)
+        @check = GrowthCheck.run(**@options, &checked(block))
         @check.grows?
       end
 
@@ -79,7 +84,7 @@ module Memscope
       # @return [Boolean]
       # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] as AllocationCheck.run
       def matches?(block)
-        @check = AllocationCheck.run(@limits, &block)
+        @check = AllocationCheck.run(@limits, &checked(block))
         @check.passed?
       end
 

@@ -80,13 +80,16 @@ class AssertionsAcceptanceTest < MemscopeTest
           it("does not leak") { expect { Object.new }.not_to grow_memory }
           it("fails") { expect { KEPT << Object.new }.not_to grow_memory(warmup: 0) }
           it("allows") { expect { KEPT << Object.new }.not_to grow_memory(max: 1) }
+          it("allocates") { expect { 3.times { Object.new } }.to allocate_at_most(3, Object => 3) }
+          it("allocates more") { expect { 3.times { Object.new } }.to allocate_at_most(Object => 2) }
           it("takes no value") { expect(1).to grow_memory }
         end
       RUBY
       ran = with_gems("load Gem.bin_path('rspec-core', 'rspec')", "#{directory}/leak_spec.rb", "--no-color")
 
-      assert_includes ran.out, "5 examples, 2 failures", ran
+      assert_includes ran.out, "7 examples, 3 failures", ran
       assert_match(/expected the block not to grow memory, but memory grows.*held by KEPT → Array → Object/m, ran.out)
+      assert_match(/expected the block to allocate at most 2 Object, but it allocates\s+Object: 3 allocated/, ran.out)
     end
   end
 
