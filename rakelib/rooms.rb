@@ -29,7 +29,7 @@ class Rooms
   judging = [*values, "purge", "lint"]
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
   cluster = [*judging, *sampling, "configuration", "remote"].uniq
-  everything = [*cluster, "report", "doctor", "policy", "workers", "metrics", "facade"]
+  everything = [*cluster, "measurement", "growth_check", "report", "doctor", "policy", "workers", "metrics", "facade"]
 
   LIB = {
     # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
@@ -46,6 +46,9 @@ class Rooms
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
+    "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
+                        may: [*sampling, "measurement"] },
+    "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
@@ -64,7 +67,8 @@ class Rooms
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
     "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters"] },
-    "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags},generators/**/*,puma/**/*}.rb",
+    "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*," \
+                           "puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }
   }.freeze
 

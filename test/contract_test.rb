@@ -19,6 +19,10 @@ class ContractTest < MemscopeTest
     "Ledger::Row" => %i[id label bytes children detail shared_bytes private_bytes check],
     "Ledger::Check" => %i[source expected_bytes verified?],
     "Census" => %i[by total_count total_slot_bytes - to_h to_json to_s],
+    "Measurement" => %i[value allocated_objects allocated_bytes retained_objects retained_bytes classes lines
+                        malloc_allocated_bytes malloc_retained_bytes rows peak_bytes purgeable_bytes reasons cost to_h
+                        to_json to_s],
+    "Measurement::Row" => %i[name path lineno allocated_objects allocated_bytes retained_objects retained_bytes],
     "Census::Row" => %i[name count slot_bytes memsize_bytes old_count],
     "Finding" => %i[id severity title evidence affected_bytes recoverable_bytes recoverable_max_bytes remedy],
     "Diagnosis" => %i[each healthy? to_h to_json to_s],
@@ -32,6 +36,9 @@ class ContractTest < MemscopeTest
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
+    "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
+    "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
+    "Assertions" => %i[assert_no_growth assert_allocates], "AllocationCheck" => %i[passed? exceeded measurement to_s],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
@@ -56,7 +63,7 @@ class ContractTest < MemscopeTest
     assert_instance_of Memscope::Purge::Result, Memscope.purge(dry_run: true)
     assert_respond_to Memscope, :malloc_profile
     assert_output(/The kernel says/) { assert_nil Memscope.report }
-    assert_empty(%i[configure listen tag tune].reject { |call| Memscope.respond_to?(call) })
+    assert_empty(%i[configure listen measure tag tune].reject { |call| Memscope.respond_to?(call) })
     assert_empty(%i[start stop snapshot running?].reject { |call| Memscope::MallocProfile.respond_to?(call) })
   end
 
@@ -64,6 +71,12 @@ class ContractTest < MemscopeTest
     define_method("test_what_#{type.downcase.gsub('::', '_')}_answers") do
       assert_empty(methods - Memscope.const_get(type).public_instance_methods)
     end
+  end
+
+  def test_the_matchers_of_rspec
+    require "memscope/rspec"
+
+    assert_empty(%i[grow_memory allocate_at_most] - Memscope::RSpec.public_instance_methods)
   end
 
   def test_the_rows

@@ -22,7 +22,7 @@ class EagerLoadTest < MemscopeTest
     ledger = Memscope.ledger(deep: true, objects: true)
     readings = [ledger, ledger - Memscope.ledger, Memscope.doctor, Memscope.lint, Memscope.arenas, Memscope.mappings,
                 Memscope.fragmentation, Memscope.size_classes, Memscope.workers, Memscope.ruby_heap,
-                (census = Memscope.census), census - census, Memscope.history,
+                (census = Memscope.census), census - census, Memscope.history, Memscope.measure { 1 },
                 Memscope.purge(dry_run: true), profile = Memscope.malloc_profile(backend: :imports) { 1 }]
     readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
     [profile.to_html, profile.to_pprof, profile.to_speedscope, profile.to_firefox, profile.to_collapsed, (profile - profile).to_s]
@@ -35,7 +35,8 @@ class EagerLoadTest < MemscopeTest
     puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(%r{^#{ChildProcess::ROOT}/})])
   RUBY
   # Constants that are not loaded: an application loads them by naming them.
-  APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags].freeze
+  APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags Memscope::GrowthCheck
+             Memscope::AllocationCheck Memscope::Assertions].freeze
 
   def test_nothing_is_left_to_load
     skip_under_sanitizer

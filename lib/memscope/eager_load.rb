@@ -7,10 +7,10 @@ module Memscope
   #
   # @api private
   module EagerLoad
-    # Commands, pages, hooks and exporters, which a program loads whole or not at all.
+    # Commands, pages, hooks, exporters and what is for tests, which a program loads whole or not at all.
     APART = /\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
-                open_telemetry|prometheus_collector|yabeda)\b/x
-    CONSTANTS_APART = %i[Web RackTags SidekiqTags].freeze
+                open_telemetry|prometheus_collector|yabeda|growth_check|allocation_check|assertions|rspec)\b/x
+    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck AllocationCheck Assertions].freeze
     private_constant :APART, :CONSTANTS_APART
 
     class << self

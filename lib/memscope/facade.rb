@@ -18,14 +18,15 @@ require_relative "cgroup"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { Arena: "arenas", Arenas: "arenas", Census: "census", Client: "client", Configuration: "configuration",
-    Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump", ExternalProcess: "remote/external_process",
-    Finding: "diagnosis", Fragmentation: "fragmentation", HeapGraph: "heap_graph", History: "history", Lint: "lint",
-    Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile",
-    Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags",
-    SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web",
-    Worker: "workers", Workers: "workers" }
+  { AllocationCheck: "allocation_check", Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census",
+    Client: "client", Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor",
+    Dump: "dump", ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
+    GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint", Listener: "remote/server",
+    MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings", Measurement: "measurement",
+    Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile", Prometheus: "prometheus",
+    Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
+    SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
+    Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self
@@ -221,6 +222,22 @@ module Memscope
     # @raise [ArgumentError] for an invalid option, or without a block
     # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
     def object_profile(...) = ObjectProfile.record(...)
+
+    # What the block allocates, and what of it remains: objects by class and line, malloc memory, rows of the ledger,
+    # the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while the
+    # block runs, each allocation takes two to three times as long. Lowers VmHWM to the current RSS, if the kernel
+    # allows that.
+    #
+    #   puts Memscope.measure { Report.render }
+    #
+    # @param ractors [Symbol, nil] `:never`: the block creates no Ractor. Before Ruby 3.1.4, which would crash, objects
+    #   are counted in total only unless this is given
+    # @yield
+    # @return [Measurement] whose `value` is the block's
+    # @raise [ArgumentError] for another `ractors`, or without a block
+    # @raise [Measurement::Unavailable] within another measurement of this process, in any thread, or while a profile of
+    #   objects runs
+    def measure(...) = Measurement.take(...)
 
     # Tags what this fiber allocates in the block, for the malloc profile: `Profile#by(:tag)`. Tags nest; the innermost
     # counts. Costs well under a microsecond, with or without a profile.

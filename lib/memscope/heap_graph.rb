@@ -266,6 +266,19 @@ module Memscope
         capture(body.update(paths_to: named))
       end
 
+      # Paths to objects that no variable of the caller holds, in a child.
+      #
+      # @api private
+      # @param addresses [Array<Integer>] of live objects, as Object#to_s has them
+      # @param named [String] what the objects are, for people
+      # @return [HeapGraph]
+      def to_addresses(addresses, named)
+        objects = addresses.sort.pack("J*")
+        body = Native.heap_graph(OPTIONS[:top], :addresses, objects, false, false, OPTIONS[:deadline] * 1000)
+        body[:reasons][:names] = :names_from_code if body[:reachable_count]
+        capture(body.update(paths_to: named))
+      end
+
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
       # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
       #

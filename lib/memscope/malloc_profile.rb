@@ -17,6 +17,10 @@ module Memscope
     RATE = 1 << 19
     # The allowed rates. Smaller ones would sample nearly every block.
     RATES = (1 << 9)..(1 << 30)
+    # Another rate that `start` takes: nearly every block is sampled, which costs some microseconds an allocation.
+    #
+    # @api private
+    EVERY_BLOCK = 1
     # The maximum length of a tag's name.
     TAG_BYTES = 64
     # The backends that `start` accepts.
@@ -80,7 +84,9 @@ module Memscope
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless rate?(rate)
+        unless rate?(rate) || rate == EVERY_BLOCK
+          refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes")
+        end
         Field.choice("#{name}.start: backend", backend, BACKENDS)
       end
 

@@ -129,6 +129,8 @@ module Memscope
       stacks_unread: thread stacks: %s; they are unattributed
       type_unnamed: (unnamed)
       # The malloc profile.
+      imports_measured: a measurement is running, which counts malloc by its imports (Memscope.measure); it ends with
+        its block
       imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
         profile first
       coverage_contradicted: the allocator's live memory has grown by %.1f MiB less than the samples say: older memory
@@ -152,6 +154,19 @@ module Memscope
         garbage collections
       texts_without_room: there was no room for the place, class or thread of %d samples, which count as [no room]
       windows_few: only %d windows of allocations were sampled so far, so the true error may be larger
+      # A measurement.
+      allocations_by_slot: a lower bound that counts only the slots of some objects, since it is unknown how they ended
+      collections_unseen: no hook was called for some garbage collections, or there was no memory for a list of the
+        objects, so that it is unknown which of them are alive
+      imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
+        it first (Memscope::MallocProfile.stop)
+      data_by_slot: counts only the slots of %d objects of C extensions that were garbage before they could be asked
+      measured_in_parent: the block began in the process that this one was forked from
+      objects_of_all_threads: counts the objects of all threads
+      other_threads_left_out: other threads allocated %d objects meanwhile, which are not counted
+      purgeable_unknown: this allocator has no lever, or its unused memory is unknown
+      thread_migrated: this Ruby thread began and ended the block on different native threads
+      threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s
       # Levers and tuning.
       arena_unused: arena %d is not in use yet
       arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults

@@ -20,7 +20,9 @@ module Memscope
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
-      "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage]
+      "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
+      "growth_check" => %w[growth_check GrowthCheckPage],
+      "measurement" => %w[measurement MeasurementPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
     private_constant :PAGES, :MARKDOWN

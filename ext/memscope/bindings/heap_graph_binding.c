@@ -417,7 +417,8 @@ static VALUE close_graph(VALUE argument) {
 
 /*
  * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; :sampled and a
- * String of Native.object_profile_with_objects, which is overwritten; nil and nil.
+ * String of Native.object_profile_with_objects, which is overwritten; :addresses and a String of the VALUEs of live
+ * objects, which a path could otherwise lead to from the caller's stack; nil and nil.
  * The deadline is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
@@ -433,6 +434,9 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     if (kind == memscope_symbol("sampled")) {
         rb_str_modify(target);
         scan.sampled = target;
+    } else if (kind == memscope_symbol("addresses")) {
+        scan.question.objects = (const VALUE *)(const void *)RSTRING_PTR(target);
+        scan.question.object_count = (size_t)RSTRING_LEN(target) / sizeof(VALUE);
     } else if (kind == memscope_symbol("object"))
         scan.question.object = target;
     else if (kind == memscope_symbol("class"))

@@ -9,6 +9,7 @@
 #include "malloc/allocator.h"
 #include "ruby/stack_reader.h"
 #include "ruby/tags.h"
+#include "sampling/import_counter.h"
 #include "sampling/import_sampler.h"
 #include "sampling/jemalloc_profile.h"
 #include "sampling/native_frames.h"
@@ -73,6 +74,8 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
 
     if (memscope_profile.running)
         return memscope_symbol("running");
+    if (next.backend == MEMSCOPE_BACKEND_IMPORTS && memscope_import_counter_runs())
+        return memscope_reason("imports_measured");
     status = next.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_import_sampler_prepare()
                                                       : memscope_jemalloc_profile_prepare();
     if (status == MEMSCOPE_OK) {

@@ -147,13 +147,19 @@ static VALUE naming_class(VALUE object) {
     return class;
 }
 
-size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object) {
+struct memscope_naming memscope_naming_of(VALUE object) {
     VALUE class = naming_class(object), real = class == 0 ? 0 : rb_class_real(class);
     int type = RB_BUILTIN_TYPE(object);
 
-    if (real != 0)
-        return write_module(text, real);
-    return write_type(text, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
+    return (struct memscope_naming){real, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0};
+}
+
+size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming) {
+    return naming.class != 0 ? write_module(text, naming.class) : write_type(text, naming.type, naming.kind);
+}
+
+size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object) {
+    return memscope_write_naming(text, memscope_naming_of(object));
 }
 
 static uint32_t add(struct memscope_class_names *class_names, const char *text, size_t length) {

@@ -36,7 +36,17 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
 /* Room for any name: longer names of classes are cut. */
 #define MEMSCOPE_CLASS_TEXT 544
 
+/* What an object is named by: its class, or 0, and then its type and, for a T_IMEMO, its kind. */
+struct memscope_naming {
+    VALUE class;
+    int type, kind;
+};
+
+/* Works in the hook of the object's allocation, and at the end of a mark phase for an object that is garbage. */
+struct memscope_naming memscope_naming_of(VALUE object);
+
 /* Writes the same name to text, without remembering it; returns its length. */
+size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming);
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
 
 /* "T_ARRAY", or "imemo_env" of that kind. */

@@ -1,0 +1,282 @@
+/*
+ * Native.measure(objects) { } and its like, called by Memscope::Measurement. The block is called from here, so that no
+ * Ruby code of memscope runs between the beginning and the end of what is counted.
+ */
+#include "bindings/profile_binding.h"
+#include "bindings/reasons.h"
+
+#include "init.h"
+#include "kernel/peak.h"
+#include "malloc/thread_bytes.h"
+#include "ruby/allocation_trace.h"
+#include "ruby/class_names.h"
+#include "ruby/ruby_private.h"
+#include "sampling/import_counter.h"
+
+/* The running measurement's number; 0: none. A forked child has none (Native.halt_measurement). */
+static unsigned long running;
+
+struct moment {
+    uint64_t objects;          /* allocated so far, by all threads */
+    uint64_t allocated, freed; /* bytes through malloc, by this thread */
+};
+
+struct measurement {
+    unsigned long number;
+    bool objects; /* whether to count them by class and line */
+    enum memscope_trace_obstacle obstacle;
+    enum memscope_status reset, peak, malloc;
+    struct memscope_thread_bytes thread_bytes;
+    bool by_imports; /* how malloc is counted: by memscope, or else by the allocator */
+    bool profiled;   /* not by memscope, because a malloc profile has the imports */
+    bool migrated;   /* this Ruby thread ended the block on another native thread */
+    struct moment begun, ended, collected;
+    uint64_t peak_bytes, spent_ns;
+    VALUE value;
+};
+
+/* Allocates nothing. */
+static struct moment read_moment(const struct measurement *measurement) {
+    bool moves = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS;
+    bool counts = measurement->malloc == MEMSCOPE_OK;
+
+    return (struct moment){
+        .objects = rb_gc_stat(memscope_symbol("total_allocated_objects")) -
+                   (moves ? rb_gc_stat(memscope_symbol("total_moved_objects")) : 0),
+        .allocated = counts ? *measurement->thread_bytes.allocated : 0,
+        .freed = counts ? *measurement->thread_bytes.freed : 0,
+    };
+}
+
+#define STALE_WORDS 4096
+
+/*
+ * Overwrites the machine stack below this frame: Ruby marks what looks like an address there. What earlier calls have
+ * left would keep garbage alive in the next collection: it would count as retained or, if it was there before the
+ * block, as freed by it.
+ */
+static __attribute__((noinline)) VALUE clear_stack(void) {
+    volatile VALUE words[STALE_WORDS];
+
+    for (size_t index = 0; index < STALE_WORDS; index++)
+        words[index] = Qnil;
+    return words[0];
+}
+
+/* GC.start also collects if GC.disable was called, unlike rb_gc. */
+static void collect(void) {
+    rb_funcall(rb_mGC, rb_intern("start"), 0);
+}
+
+/* ---- malloc ------------------------------------------------------------------------------------------------------ */
+
+static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_thread_bytes *bytes) {
+    if (!by_imports)
+        return memscope_thread_bytes_find(bytes);
+    *bytes = memscope_import_counter_bytes();
+    return MEMSCOPE_OK;
+}
+
+/* By the allocator's own counters; where it has none, by the imports. */
+static void count_malloc(struct measurement *measurement, bool by_imports) {
+    if (!by_imports)
+        measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
+    if (!by_imports && measurement->malloc == MEMSCOPE_OK)
+        return;
+    measurement->by_imports = true;
+    measurement->profiled = memscope_profile.running && memscope_profile.backend == MEMSCOPE_BACKEND_IMPORTS;
+    measurement->malloc = measurement->profiled ? MEMSCOPE_UNSUPPORTED : memscope_import_counter_start();
+    if (measurement->malloc == MEMSCOPE_OK)
+        measurement->thread_bytes = memscope_import_counter_bytes();
+}
+
+static bool has_migrated(const struct measurement *measurement) {
+    struct memscope_thread_bytes now;
+
+    return find_thread_bytes(measurement->by_imports, &now) != MEMSCOPE_OK ||
+           now.allocated != measurement->thread_bytes.allocated;
+}
+
+/* ---- the block --------------------------------------------------------------------------------------------------- */
+
+static void begin(struct measurement *measurement) {
+    uint64_t begun_ns = memscope_now_ns();
+
+    measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
+    count_malloc(measurement, measurement->by_imports);
+    measurement->reset = memscope_peak_reset();
+    measurement->begun = read_moment(measurement); /* the first call interns the keys */
+    measurement->spent_ns = memscope_now_ns() - begun_ns;
+    measurement->begun = read_moment(measurement);
+    memscope_trace_count(true);
+}
+
+static void end(struct measurement *measurement) {
+    measurement->ended = read_moment(measurement);
+    memscope_trace_count(false);
+    measurement->peak = memscope_peak_read(&measurement->peak_bytes);
+    measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);
+    collect();
+    measurement->collected = read_moment(measurement);
+}
+
+/* ---- what was measured ------------------------------------------------------------------------------------------- */
+
+static VALUE name_of(const struct memscope_allocation_key *key) {
+    char text[MEMSCOPE_CLASS_TEXT];
+    struct memscope_naming naming = {(VALUE)key->class, key->type, key->kind};
+    size_t length = memscope_write_naming(text, naming);
+
+    return rb_utf8_str_new(text, (long)length);
+}
+
+/* [path, lineno, class, allocated objects, allocated bytes, retained objects, retained bytes] */
+static VALUE row_of(const struct memscope_allocation_group *group) {
+    const struct memscope_allocation_key *key = &group->key;
+
+    return rb_ary_new_from_args(7, key->path == 0 ? Qnil : (VALUE)key->path,
+                                key->path == 0 ? Qnil : UINT2NUM(key->line), name_of(key),
+                                ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
+                                ULL2NUM(group->retained_objects), ULL2NUM(group->retained_bytes));
+}
+
+static VALUE rows_of(const struct memscope_allocation_counts *counts) {
+    VALUE rows = rb_ary_new();
+
+    for (size_t index = 0; index < counts->group_count; index++)
+        if (memscope_allocation_groups(counts)[index].allocated_objects > 0)
+            rb_ary_push(rows, row_of(&memscope_allocation_groups(counts)[index]));
+    return rows;
+}
+
+static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement) {
+    struct memscope_trace_result result = memscope_trace_read();
+
+    measurement->spent_ns += result.gc_ns;
+    memscope_hash_set(body, "rows", rows_of(result.counts));
+    memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
+    if (!result.knows_retained) {
+        memscope_set_reason(reasons, "retained_objects", "collections_unseen");
+        memscope_set_reason(reasons, "retained_bytes", "collections_unseen");
+        memscope_set_reason(reasons, "allocated_bytes", "allocations_by_slot");
+    } else if (result.unsized > 0) {
+        memscope_hash_set(reasons, "allocated_bytes", memscope_reason_of("data_by_slot", ULL2NUM(result.unsized)));
+    }
+    if (result.others > 0)
+        memscope_hash_set(reasons, "allocated_objects",
+                          memscope_reason_of("other_threads_left_out", ULL2NUM(result.others)));
+}
+
+static void set_objects(VALUE body, VALUE reasons, struct measurement *measurement) {
+    memscope_hash_set(body, "objects", ULL2NUM(measurement->ended.objects - measurement->begun.objects));
+    if (measurement->obstacle == MEMSCOPE_TRACE_NO_MARKS)
+        memscope_set_reason(reasons, "classes", "marks_unknown");
+    else if (measurement->obstacle == MEMSCOPE_TRACE_NO_MEMORY)
+        memscope_hash_set(reasons, "classes", memscope_status_reason(MEMSCOPE_NO_MEMORY));
+    else if (memscope_trace_runs())
+        set_trace(body, reasons, measurement);
+}
+
+static void set_malloc(VALUE body, VALUE reasons, const struct measurement *measurement) {
+    const struct moment *begun = &measurement->begun, *ended = &measurement->ended, *last = &measurement->collected;
+    VALUE reason;
+
+    if (measurement->malloc == MEMSCOPE_OK && !measurement->migrated) {
+        memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
+        memscope_hash_set(body, "malloc_retained_bytes",
+                          LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
+        return;
+    }
+    if (measurement->migrated)
+        reason = memscope_reason("thread_migrated");
+    else if (measurement->profiled)
+        reason = memscope_reason("imports_profiled");
+    else if (measurement->malloc == MEMSCOPE_NOT_FOUND)
+        reason = memscope_reason("imports_taken");
+    else
+        reason = memscope_reason_of("threads_uncounted", memscope_status_reason(measurement->malloc));
+    memscope_hash_set(reasons, "malloc_allocated_bytes", reason);
+    memscope_hash_set(reasons, "malloc_retained_bytes", reason);
+}
+
+static void set_peak(VALUE body, VALUE reasons, const struct measurement *measurement) {
+    if (measurement->reset != MEMSCOPE_OK)
+        memscope_hash_set(reasons, "peak_bytes", memscope_unread("/proc/self/clear_refs", measurement->reset));
+    else if (measurement->peak != MEMSCOPE_OK)
+        memscope_hash_set(reasons, "peak_bytes", memscope_unread("/proc/self/status", measurement->peak));
+    else
+        memscope_hash_set(body, "peak_bytes", ULL2NUM(measurement->peak_bytes));
+}
+
+static VALUE body_of(struct measurement *measurement) {
+    VALUE body = rb_hash_new(), reasons = rb_hash_new();
+
+    set_objects(body, reasons, measurement);
+    set_malloc(body, reasons, measurement);
+    set_peak(body, reasons, measurement);
+    memscope_hash_set(body, "reasons", reasons);
+    return body;
+}
+
+/* ---- methods ----------------------------------------------------------------------------------------------------- */
+
+static VALUE run(VALUE argument) {
+    struct measurement *measurement = (struct measurement *)argument;
+    VALUE body = Qnil;
+    uint64_t ended_ns;
+
+    begin(measurement);
+    measurement->value = rb_yield_values(0);
+    clear_stack(); /* at once: later frames would have such addresses where they do not write */
+    ended_ns = memscope_now_ns();
+    if (running == measurement->number) {
+        end(measurement);
+        body = body_of(measurement);
+        measurement->spent_ns += memscope_now_ns() - ended_ns;
+        memscope_hash_set(body, "cost", memscope_cost("T3", measurement->spent_ns, measurement->spent_ns, 0));
+    }
+    return rb_ary_new_from_args(2, measurement->value, body);
+}
+
+static VALUE halt(VALUE self) {
+    memscope_trace_stop();
+    memscope_import_counter_stop();
+    running = 0;
+    return Qnil;
+}
+
+static VALUE finish(VALUE argument) {
+    return running == ((struct measurement *)argument)->number ? halt(Qnil) : Qnil;
+}
+
+/*
+ * Native.measure(objects, by_imports) { } -> the block's value, and what was measured, as a Hash; nil for that in a
+ * child that was forked within the block; or :running. `objects`: whether to count objects by class and line.
+ * `by_imports`: whether to count malloc by the imports even if the allocator counts it.
+ */
+static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
+    static unsigned long last;
+    struct measurement measurement = {.objects = RTEST(objects), .by_imports = RTEST(by_imports), .value = Qnil};
+
+    if (running != 0)
+        return memscope_symbol("running");
+    measurement.number = running = ++last;
+    return rb_ensure(run, (VALUE)&measurement, finish, (VALUE)&measurement);
+}
+
+/* Native.clear_stack: as clear_stack, before a collection that Ruby code starts. */
+static VALUE native_clear_stack(VALUE self) {
+    return clear_stack();
+}
+
+/* Native.measuring? */
+static VALUE native_measuring(VALUE self) {
+    return running != 0 ? Qtrue : Qfalse;
+}
+
+void Init_memscope_measurement(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "measuring?", native_measuring, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "clear_stack", native_clear_stack, 0);
+}

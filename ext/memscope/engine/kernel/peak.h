@@ -1,0 +1,17 @@
+/* The highest RSS of this process (VmHWM). No allocation, no GVL needed; microseconds. */
+#ifndef MEMSCOPE_PEAK_H
+#define MEMSCOPE_PEAK_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/*
+ * Lowers the highest RSS to the current one, for all who read it (write "5" to /proc/self/clear_refs, Linux 4.0).
+ * Returns MEMSCOPE_NOT_FOUND for a kernel without CONFIG_PROC_PAGE_MONITOR.
+ */
+enum memscope_status memscope_peak_reset(void);
+
+enum memscope_status memscope_peak_read(uint64_t *bytes);
+
+#endif

@@ -1,0 +1,24 @@
+/*
+ * What the calling thread has allocated and freed through malloc since it began, in bytes of blocks as the allocator
+ * rounds them: jemalloc's thread.allocated and thread.deallocated.
+ */
+#ifndef MEMSCOPE_THREAD_BYTES_H
+#define MEMSCOPE_THREAD_BYTES_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Where the counters of a thread are; valid while it lives. */
+struct memscope_thread_bytes {
+    const uint64_t *allocated, *freed;
+};
+
+/*
+ * Finds those of the calling thread. Returns MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc, and
+ * MEMSCOPE_NOT_FOUND for one without these counters (5.2.1 and earlier without config.stats). Allocates nothing after
+ * the first mallctl of the process.
+ */
+enum memscope_status memscope_thread_bytes_find(struct memscope_thread_bytes *bytes);
+
+#endif

@@ -1,0 +1,187 @@
+#include "sampling/allocation_counts.h"
+
+#define NO_GROUP UINT32_MAX
+#define LEAST_PLACES 1024 /* a power of two, as are all numbers of places */
+
+static struct memscope_allocation_group *groups_of(const struct memscope_allocation_counts *counts) {
+    return counts->groups.list;
+}
+
+static bool same(const struct memscope_allocation_key *one, const struct memscope_allocation_key *other) {
+    return one->path == other->path && one->class == other->class && one->line == other->line &&
+           one->type == other->type && one->kind == other->kind;
+}
+
+static size_t hash(const struct memscope_allocation_key *key) {
+    uint64_t bits = key->path * UINT64_C(0x9E3779B97F4A7C15) ^ key->class;
+
+    bits = (bits ^ bits >> 32) * UINT64_C(0x9E3779B97F4A7C15) ^ key->line;
+    bits = (bits ^ bits >> 32) * UINT64_C(0x9E3779B97F4A7C15) ^ ((uint64_t)key->type << 16 | key->kind);
+    return (size_t)((bits ^ bits >> 32) * UINT64_C(0x9E3779B97F4A7C15) >> 24);
+}
+
+/* ---- groups ------------------------------------------------------------------------------------------------------ */
+
+/* The place of a key's group, or the free one where it belongs. There is a free one. */
+static uint32_t *place_of(const struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
+    uint32_t *places = counts->places.list;
+    size_t place = hash(key) & (counts->place_count - 1);
+
+    while (places[place] != 0 && !same(&groups_of(counts)[places[place] - 1].key, key))
+        place = (place + 1) & (counts->place_count - 1);
+    return &places[place];
+}
+
+/* All places are free. */
+static void fill_places(struct memscope_allocation_counts *counts) {
+    for (uint32_t index = 0; index < counts->group_count; index++)
+        *place_of(counts, &groups_of(counts)[index].key) = index + 1;
+}
+
+/* Half of the places stay free. */
+static bool make_places(struct memscope_allocation_counts *counts) {
+    size_t count = counts->place_count == 0 ? LEAST_PLACES : counts->place_count * 2;
+    struct memscope_growing_array places = {NULL, 0};
+
+    if (counts->group_count * 2 < counts->place_count)
+        return true;
+    if (!memscope_growing_array_reserve(&places, count * sizeof(uint32_t)))
+        return false;
+    memscope_growing_array_close(&counts->places);
+    counts->places = places;
+    counts->place_count = count;
+    fill_places(counts);
+    return true;
+}
+
+static uint32_t add_group(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
+    size_t count = counts->group_count + 1;
+
+    if (count == NO_GROUP || !make_places(counts) ||
+        !memscope_growing_array_reserve(&counts->groups, count * sizeof(struct memscope_allocation_group)))
+        return NO_GROUP;
+    groups_of(counts)[count - 1] = (struct memscope_allocation_group){.key = *key};
+    *place_of(counts, key) = (uint32_t)count;
+    counts->group_count = count;
+    return (uint32_t)count - 1;
+}
+
+/* NO_GROUP if there is no memory for it. */
+static uint32_t group_of(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
+    uint32_t found;
+
+    if (counts->group_count > 0 && same(&groups_of(counts)[counts->last].key, key))
+        return counts->last;
+    found = counts->place_count == 0 ? 0 : *place_of(counts, key);
+    return found != 0 ? found - 1 : add_group(counts, key);
+}
+
+/* ---- the log ----------------------------------------------------------------------------------------------------- */
+
+static struct memscope_allocation *log_of(const struct memscope_allocation_counts *counts) {
+    return counts->log.list;
+}
+
+static void leave_out_of_log(struct memscope_allocation_counts *counts, struct memscope_allocation_group *group,
+                             uint32_t slot_bytes) {
+    counts->unkept++;
+    group->allocated_bytes += slot_bytes;
+}
+
+void memscope_allocations_add(struct memscope_allocation_counts *counts, struct memscope_allocation_key key,
+                              uint64_t address, uint32_t slot_bytes) {
+    uint32_t group = group_of(counts, &key);
+
+    if (group == NO_GROUP) {
+        counts->without++;
+        return;
+    }
+    counts->last = group;
+    groups_of(counts)[group].allocated_objects++;
+    if (memscope_growing_array_reserve(&counts->log, (counts->log_count + 1) * sizeof(struct memscope_allocation)))
+        log_of(counts)[counts->log_count++] = (struct memscope_allocation){address, group, slot_bytes};
+    else
+        leave_out_of_log(counts, &groups_of(counts)[group], slot_bytes);
+}
+
+/* The group of an object whose class has become known since it was allocated. */
+static struct memscope_allocation_group *settled_group(struct memscope_allocation_counts *counts,
+                                                       const struct memscope_allocation *allocation,
+                                                       struct memscope_allocation_key is) {
+    struct memscope_allocation_key key = groups_of(counts)[allocation->group].key;
+    uint32_t group = allocation->group;
+
+    if (is.class != key.class || is.type != key.type || is.kind != key.kind) {
+        is.path = key.path;
+        is.line = key.line;
+        group = group_of(counts, &is);
+        group = group == NO_GROUP ? allocation->group : group;
+        groups_of(counts)[allocation->group].allocated_objects--;
+        groups_of(counts)[group].allocated_objects++;
+    }
+    return &groups_of(counts)[group];
+}
+
+void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge) {
+    size_t kept = 0;
+
+    for (size_t index = 0; index < counts->log_count; index++) {
+        const struct memscope_allocation allocation = log_of(counts)[index];
+        struct memscope_allocation_fate fate = judge(&allocation, &groups_of(counts)[allocation.group]);
+
+        if (fate.alive)
+            log_of(counts)[kept++] = allocation;
+        else
+            settled_group(counts, &allocation, fate.is)->allocated_bytes += fate.bytes;
+    }
+    counts->log_count = kept;
+}
+
+void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge) {
+    for (size_t index = 0; index < counts->log_count; index++) {
+        const struct memscope_allocation allocation = log_of(counts)[index];
+        struct memscope_allocation_fate fate = judge(&allocation, &groups_of(counts)[allocation.group]);
+        struct memscope_allocation_group *group = settled_group(counts, &allocation, fate.is);
+
+        group->allocated_bytes += fate.bytes;
+        group->retained_objects++;
+        group->retained_bytes += fate.bytes;
+    }
+    counts->log_count = 0;
+}
+
+void memscope_allocations_forget(struct memscope_allocation_counts *counts) {
+    for (size_t index = 0; index < counts->log_count; index++) {
+        const struct memscope_allocation *allocation = &log_of(counts)[index];
+
+        leave_out_of_log(counts, &groups_of(counts)[allocation->group], allocation->slot_bytes);
+    }
+    counts->log_count = 0;
+}
+
+void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address)) {
+    uint32_t *places = counts->places.list;
+
+    for (size_t index = 0; index < counts->log_count; index++)
+        log_of(counts)[index].address = moved(log_of(counts)[index].address);
+    for (size_t index = 0; index < counts->group_count; index++) {
+        struct memscope_allocation_key *key = &groups_of(counts)[index].key;
+
+        key->path = moved(key->path);
+        key->class = moved(key->class);
+    }
+    for (size_t place = 0; place < counts->place_count; place++)
+        places[place] = 0;
+    fill_places(counts);
+}
+
+size_t memscope_allocations_bytes(const struct memscope_allocation_counts *counts) {
+    return counts->groups.bytes + counts->places.bytes + counts->log.bytes;
+}
+
+void memscope_allocations_close(struct memscope_allocation_counts *counts) {
+    memscope_growing_array_close(&counts->groups);
+    memscope_growing_array_close(&counts->places);
+    memscope_growing_array_close(&counts->log);
+    *counts = (struct memscope_allocation_counts){0};
+}

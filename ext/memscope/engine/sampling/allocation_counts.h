@@ -1,0 +1,79 @@
+/*
+ * Counts every allocation by what it is and by its line, and keeps a log of the objects that are not known to be dead.
+ * Any context, one thread at a time; never calls malloc, since it counts within allocations. Addresses are numbers
+ * here.
+ */
+#ifndef MEMSCOPE_ALLOCATION_COUNTS_H
+#define MEMSCOPE_ALLOCATION_COUNTS_H
+
+#include "base/growing_array.h"
+
+#include <stdint.h>
+
+/* What allocations are told apart by. */
+struct memscope_allocation_key {
+    uint64_t path, class; /* 0: none */
+    uint32_t line;
+    uint16_t type, kind;
+};
+
+struct memscope_allocation_group {
+    struct memscope_allocation_key key;
+    uint64_t allocated_objects, allocated_bytes;
+    uint64_t retained_objects, retained_bytes;
+};
+
+struct memscope_allocation {
+    uint64_t address;
+    uint32_t group, slot_bytes;
+};
+
+/* All zeroed: nothing is counted yet, and nothing mapped. */
+struct memscope_allocation_counts {
+    struct memscope_growing_array groups; /* of struct memscope_allocation_group */
+    struct memscope_growing_array places; /* hash table of their numbers + 1; 0: a free place */
+    struct memscope_growing_array log;    /* of struct memscope_allocation */
+    size_t group_count, place_count, log_count;
+    uint32_t last;    /* the group of the last allocation */
+    uint64_t unkept;  /* objects that are in a group, but not in the log: it is unknown whether they live */
+    uint64_t without; /* allocations for which not even a group could be had */
+};
+
+/* What is known of a logged object that was looked at. */
+struct memscope_allocation_fate {
+    bool alive;
+    uint64_t bytes;                    /* all that it holds, its slot included; 0: as yet unknown */
+    struct memscope_allocation_key is; /* class, type and kind, for one that had no class when it was allocated */
+};
+
+typedef struct memscope_allocation_fate memscope_allocation_judge(const struct memscope_allocation *allocation,
+                                                                  const struct memscope_allocation_group *group);
+
+/* Counts one allocation. If the kernel refuses memory, counts it in `unkept` or `without`. */
+void memscope_allocations_add(struct memscope_allocation_counts *counts, struct memscope_allocation_key key,
+                              uint64_t address, uint32_t slot_bytes);
+
+/* Has each logged object judged; adds the bytes of the dead to their groups, and drops them from the log. */
+void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
+
+/* Has each logged object judged, all of which are alive; adds them to the allocated and the retained of their groups.
+ */
+void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
+
+/* Empties the log, because any of its objects may be dead and its address another's: counts them as `unkept`. */
+void memscope_allocations_forget(struct memscope_allocation_counts *counts);
+
+/* Replaces every address by what `moved` returns for it. */
+void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address));
+
+static inline struct memscope_allocation_group *
+memscope_allocation_groups(const struct memscope_allocation_counts *counts) {
+    return counts->groups.list;
+}
+
+/* Bytes mapped. */
+size_t memscope_allocations_bytes(const struct memscope_allocation_counts *counts);
+
+void memscope_allocations_close(struct memscope_allocation_counts *counts);
+
+#endif

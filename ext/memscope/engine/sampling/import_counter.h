@@ -1,0 +1,34 @@
+/*
+ * Counts every byte that one thread allocates and frees through malloc, with any allocator: replaces the functions that
+ * loaded objects import (sampling/imports.h), as the sampler does. Blocks count with the bytes that the allocator
+ * rounds them to (malloc_usable_size). Each call takes some nanoseconds more, in all threads.
+ *
+ * Not seen are calls of memscope itself, and calls that do not go through an import: an allocator linked into the
+ * program, a pointer to malloc taken before the start. Their blocks still count if they are freed through an import.
+ *
+ * With the GVL. Must not run together with the sampler, whose functions are in the same imports.
+ */
+#ifndef MEMSCOPE_IMPORT_COUNTER_H
+#define MEMSCOPE_IMPORT_COUNTER_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "malloc/thread_bytes.h"
+
+/*
+ * Counts for the calling thread from now on. Returns MEMSCOPE_UNSUPPORTED where the sampler is, MEMSCOPE_DENIED if the
+ * kernel refuses to make an import writable, and MEMSCOPE_NOT_FOUND if another copy of this library has replaced the
+ * imports, or none could be replaced. On failure, nothing stays replaced.
+ */
+enum memscope_status memscope_import_counter_start(void);
+
+/* The counters of the calling thread, which are 0 unless it is the one that counts. */
+struct memscope_thread_bytes memscope_import_counter_bytes(void);
+
+/* Puts the imports back. In any thread, and in a forked child. No effect if it does not run. */
+void memscope_import_counter_stop(void);
+
+bool memscope_import_counter_runs(void);
+
+#endif

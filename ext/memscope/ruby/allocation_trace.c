@@ -1,0 +1,236 @@
+#include "values.h"
+
+#include "ruby/allocation_trace.h"
+
+#include "base/scratch.h"
+#include "ruby/class_names.h"
+#include "ruby/held_memory.h"
+#include "ruby/ruby_private.h"
+
+#include <ruby/debug.h>
+#include <ruby/vm.h>
+#include <stdatomic.h>
+
+static struct trace {
+    bool running;
+    bool counting;
+    VALUE thread;
+    struct memscope_allocation_counts counts;
+    _Atomic(uint64_t) others; /* from 4.0 on, other Ractors count in parallel */
+    uint64_t collections;     /* GC.count at the last end of a mark phase */
+    uint64_t missed;          /* GCs that no hook saw */
+    uint64_t unsized, gc_ns;
+    struct memscope_held_walk walk;
+    struct memscope_held_memory held;
+} * trace; /* mapped when a trace first starts, and kept */
+
+static bool runs(void) {
+    return trace != NULL && trace->running;
+}
+
+/* ---- allocations ------------------------------------------------------------------------------------------------- */
+
+static struct memscope_allocation_key key_of(struct memscope_naming naming) {
+    return (struct memscope_allocation_key){
+        .class = naming.class, .type = (uint16_t)naming.type, .kind = (uint16_t)naming.kind};
+}
+
+/* Within the hook: the object is not complete, and nothing may be allocated. */
+static void on_allocation(VALUE data, rb_trace_arg_t *event) {
+    struct memscope_allocation_key key;
+    VALUE object, path;
+
+    if (!trace->counting)
+        return;
+    if (rb_thread_current() != trace->thread) {
+        atomic_fetch_add_explicit(&trace->others, 1, memory_order_relaxed);
+        return;
+    }
+    object = rb_tracearg_object(event);
+    path = rb_tracearg_path(event);
+    key = key_of(memscope_naming_of(object));
+    key.path = RB_SPECIAL_CONST_P(path) ? 0 : path;
+    key.line = key.path == 0 ? 0 : (uint32_t)FIX2INT(rb_tracearg_lineno(event));
+    memscope_allocations_add(&trace->counts, key, object, (uint32_t)MEMSCOPE_SLOT_BYTES(object));
+}
+
+/* ---- garbage collections ----------------------------------------------------------------------------------------- */
+
+/* The functions of C extensions that tell a size may expect to run outside of a GC: they are not called. */
+static uint64_t bytes_of_dead(const struct memscope_allocation *allocation) {
+    VALUE object = (VALUE)allocation->address;
+
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA)
+        return allocation->slot_bytes + memscope_held_bytes_of(&trace->walk, object, allocation->slot_bytes);
+    trace->unsized++;
+    return allocation->slot_bytes;
+}
+
+/* A hidden object had no class when it was allocated, and may have been given one since: it is counted as what it is.
+ */
+static struct memscope_allocation_key what_it_is(VALUE object, const struct memscope_allocation_group *group) {
+    return group->key.class == 0 ? key_of(memscope_naming_of(object)) : group->key;
+}
+
+static struct memscope_allocation_fate judge_marked(const struct memscope_allocation *allocation,
+                                                    const struct memscope_allocation_group *group) {
+    struct memscope_allocation_fate fate = {.alive = memscope_object_is_marked((VALUE)allocation->address)};
+    VALUE object = (VALUE)allocation->address;
+
+    if (!fate.alive) {
+        fate.bytes = bytes_of_dead(allocation);
+        fate.is = what_it_is(object, group);
+        if (fate.is.class != 0 && !memscope_object_is_marked((VALUE)fate.is.class))
+            fate.is = group->key; /* the class dies too, and cannot be named later */
+    }
+    return fate;
+}
+
+static struct memscope_allocation_fate judge_survivor(const struct memscope_allocation *allocation,
+                                                      const struct memscope_allocation_group *group) {
+    VALUE object = (VALUE)allocation->address;
+
+    return (struct memscope_allocation_fate){
+        .alive = true,
+        .bytes = allocation->slot_bytes + memscope_held_bytes_of(&trace->walk, object, allocation->slot_bytes),
+        .is = what_it_is(object, group)};
+}
+
+/* GCs that ended their mark phase unseen may have freed any logged object. */
+static void miss(uint64_t missed) {
+    trace->missed += missed;
+    memscope_allocations_forget(&trace->counts);
+}
+
+/* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
+static void on_marked(VALUE data, rb_trace_arg_t *event) {
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), count = rb_gc_count();
+
+    if (!trace->running)
+        return;
+    if (count > trace->collections + 1)
+        miss(count - trace->collections - 1);
+    trace->collections = count;
+    memscope_allocations_sweep(&trace->counts, judge_marked);
+    trace->gc_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+static void mark(void *unused) {
+    const struct memscope_allocation_group *groups;
+
+    if (!runs())
+        return;
+    rb_gc_mark(trace->thread);
+    groups = memscope_allocation_groups(&trace->counts);
+    for (size_t index = 0; index < trace->counts.group_count; index++) {
+        if (groups[index].key.path != 0)
+            rb_gc_mark((VALUE)groups[index].key.path);
+        if (groups[index].key.class != 0)
+            rb_gc_mark((VALUE)groups[index].key.class);
+    }
+}
+
+static uint64_t moved(uint64_t address) {
+    return address == 0 ? 0 : rb_gc_location((VALUE)address);
+}
+
+/* What was counted after the mark phase is not pinned. Objects that an unseen GC may have freed are not looked at. */
+static void compact(void *unused) {
+    if (!runs())
+        return;
+    if (rb_gc_count() > trace->collections)
+        miss(rb_gc_count() - trace->collections);
+    trace->collections = rb_gc_count();
+    memscope_allocations_move(&trace->counts, moved);
+}
+
+static void end_ruby(void *unused) {
+    if (trace != NULL)
+        trace->running = trace->counting = false;
+}
+
+static size_t guarded_bytes(const void *unused) {
+    return trace == NULL ? 0 : sizeof *trace + memscope_allocations_bytes(&trace->counts);
+}
+
+/* Not write-barrier protected, so that each minor GC marks it: counting runs no write barrier. */
+static const rb_data_type_t guard_type = {
+    .wrap_struct_name = "Memscope::Native allocation trace",
+    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
+};
+
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
+
+static void at_vm_exit(ruby_vm_t *unused) {
+    end_ruby(NULL);
+}
+
+/* Once in a process. */
+static enum memscope_trace_obstacle prepare(void) {
+    if (!MEMSCOPE_KNOWS_MARKED)
+        return MEMSCOPE_TRACE_NO_MARKS;
+    if (trace != NULL)
+        return MEMSCOPE_TRACE_READY;
+    trace = memscope_lasting_map(sizeof *trace);
+    if (trace == NULL)
+        return MEMSCOPE_TRACE_NO_MEMORY;
+    memscope_object_is_marked(rb_cObject); /* interns its IDs, which allocates */
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, trace));
+    ruby_vm_at_exit(at_vm_exit);
+    return MEMSCOPE_TRACE_READY;
+}
+
+static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *event), rb_event_flag_t event) {
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, Qnil,
+                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+}
+
+static void remove_hook(void (*hook)(VALUE data, rb_trace_arg_t *event)) {
+    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hook);
+}
+
+enum memscope_trace_obstacle memscope_trace_start(void) {
+    enum memscope_trace_obstacle obstacle = prepare();
+
+    if (obstacle != MEMSCOPE_TRACE_READY)
+        return obstacle;
+    *trace = (struct trace){.thread = rb_thread_current()};
+    memscope_heap_held_open(&trace->walk, &trace->held);
+    add_hook(on_marked, RUBY_INTERNAL_EVENT_GC_END_MARK);
+    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+    trace->collections = rb_gc_count();
+    trace->running = true;
+    return MEMSCOPE_TRACE_READY;
+}
+
+void memscope_trace_count(bool counting) {
+    if (runs())
+        trace->counting = counting;
+}
+
+void memscope_trace_stop(void) {
+    if (!runs())
+        return;
+    end_ruby(NULL);
+    remove_hook(on_allocation);
+    remove_hook(on_marked);
+    memscope_allocations_close(&trace->counts);
+}
+
+bool memscope_trace_runs(void) {
+    return runs();
+}
+
+struct memscope_trace_result memscope_trace_read(void) {
+    struct memscope_trace_result result = {.counts = &trace->counts};
+
+    if (rb_gc_count() > trace->collections)
+        miss(rb_gc_count() - trace->collections);
+    memscope_allocations_retain(&trace->counts, judge_survivor);
+    memscope_heap_held_close(&trace->walk);
+    result.others = atomic_load(&trace->others);
+    result.unsized = trace->unsized;
+    result.gc_ns = trace->gc_ns;
+    result.knows_retained = trace->missed == 0 && trace->counts.unkept == 0 && trace->counts.without == 0;
+    return result;
+}

@@ -1,0 +1,50 @@
+/*
+ * Counts every object that one thread allocates, by class and line, and which of them survive: what a measurement is
+ * made of. Slower than sampling (ruby/object_sampler.h), so it is for the length of a block.
+ *
+ * A hook (NEWOBJ) counts each allocation. At the end of each mark phase, the mark bits tell which of the objects are
+ * dead, and each is asked for its size a last time; nothing has been swept then. So garbage is collected as ever, and
+ * the log holds live objects and recent garbage only. Paths and classes are marked for as long as the trace runs.
+ *
+ * With the GVL, in the main Ractor; one trace at a time.
+ */
+#ifndef MEMSCOPE_ALLOCATION_TRACE_H
+#define MEMSCOPE_ALLOCATION_TRACE_H
+
+#include "sampling/allocation_counts.h"
+
+#include <ruby.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Why a trace cannot start. */
+enum memscope_trace_obstacle {
+    MEMSCOPE_TRACE_READY,
+    MEMSCOPE_TRACE_NO_MARKS, /* this Ruby does not tell which objects are marked */
+    MEMSCOPE_TRACE_NO_MEMORY,
+};
+
+/* Adds the hooks, for allocations of the calling thread. Nothing is counted before memscope_trace_count. */
+enum memscope_trace_obstacle memscope_trace_start(void);
+
+/* Begins or ends to count. Allocates nothing. */
+void memscope_trace_count(bool counting);
+
+/* Removes the hooks, and forgets all. In a forked child too. No effect if no trace runs. */
+void memscope_trace_stop(void);
+
+bool memscope_trace_runs(void);
+
+struct memscope_trace_result {
+    const struct memscope_allocation_counts *counts; /* until the trace is stopped */
+    uint64_t others;                                 /* allocations of other threads while it counted */
+    uint64_t unsized;    /* objects of C extensions that were dead when they could not be asked for their size */
+    uint64_t gc_ns;      /* time that it has added to mark phases */
+    uint64_t retained;   /* objects; meaningless unless the next is true */
+    bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */
+};
+
+/* Sizes the survivors. Call it right after a full GC that followed the last allocation counted. */
+struct memscope_trace_result memscope_trace_read(void);
+
+#endif

@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+require "monitor"
+require_relative "measurement"
+
+module Memscope
+  # Whether a block allocates as many objects as it may, in all and of some classes.
+  #
+  #   check = Memscope::AllocationCheck.run({ objects: 0..12, String => 0..3 }) { parse(line) }
+  #   check.passed?        # => false
+  #   puts check           # what it allocates, by class and by line
+  #
+  # The block runs twice, in this process. Only the second time counts, which is as the times after it: the first one
+  # loads code, fills Ruby's inline caches, and memoizes.
+  class AllocationCheck
+    # Objects cannot be counted by class here. The message names the reason.
+    class Unavailable < StandardError; end
+
+    # Names of internal objects, which no Ruby code can reach: their numbers differ between Rubies.
+    INTERNAL = /\A(?:imemo_|T_)/
+    # What stands for all classes; in a baseline, a String.
+    ALL = [:objects, "objects"].freeze
+    # The most rows of each list.
+    ROWS = 10
+    # One measurement at a time: others wait, such as those of tests in parallel threads.
+    LOCK = Monitor.new
+    # @api private
+    autoload :Baseline, File.join(__dir__, "allocation_check/baseline.rb")
+    private_constant :INTERNAL, :ALL, :ROWS, :LOCK
+
+    class << self
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class, or
+      #   with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal objects do
+      #   not count. :baseline: a name, under which a file has the numbers that the block may not exceed. Before Ruby
+      #   3.1.4, the block must not create a Ractor
+      # @yield twice
+      # @return [AllocationCheck]
+      # @raise [ArgumentError] for a wrong limit, or without a block
+      # @raise [Unavailable] if this Ruby cannot count objects by class
+      # @raise [Measurement::Unavailable] if the program itself measures or profiles objects
+      def run(limits, &block)
+        raise ArgumentError, "Memscope::AllocationCheck.run: no block given" unless block
+
+        limits, name = checked(limits)
+        measurement = LOCK.synchronize do
+          yield
+          Measurement.take(ractors: :never, &block)
+        end
+        raise Unavailable, measurement.reasons[:classes] unless measurement.classes
+
+        check = new(limits, measurement)
+        name ? new({ **Baseline.new(name).limits(check.counts), **limits }, measurement) : check
+      end
+
+      private
+
+      def checked(limits)
+        refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
+        name = limits[:baseline]
+        refuse("baseline", name, "a name") unless name.nil? || (name.is_a?(String) && !name.empty?)
+        limits = limits.except(:baseline)
+        check(limits)
+        [limits, name]
+      end
+
+      def check(limits)
+        limits.each do |what, limit|
+          known = what == :objects || what.is_a?(Module) || what.is_a?(String)
+          refuse("limits", what, ":objects, a class, the name of a class") unless known
+          refuse(what.inspect, limit, "an Integer, 0 or more, or a Range of these") unless limit?(limit)
+        end
+      end
+
+      def limit?(limit)
+        bounds = limit.is_a?(Range) ? [limit.begin, limit.end].compact : [limit]
+        bounds.any? && bounds.all? { |bound| bound.is_a?(Integer) && !bound.negative? }
+      end
+
+      def refuse(what, given, allowed) = Field.refuse("Memscope::AllocationCheck.run: #{what}", given, allowed)
+    end
+
+    # @return [Measurement] of the second time
+    attr_reader :measurement
+
+    # @api private
+    def initialize(limits, measurement)
+      @limits = limits
+      @measurement = measurement
+      freeze
+    end
+
+    # @return [Boolean]
+    def passed? = exceeded.empty?
+
+    # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated of what is not within its limit
+    def exceeded
+      @limits.keys.to_h { |what| [what, allocated(what)] }.reject { |what, count| within?(@limits[what], count) }
+    end
+
+    # @return [String] what is not within its limit, and all that was allocated
+    def to_s
+      wrong = exceeded.map { |what, count| "  #{name(what)}: #{count} allocated, allowed: #{@limits[what]}" }
+      [*wrong, "", "  by class", *rows(classes), "", "  by line", *rows(measurement.lines)].join("\n")
+    end
+
+    # @api private
+    # @return [Hash{String => Integer}] objects by class, and "objects", all
+    def counts = { "objects" => allocated(:objects), **classes.to_h { |row| [row.name, row.allocated_objects] } }
+
+    private
+
+    def classes = measurement.classes.reject { |row| INTERNAL.match?(row.name) }
+
+    def allocated(what)
+      found = ALL.include?(what) ? classes : classes.select { |row| row.name == name(what) }
+      found.sum(&:allocated_objects)
+    end
+
+    def within?(limit, count) = limit.is_a?(Range) ? limit.cover?(count) : limit == count
+
+    # A class can redefine `name`.
+    def name(what) = what.is_a?(Module) ? Module.instance_method(:name).bind_call(what) : what.to_s
+
+    def rows(rows)
+      sorted = rows.select { |row| row.allocated_objects.positive? }.sort_by { |row| -row.allocated_objects }
+      sorted.first(ROWS).map { |row| format("  %6d  %s", row.allocated_objects, row.name) }
+    end
+  end
+end

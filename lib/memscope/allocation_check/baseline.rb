@@ -1,0 +1,74 @@
+# frozen_string_literal: true
+
+require "json"
+
+module Memscope
+  class AllocationCheck
+    # How many objects a block has allocated before, from a file that is kept with the tests: by the check's name, by
+    # the versions of Ruby and Rails, with or without YJIT, and by class. MEMSCOPE_UPDATE=1 in the environment records
+    # anew.
+    #
+    # @api private
+    class Baseline
+      UPDATE = "MEMSCOPE_UPDATE"
+      FILE = "memory_baseline.json"
+
+      # @return [String] what a baseline is valid for: "ruby 3.4, rails 8.0, yjit"
+      def self.platform
+        rails = "rails #{minor(::Rails.version)}" if defined?(::Rails.version)
+        yjit = "yjit" if defined?(::RubyVM::YJIT.enabled?) && ::RubyVM::YJIT.enabled?
+        ["ruby #{minor(RUBY_VERSION)}", rails, yjit].compact.join(", ")
+      end
+
+      def self.minor(version) = version[/\A\d+\.\d+/]
+      private_class_method :minor
+
+      # @return [String] in test/, or in spec/ if there is no test/
+      def self.path = File.join(%w[test spec].find { |directory| File.directory?(directory) } || ".", FILE)
+
+      # @param name [String] of the check
+      # @param path [String] of the file
+      def initialize(name, path: Baseline.path)
+        @name = name
+        @path = path
+      end
+
+      # @param allocated [Hash{String => Integer}] objects by class; "objects" for all
+      # @return [Hash{String => Range<Integer>}] what may be allocated; if baselines are recorded now, as many
+      # @raise [Unavailable] if nothing has been recorded on such a platform
+      def limits(allocated)
+        ENV[UPDATE].to_s.empty? ? recorded : record(allocated)
+        @counts.transform_values { |count| 0..count }
+      end
+
+      private
+
+      def recorded
+        text = File.exist?(@path) ? File.read(@path) : ""
+        @counts = parsed(text).dig(@name, Baseline.platform) or
+          raise Unavailable, "no baseline #{@name.inspect} for #{Baseline.platform} in #{@path}: run this test once " \
+                             "with #{UPDATE}=1, and commit the file"
+      end
+
+      # Tests in other processes may record at the same time.
+      def record(allocated)
+        File.open(@path, File::RDWR | File::CREAT) do |file|
+          file.flock(File::LOCK_EX)
+          all = parsed(file.read)
+          all[@name] = { **all.fetch(@name, {}), Baseline.platform => allocated.sort.to_h }.sort.to_h
+          file.rewind
+          file.write(JSON.pretty_generate(all.sort.to_h), "\n")
+          file.truncate(file.pos)
+        end
+        @counts = allocated
+      end
+
+      def parsed(text)
+        text.empty? ? {} : JSON.parse(text)
+      rescue JSON::ParserError => e
+        raise Unavailable, "#{@path} cannot be read: #{Field.excerpt(e.message)}"
+      end
+    end
+    private_constant :Baseline
+  end
+end

@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require_relative "allocation_check"
+require_relative "growth_check"
+
+module Memscope
+  # Assertions about memory, for Minitest and test-unit:
+  #
+  #   class ActiveSupport::TestCase
+  #     include Memscope::Assertions
+  #   end
+  #
+  #   assert_no_growth { Report.new(order).render }
+  #   assert_allocates(objects: 0..12, String => 0..3) { parse(line) }
+  #
+  # RSpec has matchers instead: `require "memscope/rspec"`.
+  module Assertions
+    # Fails if the block leaves an object or a block of malloc behind each time it runs. The message says what grows,
+    # where it was allocated, and what holds it. See GrowthCheck.
+    #
+    # @param message [String, nil] precedes what grows
+    # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
+    #   `in`, `deadline`
+    # @yield runs some hundred times, in a forked child
+    # @return [GrowthCheck]
+    # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
+    # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make options the message
+    def assert_no_growth(message = nil, **options, &block)
+      check = GrowthCheck.run(**options, &block)
+      assert !check.grows?, ([message, check].compact.join("\n") if check.grows?)
+      check
+    end
+
+    # Fails unless the block allocates as many objects as it may. See AllocationCheck.
+    #
+    # @param message [String, nil] precedes what is allocated
+    # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] :objects, classes or names of classes, and
+    #   how many; an Integer means exactly as many; or :baseline and a name
+    # @yield twice; the second time counts
+    # @return [AllocationCheck]
+    # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] as AllocationCheck.run
+    # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make limits the message
+    def assert_allocates(message = nil, **limits, &block)
+      check = AllocationCheck.run(limits, &block)
+      assert check.passed?, ([message, check].compact.join("\n") unless check.passed?)
+      check
+    end
+  end
+end

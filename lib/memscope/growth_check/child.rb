@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+require "io/wait"
+
+module Memscope
+  class GrowthCheck < Reading
+    # Calls a block in a forked child, which shares nothing but open files with this process.
+    #
+    # @api private
+    module Child
+      # A child that is forked while another thread's pipe is open for writing would keep that pipe open.
+      LOCK = Mutex.new
+      CHUNK = 1 << 16
+      private_constant :LOCK, :CHUNK
+
+      class << self
+        # @param deadline [Numeric] seconds that the child may take
+        # @yieldreturn [String]
+        # @return [String] what the block returned in the child
+        # @raise [Exception] that the block raised there
+        # @raise [Unfinished] if there is no answer
+        def answer(deadline, &)
+          settle
+          reader, writer, pid = LOCK.synchronize { start }
+          serve(writer, &) unless pid
+          text = receive(reader, deadline)
+          ended = [finish(pid)]
+          read(text, ended.first, deadline)
+        ensure
+          finish(pid) if pid && !ended
+          reader&.close
+        end
+
+        private
+
+        # Otherwise the child could collect a file with unwritten data, and write it a second time.
+        def settle
+          GC.start
+          ObjectSpace.each_object(File) { |file| flush(file) }
+        end
+
+        def flush(file)
+          file.flush unless file.closed?
+        rescue IOError, SystemCallError
+          nil # not open for writing, or full: nothing of it can be written twice
+        end
+
+        def start
+          reader, writer = IO.pipe(binmode: true)
+          pid = fork
+          writer.close if pid
+          [reader, writer, pid]
+        end
+
+        # Never returns, whatever the block does: no handler of at_exit runs, and no buffer is written.
+        def serve(writer)
+          %i[INT TERM].each { |signal| trap(signal, "SYSTEM_DEFAULT") }
+          answer = [:left]
+          answer = [:value, yield]
+        rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again in the parent
+          answer = [:raised, e.class.name, e.message, e.backtrace, dump(e)]
+        ensure
+          begin
+            writer.write(Marshal.dump(answer))
+          ensure
+            exit!
+          end
+        end
+
+        # @return [String, nil] nil for an exception that holds a Proc or the like
+        def dump(error)
+          Marshal.dump(error)
+        rescue TypeError
+          nil
+        end
+
+        # @return [String] what the child has written by the deadline, perhaps nothing
+        def receive(reader, deadline)
+          text = +""
+          ends = Clock.now + deadline
+          while (left = ends - Clock.now).positive? && reader.wait_readable(left)
+            chunk = reader.read_nonblock(CHUNK, exception: false)
+            return text if chunk.nil?
+
+            text << chunk unless chunk == :wait_readable
+          end
+          text
+        end
+
+        # Ends the child, which has answered or will not.
+        #
+        # @return [Process::Status, nil] nil if another thread has waited for the child
+        def finish(pid)
+          _pid, status = Process.wait2(pid, Process::WNOHANG)
+          return status if status
+
+          Process.kill(:KILL, pid)
+          Process.wait2(pid).last
+        rescue Errno::ECHILD
+          nil
+        end
+
+        def read(text, status, deadline)
+          raise Unfinished, unfinished(status, deadline) if text.empty?
+
+          kind, *answer = Marshal.load(text) # rubocop:disable Security/MarshalLoad -- written by our own child
+          case kind
+          when :value then answer.first
+          when :raised then raise restored(*answer)
+          else raise Unfinished, "the block was left by break, return or throw, and not at its end"
+          end
+        end
+
+        def restored(name, message, backtrace, dumped)
+          error = dumped && Marshal.load(dumped) # rubocop:disable Security/MarshalLoad -- written by our own child
+          (error || RuntimeError.new("#{name}: #{message}")).tap { |one| one.set_backtrace(backtrace) }
+        end
+
+        def unfinished(status, deadline)
+          return "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}" unless status.nil? || killed?(status)
+
+          "the forked child gave no answer within #{deadline} s. It has only the thread that forked it: a block that " \
+            "waits for another thread needs in: :process. A slow block needs fewer iterations: or a longer deadline:"
+        end
+
+        def killed?(status) = status.termsig == Signal.list["KILL"]
+      end
+    end
+    private_constant :Child
+  end
+end

@@ -1,0 +1,148 @@
+# frozen_string_literal: true
+
+require "objspace"
+
+module Memscope
+  class GrowthCheck < Reading
+    # Where what grows was allocated, and what holds it: runs the block in two more rounds, in which each allocation is
+    # traced, first of objects and then of blocks, and makes heap graphs for some of the classes.
+    #
+    # @api private
+    class Origins
+      ROUNDS = 2
+      # The most places of a class, and of malloc.
+      PLACES = 5
+      # The most classes whose holder is looked for, and of how many of their objects.
+      HOLDERS = 3
+      EXAMPLES = 100
+      # Functions of Ruby itself, which allocate the memory of its objects.
+      BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
+      private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY
+
+      # @return [Array<Grown>] what has grown, without what the options ignore
+      attr_reader :grown
+      # @return [Hash{Symbol => String}] why places or holders are missing
+      attr_reader :reasons
+
+      # @param options [Options]
+      # @param rounds [Rounds] that have run
+      # @param ran_in [Symbol] :child or :process
+      def initialize(options, rounds, ran_in)
+        @options = options
+        @rounds = rounds
+        @child = ran_in == :child
+        @reasons = {}
+        @grown = rounds.grown.empty? ? [] : [*of_objects(rounds.grown.except(Rounds::MALLOC)), of_malloc].compact
+      end
+
+      private
+
+      def repeat
+        @rounds.repeat(ROUNDS * @options.iterations)
+        Native.clear_stack
+        GC.start
+      end
+
+      # @return [Integer] of what `repeat` has left
+      def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
+
+      def of_objects(growth)
+        growth = growth.except(Rounds::ALL) if growth.size > 1
+        traced do |survivors|
+          @survivors = survivors
+          held(growth.filter_map { |name, numbers| grown_class(name, numbers) })
+        end
+      end
+
+      # No garbage collection moves the survivors before their holders are found.
+      def traced
+        why_not = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
+        @reasons[:places] = why_not if why_not
+        return yield({}) if why_not
+
+        Survivors.trace do
+          repeat
+          Rounds.without_gc { yield Survivors.read(EXAMPLES) }
+        end
+      end
+
+      # nil if what is left of its growth, without ignored places, is allowed.
+      def grown_class(name, numbers)
+        places = places(name)
+        judged = places.reject { |place| ignored?(place) }
+        return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
+
+        @reasons[:places] ||= "no line keeps as many, or Ruby code cannot reach the objects" if places.empty?
+        body(:objects, name, numbers, judged)
+      end
+
+      # @return [Array<Place>] with one object an iteration or more, the one with most first
+      def places(name)
+        found = name == Rounds::ALL ? places_of_all : @survivors.fetch(name, {}).keys
+        found.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
+      end
+
+      def places_of_all
+        @survivors.values.flat_map(&:keys).group_by { |place| [place.path, place.lineno] }.map do |(path, lineno), some|
+          Place.capture({ path: path, lineno: lineno, native: nil, count: some.sum(&:count), bytes: some.sum(&:bytes) })
+        end
+      end
+
+      def body(layer, name, numbers, places)
+        { layer: layer, name: (name unless name == Rounds::ALL), growth: numbers,
+          per_iteration: numbers.map { |number| @options.per_iteration(number) }.min, places: places.first(PLACES) }
+      end
+
+      # Those that are nearest to a root first: the others are often held by their objects.
+      def held(grown)
+        grown.sort_by { |one| one[:per_iteration] }.first(HOLDERS).each { |one| one[:held_by] = holder(one) }
+        grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
+      end
+
+      # @return [Array<String>, nil] the links of a path to many of the objects
+      def holder(one)
+        addresses = @survivors.dig(one[:name], one[:places].first)
+        return unless addresses || one[:name]
+
+        graph = addresses ? HeapGraph.to_addresses(addresses, one[:name]) : HeapGraph.take(paths_to: one[:name])
+        @reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
+        graph.paths.max_by(&:count)&.links
+      end
+
+      def of_malloc
+        numbers = @rounds.grown[Rounds::MALLOC] or return
+        places = callers or return (body(:malloc, nil, numbers, []) if @rounds.grown.size == 1)
+        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
+        body(:malloc, nil, numbers, judged) if judged.any?
+      end
+
+      # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
+      def of_an_object?(place)
+        @lines ||= @survivors.values.flat_map(&:keys).map { |one| [one.path, one.lineno] }
+        BY_RUBY.match?(place.native) && @lines.include?([place.path, place.lineno])
+      end
+
+      # Growth of malloc is confirmed by a place that keeps its blocks: YJIT, too, takes blocks for a while, but not at
+      # one line of the program.
+      #
+      # @return [Array<Place>, nil] with more blocks than are allowed, the one with most first; nil if unknown
+      def callers
+        MallocProfile.halt if @child # a profile that the parent started
+        profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
+        entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }
+        entries.sort_by { |entry| -entry.live_objects }.map { |entry| place_of(entry) }
+      rescue MallocProfile::Unavailable => e
+        @reasons[:malloc] = e.message
+        nil
+      end
+
+      def place_of(entry)
+        Place.capture({ path: entry.path, lineno: entry.lineno, native: entry.native,
+                        count: entry.live_objects, bytes: entry.live_bytes })
+      end
+
+      def ignored?(place) = @options.ignored_place?(place.to_s)
+    end
+    private_constant :Origins
+  end
+end

@@ -1,0 +1,64 @@
+# frozen_string_literal: true
+
+require "objspace"
+
+module Memscope
+  class GrowthCheck < Reading
+    # The living objects whose allocation ObjectSpace has traced.
+    #
+    # @api private
+    module Survivors
+      # Files whose own objects do not count.
+      OWN = "#{File.expand_path('..', __dir__)}/".freeze
+      # A class can redefine these methods, and a BasicObject has none.
+      NAME, CLASS, TO_S = [Module.instance_method(:name), *%i[class to_s].map { |name| Kernel.instance_method(name) }]
+      private_constant :OWN, :NAME, :CLASS, :TO_S
+
+      class << self
+        # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself.
+        def trace(&)
+          own = ObjectSpace.allocation_sourcefile(Object.new)
+          ObjectSpace.trace_object_allocations(&)
+        ensure
+          ObjectSpace.trace_object_allocations_clear unless own
+        end
+
+        # @param most [Integer] addresses of a place
+        # @return [Hash{String => Hash{Place => Array<Integer>}}] by class, as a census names it: where its objects were
+        #   allocated, with the addresses of some of them
+        def read(most)
+          found = Hash.new { |classes, name| classes[name] = {} }
+          each do |object, at|
+            count = found[name_of(object)][at] ||= { count: 0, bytes: 0, addresses: [] }
+            count[:count] += 1
+            count[:bytes] += ObjectSpace.memsize_of(object)
+            count[:addresses] << address(object) if count[:addresses].size < most
+          end
+          found.transform_values { |places| places.to_h { |at, count| [place(at, count), count[:addresses]] } }
+        end
+
+        private
+
+        def each
+          ObjectSpace.each_object do |object|
+            path = ObjectSpace.allocation_sourcefile(object)
+            yield object, [path, ObjectSpace.allocation_sourceline(object)] unless path.nil? || path.start_with?(OWN)
+          end
+        end
+
+        def place((path, lineno), count)
+          Place.capture({ path: path, lineno: lineno, native: nil, count: count[:count], bytes: count[:bytes] })
+        end
+
+        def name_of(object)
+          own, *above = CLASS.bind_call(object).ancestors
+          name = NAME.bind_call(own)
+          name || "#{above.grep(Class).filter_map { |one| NAME.bind_call(one) }.first} (anonymous subclass)"
+        end
+
+        def address(object) = TO_S.bind_call(object)[/0x\h+(?=>\z)/].hex
+      end
+    end
+    private_constant :Survivors
+  end
+end

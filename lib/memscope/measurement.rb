@@ -1,0 +1,216 @@
+# frozen_string_literal: true
+
+require_relative "diff"
+require_relative "forks"
+require_relative "ledger"
+require_relative "object_profile"
+require_relative "purge"
+
+module Memscope
+  # What a block allocates, and what of it remains after a garbage collection.
+  #
+  #   measurement = Memscope.measure { Report.render }
+  #   measurement.allocated_objects   # => 41250
+  #   measurement.lines.first         # => the line that retains most
+  #   measurement.value               # => what the block returned
+  #   puts measurement
+  #
+  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many other threads
+  # allocate meanwhile. Garbage is collected as ever. Internal objects count too, such as the caches that Ruby fills
+  # when a line runs for the first time: call the block once before, to leave these out.
+  #
+  # What the block returns is retained, with all that it refers to, because `value` holds it.
+  class Measurement < Reading
+    # A measurement, or a profile of objects, is running. The message says what ends it.
+    class Unavailable < StandardError; end
+
+    # What the objects of one class, or of one line, amount to.
+    class Row < Record
+      # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
+      field :name, :string, null: false
+      # @return [String, nil] of the line's file; nil for a class
+      field :path, :string, sparse: true
+      # @return [Integer, nil] nil for a class
+      field :lineno, :count, sparse: true
+      # @return [Integer] objects
+      field :allocated_objects, :count, null: false
+      # @return [Integer] bytes of their slots, and of the malloc memory that they reported last, as in
+      #   ObjectSpace.memsize_of: when they were found dead, or after the block
+      field :allocated_bytes, :bytes, null: false
+      # @return [Integer, nil] those that are alive after the garbage collection that follows the block
+      field :retained_objects, :count
+      # @return [Integer, nil] bytes of these, counted alike
+      field :retained_bytes, :bytes
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+    end
+
+    # Names the row of objects that were allocated outside of Ruby code.
+    NO_LINE = "[no Ruby line]"
+
+    # @return [Integer, nil] objects that the calling thread allocated; those of all threads, if a reason says so
+    field :allocated_objects, :count
+    # @return [Integer, nil] their bytes, as in Row
+    field :allocated_bytes, :bytes
+    # @return [Integer, nil] those of them that are alive after the garbage collection that follows the block
+    field :retained_objects, :count
+    # @return [Integer, nil] bytes of these
+    field :retained_bytes, :bytes
+    # @return [Array<Row>, nil] by class: those that retain most bytes first, then those that allocate most
+    field :classes, [Row]
+    # @return [Array<Row>, nil] by line of Ruby code, in the same order
+    field :lines, [Row]
+    # @return [Integer, nil] bytes that the calling thread allocated through malloc, as the allocator rounds them
+    field :malloc_allocated_bytes, :bytes
+    # @return [Integer, nil] what it allocated through malloc less what it freed, after the garbage collection: negative
+    #   if the block freed memory that is older
+    field :malloc_retained_bytes, :signed_bytes
+    # @return [Diff, nil] of the ledgers before the block and after it, each after a garbage collection, with what
+    #   memscope itself needs
+    field :rows, Diff
+    # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
+    field :peak_bytes, :bytes
+    # @return [Integer, nil] the least that the allocator's lever of Memscope.purge returns after the block
+    field :purgeable_bytes, :bytes
+
+    # @return [Object] what the block returned; nil for a measurement from JSON
+    attr_reader :value
+
+    EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
+    private_constant :EACH_OBJECT
+
+    class << self
+      # Implements Memscope.measure.
+      #
+      # @api private
+      # @return [Measurement]
+      # @raise [ArgumentError, Unavailable] as Memscope.measure
+      def take(ractors: nil, &block)
+        raise ArgumentError, "Memscope.measure: no block given" unless block
+
+        Field.choice("Memscope.measure: ractors", ractors, ObjectProfile::RACTORS)
+        refuse_running
+        listen_for_forks
+        started = Cost.now
+        obstacle = Native.absence || obstacle(ractors)
+        before = Ledger.read(deep: true, gc: true)
+        begun = Cost.now
+        value, body = run(obstacle.nil?, block)
+        return outside.holding(value) unless body
+
+        of(body, obstacle, before, begun - started).holding(value)
+      end
+
+      private
+
+      def refuse_running
+        raise Unavailable, running if Native.measuring?
+        return unless ObjectProfile.running?
+
+        raise Unavailable, "a profile of objects is running, which would be measured too: stop it first " \
+                           "(Memscope::ObjectProfile.stop)"
+      end
+
+      def running
+        where = @thread.equal?(Thread.current) ? "this thread, around this block" : "another thread"
+        "a measurement is running in #{where}: it ends with its block; measure one block of a process at a time"
+      end
+
+      # A child that is forked within a block goes on unmeasured.
+      def listen_for_forks
+        return if @listening
+
+        @listening = true
+        halt = -> { Native.halt_measurement }
+        Forks.listen(child: halt, daemon: halt)
+      end
+
+      def obstacle(ractors)
+        ObjectProfile.obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)&.sub("start with", "measure with")
+      end
+
+      # Collects again, so that what the ledger has left is not freed after the block. A collection that C code starts
+      # would find stale references on the stack, and keep some of that.
+      def run(objects, block)
+        others = @thread
+        Native.clear_stack
+        GC.start
+        @thread = Thread.current
+        Native.measure(objects, false, &block).tap { |answer| raise Unavailable, running if answer == :running }
+      ensure
+        @thread = others
+      end
+
+      # @param lead_us [Integer] microseconds from the call to the block
+      def of(body, obstacle, before, lead_us)
+        ended = Cost.now
+        later = Ledger.read(deep: true)
+        body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
+        body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
+        body[:reasons].update(reasons(body, obstacle))
+        costs = [before.cost, later.cost, Cost.capture(body[:cost])]
+        capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
+      end
+
+      def reasons(body, obstacle)
+        reasons = body[:purgeable_bytes] ? {} : { purgeable_bytes: :purgeable_unknown }
+        return reasons.update(names: :names_from_code) if body[:classes]
+
+        why = body[:reasons][:classes] || obstacle
+        reasons.update(EACH_OBJECT.to_h { |name| [name, why] },
+                       allocated_objects: body[:allocated_objects] ? :objects_of_all_threads : why)
+      end
+
+      # @param costs [Array<Cost>] of the ledgers, and of the extension
+      # @param around_us [Integer] microseconds before and after the block that include the ledgers
+      def cost(costs, around_us)
+        rest = [around_us - costs.first(2).sum(&:wall_us), 0].max
+        Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
+      end
+
+      # @param rows [Array<Array>, nil] from the extension: for each line and class of it, path, line, class, and the
+      #   four numbers
+      # @param total [Integer] objects that all threads allocated
+      def counted(rows, retained_known, total)
+        return { allocated_objects: total } unless rows
+
+        lines = rows.group_by { |path, lineno, *| place(path, lineno) }
+        classes = rows.group_by { |row| { name: row[2] } }
+        lines, classes = [lines, classes].map do |groups|
+          ordered(groups.map { |name, parts| { **name, **sums(parts, retained_known) } })
+        end
+        { **sums(rows, retained_known), classes: classes, lines: lines }
+      end
+
+      def place(path, lineno) = { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno }
+
+      def sums(rows, retained_known)
+        allocated, bytes, retained, retained_bytes = [3, 4, 5, 6].map { |column| rows.sum { |row| row[column] } }
+        { allocated_objects: allocated, allocated_bytes: bytes, retained_objects: (retained if retained_known),
+          retained_bytes: (retained_bytes if retained_known) }
+      end
+
+      def ordered(rows)
+        rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
+      end
+
+      # In a child that was forked within the block.
+      def outside
+        names = own_fields.map(&:name)
+        capture({ cost: Cost.of(:T0), reasons: names.to_h { |name| [name, :measured_in_parent] } })
+      end
+    end
+
+    # @api private
+    # @param value [Object]
+    # @return [Measurement] the same with this value
+    def holding(value)
+      dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
+    end
+
+    # @api private
+    # @return [Boolean] whether anything was measured
+    def known? = !allocated_objects.nil?
+  end
+end

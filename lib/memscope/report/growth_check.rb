@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Report
+    # What grows, by how much an iteration, where it was allocated, what holds it, and how to allow it.
+    class GrowthCheckPage < ReadingPage
+      ARROWS = { true => " → ", false => " -> " }.freeze
+      PLACES = { child: "in a forked child", process: "in this process" }.freeze
+      private_constant :ARROWS, :PLACES
+
+      private
+
+      def title
+        place = PLACES[@reading.ran_in]
+        return "memory does not grow: #{iterations(@reading.total_iterations)}, #{place}" unless @reading.grows?
+
+        ["memory grows in each of #{@reading.runs} rounds of #{iterations(@reading.iterations)},",
+         "after #{iterations(@reading.warmup_iterations)} of warm-up, #{place}"]
+      end
+
+      def iterations(number) = counted(number, "iterations")
+
+      def sections = [*@reading.grown.map { |one| lines(one) }, remedy]
+
+      def lines(one)
+        ["  #{amount(one)}", *one.places.map { |place| "    allocated at #{place}: #{share(place)}" },
+         *("    held by #{held_by(one)}" if one.held_by)]
+      end
+
+      def amount(one)
+        growth = one.growth.map { |number| count(number) }
+        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{growth.join(', ')})"
+      end
+
+      def name(one) = one.layer == :malloc ? "blocks of malloc" : one.name || "objects of several classes"
+
+      def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
+
+      def held_by(one) = one.held_by.join(ARROWS[@page.unicode?])
+
+      def remedy
+        return unless @reading.grows?
+
+        names = @reading.grown.filter_map { |one| one.layer == :malloc ? ":malloc" : one.name&.inspect }
+        @page.wrapped("It is a leak, or a cache that is still filling: for a cache, warmup: " \
+                      "#{10 * @reading.total_iterations} runs the block so often before anything is judged. To allow " \
+                      "it: ignore: [#{names.join(', ')}], or max: #{@reading.grown.map(&:per_iteration).max}.")
+      end
+
+      def footer = nil
+    end
+  end
+end

@@ -1,0 +1,79 @@
+# frozen_string_literal: true
+
+require_relative "ledger"
+
+module Memscope
+  module Report
+    # A measurement: the totals, the classes and lines that retain and allocate most, what the ledger's rows gained.
+    class MeasurementPage < ReadingPage
+      # The columns that are left for a name.
+      NAME = 34
+      # Rows of classes, and of lines, unless `limit` says how many.
+      ROWS = 10
+      private_constant :NAME
+
+      # @param limit [Integer] rows that are shown of classes, and of lines; the others are summed up
+      # @param display [Hash{Symbol => Object}] as for ReadingPage
+      def initialize(reading, limit: ROWS, **display)
+        super(reading, **display)
+        @limit = limit
+      end
+
+      private
+
+      def sections = [(totals if @reading.known?), memory, *listings, ledger]
+
+      def totals
+        pairs = { "objects" => %i[allocated_objects retained_objects], "bytes" => %i[allocated_bytes retained_bytes],
+                  "malloc bytes" => %i[malloc_allocated_bytes malloc_retained_bytes] }
+        rows = pairs.map { |name, fields| [*fields.map { |field| counted_cell(@reading.public_send(field)) }, name] }
+        @page.listing(["allocated", "retained", ""], rows)
+      end
+
+      def memory
+        sentences = []
+        sentences << "RSS was at most #{size(@reading.peak_bytes)}." if @reading.peak_bytes
+        sentences << "A purge returns at least #{size(@reading.purgeable_bytes)}." if @reading.purgeable_bytes
+        @page.wrapped(sentences.join(" ")) unless sentences.empty?
+      end
+
+      def listings
+        { "class" => @reading.classes, "line" => @reading.lines }.map do |name, rows|
+          listing(name, rows) unless rows.nil? || rows.empty?
+        end
+      end
+
+      def listing(name, rows)
+        rest = rows.drop(@limit)
+        parts = [*rows.first(@limit).map { |row| [shortened(row.name), [row]] },
+                 *([["#{count(rest.size)} more", rest]] unless rest.empty?)]
+        @page.listing(["retained B", "objects", "allocated B", "objects", name],
+                      parts.map { |text, some| [*cells(some), text] })
+      end
+
+      def cells(rows)
+        %i[retained_bytes retained_objects allocated_bytes allocated_objects].map do |field|
+          numbers = rows.map(&field)
+          counted_cell((numbers.sum unless numbers.include?(nil)))
+        end
+      end
+
+      # A name on one line; of a long path, its end.
+      def shortened(name)
+        name = name.gsub(/[[:cntrl:]]/, "?")
+        name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
+      end
+
+      def ledger
+        changes = @reading.rows
+        DiffPage.new(changes, unicode: @page.unicode?, width: @page.width).rows unless changes.nil? || changes.rows.empty?
+      end
+
+      # One sentence for all the numbers that have the same reason.
+      def reasons
+        same = @reading.reasons.except(:names).group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
+        unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
+      end
+    end
+  end
+end

@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require "memscope/assertions"
+
+class AssertionsTest < MemscopeTest
+  include Memscope::Assertions
+
+  Order = Class.new
+  KEPT = [] # rubocop:disable Style/MutableConstant -- it is what leaks
+  # Fewer objects than the suite's own, which a check counts after each round.
+  OPTIONS = { iterations: 20, runs: 2, warmup: 0 }.freeze
+
+  def test_a_block_that_leaves_nothing_behind_passes
+    before = assertions
+    check = assert_no_growth(**OPTIONS) { Order.new }
+
+    assert_instance_of Memscope::GrowthCheck, check
+    refute_predicate check, :grows?
+    assert_equal 3, assertions - before
+  end
+
+  def test_a_leak_fails_with_its_line_and_its_holder
+    line = __LINE__ + 1
+    error = assert_raises(Minitest::Assertion) { assert_no_growth("checkout", **OPTIONS) { KEPT << Order.new } }
+
+    assert_match(/\Acheckout\nmemory grows in each of 2 rounds of 20 iterations/, error.message)
+    assert_match(/\+1 AssertionsTest::Order an iteration \(20, 20\)/, error.message)
+    assert_match(/allocated at #{__FILE__}:#{line}: 40 are left/, error.message)
+    assert_match(/held by AssertionsTest::KEPT (?:→|->) Array (?:→|->) AssertionsTest::Order$/, error.message)
+    assert_match(/a leak, or a cache that is still filling/, error.message)
+    assert_equal "#{__FILE__}:#{line}", error.location
+    assert_empty KEPT
+  end
+
+  def test_allocations_within_limits_pass
+    check = assert_allocates(objects: 2, Order => 0..2) { 2.times { Order.new } }
+
+    assert_instance_of Memscope::AllocationCheck, check
+  end
+
+  def test_too_many_allocations_fail
+    line = __LINE__ + 1
+    error = assert_raises(Minitest::Assertion) { assert_allocates("parse", Order => 0..1) { 2.times { Order.new } } }
+
+    assert_match(/\Aparse\n  AssertionsTest::Order: 2 allocated, allowed: 0\.\.1$/, error.message)
+    assert_match(/^ +2  #{__FILE__}:#{line}$/, error.message)
+    assert_equal "#{__FILE__}:#{line}", error.location
+  end
+
+  def test_wrong_options_are_refused
+    assert_raises(ArgumentError) { assert_no_growth(iterations: 0) { flunk } }
+    assert_raises(ArgumentError) { assert_no_growth }
+    assert_raises(ArgumentError) { assert_allocates { flunk } }
+    assert_raises(ArgumentError) { assert_allocates(object: 3) { flunk } }
+  end
+end

@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "../test_helper"
+require_relative "../../lib/memscope/growth_check"
+
+# The forked child leaves this process as it was, and cannot make it hang.
+class GrowthCheckChildTest < MemscopeTest
+  parallelize_me!
+
+  Unfinished = Memscope::GrowthCheck::Unfinished
+  KeepsABlock = Class.new(StandardError) { def initialize(text) = super.tap { @block = proc {} } }
+
+  def test_an_error_of_the_block_is_raised_as_it_was
+    error = assert_raises(KeyError) { check { {}.fetch(:missing) } }
+
+    assert_equal "key not found: :missing", error.message
+    assert_match(/#{__FILE__}:#{__LINE__ - 3}/, error.backtrace.first(2).join)
+  end
+
+  def test_a_failed_assertion_in_the_block_is_one_of_this_test
+    error = assert_raises(Minitest::Assertion) { check { assert_equal 1, 2 } }
+
+    assert_match(/Expected: 1/, error.message)
+    assert_raises(Minitest::Skip) { check { skip "not here" } }
+  end
+
+  def test_an_error_that_cannot_be_copied_is_described
+    error = assert_raises(RuntimeError) { check { raise KeepsABlock, "kept" } }
+
+    assert_equal "GrowthCheckChildTest::KeepsABlock: kept", error.message
+  end
+
+  def test_a_block_that_is_left_early_is_no_answer
+    left = /left by break, return or throw/
+
+    assert_match(left, assert_raises(Unfinished) { check { break } }.message)
+    assert_match(left, assert_raises(Unfinished) { catch(:out) { check { throw :out } } }.message)
+    assert_match(left, assert_raises(Unfinished) { returning }.message)
+  end
+
+  def test_a_child_that_ends_is_no_answer
+    assert_match(/child ended: exit 3/, assert_raises(Unfinished) { check { exit!(3) } }.message)
+    ended = assert_raises(Unfinished) { check { Process.kill(:TERM, Process.pid) && sleep } }
+
+    assert_match(/child ended: SIGTERM/, ended.message)
+  end
+
+  def test_a_child_that_hangs_is_ended
+    pid = nil
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "pid")
+      error = assert_raises(Unfinished) { check(deadline: 1) { File.write(path, Process.pid) && sleep } }
+      pid = Integer(File.read(path))
+
+      assert_match(/no answer within 1 s.*in: :process.*deadline:/, error.message)
+    end
+
+    assert_raises(Errno::ESRCH) { Process.kill(0, pid) }
+  end
+
+  # Each would be seen twice if the child wrote buffers, ran handlers, or shared objects.
+  def test_this_process_goes_on_as_it_was
+    ran = ChildProcess.run(<<~'RUBY', requires: %w[json tempfile memscope/growth_check])
+      at_exit { puts "bye from #{$$ == PARENT ? 'the parent' : 'a child'}" }
+      PARENT = $$
+      trap(:CHLD) { CHILDREN << 1 }
+      CHILDREN = []
+      file = Tempfile.new
+      file.write("once\n")
+      unreachable = File.open("#{file.path}.2", "w")
+      unreachable.write("once\n")
+      unreachable = nil
+      print "buffered "
+      reader, writer = IO.pipe
+      calls = 0
+      Memscope::GrowthCheck.run { calls += 1; file.write("never\n"); Array.new(100) { "garbage" } }
+      file.flush
+      writer.close
+      puts "calls #{calls}, read #{reader.read.inspect}, #{File.read(file.path).inspect}, " \
+           "#{File.read("#{file.path}.2").inspect}, children #{Process.wait rescue $!.class}"
+      File.delete("#{file.path}.2")
+    RUBY
+
+    assert_equal "buffered calls 0, read \"\", \"once\\n\", \"once\\n\", children Errno::ECHILD\nbye from the parent\n",
+                 ran.out, ran
+    assert_empty ran.err
+  end
+
+  # A child that inherited another check's pipe would keep that check waiting.
+  def test_checks_in_parallel_threads_do_not_wait_for_each_other
+    grows, slow_last = child_json(<<~RUBY, requires: %w[json memscope/growth_check])
+      KEPT = []
+      ended = Queue.new
+      threads = [["slow", -> { sleep 0.02 }], *["leak", "healthy"].cycle.first(4).map { |name|
+        [name, name == "leak" ? -> { KEPT << Object.new } : -> { Object.new }] }].map do |name, block|
+        Thread.new { Memscope::GrowthCheck.run(iterations: name == "slow" ? 50 : 20, &block).grows?.tap { ended << name } }
+      end
+      puts JSON.generate([threads.map(&:value), Array.new(5) { ended.pop }.last])
+    RUBY
+
+    assert_equal [false, true, false, true, false], grows
+    assert_equal "slow", slow_last
+  end
+
+  private
+
+  def check(**options, &) = Memscope::GrowthCheck.run(iterations: 10, **options, &)
+
+  def returning
+    check { return }
+  end
+end

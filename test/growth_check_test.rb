@@ -1,0 +1,191 @@
+# frozen_string_literal: true
+
+require_relative "test_helper"
+require_relative "support/growth_blocks"
+
+# What grows is found, with its line and its holder; what does not grow is not, whatever it fills at first.
+class GrowthCheckTest < MemscopeTest
+  parallelize_me!
+
+  REQUIRES = %w[json memscope/growth_check memscope_test].freeze
+  # Without a battery, these: each kind of memory, and each kind of holder.
+  NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills
+            cache_that_evicts log_rotation unclosed_tempfile singleton malloc_churn].freeze
+  LEAKS = %i[class_level_array closure block_of_malloc].freeze
+  # Where only the judgement matters.
+  QUICK = "iterations: 20, runs: 2, warmup: 20"
+  ROUNDS = ENV["MEMSCOPE_GROWTH_ROUNDS"]&.then { |rounds| Integer(rounds) }
+
+  # Prints every block that grows, and how many rounds were counted in all.
+  HEALTHY = <<~RUBY
+    counted = 0
+    failed = []
+    seconds = []
+    begin
+      BLOCKS.each do |name, block|
+        since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        check = Memscope::GrowthCheck.run(&block)
+        seconds << Process.clock_gettime(Process::CLOCK_MONOTONIC) - since
+        counted += check.total_iterations / check.iterations
+        failed << [name, check.to_s] if check.grows?
+      end
+    end while counted < Integer(ENV.fetch("ROUNDS", "0"))
+    puts JSON.generate([failed, counted, seconds.size, seconds.sort[seconds.size / 2]])
+  RUBY
+
+  both_allocators "what leaves nothing behind" do |preload|
+    skip_under_sanitizer
+    blocks = ROUNDS ? GrowthBlocks::NULL : GrowthBlocks::NULL.slice(*NULL)
+    failed, rounds, checks, seconds =
+      ChildProcess.run(GrowthBlocks.script(blocks) + HEALTHY,
+                       preload: preload, requires: REQUIRES, gems: true, env: { "ROUNDS" => ROUNDS.to_i.to_s },
+                       timeout: ROUNDS ? 10 * ROUNDS : ChildProcess::PATIENCE).json
+
+    assert_empty failed
+    assert_operator rounds, :>=, 3 * blocks.size
+    puts "#{preload || 'glibc'}: #{checks} checks, #{rounds} rounds, median #{seconds.round(2)} s" if ROUNDS
+  end
+
+  FOUND = <<~RUBY
+    puts JSON.generate(BLOCKS.to_h { |name, block|
+      check = Memscope::GrowthCheck.run(&block)
+      [name, [block.source_location, check.to_h, check.to_s]]
+    })
+  RUBY
+
+  both_allocators "what leaks" do |preload|
+    skip_under_sanitizer
+    leaks = ROUNDS ? GrowthBlocks::LEAKS : GrowthBlocks::LEAKS.slice(*LEAKS)
+    found = ChildProcess.run(GrowthBlocks.script(leaks.transform_values(&:source)) + FOUND,
+                             preload: preload, requires: REQUIRES, gems: true).json
+
+    leaks.each do |name, leak|
+      location, hash, text = found.fetch(name.name)
+
+      assert_leak(leak, location, Memscope::GrowthCheck.from_h(hash), text)
+    end
+  end
+
+  def assert_leak(leak, location, check, text)
+    grown = check.grown.find { |one| one.name == leak.name && one.layer == (leak.name ? :objects : :malloc) }
+
+    refute_nil grown, text
+    assert_equal leak.per_iteration, grown.per_iteration, text
+    assert_match leak.held_by, grown.held_by&.join(" → ").to_s, text if leak.held_by
+    assert_equal location, [grown.places.first.path, grown.places.first.lineno], text unless leak.lineless
+    assert_match(/leaks_take_block/, grown.places.first.native) unless leak.name
+
+    assert_equal 1000, check.warmup_iterations
+    assert_includes text, "warmup: 15000"
+  end
+
+  # The counts of a round are those that were planted.
+  def test_growth_is_counted_exactly
+    check = ran("KEPT = []", "{ 3.times { KEPT << Order.new } }", setup: "class Order; end")
+    order = check.grown.find { |one| one.name == "Order" }
+
+    assert_equal [300] * 5, order.growth
+    assert_equal 600, order.places.first.count
+    assert_equal({ "ran_in" => "child", "iterations" => 100, "runs" => 5, "max" => 0, "total_iterations" => 1500 },
+                 JSON.parse(check.to_json).slice("ran_in", "iterations", "runs", "max", "total_iterations"))
+    assert_equal check, Memscope::GrowthCheck.from_json(check.to_json)
+    assert_predicate check.to_s(unicode: false), :ascii_only?
+  end
+
+  def test_what_is_allowed_does_not_fail
+    plan = { [] => true, "max: 3" => false, "max: 2" => true, "ignore: Order" => false, "ignore: 'Order'" => false,
+             "ignore: /lines.rb/" => false, "ignore: [String, :malloc]" => true, "ignore: /elsewhere/" => true }
+    checks = plan.keys.map do |options|
+      "Memscope::GrowthCheck.run(#{[QUICK, *options].join(', ')}) { 3.times { KEPT << Order.new } }.grows?"
+    end
+    found = child_json(<<~RUBY, requires: REQUIRES)
+      class Order; end
+      KEPT = []
+      puts JSON.generate(eval(#{"[#{checks.join(', ')}]".inspect}, TOPLEVEL_BINDING, "lines.rb"))
+    RUBY
+
+    assert_equal plan.values, found
+  end
+
+  # Each class grows by a third of an object an iteration, all together by one, and at first by some inline caches.
+  def test_growth_of_several_classes_is_found_together
+    check = ran("n = 0; KEPT = []", "{ KEPT << [Object, Array, Hash][(n += 1) % 3].new }", QUICK)
+    grown = check.grown.first
+
+    assert_equal [nil, 1], [grown.name, grown.per_iteration]
+    grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
+
+    assert_equal 40, grown.places.first.count
+    assert_match(/\+1 objects of several classes an iteration/, check.to_s)
+  end
+
+  # Of 1,500 iterations that fill it, and 200 that do not.
+  def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
+    block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"
+
+    assert_predicate ran("n = 0", block), :grows?
+    refute_predicate ran("n = 0", block, "warmup: 2_500"), :grows?
+  end
+
+  # Each second iteration counts as one an iteration; each tenth does not.
+  def test_rare_leaks_need_longer_rounds
+    tenth = "KEPT << Object.new if ((n += 1) % 10).zero?"
+
+    refute_predicate ran("n = 0; KEPT = []", "{ #{tenth} }", QUICK), :grows?
+    assert_predicate ran("n = 0; KEPT = []", "{ 10.times { #{tenth} } }", QUICK), :grows?
+  end
+
+  { iterations: [9, "an Integer from 10 to 1,000,000"], runs: [1, "an Integer from 2 to 100"],
+    warmup: [:long, ":auto, a number of iterations"], max: [-1, "an Integer, 0 or more"],
+    ignore: [4, "a Class, the name of a class, a Regexp, :malloc, a list of these"],
+    in: [:thread, "nil, :fork, :process"], deadline: [0, "a number of seconds from 0.1 to 3600"] }
+    .each do |name, (given, allowed)|
+    define_method("test_a_wrong_#{name}_is_refused") do
+      error = assert_raises(ArgumentError) { Memscope::GrowthCheck.run(**{ name => given }) { flunk } }
+
+      assert_equal "Memscope::GrowthCheck.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
+    end
+  end
+
+  def test_other_wrong_arguments_are_refused
+    unknown = assert_raises(ArgumentError) { Memscope::GrowthCheck.run(rounds: 3) { flunk } }
+
+    assert_match(/given :rounds, allowed: iterations, runs, warmup, max, ignore, in, deadline/, unknown.message)
+    assert_match(/no block given/, assert_raises(ArgumentError) { Memscope::GrowthCheck.run }.message)
+  end
+
+  def test_with_a_transaction_open_the_block_runs_in_the_process
+    here, elsewhere, asked = child_json(<<~RUBY, requires: REQUIRES, gems: true)
+      Connection = Struct.new(:transaction_open?)
+      Pool = Struct.new(:connections)
+      OPEN = Connection.new(true)
+      HANDLER = Class.new { def connection_pool_list(_role) = [Pool.new([OPEN])] }.new
+      module ActiveRecord
+        module Base; def self.connection_handler = HANDLER; end
+        def self.version = Gem::Version.new("7.2.0")
+      end
+      CALLS = []
+      checks = [true, false, true].zip([nil, nil, :fork]).map do |open, place|
+        OPEN[:transaction_open?] = open
+        [Memscope::GrowthCheck.run(in: place) { CALLS << 1 if CALLS.size < 50 }.to_h, CALLS.size]
+      end
+      puts JSON.generate(checks)
+    RUBY
+
+    assert_equal ["process", 50], [here.first["ran_in"], here.last]
+    assert_match(/a database connection has an open transaction/, here.first.dig("reasons", "ran_in"))
+    assert_equal ["child", {}], elsewhere.first.values_at("ran_in", "reasons")
+    assert_equal "child", asked.first["ran_in"]
+  end
+
+  private
+
+  # @return [Memscope::GrowthCheck] of a block in a child
+  def ran(start, block, options = "", setup: "")
+    Memscope::GrowthCheck.from_h(child_json(<<~RUBY, requires: REQUIRES))
+      #{setup}
+      #{start}
+      puts Memscope::GrowthCheck.run(#{options}) #{block}.to_json
+    RUBY
+  end
+end
