@@ -3,7 +3,7 @@
 require_relative "spelling"
 require_relative "facade"
 %w[command dump_files report_command doctor_command census_command heap_command dump_command convert_command
-   profile_command leaks_command watch_command policy_command purge_command ps_command top_command exec_command]
+   profile_command leaks_command requires_command watch_command policy_command purge_command ps_command top_command exec_command]
   .each { |part| require_relative "cli/#{part}" }
 
 module Memscope
@@ -30,7 +30,7 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, DumpCommand, ConvertCommand, ProfileCommand,
-                LeaksCommand, WatchCommand, PolicyCommand, PurgeCommand, TopCommand, PsCommand, ExecCommand,
+                LeaksCommand, RequiresCommand, WatchCommand, PolicyCommand, PurgeCommand, TopCommand, PsCommand, ExecCommand,
                 VersionCommand]
                .to_h { |command| [command.title, command] }.freeze
 

@@ -20,6 +20,7 @@ module Memscope
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
+      "requires" => %w[requires RequiresPage],
       "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze

@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+# Tells Memscope::Launch::RequireRecorder when each file begins and ends to load, in a program that was started to be
+# measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that requires them
+# (Sinatra, by caller) ignore such frames. So nothing but this file is on the stack meanwhile.
+#
+# Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their aliases
+# and this module would call each other for ever.
+module Kernel
+  alias memscope_original_require require
+  alias memscope_original_load load
+  # Ruby's own require, which RubyGems keeps: require_relative finds no gems.
+  alias_method :memscope_plain_require, private_method_defined?(:gem_original_require) ? :gem_original_require : :require
+  private :memscope_original_require, :memscope_original_load, :memscope_plain_require
+
+  def require(feature)
+    entry = ::Memscope::Launch::RequireRecorder.enter(feature)
+    loaded = memscope_original_require(feature)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+  end
+
+  # The original method would take this file for the caller's.
+  def require_relative(feature)
+    path = ::Memscope::Launch::RequireRecorder.relative(feature, ::Kernel.caller_locations(1, 1).first)
+    entry = ::Memscope::Launch::RequireRecorder.enter(path)
+    loaded = memscope_plain_require(path)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+  end
+
+  def load(file, wrap = false) # rubocop:disable Style/OptionalBooleanParameter -- Ruby's
+    entry = ::Memscope::Launch::RequireRecorder.enter(file)
+    loaded = memscope_original_load(file, wrap)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded, file)
+  end
+  private :require, :require_relative, :load
+
+  # Kernel.require is Ruby's own, even with RubyGems.
+  class << self
+    alias memscope_original_require require
+    alias memscope_original_load load
+    private :memscope_original_require, :memscope_original_load
+
+    def require(feature)
+      entry = ::Memscope::Launch::RequireRecorder.enter(feature)
+      loaded = memscope_original_require(feature)
+    ensure
+      ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+    end
+
+    def load(file, wrap = false) # rubocop:disable Style/OptionalBooleanParameter -- Ruby's
+      entry = ::Memscope::Launch::RequireRecorder.enter(file)
+      loaded = memscope_original_load(file, wrap)
+    ensure
+      ::Memscope::Launch::RequireRecorder.leave(entry, loaded, file)
+    end
+  end
+end
+
+class Module
+  alias memscope_original_autoload autoload
+  private :memscope_original_autoload
+
+  def autoload(name, path)
+    ::Memscope::Launch::RequireRecorder.lazy(path)
+    memscope_original_autoload(name, path)
+  end
+end
