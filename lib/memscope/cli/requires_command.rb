@@ -53,28 +53,26 @@ module Memscope
 
       # Runs a program to its end, in a child that becomes it.
       #
+      # @param errors [IO, nil] where the program's standard error goes, unless it is memscope's
       # @return [Requires]
       # @raise [Failure] with the program's status, if it failed or wrote nothing
-      def record(program, command = @command)
+      def record(program, command = @command, errors: nil)
         Tempfile.create("memscope") do |file|
-          _pid, status = Process.wait2(fork { become_recorded(program, command, file.path) })
-          raise Failure.new("#{command.first} failed: #{status}", status.exitstatus || (128 + status.termsig)) unless status.success?
+          _pid, status = Process.wait2(fork { become_recorded(program, command, file.path, errors) })
+          text = file.read
+          next Requires.from_json(text) if status.success? && !text.empty?
 
-          read_recorded(file, command)
+          why = status.success? ? "ended without a report: by exit!, or by a program that takes no RUBYOPT" : "failed"
+          raise Failure.new("#{command.first} #{why}", status.exitstatus.to_i.zero? ? INPUT_OUTPUT : status.exitstatus)
         end
       end
 
-      def read_recorded(file, command)
-        text = file.read
-        failure("#{command.first} ended without a report: by exit!, or as a program that takes no RUBYOPT") if text.empty?
-        Requires.from_json(text)
-      end
-
       # In the child. It must not return.
-      def become_recorded(program, command, path)
+      def become_recorded(program, command, path, errors)
         environment = Launch::Environment.new(ENV)
         Launch::Handoff.write("requires", environment, title: self.class.title, output: path)
         refuse_assignments(program, environment)
+        $stderr.reopen(errors) if errors
         Process.exec(environment.changes, [program.path, command.first], *command.drop(1))
       rescue Launch::Refusal, SystemCallError => e
         say(e.message)
@@ -82,7 +80,7 @@ module Memscope
       end
 
       def with_alone(reading)
-        gems = reading.gems.reject { |gem| %w[ruby application (elsewhere)].include?(gem.name) }.first(@given[:alone])
+        gems = reading.gems.select(&:gem?).first(@given[:alone])
         reasons = {}
         costs = gems.to_h { |gem| [gem.name, alone(gem, reading.load_path) { |why| reasons[:"alone_#{gem.name}"] = why }] }
         gems.empty? ? reading : Requires::Repetition.with_alone(reading, costs, reasons)
@@ -91,12 +89,14 @@ module Memscope
       # @return [Integer, nil] bytes that the gem's file costs in a new process, with what it requires
       def alone(gem, load_path)
         command = [RbConfig.ruby, *load_path.map { |directory| "-I#{directory}" }, "-e", "require ARGV.first", gem.file]
-        reading = record(Launch::Program.new(command, ENV.fetch("PATH", nil)), command)
-        node = reading.nodes.find { |one| one.path == gem.file }
-        reading.inclusive_bytes(node) if node
-      rescue Failure => e
-        yield "it cannot be required alone: #{e.message}"
-        nil
+        Tempfile.create("memscope") do |errors|
+          reading = record(Launch::Program.new(command, ENV.fetch("PATH", nil)), command, errors: errors)
+          node = reading.nodes.find { |one| one.path == gem.file }
+          next reading.inclusive_bytes(node) if node
+        rescue Failure
+          yield "#{gem.name} cannot be required alone, by #{gem.file}: #{errors.rewind && errors.gets.to_s.chomp}"
+          nil
+        end
       end
 
       def report(reading, earlier)

@@ -6,9 +6,9 @@ module Memscope
     class RequiresPage < ReadingPage
       # Gems and files that are listed unless `limit` says how many.
       ROWS = 20
-      # The most levels of the tree.
-      DEPTH = 12
-      private_constant :DEPTH
+      # Gems that are named as those which require one.
+      CALLERS = 2
+      private_constant :CALLERS
 
       # @param reading [Requires]
       # @param limit [Integer] gems that are listed, and files in the tree
@@ -73,8 +73,8 @@ module Memscope
       end
 
       def shared_with(gem)
-        others = gem.required_by.size - 3
-        [*gem.required_by.first(3), *("#{others} more" if others.positive?)].join(", ")
+        others = gem.required_by.size - CALLERS
+        [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
       end
 
       def remaining(alone)
@@ -85,21 +85,31 @@ module Memscope
          *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
       end
 
-      # The files that cost most, with those that required them.
+      # The files that cost most themselves, below those that required them. One of the latter that led to a single file
+      # is left out.
       def tree
-        shown = largest
-        rows = @page.branches([@reading.nodes.first]) { |node| shown.fetch(node.id, []) }.map do |branch, node|
-          [mebibytes(@inclusive[node.id]), mebibytes(node.bytes), "#{branch.delete_prefix(branch[0, 3])}#{label(node)}"]
+        @inclusive = Requires.inclusive(@reading.nodes)
+        shown = shown_nodes
+        rows = @page.branches(shown.fetch(nil)) { |node| below(node, shown) }.map do |branch, node|
+          [mebibytes(@inclusive[node.id]), mebibytes(node.bytes), "#{branch[3..]}#{label(node)}"]
         end
-        @page.listing(["MiB", "own", "file, with what it required first"], rows)
+        @page.listing(["MiB", "own", "file, above those that it was the first to require"], rows)
       end
 
-      # @return [Hash{Integer => Array<Node>}] the children that are shown, the most costly first
-      def largest
-        @inclusive = Requires.inclusive(@reading.nodes)
-        files = @reading.nodes.drop(1).max_by(@limit) { |node| @inclusive[node.id] }
-        files.group_by(&:parent).transform_values { |nodes| nodes.sort_by { |node| -@inclusive[node.id] } }
+      # @return [Hash{Integer => Array<Node>}] by the number of the file that required them, the most costly first
+      def shown_nodes
+        @most = @reading.nodes.drop(1).max_by(@limit, &:bytes)
+        nodes = @most | @most.flat_map { |node| above(node) }
+        nodes.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
       end
+
+      def above(node) = node.parent ? [*above(@reading.nodes[node.parent]), @reading.nodes[node.parent]] : []
+
+      def below(node, shown)
+        shown.fetch(node.id, []).flat_map { |child| leads?(child, shown) ? below(child, shown) : child }
+      end
+
+      def leads?(node, shown) = shown.fetch(node.id, []).one? && !@most.include?(node)
 
       def label(node)
         name = node.parent ? [node.gem, short(node.path)].compact.join(": ") : "the program"

@@ -35,6 +35,10 @@ module Memscope
       def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
     end
 
+    # What files belong to that are of no gem.
+    NO_GEMS = ["ruby", "application", "(elsewhere)"].freeze
+    private_constant :NO_GEMS
+
     # A gem, with what its own files cost, and the cost of requiring it alone.
     class GemCost < Record
       # @return [String] as in Node#gem; "(elsewhere)" for files of no gem
@@ -67,6 +71,9 @@ module Memscope
 
       # @return [Integer] bytes of objects and of malloc
       def bytes = objects_bytes + malloc_bytes
+
+      # @return [Boolean] false for Ruby's library, the application, and files of neither
+      def gem? = !NO_GEMS.include?(name)
     end
 
     # The totals of one run.

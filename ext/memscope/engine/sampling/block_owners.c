@@ -24,6 +24,20 @@ static _Atomic(uint64_t) lost;
 static bool glibc_serves;
 static __thread uint32_t current;
 
+/*
+ * A table that grows by copying keeps its owner, as one that realloc moves: Ruby's own (of frozen strings, symbols, loaded
+ * features) would otherwise be charged to whichever file made them double, up to megabytes at once. Such a table
+ * allocates its new arrays, of twice the bytes, and then frees the old ones.
+ */
+#define TABLE_BYTES ((size_t)64 << 10) /* a smaller array matters little */
+#define RECENT 4
+
+static __thread struct {
+    void *block;
+    size_t bytes;
+} recent[RECENT]; /* the last large blocks that this thread allocated */
+static __thread unsigned next_recent;
+
 /* As the rows of a ledger count it. The block is in use. */
 static size_t bytes_of(void *block) {
     return glibc_serves ? ((const size_t *)block)[-1] & ~CHUNK_FLAGS : malloc_usable_size(block);
@@ -43,16 +57,55 @@ static void put_back(void *block, uint32_t owner) {
 }
 
 static void add(void *block) {
+    size_t bytes = bytes_of(block);
+
     put_back(block, memscope_owner());
+    if (bytes >= TABLE_BYTES) {
+        recent[next_recent].block = block;
+        recent[next_recent].bytes = bytes;
+        next_recent = (next_recent + 1) % RECENT;
+    }
 }
 
-static uint32_t forget(void *block) {
+static uint32_t disown(void *block) {
     uint32_t owner = memscope_address_map_get(owners, (uintptr_t)block);
 
     if (owner == 0)
         return 0;
     memscope_address_map_set(owners, (uintptr_t)block, 0);
     count(owner, UINT64_MAX, -(uint64_t)bytes_of(block));
+    return owner;
+}
+
+/* Whether a block took the place of one with `bytes`: twice as many, give or take what malloc rounds up. */
+static bool is_double(size_t index, size_t bytes) {
+    return recent[index].block && recent[index].bytes / 2 <= bytes + bytes / 8 &&
+           recent[index].bytes / 2 >= bytes - bytes / 8;
+}
+
+/* A garbage collection frees what nothing took the place of. */
+static void hand_over(void *block, uint32_t owner, size_t bytes) {
+    for (size_t index = 0; index < RECENT; index++) {
+        void *grown = recent[index].block;
+
+        if (grown != block && (memscope_owner() == MEMSCOPE_OWNER_RUBY || !is_double(index, bytes)))
+            continue;
+        recent[index].block = NULL;
+        if (grown == block)
+            continue;
+        disown(grown);
+        if (owner != 0)
+            put_back(grown, owner);
+        return;
+    }
+}
+
+static uint32_t forget(void *block) {
+    size_t bytes = block ? bytes_of(block) : 0;
+    uint32_t owner = disown(block);
+
+    if (bytes >= TABLE_BYTES / 2)
+        hand_over(block, owner, bytes);
     return owner;
 }
 
@@ -82,7 +135,7 @@ uint32_t memscope_owner(void) {
 }
 
 void memscope_owner_give(uintptr_t block, uint32_t owner) {
-    if (owners && forget((void *)block) != 0) // NOLINT(performance-no-int-to-ptr) -- the address of a block
+    if (owners && disown((void *)block) != 0) // NOLINT(performance-no-int-to-ptr) -- the address of a block
         put_back((void *)block, owner);       // NOLINT(performance-no-int-to-ptr)
 }
 
