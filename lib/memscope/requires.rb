@@ -65,6 +65,16 @@ module Memscope
     # @return [Integer] bytes of objects and malloc, with the files that it required
     def inclusive_bytes(node) = inclusive.fetch(node.id)
 
+    # What changed since an earlier run. A gem that one of them did not load cost nothing in it.
+    #
+    # @param other [Requires] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] for a reading of another kind
+    def -(other)
+      earlier = of_this_kind(other)
+      Diff.between(Repetition.with_gems_of(earlier, self), Repetition.with_gems_of(self, earlier))
+    end
+
     # @api private
     def known? = !nodes.empty?
 

@@ -10,6 +10,7 @@ module Memscope
       private_constant :MAPPING, :RESIDENT
 
       def initialize
+        require "enumerator" # loaded already: what the first require makes, such as Ruby's index of features, is nobody's
         2.times { read } # the first reading allocates what later ones use again
         @before = read
         @compactions = compactions

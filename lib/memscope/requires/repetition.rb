@@ -6,6 +6,11 @@ module Memscope
     #
     # @api private
     module Repetition
+      # What a gem costs that is not loaded.
+      NOTHING = { files: 0, lazy_files: 0, objects_bytes: 0, malloc_bytes: 0, mapped_bytes: 0, inclusive_bytes: 0,
+                  spread_bytes: nil, alone_bytes: nil, required_by: [] }.freeze
+      private_constant :NOTHING
+
       class << self
         # @param readings [Array<Requires>] of the same program, in order
         # @return [Requires] the run of median cost, with the totals of all, and how far each gem differs between them
@@ -24,6 +29,13 @@ module Memscope
         def with_alone(reading, alone, reasons)
           gems = reading.gems.map { |gem| { **gem.to_h, alone_bytes: alone[gem.name] } }
           rebuilt(reading, gems: gems, reasons: { **reading.reasons, **reasons })
+        end
+
+        # @return [Requires] with the other's gems too, at no cost
+        def with_gems_of(reading, other)
+          names = reading.gems.map(&:name)
+          missing = other.gems.reject { |gem| names.include?(gem.name) }.map { |gem| { **gem.to_h, **NOTHING } }
+          missing.empty? ? reading : rebuilt(reading, gems: [*reading.gems.map(&:to_h), *missing])
         end
 
         private

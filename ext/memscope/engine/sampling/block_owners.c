@@ -27,16 +27,17 @@ static __thread uint32_t current;
 /*
  * A table that grows by copying keeps its owner, as one that realloc moves: Ruby's own (of frozen strings, symbols, loaded
  * features) would otherwise be charged to whichever file made them double, up to megabytes at once. Such a table
- * allocates its new arrays, of twice the bytes, and then frees the old ones.
+ * allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table), with no allocation in
+ * between.
  */
-#define TABLE_BYTES ((size_t)64 << 10) /* a smaller array matters little */
-#define RECENT 4
+#define TABLE_BYTES ((size_t)8 << 10) /* a smaller array matters little */
+#define ARRAYS 2
 
 static __thread struct {
-    void *block;
+    void *block; /* NULL: small, or handed over */
     size_t bytes;
-} recent[RECENT]; /* the last large blocks that this thread allocated */
-static __thread unsigned next_recent;
+} newest[ARRAYS]; /* the last blocks that this thread allocated */
+static __thread unsigned next_newest;
 
 /* As the rows of a ledger count it. The block is in use. */
 static size_t bytes_of(void *block) {
@@ -60,11 +61,9 @@ static void add(void *block) {
     size_t bytes = bytes_of(block);
 
     put_back(block, memscope_owner());
-    if (bytes >= TABLE_BYTES) {
-        recent[next_recent].block = block;
-        recent[next_recent].bytes = bytes;
-        next_recent = (next_recent + 1) % RECENT;
-    }
+    newest[next_newest].block = bytes >= TABLE_BYTES ? block : NULL;
+    newest[next_newest].bytes = bytes;
+    next_newest = (next_newest + 1) % ARRAYS;
 }
 
 static uint32_t disown(void *block) {
@@ -77,22 +76,22 @@ static uint32_t disown(void *block) {
     return owner;
 }
 
-/* Whether a block took the place of one with `bytes`: twice as many, give or take what malloc rounds up. */
+/* Whether a new block has twice these bytes, give or take what malloc rounds up. */
 static bool is_double(size_t index, size_t bytes) {
-    return recent[index].block && recent[index].bytes / 2 <= bytes + bytes / 8 &&
-           recent[index].bytes / 2 >= bytes - bytes / 8;
+    return newest[index].block && newest[index].bytes / 2 <= bytes + bytes / 8 &&
+           newest[index].bytes / 2 >= bytes - bytes / 8;
 }
 
 /* A garbage collection frees what nothing took the place of. */
 static void hand_over(void *block, uint32_t owner, size_t bytes) {
-    for (size_t index = 0; index < RECENT; index++) {
-        void *grown = recent[index].block;
+    for (size_t index = 0; index < ARRAYS; index++) {
+        void *grown = newest[index].block;
 
-        if (grown != block && (memscope_owner() == MEMSCOPE_OWNER_RUBY || !is_double(index, bytes)))
-            continue;
-        recent[index].block = NULL;
         if (grown == block)
+            newest[index].block = NULL;
+        if (grown == block || memscope_owner() == MEMSCOPE_OWNER_RUBY || !is_double(index, bytes))
             continue;
+        newest[index].block = NULL;
         disown(grown);
         if (owner != 0)
             put_back(grown, owner);
