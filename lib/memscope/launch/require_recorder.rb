@@ -60,7 +60,7 @@ module Memscope
           Native.own(Native::OWNER_MEMSCOPE)
           entry.loaded = loaded.nil? && $!.is_a?(LoadError) ? false : loaded # rubocop:disable Style/SpecialGlobalVars
           @again[[entry.parent, entry.feature]] = true if loaded == false
-          finish(entry, file || $LOADED_FEATURES.last) if loaded
+          finish(entry, file ? located(file) : $LOADED_FEATURES.last) if loaded
         ensure
           Native.own(entry.parent) if entry
         end
@@ -95,6 +95,13 @@ module Memscope
           now = mapped
           entry.mapped = now - @mapped
           @mapped |= now
+        end
+
+        # The path of a file that was loaded: load looks in $LOAD_PATH, then in the working directory.
+        def located(file)
+          file = file.respond_to?(:to_path) ? file.to_path : file.to_str
+          [*$LOAD_PATH, Dir.pwd].map { |directory| File.expand_path(file, directory) }.find { |path| File.file?(path) } ||
+            file
         end
 
         # The files that the process has mapped.
