@@ -43,6 +43,7 @@ class OwnersBindingTest < MemscopeTest
 
     assert_in_delta 20_001, objects[0], 10
     assert_equal 40 * objects[0], objects[1] if RUBY_VERSION < "3.2"
+
     assert_in_delta 51, blocks[2], 5
     assert_in_delta 50 * 20_000, blocks[3], 50 * 1000 # what malloc rounds up: jemalloc to 20,480
   end

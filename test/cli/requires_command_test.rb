@@ -7,6 +7,7 @@ require_relative "../support/planted_gems"
 # memscope requires -- COMMAND, over gems of known cost.
 class CLIRequiresTest < MemscopeTest
   include Launching
+
   parallelize_me!
 
   def setup
@@ -73,7 +74,7 @@ class CLIRequiresTest < MemscopeTest
     assert_match(/^  \d+\.\d MiB in use: .* through malloc \(2 runs within 0\.\d\d %\)$/, ran.err)
     assert_match(/^ *5\.\d +3\.0 +2\.\d +0\.0 +1  heavy$/, ran.err)
     assert_match(/^ *0\.8 +0\.0 +0\.8 +0\.0 +2  light \(1 lazy; for heavy\)$/, ran.err)
-    assert_match(/light: light\/late\.rb \(lazy\)$/, ran.err)
+    assert_match(%r{light: light/late\.rb \(lazy\)$}, ran.err)
     assert_operator ran.err.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 
@@ -88,7 +89,8 @@ class CLIRequiresTest < MemscopeTest
     json = requires("--json", "--since", file, "require 'heavy'").err
     difference = Memscope::Diff.from_json(json)
 
-    assert_in_delta PlantedGems::HEAVY_BYTES, difference[:objects_bytes].delta + difference[:malloc_bytes].delta, 200_000
+    assert_in_delta PlantedGems::HEAVY_BYTES, %i[objects_bytes malloc_bytes].sum { |name| difference[name].delta },
+                    200_000
     assert_in_delta 3 << 20, difference.dig(:gems, :heavy, :objects_bytes).delta, 30_000
   end
 

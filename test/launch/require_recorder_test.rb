@@ -6,6 +6,7 @@ require_relative "../support/launching"
 # A program behaves the same whether or not the files that it loads are recorded.
 class RequireRecorderTest < MemscopeTest
   include Launching
+
   parallelize_me!
 
   FILES = {
@@ -50,7 +51,8 @@ class RequireRecorderTest < MemscopeTest
     RUBY
     nodes = files(found)
 
-    assert_equal(%w[nested.rb plain.rb plain.rb late.rb late.rb inner.rb], nodes.map { |node| File.basename(node.path) })
+    assert_equal(%w[nested.rb plain.rb plain.rb late.rb late.rb inner.rb],
+                 nodes.map { |node| File.basename(node.path) })
     assert_equal [0, nodes[0].id, 0, 0, 0, 0], nodes.map(&:parent)
   end
 
@@ -95,7 +97,7 @@ class RequireRecorderTest < MemscopeTest
   end
 
   def test_autoload_and_threads
-    found = assert_alike(<<~'RUBY')
+    found = assert_alike(<<~RUBY)
       autoload :Late, "late"
       module Some; autoload :PLAIN, "plain"; end
       p Object.autoload?(:Late), Late::HERE, Object.autoload?(:Late)

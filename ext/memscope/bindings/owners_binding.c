@@ -1,13 +1,13 @@
 /*
- * Native.start_owners, new_owner, own, owned and stop_owners: who allocated the objects and the malloc blocks that are in use.
- * For a process that was started to be measured (Memscope::Requires).
+ * Native.start_owners, new_owner, own, owned and stop_owners: who allocated the objects and the malloc blocks that are
+ * in use. For a process that was started to be measured (Memscope::Requires).
  */
 #include "values.h"
 
 #include "bindings/reasons.h"
 
-#include "init.h"
 #include "base/mapped_array.h"
+#include "init.h"
 #include "ruby/object_owners.h"
 #include "sampling/block_owners.h"
 

@@ -22,9 +22,9 @@ enum memscope_status memscope_object_owners_start(void);
 void memscope_object_owners_stop(void);
 
 /*
- * Adds every occupied slot of the listing to what its owner owns; owned[MEMSCOPE_OWNER_LIMIT]. Gives the descriptions of
- * the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no
- * object has moved since the start. Caller holds the GVL, and no collection is under way.
+ * Adds every occupied slot of the listing to what its owner owns; owned[MEMSCOPE_OWNER_LIMIT]. Gives the descriptions
+ * of the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no object has moved since the start. Caller holds the
+ * GVL, and no collection is under way.
  */
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
 

@@ -18,19 +18,21 @@ module Memscope
         than --limit, in the median run
       TEXT
       # Bytes of each unit that --limit may have.
-      UNITS = { "" => 1, "K" => 1000, "M" => 1000**2, "G" => 1000**3, "Ki" => 1 << 10, "Mi" => 1 << 20, "Gi" => 1 << 30 }
-              .freeze
+      UNITS = { "" => 1, "K" => 10**3, "M" => 10**6, "G" => 10**9,
+                "Ki" => 1 << 10, "Mi" => 1 << 20, "Gi" => 1 << 30 }.freeze
       SIZE = /\A(\d+(?:\.\d+)?) ?([KMG]i?|)B?\z/
       LIMIT = Limit.new(SIZE.method(:match?), "a number of bytes, or of KB, MB, GB, KiB, MiB or GiB").freeze
+      number = ->(name, range, text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), text] }
       FORMS = {
         program: { summary: "run a Ruby program and print what each gem and file that it loads costs",
                    example: "memscope requires --alone=10 -- bundle exec rails runner \"\"", notes: NOTES,
                    defaults: { runs: 1, alone: 0, top: 20 },
-                   options: [["--runs N", OptionParser::DecimalInteger, Limit.of(1..100), "run COMMAND N times, and print the spread"],
-                             ["--alone N", OptionParser::DecimalInteger, Limit.of(0..1000), "require the N most costly gems alone, too"],
-                             ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000), "gems and files that are listed"],
+                   options: [number.call("runs", 1..100, "run COMMAND N times, and print the spread"),
+                             number.call("alone", 0..1000, "require the N most costly gems alone, too"),
+                             number.call("top", 1..10_000, "gems and files that are listed"),
                              ["--limit SIZE", LIMIT, "fail if objects and malloc take more,", "such as 150MB"],
-                             ["--since FILE", "print the difference from FILE, written", "earlier with --json"], *TEXT] }
+                             ["--since FILE", "print the difference from FILE, written", "earlier with --json"],
+                             *TEXT] }
       }.freeze
       # The exit status for a cost above the limit.
       EXCEEDED = 1
@@ -82,7 +84,9 @@ module Memscope
       def with_alone(reading)
         gems = reading.gems.select(&:gem?).first(@given[:alone])
         reasons = {}
-        costs = gems.to_h { |gem| [gem.name, alone(gem, reading.load_path) { |why| reasons[:"alone_#{gem.name}"] = why }] }
+        costs = gems.to_h do |gem|
+          [gem.name, alone(gem, reading.load_path) { |why| reasons[:"alone_#{gem.name}"] = why }]
+        end
         gems.empty? ? reading : Requires::Repetition.with_alone(reading, costs, reasons)
       end
 

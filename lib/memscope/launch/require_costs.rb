@@ -2,7 +2,7 @@
 
 module Memscope
   module Launch
-    # What the program added since this was made, by the files that RequireRecorder has numbered: the body of a Requires.
+    # What the program added since this was made, by the files that RequireRecorder has numbered.
     class RequireCosts
       # A mapping in smaps, with its file if it has one, and the figures below it that a file is charged for.
       MAPPING = %r{\A\h+-\h+ \S+ \h+ \S+ \d+ *(/.*)?}
@@ -10,7 +10,6 @@ module Memscope
       private_constant :MAPPING, :RESIDENT
 
       def initialize
-        require "enumerator" # loaded already: what the first require makes, such as Ruby's index of features, is nobody's
         2.times { read } # the first reading allocates what later ones use again
         @before = read
         @compactions = compactions
@@ -25,9 +24,9 @@ module Memscope
         after, owned = measure
         tree = RequireTree.new(RequireRecorder.entries, owned, after[:files])
         nodes = tree.nodes
-        { **environment(after), **totals(after, nodes), nodes: nodes, reasons: reasons(after),
-          gems: Requires.gems(nodes.map { |node| Requires::Node.capture(node.dup) }, tree.again(RequireRecorder.again)),
-          cost: Cost.of(:T3, Cost.now - started) }
+        gems = Requires.gems(nodes.map { |node| Requires::Node.capture(node.dup) }, tree.again(RequireRecorder.again))
+        { **environment(after), **totals(after, nodes), nodes: nodes, gems: gems, reasons: reasons(after),
+                                                        cost: Cost.of(:T3, Cost.now - started) }
       end
 
       private

@@ -4,13 +4,14 @@
 # measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that requires them
 # (Sinatra, by caller) ignore such frames. So nothing but this file is on the stack meanwhile.
 #
-# Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their aliases
-# and this module would call each other for ever.
+# Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
+# aliases and this module would call each other for ever.
 module Kernel
   alias memscope_original_require require
   alias memscope_original_load load
   # Ruby's own require, which RubyGems keeps: require_relative finds no gems.
-  alias_method :memscope_plain_require, private_method_defined?(:gem_original_require) ? :gem_original_require : :require
+  plain = private_method_defined?(:gem_original_require) ? :gem_original_require : :require
+  alias_method :memscope_plain_require, plain
   private :memscope_original_require, :memscope_original_load, :memscope_plain_require
 
   def require(feature)
@@ -59,12 +60,12 @@ module Kernel
   end
 end
 
-class Module
-  alias memscope_original_autoload autoload
+Module.class_eval do
+  alias_method :memscope_original_autoload, :autoload
   private :memscope_original_autoload
 
   def autoload(name, path)
-    ::Memscope::Launch::RequireRecorder.lazy(path)
+    Memscope::Launch::RequireRecorder.lazy(path)
     memscope_original_autoload(name, path)
   end
 end

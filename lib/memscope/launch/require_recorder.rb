@@ -6,8 +6,9 @@ module Memscope
     # itself is charged to memscope.
     module RequireRecorder
       # A file: its number, that of the file which requires it, what was required, the path once it is loaded, whether
-      # it was loaded (false also if it raised a LoadError; nil: it raised otherwise, or has not ended), whether an autoload loads it, and the files mapped meanwhile.
-      Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :lazy, :mapped)
+      # it was loaded (false also if it raised a LoadError; nil if it raised otherwise, or has not ended), whether an
+      # autoload loads it, and the files mapped meanwhile.
+      Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :autoloaded, :mapped)
       HOOKS = File.join(__dir__, "require_hooks.rb")
       private_constant :HOOKS
 
@@ -42,7 +43,7 @@ module Memscope
 
           parent = Native.own(Native::OWNER_MEMSCOPE)
           entry = Entry.new(Native.new_owner, parent, feature)
-          entry.lazy = @autoloads.key?(feature)
+          entry.autoloaded = @autoloads.key?(feature)
           @entries << entry
           Native.own(entry.number)
           entry
@@ -100,8 +101,8 @@ module Memscope
         # The path of a file that was loaded: load looks in $LOAD_PATH, then in the working directory.
         def located(file)
           file = file.respond_to?(:to_path) ? file.to_path : file.to_str
-          [*$LOAD_PATH, Dir.pwd].map { |directory| File.expand_path(file, directory) }.find { |path| File.file?(path) } ||
-            file
+          paths = [*$LOAD_PATH, Dir.pwd].map { |directory| File.expand_path(file, directory) }
+          paths.find { |path| File.file?(path) } || file
         end
 
         # The files that the process has mapped.

@@ -57,7 +57,7 @@ module Memscope
 
       def node(entry)
         path = (entry.path || entry.feature).to_s
-        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.lazy, **mapped(entry))
+        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded, **mapped(entry))
       end
 
       def blank(id, parent, path, gem)

@@ -81,7 +81,7 @@ module Memscope
         rest = @reading.gems.drop(@limit)
         return [] if rest.empty?
 
-        [[:bytes, :objects_bytes, :malloc_bytes, :mapped_bytes].map { |name| mebibytes(rest.sum(&name)) },
+        [%i[bytes objects_bytes malloc_bytes mapped_bytes].map { |name| mebibytes(rest.sum(&name)) },
          *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
       end
 

@@ -34,7 +34,8 @@ struct memscope_address_map {
     _Atomic(uint64_t) lost; /* addresses without a number, since there was no room left */
 };
 
-/* Maps an empty map for up to 4 GiB of addresses; NULL if the kernel refuses. It is kept for the rest of the process. */
+/* Maps an empty map for up to 4 GiB of addresses; NULL if the kernel refuses. It is kept for the rest of the process.
+ */
 struct memscope_address_map *memscope_address_map_create(void);
 
 /* Sets the number of an address; 0 forgets it. */

@@ -25,10 +25,10 @@ static bool glibc_serves;
 static __thread uint32_t current;
 
 /*
- * A table that grows by copying keeps its owner, as one that realloc moves: Ruby's own (of frozen strings, symbols, loaded
- * features) would otherwise be charged to whichever file made them double, up to megabytes at once. Such a table
- * allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table), with no allocation in
- * between.
+ * A table that grows by copying keeps its owner, as one that realloc moves: Ruby's own (of frozen strings, symbols,
+ * loaded features) would otherwise be charged to whichever file made them double, up to megabytes at once. Such a table
+ * allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table), with no allocation
+ * in between.
  */
 #define TABLE_BYTES ((size_t)8 << 10) /* a smaller array matters little */
 #define ARRAYS 2
@@ -100,9 +100,13 @@ static void hand_over(void *block, uint32_t owner, size_t bytes) {
 }
 
 static uint32_t forget(void *block) {
-    size_t bytes = block ? bytes_of(block) : 0;
-    uint32_t owner = disown(block);
+    size_t bytes;
+    uint32_t owner;
 
+    if (!block)
+        return 0;
+    bytes = bytes_of(block);
+    owner = disown(block);
     if (bytes >= TABLE_BYTES / 2)
         hand_over(block, owner, bytes);
     return owner;

@@ -29,8 +29,8 @@ struct memscope_owned_blocks {
 };
 
 /*
- * Records owners from now on, in this process and in children forked from it. Returns what memscope_import_sampler_record
- * does, or MEMSCOPE_NO_MEMORY. Once a process; to be called before other threads run.
+ * Records owners from now on, in this process and in children forked from it. Returns what
+ * memscope_import_sampler_record does, or MEMSCOPE_NO_MEMORY. Once a process; to be called before other threads run.
  */
 enum memscope_status memscope_block_owners_start(void);
 
