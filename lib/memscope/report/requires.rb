@@ -32,11 +32,11 @@ module Memscope
       def reasons = sentences
 
       def lede
-        ["  #{@reading.program}", "",
-         "  #{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
-         "#{mebibytes(@reading.malloc_bytes)} through malloc#{spread(@reading.spread)}",
-         "  #{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too#{spread(@reading.mapped_spread)}",
-         "  #{files}; #{rest}"]
+        lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
+                 "#{mebibytes(@reading.malloc_bytes)} through malloc#{spread(@reading.spread)}",
+                 "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too" \
+                 "#{spread(@reading.mapped_spread)}", "#{files}; #{rest}"]
+        [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]
       end
 
       def files
