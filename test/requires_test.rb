@@ -102,7 +102,7 @@ class RequiresTest < MemscopeTest
 
     assert_predicate text, :ascii_only?
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 60
-    assert_includes text.gsub(/\s+/, " "), "6 files, 1 of them by autoload; 110 B outside of them, 10 B of no file"
+    assert_includes text.gsub(/\s+/, " "), "6 files, 1 of them by autoload; 110 B outside, 10 B of no file"
     assert_match(/^ +0\.0 +0\.0  +`- ruby: .*set\.rb$/, text)
   end
 end

@@ -122,14 +122,15 @@ module Memscope
       def gem_cost(gem, own, entered)
         { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
           malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes),
-          inclusive_bytes: entered.sum { |_node, bytes| bytes }, file: main_file(gem, own) || entered.first.first.path,
+          inclusive_bytes: entered.sum { |_node, bytes| bytes }, file: main_file(gem, own),
           spread_bytes: nil, alone_bytes: nil }
       end
 
-      # The file that is named after the gem.
+      # The file that is named after the gem, else the first one of those in the highest directory.
       def main_file(gem, own)
         names = [gem, gem.tr("-", "/"), gem.tr("-", "_")].map { |name| "/#{name}.rb" }
-        own.map(&:path).select { |path| path.end_with?(*names) }.min_by(&:length)
+        paths = own.map(&:path)
+        paths.select { |path| path.end_with?(*names) }.min_by(&:length) || paths.min_by { |path| path.count("/") }
       end
 
       # The files of each gem that no other file of it required, however indirectly, with their inclusive bytes.

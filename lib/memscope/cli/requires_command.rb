@@ -98,7 +98,8 @@ module Memscope
           node = reading.nodes.find { |one| one.path == gem.file }
           next reading.inclusive_bytes(node) if node
         rescue Failure
-          yield "#{gem.name} cannot be required alone, by #{gem.file}: #{errors.rewind && errors.gets.to_s.chomp}"
+          errors.rewind
+          yield "#{File.basename(gem.file)} of #{gem.name} cannot be required alone: #{errors.gets.to_s.chomp[/[^']*\z/]}"
           nil
         end
       end

@@ -46,7 +46,7 @@ module Memscope
 
       def rest
         other = @reading.other_objects_bytes + @reading.other_malloc_bytes.to_i
-        "#{size(@reading.nodes.first.bytes)} outside of them, #{size(other)} of no file"
+        "#{size(@reading.nodes.first.bytes)} outside, #{size(other)} of no file"
       end
 
       def spread(share)

@@ -58,7 +58,7 @@ module Memscope
       # @return [Integer, nil] how far objects and malloc differ between runs; nil for one run
       field :spread_bytes, :bytes
       # @return [String] path of the file that is required to measure it alone: the one named after it, or else the
-      #   first
+      #   first one in its highest directory
       field :file, :string, null: false
       # @return [Integer, nil] bytes of objects and malloc that requiring it in a new process costs, with what it
       #   requires; nil if that was not measured, or failed
