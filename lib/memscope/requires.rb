@@ -126,11 +126,11 @@ module Memscope
           spread_bytes: nil, alone_bytes: nil }
       end
 
-      # The file that is named after the gem, else the first one of those in the highest directory.
+      # In the highest directory, the file that is named after the gem, else the first one.
       def main_file(gem, own)
         names = [gem, gem.tr("-", "/"), gem.tr("-", "_")].map { |name| "/#{name}.rb" }
-        paths = own.map(&:path)
-        paths.select { |path| path.end_with?(*names) }.min_by(&:length) || paths.min_by { |path| path.count("/") }
+        highest = own.map(&:path).group_by { |path| path.count("/") }.min.last
+        highest.find { |path| path.end_with?(*names) } || highest.first
       end
 
       # The files of each gem that no other file of it required, however indirectly, with their inclusive bytes.

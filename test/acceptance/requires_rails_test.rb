@@ -60,8 +60,12 @@ class RequiresRailsTest < MemscopeTest
       end
     end
     puts "\na gem of 5 MiB, required | memscope: spread, gem | derailed: spread, gem"
-    rows.each { |row| puts format("%-24s | %5.3f %%  %.2f MiB | %5.3f %%  %.2f MiB", *row) }
-    rows.each { |row| assert_in_delta 5.0, row[2], 0.05 }
+    rows.each do |place, spread, gem, others_spread, others_gem|
+      puts "#{place.ljust(24)} | #{spread.round(3)} %, #{gem.round(2)} MiB | " \
+           "#{others_spread.round(3)} %, #{others_gem.round(2)} MiB"
+
+      assert_in_delta 5.0, gem, 0.05
+    end
   end
 
   private

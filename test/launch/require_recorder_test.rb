@@ -126,6 +126,20 @@ class RequireRecorderTest < MemscopeTest
     assert_equal(%w[raises plain.rb], found.nodes.last(2).map { |node| File.basename(node.path) })
   end
 
+  # As Bundler.setup does, when it ends the activation of gems.
+  def test_bundler_puts_rubys_own_require_back
+    found = assert_alike(<<~RUBY)
+      [Kernel.singleton_class, Kernel].each do |owner|
+        original = owner.instance_method(:gem_original_require)
+        owner.class_eval { define_method(:require, original) }
+      end
+      Kernel.send(:private, :require)
+      p require("plain"), Kernel.require("late"), require("late")
+    RUBY
+
+    assert_equal(%w[plain.rb late.rb], files(found).map { |node| File.basename(node.path) })
+  end
+
   # RubyGems, Bootsnap and Zeitwerk alias require, in a program that is recorded too.
   def test_others_alias_require_too
     found = assert_alike(<<~RUBY)

@@ -99,7 +99,8 @@ module Memscope
           next reading.inclusive_bytes(node) if node
         rescue Failure
           errors.rewind
-          yield "#{File.basename(gem.file)} of #{gem.name} cannot be required alone: #{errors.gets.to_s.chomp[/[^']*\z/]}"
+          error = errors.gets.to_s.chomp[/[^']*\z/]
+          yield "alone, #{File.basename(gem.file)} of #{gem.name} cannot be required#{error}"
           nil
         end
       end

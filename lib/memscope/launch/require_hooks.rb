@@ -7,25 +7,26 @@
 # Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
 # aliases and this module would call each other for ever.
 module Kernel
-  alias memscope_original_require require
-  alias memscope_original_load load
-  # Ruby's own require, which RubyGems keeps: require_relative finds no gems.
+  # Ruby's own require, which RubyGems keeps, and calls for each file. Bundler puts it back in require's place.
   plain = private_method_defined?(:gem_original_require) ? :gem_original_require : :require
-  alias_method :memscope_plain_require, plain
-  private :memscope_original_require, :memscope_original_load, :memscope_plain_require
+  alias_method :memscope_original_require, plain
+  alias memscope_original_load load
+  private :memscope_original_require, :memscope_original_load
 
-  def require(feature)
+  def memscope_require(feature)
     entry = ::Memscope::Launch::RequireRecorder.enter(feature)
     loaded = memscope_original_require(feature)
   ensure
     ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
   end
+  private :memscope_require
+  alias_method plain, :memscope_require
 
   # The original method would take this file for the caller's.
   def require_relative(feature)
     path = ::Memscope::Launch::RequireRecorder.relative(feature, ::Kernel.caller_locations(1, 1).first)
     entry = ::Memscope::Launch::RequireRecorder.enter(path)
-    loaded = memscope_plain_require(path)
+    loaded = memscope_original_require(path)
   ensure
     ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
   end
@@ -36,7 +37,7 @@ module Kernel
   ensure
     ::Memscope::Launch::RequireRecorder.leave(entry, loaded, file)
   end
-  private :require, :require_relative, :load
+  private :require_relative, :load
 
   # Kernel.require is Ruby's own, even with RubyGems.
   class << self
