@@ -42,6 +42,9 @@ class RequiresRailsTest < MemscopeTest
       assert_equal found.malloc_bytes, found.nodes.sum(&:malloc_bytes) + found.other_malloc_bytes
       # Of no file are Ruby's own tables, which grow meanwhile.
       assert_operator found.other_objects_bytes.abs + found.other_malloc_bytes.abs, :<, found.bytes / 6
+      # No file that the program requires goes unseen.
+      assert_operator found.nodes.size, :>, 500
+      assert_operator found.nodes.first.bytes, :<, found.bytes / 50
       assert_operator activesupport.lazy_files, :>, 10
       assert_operator activesupport.bytes, :>, 1 << 20
       assert_includes activesupport.required_by, "actionpack"

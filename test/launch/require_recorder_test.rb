@@ -127,17 +127,31 @@ class RequireRecorderTest < MemscopeTest
   end
 
   # As Bundler.setup does, when it ends the activation of gems.
+  BUNDLER = <<~RUBY
+    [Kernel.singleton_class, Kernel].each do |owner|
+      original = owner.instance_method(:gem_original_require)
+      owner.class_eval { define_method(:require, original) }
+    end
+    Kernel.send(:private, :require)
+  RUBY
+  REQUIRES = 'p require("plain"), Kernel.require("late"), require("late"), require_relative("nested")'
+
   def test_bundler_puts_rubys_own_require_back
+    found = assert_alike("#{BUNDLER}#{REQUIRES}")
+
+    assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) })
+  end
+
+  # bundle exec sets up Bundler before anything else, in the program that it execs.
+  def test_bundler_has_put_rubys_own_require_back
+    make("bundler.rb", BUNDLER)
     found = assert_alike(<<~RUBY)
-      [Kernel.singleton_class, Kernel].each do |owner|
-        original = owner.instance_method(:gem_original_require)
-        owner.class_eval { define_method(:require, original) }
-      end
-      Kernel.send(:private, :require)
-      p require("plain"), Kernel.require("late"), require("late")
+      options = "-rbundler \#{ENV['RUBYOPT']}"
+      ENV["AGAIN"] or exec({ "AGAIN" => "1", "RUBYOPT" => options }, "#{RbConfig.ruby}", "-I", __dir__, __FILE__)
+      #{REQUIRES}
     RUBY
 
-    assert_equal(%w[plain.rb late.rb], files(found).map { |node| File.basename(node.path) })
+    assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) })
   end
 
   # RubyGems, Bootsnap and Zeitwerk alias require, in a program that is recorded too.

@@ -7,9 +7,12 @@
 # Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
 # aliases and this module would call each other for ever.
 module Kernel
-  # Ruby's own require, which RubyGems keeps, and calls for each file. Bundler puts it back in require's place.
-  plain = private_method_defined?(:gem_original_require) ? :gem_original_require : :require
-  alias_method :memscope_original_require, plain
+  # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in the place of
+  # RubyGems' one, before or after this.
+  own = %i[gem_original_require require].select do |name|
+    private_method_defined?(name) && instance_method(name).source_location.nil?
+  end
+  alias_method :memscope_original_require, own.first
   alias memscope_original_load load
   private :memscope_original_require, :memscope_original_load
 
@@ -20,7 +23,7 @@ module Kernel
     ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
   end
   private :memscope_require
-  alias_method plain, :memscope_require
+  own.each { |name| alias_method name, :memscope_require }
 
   # The original method would take this file for the caller's.
   def require_relative(feature)
