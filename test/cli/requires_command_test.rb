@@ -78,6 +78,13 @@ class CLIRequiresTest < MemscopeTest
     assert_operator ran.err.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 
+  def test_a_compaction_is_reported
+    skip_without_compaction
+
+    assert_match(/a compaction moved objects/, reading("GC.compact").reasons[:objects_bytes])
+    assert_nil reading("1").reasons[:objects_bytes]
+  end
+
   def test_an_earlier_run_is_compared
     file = path("earlier.json")
 

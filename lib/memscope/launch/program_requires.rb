@@ -20,6 +20,9 @@ module Memscope
         require_relative "require_costs"
         require_relative "require_tree"
         require_relative "require_recorder"
+        obstacle = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
+        return @order.complain("nothing is recorded: #{obstacle}") if obstacle
+
         @costs = RequireCosts.new
         why = RequireRecorder.start
         return @order.complain("nothing is recorded: #{Reasons.sentence(why)}") if why
