@@ -78,6 +78,20 @@ class CLIRequiresTest < MemscopeTest
     assert_operator ran.err.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 
+  def test_a_page_with_a_graph
+    file = path("graph.html")
+
+    assert_exit 0, requires("--html", "--output", file, "require 'heavy'; Light::Late"), err: ""
+    data = JSON.parse(File.read(file)[%r{<script type="application/json" id="profile">(.*?)</script>}m, 1]).first
+    names = data["frames"].map(&:first)
+    heavy, light = %w[heavy.rb light.rb].map { |name| data["stacks"].find { |path, _bytes| names[path.first] == name } }
+
+    assert_equal(%w[light.rb heavy.rb -e], light.first.map { |frame| names[frame] })
+    assert_in_delta PlantedGems::HEAVY_BYTES, heavy[1], PlantedGems::HEAVY_BYTES / 100
+    assert_match(%r{class="place">[^<]*/light/late\.rb <small>light, by autoload</small>}, File.read(file))
+    assert_exit 64, requires("--html", "--json", "1"), err: /--html and --json exclude each other/
+  end
+
   def test_a_compaction_is_reported
     skip_without_compaction
 

@@ -32,7 +32,7 @@ module Memscope
                              number.call("top", 1..10_000, "gems and files that are listed"),
                              ["--limit SIZE", LIMIT, "fail if objects and malloc take more,", "such as 150MB"],
                              ["--since FILE", "print the difference from FILE, written", "earlier with --json"],
-                             *TEXT] }
+                             ["--html", "print a page with an icicle graph"], *TEXT] }
       }.freeze
       # The exit status for a cost above the limit.
       EXCEEDED = 1
@@ -41,6 +41,8 @@ module Memscope
       private
 
       def start(program)
+        excluded = %i[json since].find { |name| @given[name] } if @given[:html]
+        refuse("--html and --#{excluded} exclude each other") if excluded
         refuse_other_programs(program, "be measured")
         earlier = Requires.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
         reserve_output { report(measured(program), earlier) }
@@ -118,7 +120,9 @@ module Memscope
 
       def write_report(reading, view)
         display = output ? Report::Display.new(unicode: true) : Report::Display.of(@err)
-        text = @given[:json] ? "#{reading.to_json}\n" : reading.to_s(**display.to_h, **view)
+        text = if @given[:html] then Profile::Formats::Icicle.new(reading).to_s
+               else @given[:json] ? "#{reading.to_json}\n" : reading.to_s(**display.to_h, **view)
+               end
         output ? File.write(output, text) : @err.write(text)
       rescue SystemCallError => e
         failure("--output #{output}: #{e.class.new.message}")
