@@ -31,8 +31,8 @@ class ContractTest < MemscopeTest
     "History" => %i[series points floors events running? started_at [] to_h to_json],
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
-    "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems runs spread inclusive_bytes children - to_h to_json
-                     to_s],
+    "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems runs spread inclusive_bytes children - to_h
+                     to_json to_s],
     "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_private_bytes
                            mapped_shared_bytes],
     "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes alone_bytes required_by
