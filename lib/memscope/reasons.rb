@@ -102,6 +102,8 @@ module Memscope
       references_unreadable: other Ractors are alive: references of objects cannot be read
       # What requires cost.
       requires_compacted: a compaction moved objects: some count for another file, or for none
+      requires_lost: %d blocks of malloc were freed by a library whose calls memscope does not see: they count for their
+        files, and less in what is of no file
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory from a garbage
         collection, which is charged to no file
       # The ledger.

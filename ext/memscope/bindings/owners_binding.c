@@ -34,11 +34,11 @@ static VALUE native_new_owner(VALUE self) {
     return UINT2NUM(next < MEMSCOPE_OWNER_LIMIT ? next++ : MEMSCOPE_OWNER_OUTSIDE);
 }
 
-/* Native.stop_owners. */
+/* Native.stop_owners -> how many blocks count wrongly: freed unseen, or without room in the map. */
 static VALUE native_stop_owners(VALUE self) {
     memscope_block_owners_stop();
     memscope_object_owners_stop();
-    return Qnil;
+    return ULL2NUM(memscope_block_owners_lost());
 }
 
 struct owned_call {

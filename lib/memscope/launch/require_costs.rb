@@ -37,7 +37,7 @@ module Memscope
         disabled = GC.disable
         after = read(collect: false)
         owned = Native.owned((RequireRecorder.entries.last&.number || Native::OWNER_MEMSCOPE) + 1)
-        Native.stop_owners
+        @lost = Native.stop_owners
         [after, owned]
       ensure
         GC.enable unless disabled
@@ -86,6 +86,7 @@ module Memscope
 
       def reasons(after)
         { malloc_bytes: (:statistics_unread unless after[:malloc]),
+          other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
           objects_bytes: (:requires_compacted if compactions != @compactions),
           nodes: (:requires_transient if RUBY_VERSION < "3.3") }.compact
       end
