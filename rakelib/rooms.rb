@@ -39,7 +39,7 @@ class Rooms
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,fragmentation," \
                          "heap_graph,heap_graph/*,history,history/*,ledger,malloc_conf,mappings,process_memory," \
-                         "ruby_heap,ruby_heap/*,size_classes,snapshot,verdict,verdict/*}.rb",
+                         "requires,requires/*,ruby_heap,ruby_heap/*,size_classes,snapshot,verdict,verdict/*}.rb",
                   may: floor },
     "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
     "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
@@ -66,7 +66,7 @@ class Rooms
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
-    "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters"] },
+    "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters", "cli"] },
     "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*," \
                            "puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }

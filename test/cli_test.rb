@@ -213,7 +213,7 @@ class CLITest < MemscopeTest
       ran = memscope(*arguments)
 
       assert_equal [0, ""], [ran.status, ran.err]
-      assert_match(/^  report   print where/, ran.out)
+      assert_match(/^  report    print where/, ran.out)
     end
   end
 
@@ -235,8 +235,8 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    commands = "report, doctor, census, heap, dump, convert, profile, leaks, watch, policy, purge, top, ps, exec, " \
-               "version, --help, --version"
+    commands = "report, doctor, census, heap, dump, convert, profile, leaks, requires, watch, policy, purge, top, " \
+               "ps, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"

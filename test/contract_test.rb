@@ -35,6 +35,12 @@ class ContractTest < MemscopeTest
     "History" => %i[series points floors events running? started_at [] to_h to_json],
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
+    "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems runs spread inclusive_bytes children - to_h
+                     to_json to_s],
+    "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_private_bytes
+                           mapped_shared_bytes],
+    "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes alone_bytes required_by
+                              spread_bytes],
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
@@ -47,7 +53,8 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks watch policy exec version].freeze
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks requires watch policy exec
+                version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

@@ -32,6 +32,7 @@ void Init_memscope(void) {
     Init_memscope_profile_reading();
     Init_memscope_object_profile();
     Init_memscope_measurement();
+    Init_memscope_owners();
     Init_memscope_history();
     Init_memscope_verdict();
 }

@@ -24,7 +24,7 @@ module Memscope
     GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint", Listener: "remote/server",
     MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings", Measurement: "measurement",
     Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile", Prometheus: "prometheus",
-    Purge: "purge", RackTags: "rack_tags", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
+    Purge: "purge", RackTags: "rack_tags", Requires: "requires", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
     SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
     Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }

@@ -100,6 +100,12 @@ module Memscope
       objects_saturated: a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)
       references_unexported: this Ruby does not export rb_objspace_reachable_objects_from
       references_unreadable: other Ractors are alive: references of objects cannot be read
+      # What requires cost.
+      requires_compacted: a compaction moved objects: some count for another file, or for none
+      requires_lost: %d blocks of malloc were freed by a library whose calls memscope does not see: they count for their
+        files, and less in what is of no file
+      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory from a garbage
+        collection, which is charged to no file
       # The ledger.
       cached_chunks_unmarked: no chunk is marked as cached: either this glibc is older than 2.29, so that cached chunks
         count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)

@@ -22,7 +22,8 @@ module Memscope
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
       "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
       "growth_check" => %w[growth_check GrowthCheckPage],
-      "measurement" => %w[measurement MeasurementPage]
+      "measurement" => %w[measurement MeasurementPage],
+      "requires" => %w[requires RequiresPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
     private_constant :PAGES, :MARKDOWN

@@ -12,6 +12,9 @@ Memscope::Launch::Handoff.read.each do |mode, order|
   when "profile"
     require_relative "program_profile"
     Memscope::Launch::ProgramProfile.new(order).start
+  when "requires"
+    require_relative "program_requires"
+    Memscope::Launch::ProgramRequires.new(order).start
   when "report"
     require_relative "program_report"
     Memscope::Launch::ProgramReport.new(order).start

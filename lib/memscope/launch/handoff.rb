@@ -10,7 +10,7 @@ module Memscope
     module Handoff
       # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
       # that the process execs.
-      MODES = { "prove" => false, "profile" => true, "report" => true }.freeze
+      MODES = { "prove" => false, "profile" => true, "requires" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../..", __dir__)
       private_constant :MODES, :LIBRARY
 

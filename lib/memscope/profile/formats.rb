@@ -10,6 +10,7 @@ module Memscope
     module Formats
       autoload :Firefox, File.join(__dir__, "formats/firefox.rb")
       autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
+      autoload :Icicle, File.join(__dir__, "formats/icicle.rb")
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 

@@ -38,6 +38,7 @@ static __thread struct {
 
 static double sampling_rate;
 static memscope_stack_reader read_stack;
+static const struct memscope_block_record *record; /* of every block; NULL: only samples are kept */
 static atomic_bool running;
 static atomic_uint session;
 static struct memscope_import_patches patches;
@@ -141,6 +142,10 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
     uint64_t words[MEMSCOPE_STACK_WORDS];
     int error = errno;
 
+    if (record) {
+        record->add(block);
+        return block;
+    }
     thread.inside = true;
     memscope_sample_table_add((uintptr_t)block, size, words, read_stack(words, MEMSCOPE_STACK_WORDS));
     thread.inside = false;
@@ -174,6 +179,8 @@ static INLINE bool count(size_t size) {
 static struct memscope_sample forget(void *block) {
     struct memscope_sample none = {0};
 
+    if (record)
+        return (struct memscope_sample){.stack = record->remove(block)};
     if (!memscope_sample_table_is_held() || !PROTECTS(deferred_removal))
         return memscope_sample_table_remove((uintptr_t)block);
     memscope_sample_table_remove_later((uintptr_t)block);
@@ -219,6 +226,20 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
+/*
+ * A recorded block keeps its number where it moves to; one that the record does not have stays unrecorded. Returns
+ * whether blocks are recorded.
+ */
+static bool put_back(void *moved, void *block, size_t size, struct memscope_sample sample) {
+    void *now = moved || size == 0 ? moved : block;
+
+    if (!record || !block)
+        return false;
+    if (now && sample.stack != 0)
+        record->put_back(now, sample.stack);
+    return true;
+}
+
 /* Removes the sample first, as free does: once the block is freed, another thread may get its address and sample it. */
 static __attribute__((noinline)) void *realloc_slowly(void *block, size_t size) {
     struct memscope_sample sample = {0};
@@ -227,6 +248,8 @@ static __attribute__((noinline)) void *realloc_slowly(void *block, size_t size) 
     if (memscope_may_be_sample((uintptr_t)block))
         sample = forget(block);
     moved = ORIGINAL(REALLOC, void *(*)(void *, size_t))(block, size);
+    if (put_back(moved, block, size, sample))
+        return moved;
     if (!moved && size > 0 && sample.stack != 0)
         memscope_sample_table_put_back(sample);
     return count(size) ? moved : count_slowly(moved, size);
@@ -359,17 +382,12 @@ enum memscope_status memscope_import_sampler_prepare(void) {
     return find_originals() ? memscope_sample_table_open() : MEMSCOPE_UNSUPPORTED;
 }
 
-enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
+/* Patches the imports; sampling_rate, read_stack and record are set. */
+static enum memscope_status patch_all(void) {
     struct memscope_import_patches ignored = {0};
-    enum memscope_status status = memscope_import_sampler_prepare();
+    enum memscope_status status;
     uint64_t generation;
 
-    if (status != MEMSCOPE_OK)
-        return status;
-    listen_for_forks();
-    memscope_sample_table_clear(rate);
-    sampling_rate = rate;
-    read_stack = reader;
     atomic_fetch_add(&session, 1);
     atomic_store(&running, true);
     begin_patching();
@@ -384,6 +402,36 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     if (status != MEMSCOPE_OK)
         memscope_import_sampler_stop();
     return status;
+}
+
+enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
+    enum memscope_status status = memscope_import_sampler_prepare();
+
+    if (status != MEMSCOPE_OK)
+        return status;
+    if (record && atomic_load(&running))
+        return MEMSCOPE_NOT_FOUND;
+    listen_for_forks();
+    memscope_sample_table_clear(rate);
+    sampling_rate = rate;
+    read_stack = reader;
+    record = NULL;
+    return patch_all();
+}
+
+/* At a rate of 0 bytes each block is due, and every free looks for its block. */
+enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *wanted) {
+    enum memscope_status status = memscope_import_sampler_prepare();
+
+    if (status != MEMSCOPE_OK)
+        return status;
+    if (atomic_load(&running))
+        return MEMSCOPE_NOT_FOUND;
+    listen_for_forks();
+    memscope_sample_table_admit_all();
+    sampling_rate = 0;
+    record = wanted;
+    return patch_all();
 }
 
 void memscope_import_sampler_stop(void) {
@@ -411,6 +459,11 @@ enum memscope_status memscope_import_sampler_prepare(void) {
 
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
     (void)rate, (void)reader;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *wanted) {
+    (void)wanted;
     return MEMSCOPE_UNSUPPORTED;
 }
 

@@ -24,10 +24,30 @@ enum memscope_status memscope_import_sampler_prepare(void);
 /*
  * Patches the imports, and samples one byte in rate from now on. Returns what prepare returns, or MEMSCOPE_DENIED if
  * the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has patched the
- * imports already. On failure, nothing stays patched. The sampler must not be running already. Takes the dynamic
- * linker's lock; forks in other threads wait meanwhile.
+ * imports already. On failure, nothing stays patched. The sampler must not be running already; while every
+ * block is recorded, it returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other threads wait
+ * meanwhile.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
+
+/*
+ * Where every block goes, instead of the samples: the functions that malloc and free call, in any thread. They take no
+ * lock that is held around malloc, allocate nothing, and leave errno alone.
+ */
+struct memscope_block_record {
+    /* A block that was allocated. */
+    void (*add)(void *block);
+    /* Called before a block is freed or reallocated; its number, 0 if the record does not have it. */
+    uint32_t (*remove)(void *block);
+    /* The block that realloc returned in its place: the new one, or the old one if it failed. */
+    void (*put_back)(void *block, uint32_t number);
+};
+
+/*
+ * Patches the imports, and reports every block of at least one byte that is allocated from now on, whose imports are
+ * patched. Returns what start returns, and MEMSCOPE_NOT_FOUND also if the sampler is running.
+ */
+enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *record);
 
 /* Removes the patches. Sampled blocks stay in the table, readable. */
 void memscope_import_sampler_stop(void);

@@ -237,6 +237,12 @@ void memscope_sample_table_clear(double rate) {
     unlock();
 }
 
+void memscope_sample_table_admit_all(void) {
+    memscope_sample_table_clear(0);
+    memset(table->filter, 1, sizeof table->filter);
+    memset(memscope_sample_filter_bits, 0xff, sizeof memscope_sample_filter_bits);
+}
+
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length) {
     double weight = memscope_sample_weight((double)size, sampling_rate);
     uint32_t number;

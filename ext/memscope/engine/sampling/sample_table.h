@@ -21,6 +21,9 @@ enum memscope_status memscope_sample_table_open(void);
 /* Drops all samples, gives their memory back to the kernel, and continues at this rate. */
 void memscope_sample_table_clear(double rate);
 
+/* Drops all samples, and lets every address through the filter until the table is cleared. */
+void memscope_sample_table_admit_all(void);
+
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length);
 
 /* A sample as it was removed, so that it can be put back. */

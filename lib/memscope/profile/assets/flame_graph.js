@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const profiles = JSON.parse(document.getElementById("profile").textContent);
-  let { frames, stacks, difference } = profiles[0];
+  let { frames, stacks, difference, exact } = profiles[0];
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
@@ -83,8 +83,9 @@
   const label = ({ data }) => {
     const bytes = (difference && data.bytes > 0 ? "+" : "") + size(data.bytes);
     const share = difference || !whole ? "" : ", " + (100 * data.value / whole).toFixed(1) + " %";
-    return [data.name, place(data)].filter(Boolean).join(", ") + ": " + bytes + " ± " +
-      size(Math.round(Math.sqrt(data.variance))) + share + ", " + data.samples.toLocaleString("en-US") + " samples";
+    const sampled = " ± " + size(Math.round(Math.sqrt(data.variance)));
+    return [data.name, place(data)].filter(Boolean).join(", ") + ": " + bytes + (exact ? "" : sampled) + share +
+      (exact ? "" : ", " + data.samples.toLocaleString("en-US") + " samples");
   };
 
   let chart;
@@ -124,7 +125,7 @@
 
   // Profiles are drawn one at a time; the tables of the others are hidden.
   const show = (index) => {
-    ({ frames, stacks, difference } = profiles[index]);
+    ({ frames, stacks, difference, exact } = profiles[index]);
     document.querySelectorAll("[data-profile]").forEach((part) => { part.hidden = part.dataset.profile !== String(index); });
     draw();
   };

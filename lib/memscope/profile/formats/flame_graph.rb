@@ -78,6 +78,33 @@ module Memscope
             difference? ? lines.max_by(LINES) { |entry| entry.live_bytes.abs } : lines.first(LINES)
           end
 
+          # @return [String] shown while the pointer is on no frame
+          def hint = HINT
+
+          # @return [String] of the box that inverts the graph
+          def inversion = "Invert: the allocating function first"
+
+          # @return [Hash{String => String}] what each colour means
+          def key = difference? ? CHANGES : KINDS
+
+          # @return [String] of the table
+          def heading = difference? ? "Lines that changed most" : "Lines that hold most"
+
+          # @return [String] of the table's last column
+          def place = "line"
+
+          # @return [Array<String>] headings of the other columns
+          def columns = ["MiB", "±", "samples", difference? ? "growth" : "share"]
+
+          # @return [Array<String>] what they show
+          def cells(entry) = [bytes(entry), error(entry), count(entry.samples), share(entry)]
+
+          # @return [String]
+          def name(entry) = entry.to_s
+
+          # @return [String] what allocated; "" if that is unknown
+          def by(entry) = entry.native ? "by #{entry.native}" : ""
+
           # @return [String] MiB
           def bytes(entry)
             number = @profile.estimate(entry, :live_bytes) or return ""
@@ -139,8 +166,7 @@ module Memscope
         def initialize(profiles, back: nil)
           @parts = profiles.map { |profile| Part.new(profile) }
           @drawn = @parts.select { |part| part.entries.any? }
-          @pid = profiles.first.pid
-          @version = profiles.first.memscope
+          @pid, @version = profiles.first&.then { |profile| [profile.pid, profile.memscope] }
           @back = back
         end
 

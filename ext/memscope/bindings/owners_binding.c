@@ -1,0 +1,97 @@
+/*
+ * Native.start_owners, new_owner, own, owned and stop_owners: who allocated the objects and the malloc blocks that are
+ * in use. For a process that was started to be measured (Memscope::Requires).
+ */
+#include "values.h"
+
+#include "bindings/reasons.h"
+
+#include "base/mapped_array.h"
+#include "init.h"
+#include "ruby/object_owners.h"
+#include "sampling/block_owners.h"
+
+/* Native.start_owners -> nil, or why malloc's blocks are not recorded; objects are, unless that is why too. */
+static VALUE native_start_owners(VALUE self) {
+    enum memscope_status status = memscope_object_owners_start();
+
+    if (status == MEMSCOPE_OK)
+        status = memscope_block_owners_start();
+    return status == MEMSCOPE_OK ? Qnil : memscope_status_reason(status);
+}
+
+/* Native.own(owner) -> the owner before: whom the allocations of this thread belong to from now on. */
+static VALUE native_own(VALUE self, VALUE owner) {
+    uint32_t number = NUM2UINT(owner);
+
+    return UINT2NUM(memscope_owner_set(number < MEMSCOPE_OWNER_LIMIT ? number : MEMSCOPE_OWNER_OUTSIDE));
+}
+
+/* Native.new_owner -> a number that nobody has had; the default owner's when there are no more. */
+static VALUE native_new_owner(VALUE self) {
+    static uint32_t next = MEMSCOPE_OWNER_FIRST;
+
+    return UINT2NUM(next < MEMSCOPE_OWNER_LIMIT ? next++ : MEMSCOPE_OWNER_OUTSIDE);
+}
+
+/* Native.stop_owners -> how many blocks count wrongly: freed unseen, or without room in the map. */
+static VALUE native_stop_owners(VALUE self) {
+    memscope_block_owners_stop();
+    memscope_object_owners_stop();
+    return ULL2NUM(memscope_block_owners_lost());
+}
+
+struct owned_call {
+    struct memscope_heap_listing listing;
+    struct memscope_owned_objects *objects;
+    uint32_t count;
+};
+
+/* All numbers are read before the first object is made. */
+static VALUE read_owned(VALUE argument) {
+    struct owned_call *call = (struct owned_call *)argument;
+    VALUE list;
+
+    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (call->listing.refusal != NULL || call->objects == NULL)
+        return Qnil;
+    memscope_object_owners_sum(&call->listing, call->objects);
+    list = rb_ary_new_capa(call->count);
+    for (uint32_t owner = 0; owner < call->count; owner++) {
+        struct memscope_owned_blocks blocks = memscope_owned_blocks(owner);
+
+        rb_ary_push(list, rb_ary_new_from_args(4, ULL2NUM(call->objects[owner].count),
+                                               ULL2NUM(call->objects[owner].slot_bytes), LL2NUM((int64_t)blocks.count),
+                                               LL2NUM((int64_t)blocks.bytes)));
+    }
+    return list;
+}
+
+static VALUE close_owned(VALUE argument) {
+    struct owned_call *call = (struct owned_call *)argument;
+
+    memscope_heap_listing_close(&call->listing);
+    memscope_array_unmap(call->objects);
+    return Qnil;
+}
+
+/*
+ * Native.owned(count) -> [[objects, their slots' bytes, malloc blocks, their bytes], …] of the owners 0 to count - 1;
+ * nil if the heap cannot be walked. To be called after a garbage collection. Garbage counts for its owner.
+ */
+static VALUE native_owned(VALUE self, VALUE count) {
+    struct owned_call call = {.count = NUM2UINT(count),
+                              .objects = memscope_array_map(MEMSCOPE_OWNER_LIMIT, sizeof *call.objects)};
+
+    return rb_ensure(read_owned, (VALUE)&call, close_owned, (VALUE)&call);
+}
+
+void Init_memscope_owners(void) {
+    rb_define_const(rb_mMemscopeNative, "OWNER_MEMSCOPE", UINT2NUM(MEMSCOPE_OWNER_MEMSCOPE));
+    rb_define_const(rb_mMemscopeNative, "OWNER_OUTSIDE", UINT2NUM(MEMSCOPE_OWNER_OUTSIDE));
+    rb_define_singleton_method(rb_mMemscopeNative, "start_owners", native_start_owners, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "stop_owners", native_stop_owners, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "new_owner", native_new_owner, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "own", native_own, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "owned", native_owned, 1);
+}

@@ -1,0 +1,82 @@
+#include "base/address_map.h"
+
+#include <stddef.h>
+
+#include "base/scratch.h"
+
+#define ROOM_BYTES ((uint64_t)1 << 30)
+#define UNITS (sizeof((struct memscope_address_chunk *)0)->numbers / sizeof(uint32_t))
+#define CHUNKS (sizeof((struct memscope_address_branch *)0)->chunks / sizeof(void *))
+
+struct memscope_address_map *memscope_address_map_create(void) {
+    struct memscope_address_map *map = memscope_lasting_map(sizeof *map + ROOM_BYTES);
+
+    if (map != NULL)
+        map->room = (char *)(map + 1);
+    return map;
+}
+
+/* Zeroed room, or NULL. What loses a race for its place stays unused. */
+static void *take(struct memscope_address_map *map, size_t bytes) {
+    uint64_t at = atomic_fetch_add_explicit(&map->taken, bytes, memory_order_relaxed);
+
+    return at + bytes <= ROOM_BYTES ? map->room + at : NULL;
+}
+
+static struct memscope_address_branch *branch_at(struct memscope_address_map *map, uintptr_t address) {
+    _Atomic(struct memscope_address_branch *) *place = &map->branches[address >> MEMSCOPE_ADDRESS_BRANCH_BITS];
+    struct memscope_address_branch *branch = atomic_load_explicit(place, memory_order_acquire), *added;
+
+    if (branch != NULL || (added = take(map, sizeof *added)) == NULL)
+        return branch;
+    return atomic_compare_exchange_strong(place, &branch, added) ? added : branch;
+}
+
+static struct memscope_address_chunk *chunk_at(struct memscope_address_map *map, uintptr_t address) {
+    struct memscope_address_branch *branch = branch_at(map, address);
+    _Atomic(struct memscope_address_chunk *) *place;
+    struct memscope_address_chunk *chunk, *added;
+
+    if (branch == NULL)
+        return NULL;
+    place = &branch->chunks[(address >> MEMSCOPE_ADDRESS_CHUNK_BITS) % CHUNKS];
+    chunk = atomic_load_explicit(place, memory_order_acquire);
+    if (chunk != NULL || (added = take(map, sizeof *added)) == NULL)
+        return chunk;
+    return atomic_compare_exchange_strong(place, &chunk, added) ? added : chunk;
+}
+
+/* The chunk that has the address's number already, or NULL. */
+static struct memscope_address_chunk *known_chunk(const struct memscope_address_map *map, uintptr_t address) {
+    struct memscope_address_branch *branch;
+
+    if (address >> MEMSCOPE_ADDRESS_BITS != 0)
+        return NULL;
+    branch = atomic_load_explicit(&map->branches[address >> MEMSCOPE_ADDRESS_BRANCH_BITS], memory_order_acquire);
+    if (branch == NULL)
+        return NULL;
+    return atomic_load_explicit(&branch->chunks[(address >> MEMSCOPE_ADDRESS_CHUNK_BITS) % CHUNKS],
+                                memory_order_acquire);
+}
+
+void memscope_address_map_set(struct memscope_address_map *map, uintptr_t address, uint32_t number) {
+    struct memscope_address_chunk *chunk = known_chunk(map, address);
+
+    if (chunk == NULL && number == 0)
+        return;
+    if (chunk == NULL && address >> MEMSCOPE_ADDRESS_BITS == 0)
+        chunk = chunk_at(map, address);
+    if (chunk == NULL)
+        atomic_fetch_add_explicit(&map->lost, 1, memory_order_relaxed);
+    else
+        atomic_store_explicit(&chunk->numbers[(address >> MEMSCOPE_ADDRESS_UNIT_BITS) % UNITS], number,
+                              memory_order_relaxed);
+}
+
+uint32_t memscope_address_map_get(const struct memscope_address_map *map, uintptr_t address) {
+    const struct memscope_address_chunk *chunk = known_chunk(map, address);
+
+    if (chunk == NULL)
+        return 0;
+    return atomic_load_explicit(&chunk->numbers[(address >> MEMSCOPE_ADDRESS_UNIT_BITS) % UNITS], memory_order_relaxed);
+}

@@ -1,0 +1,55 @@
+/*
+ * Who owns each block of malloc: a number that the allocating thread has set. Exact, for every block that goes through
+ * an import (sampling/import_sampler.h), whatever library serves malloc.
+ *
+ * Number 0 owns what was allocated before the start. A block that realloc moves keeps its owner.
+ */
+#ifndef MEMSCOPE_BLOCK_OWNERS_H
+#define MEMSCOPE_BLOCK_OWNERS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+#define MEMSCOPE_OWNER_LIMIT (1u << 20) /* numbers are below it */
+
+/* The first numbers. */
+enum memscope_owner {
+    MEMSCOPE_OWNER_BEFORE,
+    MEMSCOPE_OWNER_OUTSIDE,  /* of a thread that has set none */
+    MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and the descriptions of heap pages */
+    MEMSCOPE_OWNER_MEMSCOPE, /* what is recorded */
+    MEMSCOPE_OWNER_FIRST,    /* of the caller's numbers */
+};
+
+/* Blocks in use, in bytes as malloc keeps them: glibc's chunks, jemalloc's size classes. */
+struct memscope_owned_blocks {
+    uint64_t count, bytes;
+};
+
+/*
+ * Records owners from now on, in this process and in children forked from it. Returns what
+ * memscope_import_sampler_record does, or MEMSCOPE_NO_MEMORY. Once a process; to be called before other threads run.
+ */
+enum memscope_status memscope_block_owners_start(void);
+
+/* Ends recording. What each number owns stays readable. */
+void memscope_block_owners_stop(void);
+
+/* Sets the number for which this thread allocates from now on, below the limit. Returns the one before. */
+uint32_t memscope_owner_set(uint32_t owner);
+
+/* The number for which this thread allocates. */
+uint32_t memscope_owner(void);
+
+/* Gives a block to another number, if it has one at all. The block is in use. */
+void memscope_owner_give(uintptr_t block, uint32_t owner);
+
+/* What a number owns now; zero without a start. */
+struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);
+
+/* How many blocks were freed unseen and still count although their addresses were used again, or had no room. */
+uint64_t memscope_block_owners_lost(void);
+
+#endif

@@ -1,0 +1,69 @@
+#include "ruby/object_owners.h"
+
+#include <ruby.h>
+#include <ruby/debug.h>
+
+#include "base/address_map.h"
+#include "sampling/block_owners.h"
+
+static struct memscope_address_map *owners;
+
+/* The object is not complete, and nothing may be allocated. */
+static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
+    memscope_address_map_set(owners, (uintptr_t)rb_tracearg_object(trace), memscope_owner());
+}
+
+/*
+ * Before Ruby 3.3, a collection moves the elements of young Arrays and the like from the transient heap to malloc; it
+ * cannot be told whose they are. Collections do not nest, and run in one thread.
+ */
+static void on_gc(VALUE data, rb_trace_arg_t *trace) {
+    static __thread uint32_t before;
+
+    if (rb_tracearg_event_flag(trace) == RUBY_INTERNAL_EVENT_GC_ENTER)
+        before = memscope_owner_set(MEMSCOPE_OWNER_RUBY);
+    else if (memscope_owner() == MEMSCOPE_OWNER_RUBY)
+        memscope_owner_set(before);
+}
+
+static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace), rb_event_flag_t events) {
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, events, Qnil,
+                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+}
+
+enum memscope_status memscope_object_owners_start(void) {
+    owners = owners ? owners : memscope_address_map_create();
+    if (!owners)
+        return MEMSCOPE_NO_MEMORY;
+    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+    add_hook(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT);
+    return MEMSCOPE_OK;
+}
+
+void memscope_object_owners_stop(void) {
+    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_allocation);
+    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_gc);
+}
+
+/* A heap page begins with the address of its description, a block of malloc (gc.c, struct heap_page_header). */
+static void give_description(const struct memscope_heap_page *page) {
+    memscope_owner_give(*(const uintptr_t *)page->start, MEMSCOPE_OWNER_RUBY); // NOLINT(performance-no-int-to-ptr)
+}
+
+void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned) {
+    for (size_t index = 0; index < listing->count; index++) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        uintptr_t slot = page->start + page->slots_offset;
+
+        give_description(page);
+        for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
+            struct memscope_owned_objects *owner;
+
+            if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
+                continue;
+            owner = &owned[memscope_address_map_get(owners, slot)];
+            owner->count++;
+            owner->slot_bytes += page->slot_bytes;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+/*
+ * Who owns each object: the number for which its thread allocated (sampling/block_owners.h). Every slot that is
+ * allocated is recorded, those of Ruby's internal objects too. No free is watched: a slot that is used again has a new
+ * owner.
+ */
+#ifndef MEMSCOPE_OBJECT_OWNERS_H
+#define MEMSCOPE_OBJECT_OWNERS_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "ruby/ruby_heap.h"
+
+struct memscope_owned_objects {
+    uint64_t count, slot_bytes;
+};
+
+/* Adds the hook. GVL held; no other Ractor may be alive. MEMSCOPE_NO_MEMORY if the map cannot be mapped. */
+enum memscope_status memscope_object_owners_start(void);
+
+/* Removes the hook. GVL held, outside of hooks. */
+void memscope_object_owners_stop(void);
+
+/*
+ * Adds every occupied slot of the listing to what its owner owns; owned[MEMSCOPE_OWNER_LIMIT]. Gives the descriptions
+ * of the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no object has moved since the start. Caller holds the
+ * GVL, and no collection is under way.
+ */
+void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
+
+#endif

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # What the program added since this was made, by the files that RequireRecorder has numbered.
+    class RequireCosts
+      # A mapping in smaps, with its file if it has one, and the figures below it that a file is charged for.
+      MAPPING = %r{\A\h+-\h+ \S+ \h+ \S+ \d+ *(/.*)?}
+      RESIDENT = /\A(Private|Shared)_(?:Clean|Dirty): +(\d+) kB/
+      private_constant :MAPPING, :RESIDENT
+
+      def initialize
+        2.times { read } # the first reading allocates what later ones use again
+        @before = read
+        @compactions = compactions
+      end
+
+      # Ends recording. To be called once.
+      #
+      # @return [Hash{Symbol => Object}] the body of a Requires
+      def finish
+        started = Cost.now
+        Native.own(Native::OWNER_MEMSCOPE)
+        after, owned = measure
+        tree = RequireTree.new(RequireRecorder.entries, owned, after[:files])
+        nodes = tree.nodes
+        gems = Requires.gems(nodes.map { |node| Requires::Node.capture(node.dup) }, tree.again(RequireRecorder.again))
+        { **environment(after), **totals(after, nodes), nodes: nodes, gems: gems, reasons: reasons(after),
+                                                        cost: Cost.of(:T3, Cost.now - started) }
+      end
+
+      private
+
+      # Nothing is collected between the two counts of the heap, so they count the same objects.
+      def measure
+        2.times { GC.start } # the second one frees objects that the first left to finalizers
+        disabled = GC.disable
+        after = read(collect: false)
+        owned = Native.owned((RequireRecorder.entries.last&.number || Native::OWNER_MEMSCOPE) + 1)
+        @lost = Native.stop_owners
+        [after, owned]
+      ensure
+        GC.enable unless disabled
+      end
+
+      # The rows that files are charged for, and the mapped files.
+      def read(collect: true)
+        2.times { GC.start } if collect
+        ledger = Ledger.read(deep: true, strict: true)
+        { objects: ledger.dig(:ruby_heap, :live_slots).bytes, malloc: ledger[:malloc].detail[:in_use_bytes],
+          files: files, allocator: ledger.allocator }
+      end
+
+      # @return [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
+      def files
+        sums = Hash.new { |all, path| all[path] = [0, 0] }
+        path = nil
+        File.foreach("/proc/self/smaps") do |line|
+          if (mapping = MAPPING.match(line)) then path = mapping[1]
+          elsif path && (figure = RESIDENT.match(line))
+            sums[path][figure[1] == "Private" ? 0 : 1] += figure[2].to_i << 10
+          end
+        end
+        sums
+      end
+
+      def totals(after, nodes)
+        objects = after[:objects] - @before[:objects]
+        malloc = after[:malloc] - @before[:malloc] if after[:malloc]
+        mapped = [after, @before].map { |reading| reading[:files].values.flatten.sum }.reduce(:-)
+        { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
+          other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
+          other_malloc_bytes: malloc && (malloc - nodes.sum { |node| node[:malloc_bytes] }),
+          other_mapped_bytes: mapped - nodes.sum { |node| mapped_by(node) },
+          runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped }] }
+      end
+
+      def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i
+
+      def environment(after)
+        allocator = after[:allocator]
+        { program: [$PROGRAM_NAME, *ARGV].join(" "), load_path: $LOAD_PATH.map(&:to_s),
+          allocator: [allocator.name, allocator.short_version].compact.join(" "),
+          yjit: defined?(RubyVM::YJIT.enabled?) ? RubyVM::YJIT.enabled? : false, bootsnap: !defined?(::Bootsnap).nil? }
+      end
+
+      def reasons(after)
+        { malloc_bytes: (:statistics_unread unless after[:malloc]),
+          other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
+          objects_bytes: (:requires_compacted if compactions != @compactions),
+          nodes: (:requires_transient if RUBY_VERSION < "3.3") }.compact
+      end
+
+      def compactions = GC.stat[:compact_count]
+    end
+  end
+end

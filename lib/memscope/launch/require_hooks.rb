@@ -1,0 +1,75 @@
+# frozen_string_literal: true
+
+# Tells Memscope::Launch::RequireRecorder when each file begins and ends to load, in a program that was started to be
+# measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that requires them
+# (Sinatra, by caller) ignore such frames. So nothing but this file is on the stack meanwhile.
+#
+# Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
+# aliases and this module would call each other for ever.
+module Kernel
+  # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in the place of
+  # RubyGems' one, before or after this.
+  own = %i[gem_original_require require].select do |name|
+    private_method_defined?(name) && instance_method(name).source_location.nil?
+  end
+  alias_method :memscope_original_require, own.first
+  alias memscope_original_load load
+  private :memscope_original_require, :memscope_original_load
+
+  def memscope_require(feature)
+    entry = ::Memscope::Launch::RequireRecorder.enter(feature)
+    loaded = memscope_original_require(feature)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+  end
+  private :memscope_require
+  own.each { |name| alias_method name, :memscope_require }
+
+  # The original method would take this file for the caller's.
+  def require_relative(feature)
+    path = ::Memscope::Launch::RequireRecorder.relative(feature, ::Kernel.caller_locations(1, 1).first)
+    entry = ::Memscope::Launch::RequireRecorder.enter(path)
+    loaded = memscope_original_require(path)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+  end
+
+  def load(file, wrap = false) # rubocop:disable Style/OptionalBooleanParameter -- Ruby's
+    entry = ::Memscope::Launch::RequireRecorder.enter(file)
+    loaded = memscope_original_load(file, wrap)
+  ensure
+    ::Memscope::Launch::RequireRecorder.leave(entry, loaded, file)
+  end
+  private :require_relative, :load
+
+  # Kernel.require is Ruby's own, even with RubyGems.
+  class << self
+    alias memscope_original_require require
+    alias memscope_original_load load
+    private :memscope_original_require, :memscope_original_load
+
+    def require(feature)
+      entry = ::Memscope::Launch::RequireRecorder.enter(feature)
+      loaded = memscope_original_require(feature)
+    ensure
+      ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
+    end
+
+    def load(file, wrap = false) # rubocop:disable Style/OptionalBooleanParameter -- Ruby's
+      entry = ::Memscope::Launch::RequireRecorder.enter(file)
+      loaded = memscope_original_load(file, wrap)
+    ensure
+      ::Memscope::Launch::RequireRecorder.leave(entry, loaded, file)
+    end
+  end
+end
+
+Module.class_eval do
+  alias_method :memscope_original_autoload, :autoload
+  private :memscope_original_autoload
+
+  def autoload(name, path)
+    Memscope::Launch::RequireRecorder.lazy(path)
+    memscope_original_autoload(name, path)
+  end
+end

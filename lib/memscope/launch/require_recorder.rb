@@ -1,0 +1,113 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # Numbers the files that a program loads, and has what is allocated meanwhile charged to them. What it allocates
+    # itself is charged to memscope.
+    module RequireRecorder
+      # A file: its number, that of the file which requires it, what was required, the path once it is loaded, whether
+      # it was loaded (false also if it raised a LoadError; nil if it raised otherwise, or has not ended), whether an
+      # autoload loads it, and the files mapped meanwhile.
+      Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :autoloaded, :mapped)
+      HOOKS = File.join(__dir__, "require_hooks.rb")
+      private_constant :HOOKS
+
+      class << self
+        # @return [Array<Entry>] in the order in which the files began to load
+        attr_reader :entries
+
+        # @return [Array<Array(Integer, String)>] requires of what was loaded already: who required, and what
+        def again = @again.keys
+
+        # From now on, allocations are charged, and require, require_relative, load and autoload tell this module.
+        #
+        # @return [Object, nil] a reason why nothing can be charged; nil if it is
+        def start
+          @entries = []
+          @again = {}
+          @autoloads = {}
+          @main = Ractor.current
+          @mapped = mapped
+          hooks = File.read(HOOKS)
+          why = Native.start_owners
+          eval(hooks, TOPLEVEL_BINDING, "<internal:memscope/require_hooks>") unless why # rubocop:disable Security/Eval
+          why
+        end
+
+        # To be called before a file is loaded.
+        #
+        # @param feature [String] a path or a feature, as require takes it
+        # @return [Entry, nil] for `leave`; nil in another Ractor, where nothing is recorded
+        def enter(feature)
+          return unless Ractor.current.equal?(@main)
+
+          parent = Native.own(Native::OWNER_MEMSCOPE)
+          entry = Entry.new(Native.new_owner, parent, feature)
+          entry.autoloaded = @autoloads.key?(feature)
+          @entries << entry
+          Native.own(entry.number)
+          entry
+        end
+
+        # To be called when it is loaded, or has raised.
+        #
+        # @param entry [Entry, nil]
+        # @param loaded [Boolean, nil] what require or load returned
+        # @param file [String, nil] what load loaded: it appends nothing to $LOADED_FEATURES
+        # @return [void]
+        def leave(entry, loaded, file = nil)
+          return unless entry
+
+          Native.own(Native::OWNER_MEMSCOPE)
+          entry.loaded = loaded.nil? && $!.is_a?(LoadError) ? false : loaded # rubocop:disable Style/SpecialGlobalVars
+          @again[[entry.parent, entry.feature]] = true if loaded == false
+          finish(entry, file ? located(file) : $LOADED_FEATURES.last) if loaded
+        ensure
+          Native.own(entry.parent) if entry
+        end
+
+        # @param feature [String] as require_relative takes it
+        # @param location [Thread::Backtrace::Location] of its caller
+        # @return [String] an absolute path
+        # @raise [LoadError] for code that is in no file, as require_relative does
+        def relative(feature, location)
+          base = location.absolute_path || location.path
+          raise LoadError, "cannot infer basepath" if base.nil? || base.start_with?("(eval")
+
+          File.expand_path(feature, File.dirname(base))
+        end
+
+        # Notes the path of an autoload.
+        #
+        # @return [void]
+        def lazy(path)
+          owner = Native.own(Native::OWNER_MEMSCOPE)
+          @autoloads[path] = true
+        ensure
+          Native.own(owner)
+        end
+
+        private
+
+        def finish(entry, path)
+          entry.path = path
+          return unless path.to_s.end_with?(".so")
+
+          now = mapped
+          entry.mapped = now - @mapped
+          @mapped |= now
+        end
+
+        # The path of a file that was loaded: load looks in $LOAD_PATH, then in the working directory.
+        def located(file)
+          file = file.respond_to?(:to_path) ? file.to_path : file.to_str
+          paths = [*$LOAD_PATH, Dir.pwd].map { |directory| File.expand_path(file, directory) }
+          paths.find { |path| File.file?(path) } || file
+        end
+
+        # The files that the process has mapped.
+        def mapped = File.read("/proc/self/maps").scan(%r{ (/\S.*)$}).flatten.uniq
+      end
+    end
+  end
+end

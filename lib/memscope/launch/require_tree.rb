@@ -1,0 +1,95 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+module Memscope
+  module Launch
+    # The files that a program loaded, as bodies of Requires::Node. What a require of a loaded file allocated, or one
+    # that found no file, belongs to the file that required.
+    class RequireTree
+      RUBY = RbConfig::CONFIG.values_at("rubylibdir", "rubyarchdir", "vendordir", "sitedir").compact
+                             .to_h { |directory| ["#{directory}/", "ruby"] }.freeze
+      # A gem's directory, named after it and its version.
+      GEM = %r{/gems/([^/]+)-\d[^/]*/}
+      private_constant :RUBY, :GEM
+
+      # @param entries [Array<RequireRecorder::Entry>] in the order in which they began
+      # @param owned [Array<Array<Integer>>] by number, as Native.owned has it
+      # @param files [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
+      def initialize(entries, owned, files)
+        @entries = entries
+        @owned = owned
+        @files = files
+        @directories = directories
+        @ids = ids
+      end
+
+      # @return [Array<Hash{Symbol => Object}>] the program first
+      def nodes
+        nodes = [program, *kept.map { |entry| node(entry) }]
+        @ids.each { |number, id| charge(nodes[id], @owned[number]) }
+        nodes
+      end
+
+      # @param pairs [Array<Array(Integer, String)>] the number of a file, and what it required that was loaded already
+      # @return [Array<Array(Integer, Integer)>] the ids of both, if that is known
+      def again(pairs)
+        loaded = kept.flat_map { |entry| [[entry.feature, entry], [entry.path, entry]] }.to_h
+        pairs.filter_map { |number, feature| [id(number), @ids[loaded[feature].number]] if loaded[feature] }.uniq
+      end
+
+      private
+
+      # The id of the node that an owner's memory belongs to.
+      def id(number) = @ids.fetch(number, 0)
+
+      def kept = @kept ||= @entries.reject { |entry| entry.loaded == false }
+
+      # The id of each number: its own, or that of the file which required it.
+      def ids
+        own = kept.each.with_index(1).to_h { |entry, id| [entry.number, id] }
+        @entries.each_with_object({ Native::OWNER_OUTSIDE => 0 }) do |entry, ids|
+          ids[entry.number] = own[entry.number] || ids.fetch(entry.parent, 0)
+        end
+      end
+
+      def program = blank(0, nil, $PROGRAM_NAME, nil)
+
+      def node(entry)
+        path = (entry.path || entry.feature).to_s
+        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded, **mapped(entry))
+      end
+
+      def blank(id, parent, path, gem)
+        { id: id, parent: parent, path: path, gem: gem, lazy: false, objects: 0, objects_bytes: 0, malloc_bytes: 0,
+          mapped_private_bytes: nil, mapped_shared_bytes: nil }
+      end
+
+      def charge(node, figures)
+        objects, objects_bytes, _blocks, malloc_bytes = figures
+        node[:objects] += objects
+        node[:objects_bytes] += objects_bytes
+        node[:malloc_bytes] += malloc_bytes
+      end
+
+      def mapped(entry)
+        found = entry.mapped.to_a.filter_map { |path| @files[path] if @files.key?(path) }
+        return {} if found.empty?
+
+        { mapped_private_bytes: found.sum(&:first), mapped_shared_bytes: found.sum(&:last) }
+      end
+
+      # @return [Array<Array(String, String)>] directories with the names of what they belong to, the innermost first
+      def directories
+        gems = defined?(::Gem.loaded_specs) ? ::Gem.loaded_specs.values : []
+        named = gems.flat_map { |gem| [gem.full_gem_path, gem.extension_dir].map { |path| ["#{path}/", gem.name] } }
+        [*named, *RUBY, ["#{Dir.pwd}/", "application"]].sort_by { |directory, _name| -directory.length }
+      end
+
+      def gem_of(path)
+        name = @directories.find { |directory, _name| path.start_with?(directory) }&.last
+        name == "application" || name.nil? ? path[GEM, 1] || name : name
+      end
+    end
+  end
+end

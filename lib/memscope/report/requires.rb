@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Report
+    # What files and gems cost: the totals, a table of gems, the tree of files.
+    class RequiresPage < ReadingPage
+      # Gems and files that are listed unless `limit` says how many.
+      ROWS = 20
+      # Gems that are named as those which require one.
+      CALLERS = 2
+      private_constant :CALLERS
+
+      # @param reading [Requires]
+      # @param limit [Integer] gems that are listed, and files in the tree
+      # @param display [Hash{Symbol => Object}] as for ReadingPage
+      def initialize(reading, limit: ROWS, **display)
+        super(reading, **display)
+        @limit = limit
+      end
+
+      private
+
+      def subject
+        allocator = "#{@reading.allocator} serves malloc"
+        [allocator, "YJIT #{state(@reading.yjit?)}", "Bootsnap #{state(@reading.bootsnap?)}"]
+      end
+
+      def state(switch) = switch ? "on" : "off"
+
+      def sections = [lede, gems, tree]
+
+      def reasons = sentences
+
+      def lede
+        lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
+                 "#{mebibytes(@reading.malloc_bytes)} through malloc#{spread(@reading.spread)}",
+                 "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too" \
+                 "#{spread(@reading.mapped_spread)}", "#{files}; #{rest}"]
+        [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]
+      end
+
+      def files
+        lazy = @reading.nodes.count(&:lazy?)
+        "#{counted(@reading.nodes.size - 1, 'files')}#{", #{count(lazy)} of them by autoload" if lazy.positive?}"
+      end
+
+      def rest
+        other = @reading.other_objects_bytes + @reading.other_malloc_bytes.to_i
+        "#{size(@reading.nodes.first.bytes)} outside, #{size(other)} of no file"
+      end
+
+      def spread(share)
+        return "" unless share
+
+        " (#{@reading.runs.size} runs within #{format('%.2f', share * 100)} %)"
+      end
+
+      def gems
+        alone = @reading.gems.any?(&:alone_bytes)
+        headings = ["MiB", "objects", "malloc", "mapped", *("alone" if alone), "files", "gem"]
+        @page.listing(headings, @reading.gems.first(@limit).map { |gem| gem_cells(gem, alone) } + remaining(alone))
+      end
+
+      def gem_cells(gem, alone)
+        [mebibytes(gem.bytes), mebibytes(gem.objects_bytes), mebibytes(gem.malloc_bytes), mebibytes(gem.mapped_bytes),
+         *(cell(gem.alone_bytes) if alone), count(gem.files), named(gem)]
+      end
+
+      def named(gem)
+        notes = [("#{count(gem.lazy_files)} lazy" if gem.lazy_files.positive?),
+                 ("for #{shared_with(gem)}" unless gem.required_by.empty?)].compact
+        [gem.name, *("(#{notes.join('; ')})" unless notes.empty?)].join(" ")
+      end
+
+      def shared_with(gem)
+        others = gem.required_by.size - CALLERS
+        [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
+      end
+
+      def remaining(alone)
+        rest = @reading.gems.drop(@limit)
+        return [] if rest.empty?
+
+        [%i[bytes objects_bytes malloc_bytes mapped_bytes].map { |name| mebibytes(rest.sum(&name)) },
+         *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
+      end
+
+      # The files that cost most themselves, below those that required them. One of the latter that led to a single file
+      # is left out.
+      def tree
+        @inclusive = Requires.inclusive(@reading.nodes)
+        shown = shown_nodes
+        rows = @page.branches(shown.fetch(nil)) { |node| below(node, shown) }.map do |branch, node|
+          [mebibytes(@inclusive[node.id]), mebibytes(node.bytes), "#{branch[3..]}#{label(node)}"]
+        end
+        @page.listing(["MiB", "own", "file, above those that it was the first to require"], rows)
+      end
+
+      # @return [Hash{Integer => Array<Node>}] by the number of the file that required them, the most costly first
+      def shown_nodes
+        @most = @reading.nodes.drop(1).max_by(@limit, &:bytes)
+        nodes = @most | @most.flat_map { |node| above(node) }
+        nodes.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
+      end
+
+      def above(node) = node.parent ? [*above(@reading.nodes[node.parent]), @reading.nodes[node.parent]] : []
+
+      def below(node, shown)
+        shown.fetch(node.id, []).flat_map { |child| leads?(child, shown) ? below(child, shown) : child }
+      end
+
+      def leads?(node, shown) = shown.fetch(node.id, []).one? && !@most.include?(node)
+
+      def label(node)
+        name = node.parent ? [node.gem, short(node.path)].compact.join(": ") : "the program"
+        node.lazy? ? "#{name} (lazy)" : name
+      end
+
+      # A path below the directory that was searched for it, or below the gem's.
+      def short(path)
+        directory = @reading.load_path.select { |one| path.start_with?("#{one}/") }.max_by(&:length)
+        (directory ? path.delete_prefix("#{directory}/") : path).gsub(/[[:cntrl:]]/, "?")
+      end
+    end
+  end
+end

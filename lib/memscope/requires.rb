@@ -1,0 +1,155 @@
+# frozen_string_literal: true
+
+require_relative "reading"
+
+module Memscope
+  # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
+  # -- COMMAND` takes it.
+  #
+  # Costs are *in order*: each object and each block of malloc that is in use at the end is charged to the file during
+  # whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the rest sum
+  # to what the program added to the ledger's rows of live slots and of malloc in use, to the byte. A gem that others
+  # require too is charged where it was first required; what it costs *alone* is measured in a process of its own.
+  class Requires < Reading
+    # @return [String] the program: its name and arguments
+    field :program, :string, null: false
+    # @return [String] what serves malloc, with its version
+    field :allocator, :string, null: false
+    # @return [Boolean] whether YJIT is enabled
+    field :yjit?, :boolean, null: false
+    # @return [Boolean] whether Bootsnap is loaded
+    field :bootsnap?, :boolean, null: false
+    # @return [Integer] rise of the row of live slots
+    field :objects_bytes, :signed_bytes, null: false
+    # @return [Integer, nil] rise of malloc's bytes in use; nil, with a reason, if the allocator does not say
+    field :malloc_bytes, :signed_bytes
+    # @return [Integer, nil] rise of the resident bytes of mapped files
+    field :mapped_bytes, :signed_bytes
+    # @return [Integer] the part of objects_bytes that belongs to no file: memscope's own objects, less those from
+    #   before the start that were freed
+    field :other_objects_bytes, :signed_bytes, null: false
+    # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
+    #   library allocate for themselves, and changes of blocks from before the start
+    field :other_malloc_bytes, :signed_bytes
+    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched of libraries from before
+    field :other_mapped_bytes, :signed_bytes
+    # @return [Array<String>] $LOAD_PATH at the end
+    field :load_path, :list, null: false
+
+    require_relative "requires/node"
+
+    # @return [Array<Node>] the program, then files, in the order in which they began to load
+    field :nodes, [Node], null: false
+    # @return [Array<GemCost>] by bytes, the most first
+    field :gems, [GemCost], null: false
+    # @return [Array<Run>] the totals of each run; nodes and gems are those of the median run
+    field :runs, [Run], null: false
+
+    # @api private
+    autoload :Repetition, File.join(__dir__, "requires/repetition.rb")
+
+    # @return [Integer] rise of objects and malloc
+    def bytes = objects_bytes + malloc_bytes.to_i
+
+    # @return [Float, nil] how far the runs' objects and malloc differ, as a share of the median; nil for one run
+    def spread = share_of_runs(&:bytes)
+
+    # @return [Float, nil] the same for mapped files
+    def mapped_spread = share_of_runs { |run| run.mapped_bytes.to_i }
+
+    # @param node [Node]
+    # @return [Array<Node>] the files that it required, in order
+    def children(node) = tree.fetch(node.id, [])
+
+    # @param node [Node]
+    # @return [Integer] bytes of objects and malloc, with the files that it required
+    def inclusive_bytes(node) = inclusive.fetch(node.id)
+
+    # What changed since an earlier run. A gem that one of them did not load cost nothing in it.
+    #
+    # @param other [Requires] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] for a reading of another kind
+    def -(other)
+      earlier = of_this_kind(other)
+      Diff.between(Repetition.with_gems_of(earlier, self), Repetition.with_gems_of(self, earlier))
+    end
+
+    # @api private
+    def known? = !nodes.empty?
+
+    private
+
+    # A frozen value keeps nothing: computed for each report.
+    def tree = nodes.group_by(&:parent)
+
+    def inclusive = Requires.inclusive(nodes)
+
+    def share_of_runs(&)
+      totals = runs.map(&).sort
+      return if totals.size < 2 || totals[totals.size / 2].zero?
+
+      (totals.last - totals.first).fdiv(totals[totals.size / 2])
+    end
+
+    class << self
+      # @api private
+      # @param nodes [Array<Node>] a file after the one that required it
+      # @return [Hash{Integer => Integer}] bytes of objects and malloc, with what a file required, by its number
+      def inclusive(nodes)
+        sums = nodes.to_h { |node| [node.id, node.bytes] }
+        nodes.reverse_each { |node| sums[node.parent] += sums[node.id] if node.parent }
+        sums
+      end
+
+      # @api private
+      # @param nodes [Array<Node>]
+      # @param again [Array<Array(Integer, Integer)>] requires of what was loaded already: the ids of the file that
+      #   required and of the one that was required
+      # @return [Array<Hash>] bodies of GemCost
+      def gems(nodes, again)
+        entered = outermost(nodes)
+        callers = callers(nodes, again)
+        files = nodes.select(&:parent).group_by { |node| gem_of(node) }
+        files.map { |gem, own| gem_cost(gem, own, entered.fetch(gem)).merge(required_by: callers[gem]) }
+             .sort_by { |body| [-(body[:objects_bytes] + body[:malloc_bytes]), body[:name]] }
+      end
+
+      private
+
+      def gem_of(node) = node.gem || "(elsewhere)"
+
+      def gem_cost(gem, own, entered)
+        { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
+          malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes),
+          inclusive_bytes: entered.sum { |_node, bytes| bytes }, file: main_file(gem, own),
+          spread_bytes: nil, alone_bytes: nil }
+      end
+
+      # In the highest directory, the file that is named after the gem, else the first one.
+      def main_file(gem, own)
+        names = [gem, gem.tr("-", "/"), gem.tr("-", "_")].map { |name| "/#{name}.rb" }
+        highest = own.map(&:path).group_by { |path| path.count("/") }.min.last
+        highest.find { |path| path.end_with?(*names) } || highest.first
+      end
+
+      # The files of each gem that no other file of it required, however indirectly, with their inclusive bytes.
+      def outermost(nodes)
+        sums = inclusive(nodes)
+        above = { nil => [] }
+        nodes.each { |node| above[node.id] = node.parent ? above[node.parent] | [gem_of(node)] : [] }
+        nodes.select { |node| node.parent && !above[node.parent].include?(gem_of(node)) }
+             .map { |node| [node, sums[node.id]] }.group_by { |node, _bytes| gem_of(node) }
+      end
+
+      # The other gems that require each gem.
+      def callers(nodes, again)
+        pairs = nodes.select(&:parent).map { |node| [node.parent, node.id] } | again
+        pairs.each_with_object(Hash.new { |callers, gem| callers[gem] = [] }) do |pair, callers|
+          from, to = nodes.values_at(*pair)
+          callers[gem_of(to)] |= [gem_of(from)] unless from.parent.nil? || gem_of(from) == gem_of(to)
+        end
+      end
+    end
+  end
+end

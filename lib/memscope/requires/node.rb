@@ -1,0 +1,92 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Requires < Reading
+    # A file that was loaded, or the program itself, and what it cost: the memory that was allocated while the file was
+    # loaded, but not while a file that it required was, and that is in use at the end.
+    class Node < Record
+      # @return [Integer] its number, by the order in which files began to load; 0 is the program
+      field :id, :count, null: false
+      # @return [Integer, nil] number of the file that required it; nil for the program
+      field :parent, :count
+      # @return [String] path; for a file that raised, and so has none, the feature that was required
+      field :path, :string, null: false
+      # @return [String, nil] the gem that it belongs to; "ruby" for Ruby's own library; "application" for a file below
+      #   the working directory; nil if it is of none of them
+      field :gem, :string
+      # @return [Boolean] whether autoload, or Zeitwerk, loaded it when a constant was first used
+      field :lazy?, :boolean, null: false
+      # @return [Integer] its objects that are alive
+      field :objects, :count, null: false
+      # @return [Integer] bytes of their slots
+      field :objects_bytes, :bytes, null: false
+      # @return [Integer] malloc's bytes in use, as malloc keeps them
+      field :malloc_bytes, :signed_bytes, null: false
+      # @return [Integer, nil] resident bytes, of the libraries that it mapped, that no other process maps; nil if it
+      #   mapped none
+      field :mapped_private_bytes, :bytes
+      # @return [Integer, nil] the same, that other processes map too
+      field :mapped_shared_bytes, :bytes
+
+      # @return [Integer] bytes of objects and of malloc
+      def bytes = objects_bytes + malloc_bytes
+
+      # @return [Integer] bytes of the libraries that it mapped
+      def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
+    end
+
+    # What files belong to that are of no gem.
+    NO_GEMS = ["ruby", "application", "(elsewhere)"].freeze
+    private_constant :NO_GEMS
+
+    # A gem, with what its own files cost, and the cost of requiring it alone.
+    class GemCost < Record
+      # @return [String] as in Node#gem; "(elsewhere)" for files of no gem
+      field :name, :string, null: false
+      # @return [Integer] its files that were loaded
+      field :files, :count, null: false
+      # @return [Integer] those that autoload loaded
+      field :lazy_files, :count, null: false
+      # @return [Integer] bytes of its files' live objects, in the order of this program
+      field :objects_bytes, :bytes, null: false
+      # @return [Integer] malloc's bytes in use
+      field :malloc_bytes, :signed_bytes, null: false
+      # @return [Integer] resident bytes of the libraries that it mapped
+      field :mapped_bytes, :bytes, null: false
+      # @return [Integer] bytes of objects and malloc, with the files that its files were the first to require
+      field :inclusive_bytes, :signed_bytes, null: false
+      # @return [Integer, nil] how far objects and malloc differ between runs; nil for one run
+      field :spread_bytes, :bytes
+      # @return [String] path of the file that is required to measure it alone: in its highest directory, the one
+      #   named after it, else the first
+      field :file, :string, null: false
+      # @return [Integer, nil] bytes of objects and malloc that requiring it in a new process costs, with what it
+      #   requires; nil if that was not measured, or failed
+      field :alone_bytes, :signed_bytes
+      # @return [Array<String>] the other gems that require a file of it, whether or not it was loaded already
+      field :required_by, :list, null: false
+
+      # @return [Symbol] the field that identifies it in a list
+      def self.identity = :name
+
+      # @return [Integer] bytes of objects and of malloc
+      def bytes = objects_bytes + malloc_bytes
+
+      # @return [Boolean] false for Ruby's library, the application, and files of neither
+      def gem? = !NO_GEMS.include?(name)
+    end
+
+    # The totals of one run.
+    class Run < Record
+      # @return [Integer] rise of the bytes of live slots
+      field :objects_bytes, :signed_bytes, null: false
+      # @return [Integer, nil] rise of malloc's bytes in use
+      field :malloc_bytes, :signed_bytes
+      # @return [Integer, nil] rise of the resident bytes of mapped files
+      field :mapped_bytes, :signed_bytes
+
+      # @return [Integer] bytes of objects and of malloc
+      def bytes = objects_bytes + malloc_bytes.to_i
+    end
+  end
+end

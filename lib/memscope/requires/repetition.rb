@@ -1,0 +1,53 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Requires < Reading
+    # Several runs of one program as one reading, and gems measured alone added to it.
+    #
+    # @api private
+    module Repetition
+      # What a gem costs that is not loaded.
+      NOTHING = { files: 0, lazy_files: 0, objects_bytes: 0, malloc_bytes: 0, mapped_bytes: 0, inclusive_bytes: 0,
+                  spread_bytes: nil, alone_bytes: nil, required_by: [] }.freeze
+      private_constant :NOTHING
+
+      class << self
+        # @param readings [Array<Requires>] of the same program, in order
+        # @return [Requires] the run of median cost, with the totals of all, and how far each gem differs between them
+        def of(readings)
+          median = readings.sort_by(&:bytes)[readings.size / 2]
+          return median if readings.one?
+
+          rebuilt(median, runs: readings.flat_map { |reading| reading.runs.map(&:to_h) },
+                          gems: median.gems.map { |gem| { **gem.to_h, spread_bytes: spread(gem, readings) } })
+        end
+
+        # @param reading [Requires]
+        # @param alone [Hash{String => Integer, nil}] bytes by gem; nil if it could not be required alone
+        # @param reasons [Hash{Symbol => String}]
+        # @return [Requires]
+        def with_alone(reading, alone, reasons)
+          gems = reading.gems.map { |gem| { **gem.to_h, alone_bytes: alone[gem.name] } }
+          rebuilt(reading, gems: gems, reasons: { **reading.reasons, **reasons })
+        end
+
+        # @return [Requires] with the other's gems too, at no cost
+        def with_gems_of(reading, other)
+          names = reading.gems.map(&:name)
+          missing = other.gems.reject { |gem| names.include?(gem.name) }.map { |gem| { **gem.to_h, **NOTHING } }
+          missing.empty? ? reading : rebuilt(reading, gems: [*reading.gems.map(&:to_h), *missing])
+        end
+
+        private
+
+        def rebuilt(reading, changes) = Requires.from_h({ **reading.to_h, **changes })
+
+        # A gem that a run did not load cost nothing in it.
+        def spread(gem, readings)
+          costs = readings.map { |reading| reading.gems.find { |one| one.name == gem.name }&.bytes || 0 }
+          costs.max - costs.min
+        end
+      end
+    end
+  end
+end

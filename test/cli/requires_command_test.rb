@@ -1,0 +1,139 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/launching"
+require_relative "../support/planted_gems"
+
+# memscope requires -- COMMAND, over gems of known cost.
+class CLIRequiresTest < MemscopeTest
+  include Launching
+
+  parallelize_me!
+
+  def setup
+    super
+    @load_path = PlantedGems.plant(directory)
+  end
+
+  def requires(*options, script, preload: nil)
+    launch("requires", *options, "--", RbConfig.ruby, *@load_path, "-e", script, preload: preload)
+  end
+
+  def reading(*options, script, preload: nil)
+    ran = requires("--json", *options, script, preload: preload)
+
+    assert_exit 0, ran
+    Memscope::Requires.from_json(ran.err.lines.last)
+  end
+
+  def gem(reading, name) = reading.gems.find { |gem| gem.name == name }
+
+  def test_a_gem_is_charged_what_it_costs_at_any_place
+    ["require 'heavy'; require 'json'", "require 'json'; require 'set'; require 'light'; require 'heavy'",
+     "Thread.new { require 'heavy' }.join; require 'json'"].each do |script|
+      assert_in_delta PlantedGems::HEAVY_BYTES, gem(reading(script), "heavy").bytes, PlantedGems::HEAVY_BYTES / 100
+    end
+  end
+
+  both_allocators("costs sum to the rows and a gem alone costs the same") do |preload|
+    found = reading("--alone=2", "require 'json'; require 'heavy'; Light::Late", preload: preload)
+    heavy, light = %w[heavy light].map { |name| gem(found, name) }
+
+    assert_equal found.objects_bytes, found.nodes.sum(&:objects_bytes) + found.other_objects_bytes
+    assert_equal found.malloc_bytes, found.nodes.sum(&:malloc_bytes) + found.other_malloc_bytes
+    assert_equal found.mapped_bytes, found.nodes.sum(&:mapped_bytes) + found.other_mapped_bytes
+    assert_operator found.other_objects_bytes.abs, :<, found.objects_bytes / 10
+    assert_operator found.other_malloc_bytes.abs, :<, found.malloc_bytes / 5
+    assert_in_delta PlantedGems::HEAVY_BYTES, heavy.bytes, PlantedGems::HEAVY_BYTES / 100
+    # light is required by heavy: 500,000 bytes more when heavy is alone, and of light itself without the lazy file.
+    assert_in_delta PlantedGems::HEAVY_BYTES + 500_000, heavy.alone_bytes, PlantedGems::HEAVY_BYTES / 50
+    assert_in_delta 800_000, light.bytes, 100_000
+    assert_in_delta 500_000, light.alone_bytes, 60_000
+    assert_equal [["heavy"], 1, 2], [light.required_by, light.lazy_files, light.files]
+  end
+
+  def test_the_tree
+    found = reading("require 'heavy'; Light::Late; require 'socket'")
+    program, *files = found.nodes
+    heavy, light, late, socket = %w[/heavy.rb /light.rb /late.rb /socket.so].map do |ending|
+      files.find { |node| node.path.end_with?(ending) }
+    end
+
+    assert_equal [program.id, heavy.id, program.id], [heavy.parent, light.parent, late.parent]
+    assert_equal [false, false, true, false], [heavy, light, late, socket].map(&:lazy?)
+    assert_equal heavy.bytes + light.bytes, found.inclusive_bytes(heavy)
+    assert_includes found.children(heavy), light
+    assert_operator socket.mapped_bytes, :>, 4096
+    assert_equal "ruby", socket.gem
+  end
+
+  def test_the_page
+    ran = requires("--runs=2", "--top=3", "puts 1; require 'heavy'; Light::Late")
+
+    assert_exit 0, ran, out: "1\n1\n"
+    assert_match(/^  \d+\.\d MiB in use: .* through malloc \(2 runs within 0\.\d\d %\)$/, ran.err)
+    assert_match(/^ *5\.\d +3\.0 +2\.\d +0\.0 +1  heavy$/, ran.err)
+    assert_match(/^ *0\.8 +0\.0 +0\.8 +0\.0 +2  light \(1 lazy; for heavy\)$/, ran.err)
+    assert_match(%r{light: light/late\.rb \(lazy\)$}, ran.err)
+    assert_operator ran.err.lines.map { |line| line.chomp.length }.max, :<=, 80
+  end
+
+  def test_a_page_with_a_graph
+    file = path("graph.html")
+
+    assert_exit 0, requires("--html", "--output", file, "require 'heavy'; Light::Late"), err: ""
+    data = JSON.parse(File.read(file)[%r{<script type="application/json" id="profile">(.*?)</script>}m, 1]).first
+    names = data["frames"].map(&:first)
+    heavy, light = %w[heavy.rb light.rb].map { |name| data["stacks"].find { |path, _bytes| names[path.first] == name } }
+
+    assert_equal(%w[light.rb heavy.rb -e], light.first.map { |frame| names[frame] })
+    assert_in_delta PlantedGems::HEAVY_BYTES, heavy[1], PlantedGems::HEAVY_BYTES / 100
+    assert_match(%r{class="place">[^<]*/light/late\.rb <small>light, by autoload</small>}, File.read(file))
+    assert_exit 64, requires("--html", "--json", "1"), err: /--html and --json exclude each other/
+  end
+
+  def test_a_compaction_is_reported
+    skip_without_compaction
+
+    assert_match(/a compaction moved objects/, reading("GC.compact").reasons[:objects_bytes])
+    assert_nil reading("1").reasons[:objects_bytes]
+  end
+
+  def test_an_earlier_run_is_compared
+    file = path("earlier.json")
+
+    assert_exit 0, requires("--json", "--output", file, "require 'light'"), err: ""
+    ran = requires("--since", file, "require 'heavy'")
+
+    assert_exit 0, ran
+    assert_match(/^ +\+3,1\d\d,\d{3} B  gems\.heavy\.objects_bytes$/, ran.err)
+    json = requires("--json", "--since", file, "require 'heavy'").err
+    difference = Memscope::Diff.from_json(json)
+
+    assert_in_delta PlantedGems::HEAVY_BYTES, %i[objects_bytes malloc_bytes].sum { |name| difference[name].delta },
+                    200_000
+    assert_in_delta 3 << 20, difference.dig(:gems, :heavy, :objects_bytes).delta, 30_000
+  end
+
+  def test_a_limit
+    within, beyond = %w[20MB 1.5MiB].map { |limit| requires("--limit", limit, "require 'heavy'") }
+
+    assert_exit 0, within
+    assert_exit 1, beyond, err: /^memscope requires: objects and malloc take \d\.\d MiB, more than --limit 1\.5MiB$/
+  end
+
+  def test_it_ends_as_the_program_does
+    assert_exit 3, requires("exit 3"), err: /ruby\S* failed$/
+    assert_exit 0, requires("require 'heavy'; exit"), err: /heavy/
+    assert_exit 74, requires("exit!(0)"), err: /ended without a report/
+    assert_exit 127, launch("requires", "--", "no-such-command")
+  end
+
+  def test_wrong_values
+    { "--limit=much" => '--limit: given "much", allowed: a number of bytes, or of KB, MB, GB, KiB, MiB or GiB',
+      "--runs=0" => "--runs: given 0, allowed: a number from 1 to 100",
+      "--since=/nowhere" => "--since /nowhere: No such file or directory" }.each do |option, message|
+      assert_includes requires(option, "1").err, message
+    end
+  end
+end
