@@ -13,8 +13,9 @@
 #include "ruby/ruby_private.h"
 #include "sampling/import_counter.h"
 
-/* The running measurement's number; 0: none. A forked child has none (Native.halt_measurement). */
+/* The running measurement's number, and its Thread; 0 and nil: none. A forked child has none (halt_measurement). */
 static unsigned long running;
+static VALUE running_in = Qnil;
 
 struct moment {
     uint64_t objects;          /* allocated so far, by all threads */
@@ -31,7 +32,7 @@ struct measurement {
     bool profiled;   /* not by memscope, because a malloc profile has the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
     struct moment begun, ended, collected;
-    uint64_t peak_bytes, spent_ns;
+    uint64_t started_ns, peak_bytes, spent_ns;
     VALUE value;
 };
 
@@ -100,13 +101,11 @@ static bool has_migrated(const struct measurement *measurement) {
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static void begin(struct measurement *measurement) {
-    uint64_t begun_ns = memscope_now_ns();
-
     measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
     count_malloc(measurement, measurement->by_imports);
     measurement->reset = memscope_peak_reset();
     measurement->begun = read_moment(measurement); /* the first call interns the keys */
-    measurement->spent_ns = memscope_now_ns() - begun_ns;
+    measurement->spent_ns = memscope_now_ns() - measurement->started_ns;
     measurement->begun = read_moment(measurement);
     memscope_trace_count(true);
 }
@@ -225,6 +224,9 @@ static VALUE run(VALUE argument) {
     VALUE body = Qnil;
     uint64_t ended_ns;
 
+    measurement->started_ns = memscope_now_ns();
+    clear_stack();
+    collect(); /* from here, as after the block: what each then takes for references is the same */
     begin(measurement);
     measurement->value = rb_yield_values(0);
     clear_stack(); /* at once: later frames would have such addresses where they do not write */
@@ -242,6 +244,7 @@ static VALUE halt(VALUE self) {
     memscope_trace_stop();
     memscope_import_counter_stop();
     running = 0;
+    running_in = Qnil;
     return Qnil;
 }
 
@@ -261,22 +264,24 @@ static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     if (running != 0)
         return memscope_symbol("running");
     measurement.number = running = ++last;
+    running_in = rb_thread_current();
     return rb_ensure(run, (VALUE)&measurement, finish, (VALUE)&measurement);
 }
 
-/* Native.clear_stack: as clear_stack, before a collection that Ruby code starts. */
+/* Native.clear_stack: for the frames of the call that comes next. */
 static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
-/* Native.measuring? */
+/* Native.measuring -> the Thread in which a measurement is running, or nil. */
 static VALUE native_measuring(VALUE self) {
-    return running != 0 ? Qtrue : Qfalse;
+    return running_in;
 }
 
 void Init_memscope_measurement(void) {
+    rb_gc_register_address(&running_in);
     rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "measuring?", native_measuring, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "clear_stack", native_clear_stack, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "measuring", native_measuring, 0);
 }
