@@ -110,11 +110,14 @@ static void begin(struct measurement *measurement) {
     memscope_trace_count(true);
 }
 
+/* The counters of a native thread are gone when it ends, so those of another one are not read. */
 static void end(struct measurement *measurement) {
-    measurement->ended = read_moment(measurement);
     memscope_trace_count(false);
-    measurement->peak = memscope_peak_read(&measurement->peak_bytes);
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);
+    if (measurement->migrated)
+        measurement->malloc = MEMSCOPE_UNSUPPORTED;
+    measurement->ended = read_moment(measurement);
+    measurement->peak = memscope_peak_read(&measurement->peak_bytes);
     collect();
     measurement->collected = read_moment(measurement);
 }
@@ -180,7 +183,7 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
     const struct moment *begun = &measurement->begun, *ended = &measurement->ended, *last = &measurement->collected;
     VALUE reason;
 
-    if (measurement->malloc == MEMSCOPE_OK && !measurement->migrated) {
+    if (measurement->malloc == MEMSCOPE_OK) {
         memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
         memscope_hash_set(body, "malloc_retained_bytes",
                           LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
