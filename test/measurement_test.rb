@@ -161,6 +161,32 @@ class MeasurementTest < MemscopeTest
     assert_includes names, "Class"
   end
 
+  # Nothing that a row is named after is kept alive by that; addresses of dead classes are given to others.
+  def test_classes_and_files_that_end_with_the_block
+    found = measured(<<~RUBY)
+      work = lambda do
+        100.times do |number|
+          Class.new(Array).new
+          eval("Object.new", nil, "file_\#{number % 5}.rb", 7)
+          GC.start if number % 20 == 0
+        end
+        nil
+      end
+      work.call
+      measurement = again(&work)
+      puts JSON.generate([measurement.classes.to_h { |row| [row.name, row.to_h.values.last(4).values_at(0, 2)] },
+                          measurement.lines.to_h { |row| [row.name, row.allocated_objects] }
+                                     .select { |name, _count| name.start_with?("file_") }])
+    RUBY
+    classes, lines = found
+
+    assert_equal 100, classes.fetch("Array (anonymous subclass)").first
+    assert_equal 100, classes.fetch("Object").first
+    assert_equal 200, classes.fetch("Class").first
+    assert_operator classes.fetch("Class").last, :<=, 4
+    assert_equal(Array.new(5) { |number| "file_#{number}.rb:7" }, lines.keys.sort)
+  end
+
   def test_other_threads_are_told_apart
     found = measured(<<~RUBY)
       go, done = Queue.new, Queue.new

@@ -9,7 +9,6 @@
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
 #include "ruby/allocation_trace.h"
-#include "ruby/class_names.h"
 #include "ruby/ruby_private.h"
 #include "sampling/import_counter.h"
 
@@ -124,30 +123,29 @@ static void end(struct measurement *measurement) {
 
 /* ---- what was measured ------------------------------------------------------------------------------------------- */
 
-static VALUE name_of(const struct memscope_allocation_key *key) {
-    char text[MEMSCOPE_CLASS_TEXT];
-    struct memscope_naming naming = {(VALUE)key->class, key->type, key->kind};
-    size_t length = memscope_write_naming(text, naming);
+static VALUE text_of(const struct memscope_names *names, uint32_t number) {
+    size_t length;
+    const char *text = memscope_names_get(names, number, &length);
 
-    return rb_utf8_str_new(text, (long)length);
+    return number == 0 ? Qnil : rb_utf8_str_new(text, (long)length);
 }
 
 /* [path, lineno, class, allocated objects, allocated bytes, retained objects, retained bytes] */
-static VALUE row_of(const struct memscope_allocation_group *group) {
-    const struct memscope_allocation_key *key = &group->key;
+static VALUE row_of(const struct memscope_allocation_group *group, const struct memscope_names *names) {
+    VALUE path = text_of(names, group->path_name), line = NIL_P(path) ? Qnil : UINT2NUM(group->key.line);
 
-    return rb_ary_new_from_args(7, key->path == 0 ? Qnil : (VALUE)key->path,
-                                key->path == 0 ? Qnil : UINT2NUM(key->line), name_of(key),
-                                ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
-                                ULL2NUM(group->retained_objects), ULL2NUM(group->retained_bytes));
+    return rb_ary_new_from_args(7, path, line, text_of(names, group->class_name), ULL2NUM(group->allocated_objects),
+                                ULL2NUM(group->allocated_bytes), ULL2NUM(group->retained_objects),
+                                ULL2NUM(group->retained_bytes));
 }
 
-static VALUE rows_of(const struct memscope_allocation_counts *counts) {
+static VALUE rows_of(const struct memscope_trace_result *result) {
+    const struct memscope_allocation_group *groups = memscope_allocation_groups(result->counts);
     VALUE rows = rb_ary_new();
 
-    for (size_t index = 0; index < counts->group_count; index++)
-        if (memscope_allocation_groups(counts)[index].allocated_objects > 0)
-            rb_ary_push(rows, row_of(&memscope_allocation_groups(counts)[index]));
+    for (size_t index = 0; index < result->counts->group_count; index++)
+        if (groups[index].allocated_objects > 0)
+            rb_ary_push(rows, row_of(&groups[index], result->names));
     return rows;
 }
 
@@ -155,7 +153,7 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
     struct memscope_trace_result result = memscope_trace_read();
 
     measurement->spent_ns += result.gc_ns;
-    memscope_hash_set(body, "rows", rows_of(result.counts));
+    memscope_hash_set(body, "rows", rows_of(&result));
     memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
     if (!result.knows_retained) {
         memscope_set_reason(reasons, "retained_objects", "collections_unseen");
