@@ -110,7 +110,7 @@ class MeasurementTest < MemscopeTest
     assert_includes 0..2, by_class.fetch("Object")[2] # a word on the machine stack may look like a reference
     assert_includes 1000..1002, by_class.fetch("String")[2]
     assert_equal 1, by_class.fetch("Array")[2]
-    assert_equal retained, by_class.values.sum { |numbers| numbers[2] }
+    assert_equal(retained, by_class.values.sum { |numbers| numbers[2] })
     assert_equal ["names"], reasons
   end
 
