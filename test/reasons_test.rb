@@ -21,7 +21,7 @@ class ReasonsTest < MemscopeTest
 
   def test_each_sentence_is_of_an_id_that_c_or_ruby_names
     readings = Dir[File.join(ChildProcess::ROOT, "lib/memscope/*.rb")].map { |path| File.read(path) }.join
-    in_ruby = readings.scan(/reasons\]\[:\w+\] = :(\w+)/).flatten.map(&:to_sym)
+    in_ruby = readings.scan(/reasons\]\[[\w:.]+\] = :(\w+)/).flatten.map(&:to_sym)
 
     assert_empty Reasons.table.keys - named - in_ruby
   end

@@ -95,26 +95,26 @@ module Memscope
         started = Cost.now
         obstacle = Native.absence || obstacle(ractors)
         before = Ledger.read(deep: true, gc: true)
-        begun = Cost.now
-        value, body = run(obstacle.nil?, block)
-        return outside.holding(value) unless body
-
-        of(body, obstacle, before, begun - started).holding(value)
+        GC.start # what the ledger has left would be freed after the block: some survives the collection before it
+        lead_us = Cost.now - started
+        value, body = run(obstacle.nil?, &block)
+        (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
       end
 
       private
 
       def refuse_running
-        raise Unavailable, running if Native.measuring?
+        refuse_another if Native.measuring
         return unless ObjectProfile.running?
 
         raise Unavailable, "a profile of objects is running, which would be measured too: stop it first " \
                            "(Memscope::ObjectProfile.stop)"
       end
 
-      def running
-        where = @thread.equal?(Thread.current) ? "this thread, around this block" : "another thread"
-        "a measurement is running in #{where}: it ends with its block; measure one block of a process at a time"
+      def refuse_another
+        where = Native.measuring.equal?(Thread.current) ? "this thread, around this block" : "another thread"
+        raise Unavailable, "a measurement is running in #{where}: it ends with its block; measure one block of a " \
+                           "process at a time"
       end
 
       # A child that is forked within a block goes on unmeasured.
@@ -130,16 +130,10 @@ module Memscope
         ObjectProfile.obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)&.sub("start with", "measure with")
       end
 
-      # Collects again, so that what the ledger has left is not freed after the block. A collection that C code starts
-      # would find stale references on the stack, and keep some of that.
-      def run(objects, block)
-        others = @thread
+      def run(objects, &)
         Native.clear_stack
-        GC.start
-        @thread = Thread.current
-        Native.measure(objects, false, &block).tap { |answer| raise Unavailable, running if answer == :running }
-      ensure
-        @thread = others
+        answer = Native.measure(objects, false, &)
+        answer == :running ? refuse_another : answer
       end
 
       # @param lead_us [Integer] microseconds from the call to the block
@@ -148,18 +142,19 @@ module Memscope
         later = Ledger.read(deep: true)
         body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
         body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
-        body[:reasons].update(reasons(body, obstacle))
+        explain(body, obstacle)
         costs = [before.cost, later.cost, Cost.capture(body[:cost])]
         capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
       end
 
-      def reasons(body, obstacle)
-        reasons = body[:purgeable_bytes] ? {} : { purgeable_bytes: :purgeable_unknown }
-        return reasons.update(names: :names_from_code) if body[:classes]
+      def explain(body, obstacle)
+        body[:reasons][:purgeable_bytes] = :purgeable_unknown unless body[:purgeable_bytes]
+        body[:reasons][:names] = :names_from_code if body[:classes]
+        return if body[:classes]
 
         why = body[:reasons][:classes] || obstacle
-        reasons.update(EACH_OBJECT.to_h { |name| [name, why] },
-                       allocated_objects: body[:allocated_objects] ? :objects_of_all_threads : why)
+        body[:reasons].update([*EACH_OBJECT, :allocated_objects].to_h { |name| [name, why] })
+        body[:reasons][:allocated_objects] = :objects_of_all_threads if body[:allocated_objects]
       end
 
       # @param costs [Array<Cost>] of the ledgers, and of the extension
@@ -197,8 +192,9 @@ module Memscope
 
       # In a child that was forked within the block.
       def outside
-        names = own_fields.map(&:name)
-        capture({ cost: Cost.of(:T0), reasons: names.to_h { |name| [name, :measured_in_parent] } })
+        body = { cost: Cost.of(:T0), reasons: {} }
+        own_fields.each { |field| body[:reasons][field.name] = :measured_in_parent }
+        capture(body)
       end
     end
 

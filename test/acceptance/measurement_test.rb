@@ -3,8 +3,8 @@
 require_relative "../test_helper"
 require "tmpdir"
 
-# What a person does with a measurement: finds the line that retains, in Ruby and in a C extension, and puts numbers into
-# a pull request that are the same on the next run.
+# What a person does with a measurement: finds the line that retains, sees what a C extension keeps, and puts numbers
+# into a pull request that are the same on the next run.
 class MeasurementAcceptanceTest < MemscopeTest
   parallelize_me!
 

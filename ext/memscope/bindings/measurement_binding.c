@@ -9,12 +9,12 @@
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
 #include "ruby/allocation_trace.h"
-#include "ruby/class_names.h"
 #include "ruby/ruby_private.h"
 #include "sampling/import_counter.h"
 
-/* The running measurement's number; 0: none. A forked child has none (Native.halt_measurement). */
+/* The running measurement's number, and its Thread; 0 and nil: none. A forked child has none (halt_measurement). */
 static unsigned long running;
+static VALUE running_in = Qnil;
 
 struct moment {
     uint64_t objects;          /* allocated so far, by all threads */
@@ -31,7 +31,7 @@ struct measurement {
     bool profiled;   /* not by memscope, because a malloc profile has the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
     struct moment begun, ended, collected;
-    uint64_t peak_bytes, spent_ns;
+    uint64_t started_ns, peak_bytes, spent_ns;
     VALUE value;
 };
 
@@ -100,52 +100,52 @@ static bool has_migrated(const struct measurement *measurement) {
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static void begin(struct measurement *measurement) {
-    uint64_t begun_ns = memscope_now_ns();
-
     measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
     count_malloc(measurement, measurement->by_imports);
     measurement->reset = memscope_peak_reset();
     measurement->begun = read_moment(measurement); /* the first call interns the keys */
-    measurement->spent_ns = memscope_now_ns() - begun_ns;
+    measurement->spent_ns = memscope_now_ns() - measurement->started_ns;
     measurement->begun = read_moment(measurement);
     memscope_trace_count(true);
 }
 
+/* The counters of a native thread are gone when it ends, so those of another one are not read. */
 static void end(struct measurement *measurement) {
-    measurement->ended = read_moment(measurement);
     memscope_trace_count(false);
-    measurement->peak = memscope_peak_read(&measurement->peak_bytes);
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);
+    if (measurement->migrated)
+        measurement->malloc = MEMSCOPE_UNSUPPORTED;
+    measurement->ended = read_moment(measurement);
+    measurement->peak = memscope_peak_read(&measurement->peak_bytes);
     collect();
     measurement->collected = read_moment(measurement);
 }
 
 /* ---- what was measured ------------------------------------------------------------------------------------------- */
 
-static VALUE name_of(const struct memscope_allocation_key *key) {
-    char text[MEMSCOPE_CLASS_TEXT];
-    struct memscope_naming naming = {(VALUE)key->class, key->type, key->kind};
-    size_t length = memscope_write_naming(text, naming);
+static VALUE text_of(const struct memscope_names *names, uint32_t number) {
+    size_t length;
+    const char *text = memscope_names_get(names, number, &length);
 
-    return rb_utf8_str_new(text, (long)length);
+    return number == 0 ? Qnil : rb_utf8_str_new(text, (long)length);
 }
 
 /* [path, lineno, class, allocated objects, allocated bytes, retained objects, retained bytes] */
-static VALUE row_of(const struct memscope_allocation_group *group) {
-    const struct memscope_allocation_key *key = &group->key;
+static VALUE row_of(const struct memscope_allocation_group *group, const struct memscope_names *names) {
+    VALUE path = text_of(names, group->path_name), line = NIL_P(path) ? Qnil : UINT2NUM(group->key.line);
 
-    return rb_ary_new_from_args(7, key->path == 0 ? Qnil : (VALUE)key->path,
-                                key->path == 0 ? Qnil : UINT2NUM(key->line), name_of(key),
-                                ULL2NUM(group->allocated_objects), ULL2NUM(group->allocated_bytes),
-                                ULL2NUM(group->retained_objects), ULL2NUM(group->retained_bytes));
+    return rb_ary_new_from_args(7, path, line, text_of(names, group->class_name), ULL2NUM(group->allocated_objects),
+                                ULL2NUM(group->allocated_bytes), ULL2NUM(group->retained_objects),
+                                ULL2NUM(group->retained_bytes));
 }
 
-static VALUE rows_of(const struct memscope_allocation_counts *counts) {
+static VALUE rows_of(const struct memscope_trace_result *result) {
+    const struct memscope_allocation_group *groups = memscope_allocation_groups(result->counts);
     VALUE rows = rb_ary_new();
 
-    for (size_t index = 0; index < counts->group_count; index++)
-        if (memscope_allocation_groups(counts)[index].allocated_objects > 0)
-            rb_ary_push(rows, row_of(&memscope_allocation_groups(counts)[index]));
+    for (size_t index = 0; index < result->counts->group_count; index++)
+        if (groups[index].allocated_objects > 0)
+            rb_ary_push(rows, row_of(&groups[index], result->names));
     return rows;
 }
 
@@ -153,7 +153,7 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
     struct memscope_trace_result result = memscope_trace_read();
 
     measurement->spent_ns += result.gc_ns;
-    memscope_hash_set(body, "rows", rows_of(result.counts));
+    memscope_hash_set(body, "rows", rows_of(&result));
     memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
     if (!result.knows_retained) {
         memscope_set_reason(reasons, "retained_objects", "collections_unseen");
@@ -181,7 +181,7 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
     const struct moment *begun = &measurement->begun, *ended = &measurement->ended, *last = &measurement->collected;
     VALUE reason;
 
-    if (measurement->malloc == MEMSCOPE_OK && !measurement->migrated) {
+    if (measurement->malloc == MEMSCOPE_OK) {
         memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
         memscope_hash_set(body, "malloc_retained_bytes",
                           LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
@@ -225,6 +225,9 @@ static VALUE run(VALUE argument) {
     VALUE body = Qnil;
     uint64_t ended_ns;
 
+    measurement->started_ns = memscope_now_ns();
+    clear_stack();
+    collect(); /* from here, as after the block: what each then takes for references is the same */
     begin(measurement);
     measurement->value = rb_yield_values(0);
     clear_stack(); /* at once: later frames would have such addresses where they do not write */
@@ -242,6 +245,7 @@ static VALUE halt(VALUE self) {
     memscope_trace_stop();
     memscope_import_counter_stop();
     running = 0;
+    running_in = Qnil;
     return Qnil;
 }
 
@@ -261,22 +265,24 @@ static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     if (running != 0)
         return memscope_symbol("running");
     measurement.number = running = ++last;
+    running_in = rb_thread_current();
     return rb_ensure(run, (VALUE)&measurement, finish, (VALUE)&measurement);
 }
 
-/* Native.clear_stack: as clear_stack, before a collection that Ruby code starts. */
+/* Native.clear_stack: for the frames of the call that comes next. */
 static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
-/* Native.measuring? */
+/* Native.measuring -> the Thread in which a measurement is running, or nil. */
 static VALUE native_measuring(VALUE self) {
-    return running != 0 ? Qtrue : Qfalse;
+    return running_in;
 }
 
 void Init_memscope_measurement(void) {
+    rb_gc_register_address(&running_in);
     rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "measuring?", native_measuring, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "clear_stack", native_clear_stack, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "measuring", native_measuring, 0);
 }

@@ -16,9 +16,10 @@ static struct trace {
     bool counting;
     VALUE thread;
     struct memscope_allocation_counts counts;
-    _Atomic(uint64_t) others; /* from 4.0 on, other Ractors count in parallel */
-    uint64_t collections;     /* GC.count at the last end of a mark phase */
-    uint64_t missed;          /* GCs that no hook saw */
+    struct memscope_names names; /* of paths and classes */
+    _Atomic(uint64_t) others;    /* from 4.0 on, other Ractors count in parallel */
+    uint64_t collections;        /* GC.count at the last end of a mark phase */
+    uint64_t missed;             /* GCs that no hook saw */
     uint64_t unsized, gc_ns;
     struct memscope_held_walk walk;
     struct memscope_held_memory held;
@@ -33,6 +34,18 @@ static bool runs(void) {
 static struct memscope_allocation_key key_of(struct memscope_naming naming) {
     return (struct memscope_allocation_key){
         .class = naming.class, .type = (uint16_t)naming.type, .kind = (uint16_t)naming.kind};
+}
+
+/* At once: neither path nor class is kept alive, and either may be gone later. Works within a GC too. */
+static void name_group(struct memscope_allocation_group *group) {
+    const struct memscope_allocation_key *key = &group->key;
+    char text[MEMSCOPE_CLASS_TEXT];
+    size_t length = memscope_write_naming(text, (struct memscope_naming){(VALUE)key->class, key->type, key->kind});
+
+    group->class_name = memscope_names_add(&trace->names, text, length);
+    if (key->path != 0)
+        group->path_name =
+            memscope_names_add(&trace->names, RSTRING_PTR((VALUE)key->path), (size_t)RSTRING_LEN((VALUE)key->path));
 }
 
 /* Within the hook: the object is not complete, and nothing may be allocated. */
@@ -66,10 +79,9 @@ static uint64_t bytes_of_dead(const struct memscope_allocation *allocation) {
     return allocation->slot_bytes;
 }
 
-/* A hidden object had no class when it was allocated, and may have been given one since: it is counted as what it is.
- */
+/* A hidden object had no class when it was allocated, and may have been given one since. */
 static struct memscope_allocation_key what_it_is(VALUE object, const struct memscope_allocation_group *group) {
-    return group->key.class == 0 ? key_of(memscope_naming_of(object)) : group->key;
+    return group->key.class == 0 && !group->detached ? key_of(memscope_naming_of(object)) : group->key;
 }
 
 static struct memscope_allocation_fate judge_marked(const struct memscope_allocation *allocation,
@@ -80,8 +92,6 @@ static struct memscope_allocation_fate judge_marked(const struct memscope_alloca
     if (!fate.alive) {
         fate.bytes = bytes_of_dead(allocation);
         fate.is = what_it_is(object, group);
-        if (fate.is.class != 0 && !memscope_object_is_marked((VALUE)fate.is.class))
-            fate.is = group->key; /* the class dies too, and cannot be named later */
     }
     return fate;
 }
@@ -96,10 +106,19 @@ static struct memscope_allocation_fate judge_survivor(const struct memscope_allo
         .is = what_it_is(object, group)};
 }
 
-/* GCs that ended their mark phase unseen may have freed any logged object. */
+static bool is_garbage(uint64_t address) {
+    return !memscope_object_is_marked((VALUE)address);
+}
+
+static bool may_be_garbage(uint64_t address) {
+    return true;
+}
+
+/* GCs that ended their mark phase unseen may have freed any logged object, path or class. */
 static void miss(uint64_t missed) {
     trace->missed += missed;
     memscope_allocations_forget(&trace->counts);
+    memscope_allocations_detach(&trace->counts, may_be_garbage);
 }
 
 /* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
@@ -112,29 +131,20 @@ static void on_marked(VALUE data, rb_trace_arg_t *event) {
         miss(count - trace->collections - 1);
     trace->collections = count;
     memscope_allocations_sweep(&trace->counts, judge_marked);
+    memscope_allocations_detach(&trace->counts, is_garbage);
     trace->gc_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
 static void mark(void *unused) {
-    const struct memscope_allocation_group *groups;
-
-    if (!runs())
-        return;
-    rb_gc_mark(trace->thread);
-    groups = memscope_allocation_groups(&trace->counts);
-    for (size_t index = 0; index < trace->counts.group_count; index++) {
-        if (groups[index].key.path != 0)
-            rb_gc_mark((VALUE)groups[index].key.path);
-        if (groups[index].key.class != 0)
-            rb_gc_mark((VALUE)groups[index].key.class);
-    }
+    if (runs())
+        rb_gc_mark(trace->thread);
 }
 
 static uint64_t moved(uint64_t address) {
     return address == 0 ? 0 : rb_gc_location((VALUE)address);
 }
 
-/* What was counted after the mark phase is not pinned. Objects that an unseen GC may have freed are not looked at. */
+/* Objects that an unseen GC may have freed are not looked at. */
 static void compact(void *unused) {
     if (!runs())
         return;
@@ -153,7 +163,6 @@ static size_t guarded_bytes(const void *unused) {
     return trace == NULL ? 0 : sizeof *trace + memscope_allocations_bytes(&trace->counts);
 }
 
-/* Not write-barrier protected, so that each minor GC marks it: counting runs no write barrier. */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native allocation trace",
     .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
@@ -194,7 +203,9 @@ enum memscope_trace_obstacle memscope_trace_start(void) {
 
     if (obstacle != MEMSCOPE_TRACE_READY)
         return obstacle;
-    *trace = (struct trace){.thread = rb_thread_current()};
+    *trace = (struct trace){.thread = rb_thread_current(), .counts = {.name = name_group}};
+    if (memscope_names_open(&trace->names) != MEMSCOPE_OK)
+        return MEMSCOPE_TRACE_NO_MEMORY;
     memscope_heap_held_open(&trace->walk, &trace->held);
     add_hook(on_marked, RUBY_INTERNAL_EVENT_GC_END_MARK);
     add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
@@ -215,6 +226,7 @@ void memscope_trace_stop(void) {
     remove_hook(on_allocation);
     remove_hook(on_marked);
     memscope_allocations_close(&trace->counts);
+    memscope_names_close(&trace->names);
 }
 
 bool memscope_trace_runs(void) {
@@ -222,7 +234,7 @@ bool memscope_trace_runs(void) {
 }
 
 struct memscope_trace_result memscope_trace_read(void) {
-    struct memscope_trace_result result = {.counts = &trace->counts};
+    struct memscope_trace_result result = {.counts = &trace->counts, .names = &trace->names};
 
     if (rb_gc_count() > trace->collections)
         miss(rb_gc_count() - trace->collections);

@@ -4,13 +4,14 @@
  *
  * A hook (NEWOBJ) counts each allocation. At the end of each mark phase, the mark bits tell which of the objects are
  * dead, and each is asked for its size a last time; nothing has been swept then. So garbage is collected as ever, and
- * the log holds live objects and recent garbage only. Paths and classes are marked for as long as the trace runs.
+ * the log holds live objects and recent garbage only. Nothing is kept alive: paths and classes become text at once.
  *
  * With the GVL, in the main Ractor; one trace at a time.
  */
 #ifndef MEMSCOPE_ALLOCATION_TRACE_H
 #define MEMSCOPE_ALLOCATION_TRACE_H
 
+#include "graph/names.h"
 #include "sampling/allocation_counts.h"
 
 #include <ruby.h>
@@ -37,6 +38,7 @@ bool memscope_trace_runs(void);
 
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
+    const struct memscope_names *names;              /* of its groups; likewise */
     uint64_t others;                                 /* allocations of other threads while it counted */
     uint64_t unsized;    /* objects of C extensions that were dead when they could not be asked for their size */
     uint64_t gc_ns;      /* time that it has added to mark phases */

@@ -65,8 +65,9 @@ module Memscope
       end
 
       def ledger
-        changes = @reading.rows
-        DiffPage.new(changes, unicode: @page.unicode?, width: @page.width).rows unless changes.nil? || changes.rows.empty?
+        return if @reading.rows.nil? || @reading.rows.rows.empty?
+
+        DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).rows
       end
 
       # One sentence for all the numbers that have the same reason.

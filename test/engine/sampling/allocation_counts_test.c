@@ -120,7 +120,38 @@ static void what_is_forgotten_counts_by_its_slots(void) {
     memscope_allocations_close(&counts);
 }
 
+static bool is_second_path(uint64_t address) {
+    return address == 64 + shift + 8;
+}
+
+static uint32_t named;
+
+static void name(struct memscope_allocation_group *group) {
+    group->path_name = ++named;
+}
+
+/* An address that was another's begins another group, with a name of its own. */
+static void detached_groups_get_nothing_more(void) {
+    struct memscope_allocation_counts counts = {.name = name};
+
+    for (uint32_t object = 0; object < 100; object++)
+        allocate(&counts, object % 2 * 14);
+    EXPECT(counts.group_count == named && named == 2);
+    memscope_allocations_detach(&counts, is_second_path);
+    memscope_allocations_detach(&counts, is_second_path);
+    for (uint32_t object = 0; object < 100; object++)
+        allocate(&counts, object % 2 * 14);
+    for (size_t index = 0; index < counts.group_count; index++) {
+        const struct memscope_allocation_group *group = &memscope_allocation_groups(&counts)[index];
+
+        EXPECT(group->path_name == index + 1);
+        EXPECT(group->allocated_objects == (is_second_path(group->key.path) ? 50 : 100));
+    }
+    memscope_allocations_close(&counts);
+}
+
 int main(void) {
+    detached_groups_get_nothing_more();
     counts_are_those_of_the_simulation();
     what_is_forgotten_counts_by_its_slots();
     return 0;

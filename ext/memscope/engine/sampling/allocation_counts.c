@@ -35,7 +35,8 @@ static uint32_t *place_of(const struct memscope_allocation_counts *counts, const
 /* All places are free. */
 static void fill_places(struct memscope_allocation_counts *counts) {
     for (uint32_t index = 0; index < counts->group_count; index++)
-        *place_of(counts, &groups_of(counts)[index].key) = index + 1;
+        if (!groups_of(counts)[index].detached)
+            *place_of(counts, &groups_of(counts)[index].key) = index + 1;
 }
 
 /* Half of the places stay free. */
@@ -61,6 +62,8 @@ static uint32_t add_group(struct memscope_allocation_counts *counts, const struc
         !memscope_growing_array_reserve(&counts->groups, count * sizeof(struct memscope_allocation_group)))
         return NO_GROUP;
     groups_of(counts)[count - 1] = (struct memscope_allocation_group){.key = *key};
+    if (counts->name != NULL)
+        counts->name(&groups_of(counts)[count - 1]);
     *place_of(counts, key) = (uint32_t)count;
     counts->group_count = count;
     return (uint32_t)count - 1;
@@ -70,7 +73,8 @@ static uint32_t add_group(struct memscope_allocation_counts *counts, const struc
 static uint32_t group_of(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     uint32_t found;
 
-    if (counts->group_count > 0 && same(&groups_of(counts)[counts->last].key, key))
+    if (counts->group_count > 0 && !groups_of(counts)[counts->last].detached &&
+        same(&groups_of(counts)[counts->last].key, key))
         return counts->last;
     found = counts->place_count == 0 ? 0 : *place_of(counts, key);
     return found != 0 ? found - 1 : add_group(counts, key);
@@ -159,20 +163,42 @@ void memscope_allocations_forget(struct memscope_allocation_counts *counts) {
     counts->log_count = 0;
 }
 
-void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address)) {
+static void find_places_again(struct memscope_allocation_counts *counts) {
     uint32_t *places = counts->places.list;
 
+    for (size_t place = 0; place < counts->place_count; place++)
+        places[place] = 0;
+    fill_places(counts);
+}
+
+void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool (*gone)(uint64_t address)) {
+    bool any = false;
+
+    for (size_t index = 0; index < counts->group_count; index++) {
+        struct memscope_allocation_group *group = &groups_of(counts)[index];
+        const struct memscope_allocation_key *key = &group->key;
+
+        if (group->detached)
+            continue;
+        group->detached = (key->path != 0 && gone(key->path)) || (key->class != 0 && gone(key->class));
+        any = any || group->detached;
+    }
+    if (any)
+        find_places_again(counts);
+}
+
+void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address)) {
     for (size_t index = 0; index < counts->log_count; index++)
         log_of(counts)[index].address = moved(log_of(counts)[index].address);
     for (size_t index = 0; index < counts->group_count; index++) {
         struct memscope_allocation_key *key = &groups_of(counts)[index].key;
 
+        if (groups_of(counts)[index].detached)
+            continue;
         key->path = moved(key->path);
         key->class = moved(key->class);
     }
-    for (size_t place = 0; place < counts->place_count; place++)
-        places[place] = 0;
-    fill_places(counts);
+    find_places_again(counts);
 }
 
 size_t memscope_allocations_bytes(const struct memscope_allocation_counts *counts) {

@@ -19,6 +19,8 @@ struct memscope_allocation_key {
 
 struct memscope_allocation_group {
     struct memscope_allocation_key key;
+    bool detached;                  /* the key's addresses may be another's by now: no allocation is added any more */
+    uint32_t path_name, class_name; /* the caller's numbers */
     uint64_t allocated_objects, allocated_bytes;
     uint64_t retained_objects, retained_bytes;
 };
@@ -34,7 +36,8 @@ struct memscope_allocation_counts {
     struct memscope_growing_array places; /* hash table of their numbers + 1; 0: a free place */
     struct memscope_growing_array log;    /* of struct memscope_allocation */
     size_t group_count, place_count, log_count;
-    uint32_t last;    /* the group of the last allocation */
+    uint32_t last;                                         /* the group of the last allocation */
+    void (*name)(struct memscope_allocation_group *group); /* called for each new group; NULL: it gets no names */
     uint64_t unkept;  /* objects that are in a group, but not in the log: it is unknown whether they live */
     uint64_t without; /* allocations for which not even a group could be had */
 };
@@ -63,7 +66,10 @@ void memscope_allocations_retain(struct memscope_allocation_counts *counts, mems
 /* Empties the log, because any of its objects may be dead and its address another's: counts them as `unkept`. */
 void memscope_allocations_forget(struct memscope_allocation_counts *counts);
 
-/* Replaces every address by what `moved` returns for it. */
+/* Detaches each group whose path or class is gone. */
+void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool (*gone)(uint64_t address));
+
+/* Replaces each address, of the log and of groups that are not detached, by what `moved` returns for it. */
 void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address));
 
 static inline struct memscope_allocation_group *
