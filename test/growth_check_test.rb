@@ -9,8 +9,8 @@ class GrowthCheckTest < MemscopeTest
 
   REQUIRES = %w[json memscope/growth_check memscope_test].freeze
   # Without a battery, these: each kind of memory, and each kind of holder.
-  NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills
-            cache_that_evicts log_rotation unclosed_tempfile singleton malloc_churn].freeze
+  NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
+            singleton malloc_churn].freeze
   LEAKS = %i[class_level_array closure block_of_malloc].freeze
   # Where only the judgement matters.
   QUICK = "iterations: 20, runs: 2, warmup: 20"

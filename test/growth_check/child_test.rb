@@ -29,6 +29,11 @@ class GrowthCheckChildTest < MemscopeTest
     error = assert_raises(RuntimeError) { check { raise KeepsABlock, "kept" } }
 
     assert_equal "GrowthCheckChildTest::KeepsABlock: kept", error.message
+
+    late = -> { self.class.const_set(:Late, Class.new(StandardError)) }
+    error = assert_raises(RuntimeError) { check { raise late.call, "late" } }
+
+    assert_equal "GrowthCheckChildTest::Late: late", error.message
   end
 
   def test_a_block_that_is_left_early_is_no_answer
@@ -41,9 +46,11 @@ class GrowthCheckChildTest < MemscopeTest
 
   def test_a_child_that_ends_is_no_answer
     assert_match(/child ended: exit 3/, assert_raises(Unfinished) { check { exit!(3) } }.message)
-    ended = assert_raises(Unfinished) { check { Process.kill(:TERM, Process.pid) && sleep } }
+    %i[TERM KILL].each do |signal|
+      ended = assert_raises(Unfinished) { check { Process.kill(signal, Process.pid) && sleep } }
 
-    assert_match(/child ended: SIGTERM/, ended.message)
+      assert_match(/child ended: SIG#{signal}/, ended.message)
+    end
   end
 
   def test_a_child_that_hangs_is_ended

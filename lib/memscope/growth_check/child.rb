@@ -11,7 +11,9 @@ module Memscope
       # A child that is forked while another thread's pipe is open for writing would keep that pipe open.
       LOCK = Mutex.new
       CHUNK = 1 << 16
-      private_constant :LOCK, :CHUNK
+      # Seconds from the end of a child's output to its end: it may write a core dump.
+      PATIENCE = 5
+      private_constant :LOCK, :CHUNK, :PATIENCE
 
       class << self
         # @param deadline [Numeric] seconds that the child may take
@@ -23,11 +25,11 @@ module Memscope
           settle
           reader, writer, pid = LOCK.synchronize { start }
           serve(writer, &) unless pid
-          text = receive(reader, deadline)
-          ended = [finish(pid)]
+          text, over = receive(reader, deadline)
+          ended = [finish(pid, over && text.empty? ? PATIENCE : 0)]
           read(text, ended.first, deadline)
         ensure
-          finish(pid) if pid && !ended
+          finish(pid, 0) if pid && !ended
           reader&.close
         end
 
@@ -74,37 +76,45 @@ module Memscope
           nil
         end
 
-        # @return [String] what the child has written by the deadline, perhaps nothing
+        # @return [Array(String, Boolean)] what the child has written by the deadline, perhaps nothing, and whether it
+        #   has closed its end
         def receive(reader, deadline)
           text = +""
           ends = Clock.now + deadline
           while (left = ends - Clock.now).positive? && reader.wait_readable(left)
             chunk = reader.read_nonblock(CHUNK, exception: false)
-            return text if chunk.nil?
+            return [text, true] if chunk.nil?
 
             text << chunk unless chunk == :wait_readable
           end
-          text
+          [text, false]
         end
 
-        # Ends the child, which has answered or will not.
+        # Ends the child, which has answered or will not, unless it ends by itself in so many seconds.
         #
-        # @return [Process::Status, nil] nil if another thread has waited for the child
-        def finish(pid)
-          _pid, status = Process.wait2(pid, Process::WNOHANG)
-          return status if status
+        # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
+        def finish(pid, patience)
+          ends = Clock.now + patience
+          until (status = Process.wait2(pid, Process::WNOHANG)&.last)
+            return kill(pid) if Clock.now >= ends
 
-          Process.kill(:KILL, pid)
-          Process.wait2(pid).last
+            sleep(0.01)
+          end
+          status
         rescue Errno::ECHILD
           nil
         end
 
-        def read(text, status, deadline)
-          raise Unfinished, unfinished(status, deadline) if text.empty?
+        def kill(pid)
+          Process.kill(:KILL, pid)
+          Process.wait2(pid)
+          nil
+        end
 
-          kind, *answer = Marshal.load(text) # rubocop:disable Security/MarshalLoad -- written by our own child
+        def read(text, status, deadline)
+          kind, *answer = loaded(text)
           case kind
+          when nil then raise Unfinished, unfinished(status, deadline)
           when :value then answer.first
           when :raised then raise restored(*answer)
           else raise Unfinished, "the block was left by break, return or throw, and not at its end"
@@ -112,18 +122,23 @@ module Memscope
         end
 
         def restored(name, message, backtrace, dumped)
-          error = dumped && Marshal.load(dumped) # rubocop:disable Security/MarshalLoad -- written by our own child
-          (error || RuntimeError.new("#{name}: #{message}")).tap { |one| one.set_backtrace(backtrace) }
+          error = loaded(dumped) || RuntimeError.new("#{name}: #{message}")
+          error.tap { |one| one.set_backtrace(backtrace) }
+        end
+
+        # @return [Object, nil] nil for what was cut short, and for an object of a class that only the child has
+        def loaded(text)
+          Marshal.load(text) if text # rubocop:disable Security/MarshalLoad -- written by our own child
+        rescue ArgumentError, TypeError
+          nil
         end
 
         def unfinished(status, deadline)
-          return "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}" unless status.nil? || killed?(status)
+          return "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}" if status
 
           "the forked child gave no answer within #{deadline} s. It has only the thread that forked it: a block that " \
             "waits for another thread needs in: :process. A slow block needs fewer iterations: or a longer deadline:"
         end
-
-        def killed?(status) = status.termsig == Signal.list["KILL"]
       end
     end
     private_constant :Child
