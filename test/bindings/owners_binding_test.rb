@@ -89,6 +89,21 @@ class OwnersBindingTest < MemscopeTest
     assert_in_delta differences["malloc"], differences["owned"], 0.05 * differences["malloc"]
   end
 
+  # Every size from jemalloc's smallest, which share 16 bytes with a neighbour, up to those with pages of their own.
+  both_allocators("no block is lost or counted twice") do |preload|
+    lost, kept = child_json(<<~RUBY, requires: ["json"], preload: preload)
+      #{PRELUDE}
+      200.times { |round| eval((1..40).map { |n| "def m\#{round}_\#{n}(a = 1, b: 2, &c) = [a, b, '\#{n}']" }.join(";")) }
+      20_000.times { |n| Hash[n, "x" * (n % 3000)] }
+      kept = own(5) { Array.new(1000) { |n| "x" * (1000 + n) } }
+      2.times { GC.start }
+      puts JSON.generate([N.stop_owners, N.owned(6)[5][3]])
+    RUBY
+
+    assert_equal 0, lost
+    assert_in_delta (1000..1999).sum, kept, 150_000 # what malloc rounds up
+  end
+
   def test_another_thread_allocates_for_nobody
     _before, outside, _ruby, _memscope, owner = owned(<<~RUBY, 4)
       kept = nil

@@ -1,7 +1,8 @@
 /*
- * A number for each address of a block: of malloc, or of a slot of Ruby's heap. Blocks begin at least 16 bytes apart.
+ * A number for each address of a block: of malloc, or of a slot of Ruby's heap. Blocks begin at multiples of 8 bytes:
+ * jemalloc's smallest have 8 (LG_TINY_MIN).
  *
- * Takes 4 bytes for each 16 of the pages in which blocks begin, mapped and inherited by forked children as a lasting
+ * Takes 4 bytes for each 8 of the pages in which blocks begin, mapped and inherited by forked children as a lasting
  * map (base/scratch.h). No lock, and no allocation but the kernel's: callable from any thread, inside malloc, and in a
  * hook of Ruby's.
  */
@@ -16,7 +17,7 @@
 #define MEMSCOPE_ADDRESS_BITS 47 /* of user space: x86-64 and aarch64 hand out no more, unless asked to by mmap */
 #define MEMSCOPE_ADDRESS_BRANCH_BITS 30
 #define MEMSCOPE_ADDRESS_CHUNK_BITS 21
-#define MEMSCOPE_ADDRESS_UNIT_BITS 4
+#define MEMSCOPE_ADDRESS_UNIT_BITS 3
 
 /* The numbers of 2 MiB of addresses, and the chunks of 1 GiB of them. */
 struct memscope_address_chunk {
@@ -34,7 +35,7 @@ struct memscope_address_map {
     _Atomic(uint64_t) lost; /* addresses without a number, since there was no room left */
 };
 
-/* Maps an empty map for up to 4 GiB of addresses; NULL if the kernel refuses. It is kept for the rest of the process.
+/* Maps an empty map for up to 2 GiB of addresses; NULL if the kernel refuses. It is kept for the rest of the process.
  */
 struct memscope_address_map *memscope_address_map_create(void);
 
