@@ -20,8 +20,8 @@ class ReasonsTest < MemscopeTest
   end
 
   def test_each_sentence_is_of_an_id_that_c_or_ruby_names
-    readings = Dir[File.join(ChildProcess::ROOT, "lib/memscope/*.rb")].map { |path| File.read(path) }.join
-    in_ruby = readings.scan(/reasons\]\[[\w:.]+\] = :(\w+)/).flatten.map(&:to_sym)
+    files = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.rb")].grep_v(%r{/reasons\.rb\z})
+    in_ruby = files.flat_map { |path| File.read(path).scan(/(?<!:):(\w+)/) }.flatten.map(&:to_sym)
 
     assert_empty Reasons.table.keys - named - in_ruby
   end
