@@ -125,7 +125,7 @@ class OwnersBindingTest < MemscopeTest
         message = e.message
       end
       N.stop_owners
-      Memscope::MallocProfile.start(backend: :imports)
+      Memscope::MallocProfile.start(backend: :imports, rate: 1 << 16)
       kept = Array.new(100) { "x" * 100_000 }
       puts JSON.generate([message, Memscope::MallocProfile.stop.total_live_bytes])
     RUBY
