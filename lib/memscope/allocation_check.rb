@@ -57,7 +57,7 @@ module Memscope
       def checked(limits)
         refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
         name = limits[:baseline]
-        refuse("baseline", name, "a name") unless name.nil? || (name.is_a?(String) && !name.empty?)
+        refuse("baseline", name, "a name") if limits.key?(:baseline) && !(name.is_a?(String) && !name.empty?)
         limits = limits.except(:baseline)
         check(limits)
         [limits, name]
@@ -65,7 +65,7 @@ module Memscope
 
       def check(limits)
         limits.each do |what, limit|
-          known = what == :objects || what.is_a?(Module) || what.is_a?(String)
+          known = what == :objects || what.is_a?(Class) || what.is_a?(String)
           refuse("limits", what, ":objects, a class, the name of a class") unless known
           refuse(what.inspect, limit, "an Integer, 0 or more, or a Range of these") unless limit?(limit)
         end

@@ -116,7 +116,10 @@ module Memscope
         place, reason = options.place
         return of(options, block, :process, reason) if place == :process
 
-        from_json(Child.answer(options.deadline) { of(options, block, :child, nil).to_json })
+        from_json(Child.answer(options.deadline) do
+          MallocProfile.halt # a profile that the parent started keeps blocks in use for a while
+          of(options, block, :child, nil).to_json
+        end)
       end
 
       private

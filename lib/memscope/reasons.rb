@@ -102,10 +102,11 @@ module Memscope
       references_unreadable: other Ractors are alive: references of objects cannot be read
       # What requires cost.
       requires_compacted: a compaction moved objects: some count for another file, or for none
+      requires_crowded: %d blocks of malloc and objects found no room in the records: they count for no file
       requires_lost: %d blocks of malloc were freed by a library whose calls memscope does not see: they count for their
         files, and less in what is of no file
-      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory from a garbage
-        collection, which is charged to no file
+      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
+        collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
       cached_chunks_unmarked: no chunk is marked as cached: either this glibc is older than 2.29, so that cached chunks
         count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)
@@ -166,7 +167,8 @@ module Memscope
         objects, so that it is unknown which of them are alive
       imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
         it first (Memscope::MallocProfile.stop)
-      data_by_slot: counts only the slots of %d objects of C extensions that were garbage before they could be asked
+      data_by_slot: counts only the slots of %d objects of type T_DATA, such as Procs, that were garbage before they could
+        be asked
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
       other_threads_left_out: other threads allocated %d objects meanwhile, which are not counted

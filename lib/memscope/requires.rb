@@ -48,8 +48,8 @@ module Memscope
     # @api private
     autoload :Repetition, File.join(__dir__, "requires/repetition.rb")
 
-    # @return [Integer] rise of objects and malloc
-    def bytes = objects_bytes + malloc_bytes.to_i
+    # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
+    def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
 
     # @return [Float, nil] how far the runs' objects and malloc differ, as a share of the median; nil for one run
     def spread = share_of_runs(&:bytes)
@@ -86,7 +86,7 @@ module Memscope
     def inclusive = Requires.inclusive(nodes)
 
     def share_of_runs(&)
-      totals = runs.map(&).sort
+      totals = runs.filter_map(&).sort
       return if totals.size < 2 || totals[totals.size / 2].zero?
 
       (totals.last - totals.first).fdiv(totals[totals.size / 2])

@@ -51,6 +51,34 @@ class CLIRequiresTest < MemscopeTest
     assert_equal [["heavy"], 1, 2], [light.required_by, light.lazy_files, light.files]
   end
 
+  def test_a_program_that_loads_nothing
+    ran = requires("1")
+
+    assert_exit 0, ran
+    assert_match(/0 files/, ran.err)
+  end
+
+  def test_threads_that_allocate_meanwhile
+    found = reading("Thread.new { loop { Array.new(500) { 'x' * 100 } } }; sleep 0.2; require 'heavy'")
+
+    assert_in_delta PlantedGems::HEAVY_BYTES, gem(found, "heavy").bytes, PlantedGems::HEAVY_BYTES / 20
+    assert_operator found.other_objects_bytes + found.other_malloc_bytes, :>, -PlantedGems::HEAVY_BYTES
+  end
+
+  def test_a_limit_for_an_unknown_cost
+    skip_under_sanitizer
+    skip "libtcmalloc is not installed" unless ChildProcess.run("", preload: "libtcmalloc_minimal.so.4").err.empty?
+    ran = requires("--limit=1MB", "1", preload: "libtcmalloc_minimal.so.4")
+
+    assert_exit 74, ran, err: /--limit: what malloc has in use is unknown/
+  end
+
+  def test_what_a_file_requires_again_costs_it_nothing
+    found = reading("20_000.times { require 'heavy' }; require 'light'")
+
+    assert_operator found.nodes.first.objects, :<, 10_000
+  end
+
   def test_the_tree
     found = reading("require 'heavy'; Light::Late; require 'socket'")
     program, *files = found.nodes

@@ -36,6 +36,23 @@ class GrowthCheckChildTest < MemscopeTest
     assert_equal "GrowthCheckChildTest::Late: late", error.message
   end
 
+  def test_a_process_that_the_block_forks_does_not_delay_the_answer
+    read, write = IO.pipe
+    since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+    forked = false
+    Memscope::GrowthCheck.run(deadline: 60) do
+      next if forked
+
+      forked = true
+      write.puts(fork { sleep })
+    end
+
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - since, :<, 50
+  ensure
+    Process.kill(:KILL, Integer(read.gets))
+    [read, write].each(&:close)
+  end
+
   def test_a_block_that_is_left_early_is_no_answer
     left = /left by break, return or throw/
 

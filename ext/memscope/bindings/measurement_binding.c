@@ -2,6 +2,7 @@
  * Native.measure(objects) { } and its like, called by Memscope::Measurement. The block is called from here, so that no
  * Ruby code of memscope runs between the beginning and the end of what is counted.
  */
+#include "bindings/held_memory_reason.h"
 #include "bindings/profile_binding.h"
 #include "bindings/reasons.h"
 
@@ -155,6 +156,8 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
     measurement->spent_ns += result.gc_ns;
     memscope_hash_set(body, "rows", rows_of(&result));
     memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
+    memscope_set_unasked_reason(reasons, "retained_bytes", result.held);
+    memscope_set_unasked_reason(reasons, "allocated_bytes", result.held);
     if (!result.knows_retained) {
         memscope_set_reason(reasons, "retained_objects", "collections_unseen");
         memscope_set_reason(reasons, "retained_bytes", "collections_unseen");

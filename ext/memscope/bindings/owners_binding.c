@@ -11,12 +11,12 @@
 #include "ruby/object_owners.h"
 #include "sampling/block_owners.h"
 
-/* Native.start_owners -> nil, or why malloc's blocks are not recorded; objects are, unless that is why too. */
+/* Native.start_owners -> nil, or why nothing is recorded. */
 static VALUE native_start_owners(VALUE self) {
     enum memscope_status status = memscope_object_owners_start();
 
-    if (status == MEMSCOPE_OK)
-        status = memscope_block_owners_start();
+    if (status == MEMSCOPE_OK && (status = memscope_block_owners_start()) != MEMSCOPE_OK)
+        memscope_object_owners_stop();
     return status == MEMSCOPE_OK ? Qnil : memscope_status_reason(status);
 }
 
@@ -34,11 +34,13 @@ static VALUE native_new_owner(VALUE self) {
     return UINT2NUM(next < MEMSCOPE_OWNER_LIMIT ? next++ : MEMSCOPE_OWNER_OUTSIDE);
 }
 
-/* Native.stop_owners -> how many blocks count wrongly: freed unseen, or without room in the map. */
+/* Native.stop_owners -> how many blocks were freed unseen, and how many blocks and objects found no room in the maps.
+ */
 static VALUE native_stop_owners(VALUE self) {
     memscope_block_owners_stop();
     memscope_object_owners_stop();
-    return ULL2NUM(memscope_block_owners_lost());
+    return rb_ary_new_from_args(2, ULL2NUM(memscope_blocks_freed_unseen()),
+                                ULL2NUM(memscope_blocks_without_room() + memscope_objects_without_room()));
 }
 
 struct owned_call {
@@ -80,9 +82,11 @@ static VALUE close_owned(VALUE argument) {
  * nil if the heap cannot be walked. To be called after a garbage collection. Garbage counts for its owner.
  */
 static VALUE native_owned(VALUE self, VALUE count) {
-    struct owned_call call = {.count = NUM2UINT(count),
-                              .objects = memscope_array_map(MEMSCOPE_OWNER_LIMIT, sizeof *call.objects)};
+    struct owned_call call = {.count = NUM2UINT(count)};
 
+    if (call.count > MEMSCOPE_OWNER_LIMIT)
+        rb_raise(rb_eArgError, "owned: count must be at most %u, got %u", MEMSCOPE_OWNER_LIMIT, call.count);
+    call.objects = memscope_array_map(MEMSCOPE_OWNER_LIMIT, sizeof *call.objects);
     return rb_ensure(read_owned, (VALUE)&call, close_owned, (VALUE)&call);
 }
 

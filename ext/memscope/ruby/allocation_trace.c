@@ -69,14 +69,21 @@ static void on_allocation(VALUE data, rb_trace_arg_t *event) {
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
+/* A compaction may have moved it to a larger slot, which then holds what malloc did (Ruby 3.2). */
+static uint64_t bytes_of(VALUE object) {
+    size_t slot = MEMSCOPE_SLOT_BYTES(object);
+
+    return slot + memscope_held_bytes_of(&trace->walk, object, slot);
+}
+
 /* The functions of C extensions that tell a size may expect to run outside of a GC: they are not called. */
 static uint64_t bytes_of_dead(const struct memscope_allocation *allocation) {
     VALUE object = (VALUE)allocation->address;
 
     if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA)
-        return allocation->slot_bytes + memscope_held_bytes_of(&trace->walk, object, allocation->slot_bytes);
+        return bytes_of(object);
     trace->unsized++;
-    return allocation->slot_bytes;
+    return MEMSCOPE_SLOT_BYTES(object);
 }
 
 /* A hidden object had no class when it was allocated, and may have been given one since. */
@@ -100,10 +107,7 @@ static struct memscope_allocation_fate judge_survivor(const struct memscope_allo
                                                       const struct memscope_allocation_group *group) {
     VALUE object = (VALUE)allocation->address;
 
-    return (struct memscope_allocation_fate){
-        .alive = true,
-        .bytes = allocation->slot_bytes + memscope_held_bytes_of(&trace->walk, object, allocation->slot_bytes),
-        .is = what_it_is(object, group)};
+    return (struct memscope_allocation_fate){.alive = true, .bytes = bytes_of(object), .is = what_it_is(object, group)};
 }
 
 static bool is_garbage(uint64_t address) {
@@ -234,7 +238,7 @@ bool memscope_trace_runs(void) {
 }
 
 struct memscope_trace_result memscope_trace_read(void) {
-    struct memscope_trace_result result = {.counts = &trace->counts, .names = &trace->names};
+    struct memscope_trace_result result = {.counts = &trace->counts, .names = &trace->names, .held = &trace->held};
 
     if (rb_gc_count() > trace->collections)
         miss(rb_gc_count() - trace->collections);

@@ -12,6 +12,7 @@
 #define MEMSCOPE_ALLOCATION_TRACE_H
 
 #include "graph/names.h"
+#include "ruby/held_memory.h"
 #include "sampling/allocation_counts.h"
 
 #include <ruby.h>
@@ -39,8 +40,9 @@ bool memscope_trace_runs(void);
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
     const struct memscope_names *names;              /* of its groups; likewise */
+    const struct memscope_held_memory *held;         /* objects that were not asked for all their bytes; likewise */
     uint64_t others;                                 /* allocations of other threads while it counted */
-    uint64_t unsized;    /* objects of C extensions that were dead when they could not be asked for their size */
+    uint64_t unsized;    /* T_DATA objects that were dead when they could not be asked for their size */
     uint64_t gc_ns;      /* time that it has added to mark phases */
     uint64_t retained;   /* objects; meaningless unless the next is true */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */

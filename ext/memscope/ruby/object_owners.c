@@ -14,8 +14,9 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
 }
 
 /*
- * Before Ruby 3.3, a collection moves the elements of young Arrays and the like from the transient heap to malloc; it
- * cannot be told whose they are. Collections do not nest, and run in one thread.
+ * Before Ruby 3.3, the elements of young Arrays and the like move from the transient heap to malloc in a collection, or
+ * in a job after it, which runs in whichever file is being loaded: it cannot be told whose they are. Collections do not
+ * nest, and run in one thread.
  */
 static void on_gc(VALUE data, rb_trace_arg_t *trace) {
     static __thread uint32_t before;
@@ -66,4 +67,8 @@ void memscope_object_owners_sum(const struct memscope_heap_listing *listing, str
             owner->slot_bytes += page->slot_bytes;
         }
     }
+}
+
+uint64_t memscope_objects_without_room(void) {
+    return owners ? atomic_load(&owners->lost) : 0;
 }

@@ -28,4 +28,7 @@ void memscope_object_owners_stop(void);
  */
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
 
+/* How many objects count for nobody, since the map had no room for their addresses. */
+uint64_t memscope_objects_without_room(void);
+
 #endif

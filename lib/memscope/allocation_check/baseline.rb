@@ -37,7 +37,7 @@ module Memscope
       # @return [Hash{String => Range<Integer>}] what may be allocated; if baselines are recorded now, as many
       # @raise [Unavailable] if nothing has been recorded on such a platform
       def limits(allocated)
-        ENV[UPDATE].to_s.empty? ? recorded : record(allocated)
+        ENV[UPDATE] == "1" ? record(allocated) : recorded
         @counts.transform_values { |count| 0..count }
       end
 
@@ -64,9 +64,19 @@ module Memscope
       end
 
       def parsed(text)
-        text.empty? ? {} : JSON.parse(text)
+        all = text.empty? ? {} : JSON.parse(text)
+        raise Unavailable, "#{@path} cannot be read: it is not a file of baselines" unless baselines?(all)
+
+        all
       rescue JSON::ParserError => e
         raise Unavailable, "#{@path} cannot be read: #{Field.excerpt(e.message)}"
+      end
+
+      # Counts by class, by platform, by name.
+      def baselines?(value, depth = 3)
+        return value.is_a?(Integer) if depth.zero?
+
+        value.is_a?(Hash) && value.each_value.all? { |inner| baselines?(inner, depth - 1) }
       end
     end
     private_constant :Baseline

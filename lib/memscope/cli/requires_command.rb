@@ -62,13 +62,27 @@ module Memscope
       # @raise [Failure] with the program's status, if it failed or wrote nothing
       def record(program, command = @command, errors: nil)
         Tempfile.create("memscope") do |file|
-          _pid, status = Process.wait2(fork { become_recorded(program, command, file.path, errors) })
+          status = wait_for(fork { become_recorded(program, command, file.path, errors) })
           text = file.read
           next Requires.from_json(text) if status.success? && !text.empty?
 
-          why = status.success? ? "ended without a report: by exit!, or by a program that takes no RUBYOPT" : "failed"
-          raise Failure.new("#{command.first} #{why}", status.exitstatus.to_i.zero? ? INPUT_OUTPUT : status.exitstatus)
+          code = status.exitstatus.to_i
+          raise Failure.new("#{command.first} #{failing(status)}", code.zero? ? INPUT_OUTPUT : code)
         end
+      end
+
+      def failing(status)
+        return "was ended by SIG#{Signal.signame(status.termsig)}" if status.signaled?
+
+        status.success? ? "ended without a report: by exit!, or by a program that takes no RUBYOPT" : "failed"
+      end
+
+      # Ends the program too if this process is asked to end.
+      def wait_for(pid)
+        _pid, status = Process.wait2(pid)
+        status
+      ensure
+        Process.kill(:TERM, pid) unless status
       end
 
       # In the child. It must not return.
@@ -112,7 +126,10 @@ module Memscope
         view = earlier ? {} : { limit: @given[:top] }
         write_report(shown, view)
         limit = @given[:limit] && bytes(@given[:limit])
-        return FINE if limit.nil? || reading.bytes <= limit
+        return FINE if limit.nil?
+
+        failure("--limit: what malloc has in use is unknown: #{reading.reasons[:malloc_bytes]}") unless reading.bytes
+        return FINE if reading.bytes <= limit
 
         say("objects and malloc take #{Report::Quantity.size(reading.bytes)}, more than --limit #{@given[:limit]}")
         EXCEEDED

@@ -13,7 +13,10 @@ module Memscope
       CHUNK = 1 << 16
       # Seconds from the end of a child's output to its end: it may write a core dump.
       PATIENCE = 5
-      private_constant :LOCK, :CHUNK, :PATIENCE
+      # Before an answer: its length.
+      LENGTH = "Q"
+      HEAD = 8
+      private_constant :LOCK, :CHUNK, :PATIENCE, :LENGTH, :HEAD
 
       class << self
         # @param deadline [Numeric] seconds that the child may take
@@ -38,7 +41,7 @@ module Memscope
         # Otherwise the child could collect a file with unwritten data, and write it a second time.
         def settle
           GC.start
-          ObjectSpace.each_object(File) { |file| flush(file) }
+          ObjectSpace.each_object(IO) { |file| flush(file) }
         end
 
         def flush(file)
@@ -63,7 +66,8 @@ module Memscope
           answer = [:raised, e.class.name, e.message, e.backtrace, dump(e)]
         ensure
           begin
-            writer.write(Marshal.dump(answer))
+            text = Marshal.dump(answer)
+            writer.write([text.bytesize].pack(LENGTH), text)
           ensure
             exit!
           end
@@ -76,18 +80,22 @@ module Memscope
           nil
         end
 
+        # The end of the output may come late: processes that the block has forked have the pipe, too.
+        #
         # @return [Array(String, Boolean)] what the child has written by the deadline, perhaps nothing, and whether it
         #   has closed its end
         def receive(reader, deadline)
-          text = +""
+          text = "".b
           ends = Clock.now + deadline
           while (left = ends - Clock.now).positive? && reader.wait_readable(left)
             chunk = reader.read_nonblock(CHUNK, exception: false)
-            return [text, true] if chunk.nil?
+            return ["", true] if chunk.nil?
 
             text << chunk unless chunk == :wait_readable
+            length = text.unpack1(LENGTH)
+            return [text.byteslice(HEAD..), false] if length && text.bytesize == HEAD + length
           end
-          [text, false]
+          ["", false]
         end
 
         # Ends the child, which has answered or will not, unless it ends by itself in so many seconds.

@@ -26,7 +26,7 @@ module Memscope
         refuse("option", unknown.first, DEFAULTS.keys.join(", ")) if unknown.any?
         @iterations, @runs, @warmup, @max, ignore, @in, @deadline = DEFAULTS.merge(given).values
         check
-        @ignored = Array(ignore).each { |one| check_ignored(one) }
+        @ignored = (ignore.is_a?(Array) ? ignore : [ignore]).each { |one| check_ignored(one) }
       end
 
       # @return [Boolean] whether growth of malloc counts

@@ -118,8 +118,15 @@ module Memscope
 
       # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
       def of_an_object?(place)
-        @lines ||= @survivors.values.flat_map(&:keys).map { |one| [one.path, one.lineno] }
-        BY_RUBY.match?(place.native) && @lines.include?([place.path, place.lineno])
+        @lines ||= @survivors.values.flat_map(&:keys).map { |one| [real(one.path), one.lineno] }
+        BY_RUBY.match?(place.native) && @lines.include?([real(place.path), place.lineno])
+      end
+
+      # ObjectSpace names a file as it was loaded, a malloc profile by its real path.
+      def real(path)
+        path && File.realpath(path)
+      rescue SystemCallError
+        path
       end
 
       # Growth of malloc is confirmed by a place that keeps its blocks: YJIT, too, takes blocks for a while, but not at
@@ -127,7 +134,6 @@ module Memscope
       #
       # @return [Array<Place>, nil] with more blocks than are allowed, the one with most first; nil if unknown
       def callers
-        MallocProfile.halt if @child # a profile that the parent started
         profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
         entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }
         entries.sort_by { |entry| -entry.live_objects }.map { |entry| place_of(entry) }

@@ -11,13 +11,16 @@ module Memscope
       # Files whose own objects do not count.
       OWN = "#{File.expand_path('..', __dir__)}/".freeze
       # A class can redefine these methods, and a BasicObject has none.
-      NAME, CLASS, TO_S = [Module.instance_method(:name), *%i[class to_s].map { |name| Kernel.instance_method(name) }]
-      private_constant :OWN, :NAME, :CLASS, :TO_S
+      NAME, ANCESTORS = %i[name ancestors].map { |name| Module.instance_method(name) }
+      CLASS, TO_S = %i[class to_s].map { |name| Kernel.instance_method(name) }
+      private_constant :OWN, :NAME, :ANCESTORS, :CLASS, :TO_S
 
       class << self
         # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself.
         def trace(&)
           own = ObjectSpace.allocation_sourcefile(Object.new)
+          @since = GC.count + 1
+          GC.start # what the program has traced before is of an earlier generation
           ObjectSpace.trace_object_allocations(&)
         ensure
           ObjectSpace.trace_object_allocations_clear unless own
@@ -42,7 +45,9 @@ module Memscope
         def each
           ObjectSpace.each_object do |object|
             path = ObjectSpace.allocation_sourcefile(object)
-            yield object, [path, ObjectSpace.allocation_sourceline(object)] unless path.nil? || path.start_with?(OWN)
+            next if path.nil? || path.start_with?(OWN) || ObjectSpace.allocation_generation(object) < @since
+
+            yield object, [path, ObjectSpace.allocation_sourceline(object)]
           end
         end
 
@@ -51,7 +56,7 @@ module Memscope
         end
 
         def name_of(object)
-          own, *above = CLASS.bind_call(object).ancestors
+          own, *above = ANCESTORS.bind_call(CLASS.bind_call(object))
           name = NAME.bind_call(own)
           name || "#{above.grep(Class).filter_map { |one| NAME.bind_call(one) }.first} (anonymous subclass)"
         end

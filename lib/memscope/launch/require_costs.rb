@@ -31,13 +31,13 @@ module Memscope
 
       private
 
-      # Nothing is collected between the two counts of the heap, so they count the same objects.
+      # Nothing is collected between the two counts of the heap. What other threads allocate between them is of no file.
       def measure
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable
-        after = read(collect: false)
         owned = Native.owned((RequireRecorder.entries.last&.number || Native::OWNER_MEMSCOPE) + 1)
-        @lost = Native.stop_owners
+        after = read(collect: false)
+        @lost, @crowded = Native.stop_owners
         [after, owned]
       ensure
         GC.enable unless disabled
@@ -79,7 +79,7 @@ module Memscope
 
       def environment(after)
         allocator = after[:allocator]
-        { program: [$PROGRAM_NAME, *ARGV].join(" "), load_path: $LOAD_PATH.map(&:to_s),
+        { program: [$PROGRAM_NAME, *ARGV].join(" ").scrub, load_path: $LOAD_PATH.map { |path| path.to_s.scrub },
           allocator: [allocator.name, allocator.short_version].compact.join(" "),
           yjit: defined?(RubyVM::YJIT.enabled?) ? RubyVM::YJIT.enabled? : false, bootsnap: !defined?(::Bootsnap).nil? }
       end
@@ -87,6 +87,7 @@ module Memscope
       def reasons(after)
         { malloc_bytes: (:statistics_unread unless after[:malloc]),
           other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
+          other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?),
           objects_bytes: (:requires_compacted if compactions != @compactions),
           nodes: (:requires_transient if RUBY_VERSION < "3.3") }.compact
       end

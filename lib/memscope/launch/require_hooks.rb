@@ -25,6 +25,9 @@ module Kernel
   private :memscope_require
   own.each { |name| alias_method name, :memscope_require }
 
+  alias memscope_original_require_relative require_relative # no warning that it is redefined
+  private :memscope_original_require_relative
+
   # The original method would take this file for the caller's.
   def require_relative(feature)
     path = ::Memscope::Launch::RequireRecorder.relative(feature, ::Kernel.caller_locations(1, 1).first)

@@ -15,6 +15,8 @@ module Memscope
       class << self
         # @return [Array<Entry>] in the order in which the files began to load
         attr_reader :entries
+        # @return [String] the working directory at the start
+        attr_reader :directory
 
         # @return [Array<Array(Integer, String)>] requires of what was loaded already: who required, and what
         def again = @again.keys
@@ -27,6 +29,7 @@ module Memscope
           @again = {}
           @autoloads = {}
           @main = Ractor.current
+          @directory = Dir.pwd
           @mapped = mapped
           hooks = File.read(HOOKS)
           why = Native.start_owners
@@ -37,12 +40,16 @@ module Memscope
         # To be called before a file is loaded.
         #
         # @param feature [String] a path or a feature, as require takes it
-        # @return [Entry, nil] for `leave`; nil in another Ractor, where nothing is recorded
+        # @return [Entry, nil] for `leave`; nil if the file that requires is charged, because there are no numbers left, or
+        #   if this is another Ractor, where nothing is recorded
         def enter(feature)
           return unless Ractor.current.equal?(@main)
 
+          number = Native.new_owner
+          return if number == Native::OWNER_OUTSIDE
+
           parent = Native.own(Native::OWNER_MEMSCOPE)
-          entry = Entry.new(Native.new_owner, parent, feature)
+          entry = Entry.new(number, parent, own_copy(feature))
           entry.autoloaded = @autoloads.key?(feature)
           @entries << entry
           Native.own(entry.number)
@@ -74,20 +81,30 @@ module Memscope
           base = location.absolute_path || location.path
           raise LoadError, "cannot infer basepath" if base.nil? || base.start_with?("(eval")
 
-          File.expand_path(feature, File.dirname(base))
+          File.absolute_path(feature, File.dirname(base))
         end
 
-        # Notes the path of an autoload.
+        # Notes the path of an autoload, except in another Ractor.
         #
         # @return [void]
         def lazy(path)
+          return unless Ractor.current.equal?(@main)
+
           owner = Native.own(Native::OWNER_MEMSCOPE)
-          @autoloads[path] = true
+          @autoloads[own_copy(path)] = true
         ensure
-          Native.own(owner)
+          Native.own(owner) if owner
         end
 
         private
+
+        # Another string with another buffer: the program's own may die.
+        def own_copy(feature)
+          feature = feature.to_path if feature.respond_to?(:to_path)
+          return feature unless feature.is_a?(String)
+
+          String.new(capacity: feature.bytesize + 1, encoding: feature.encoding) << feature
+        end
 
         def finish(entry, path)
           entry.path = path

@@ -56,7 +56,7 @@ module Memscope
       def program = blank(0, nil, $PROGRAM_NAME, nil)
 
       def node(entry)
-        path = (entry.path || entry.feature).to_s
+        path = (entry.path || entry.feature).to_s.scrub
         blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded, **mapped(entry))
       end
 
@@ -83,7 +83,7 @@ module Memscope
       def directories
         gems = defined?(::Gem.loaded_specs) ? ::Gem.loaded_specs.values : []
         named = gems.flat_map { |gem| [gem.full_gem_path, gem.extension_dir].map { |path| ["#{path}/", gem.name] } }
-        [*named, *RUBY, ["#{Dir.pwd}/", "application"]].sort_by { |directory, _name| -directory.length }
+        [*named, *RUBY, ["#{RequireRecorder.directory}/", "application"]].sort_by { |path, _name| -path.length }
       end
 
       def gem_of(path)

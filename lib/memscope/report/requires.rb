@@ -90,7 +90,7 @@ module Memscope
       def tree
         @inclusive = Requires.inclusive(@reading.nodes)
         shown = shown_nodes
-        rows = @page.branches(shown.fetch(nil)) { |node| below(node, shown) }.map do |branch, node|
+        rows = @page.branches(shown.fetch(nil, [])) { |node| below(node, shown) }.map do |branch, node|
           [mebibytes(@inclusive[node.id]), mebibytes(node.bytes), "#{branch[3..]}#{label(node)}"]
         end
         @page.listing(["MiB", "own", "file, above those that it was the first to require"], rows)

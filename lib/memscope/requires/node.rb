@@ -85,8 +85,8 @@ module Memscope
       # @return [Integer, nil] rise of the resident bytes of mapped files
       field :mapped_bytes, :signed_bytes
 
-      # @return [Integer] bytes of objects and of malloc
-      def bytes = objects_bytes + malloc_bytes.to_i
+      # @return [Integer, nil] bytes of objects and of malloc
+      def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
     end
   end
 end

@@ -15,7 +15,7 @@ module Memscope
         # @param readings [Array<Requires>] of the same program, in order
         # @return [Requires] the run of median cost, with the totals of all, and how far each gem differs between them
         def of(readings)
-          median = readings.sort_by(&:bytes)[readings.size / 2]
+          median = readings.sort_by { |reading| reading.bytes || reading.objects_bytes }[readings.size / 2]
           return median if readings.one?
 
           rebuilt(median, runs: readings.flat_map { |reading| reading.runs.map(&:to_h) },

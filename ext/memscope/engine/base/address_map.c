@@ -50,7 +50,7 @@ static struct memscope_address_chunk *chunk_at(struct memscope_address_map *map,
 static struct memscope_address_chunk *known_chunk(const struct memscope_address_map *map, uintptr_t address) {
     struct memscope_address_branch *branch;
 
-    if (address >> MEMSCOPE_ADDRESS_BITS != 0)
+    if (map == NULL || address >> MEMSCOPE_ADDRESS_BITS != 0)
         return NULL;
     branch = atomic_load_explicit(&map->branches[address >> MEMSCOPE_ADDRESS_BRANCH_BITS], memory_order_acquire);
     if (branch == NULL)

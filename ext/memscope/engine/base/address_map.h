@@ -14,7 +14,7 @@
 
 #include "base/status.h"
 
-#define MEMSCOPE_ADDRESS_BITS 47 /* of user space: x86-64 and aarch64 hand out no more, unless asked to by mmap */
+#define MEMSCOPE_ADDRESS_BITS 48 /* of user space: x86-64 hands out 47, aarch64 48, unless asked to by mmap */
 #define MEMSCOPE_ADDRESS_BRANCH_BITS 30
 #define MEMSCOPE_ADDRESS_CHUNK_BITS 21
 #define MEMSCOPE_ADDRESS_UNIT_BITS 3
@@ -42,7 +42,7 @@ struct memscope_address_map *memscope_address_map_create(void);
 /* Sets the number of an address; 0 forgets it. */
 void memscope_address_map_set(struct memscope_address_map *map, uintptr_t address, uint32_t number);
 
-/* The number of an address; 0 if it has none. */
+/* The number of an address; 0 if it has none, or if there is no map. */
 uint32_t memscope_address_map_get(const struct memscope_address_map *map, uintptr_t address);
 
 #endif

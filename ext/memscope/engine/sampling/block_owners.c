@@ -20,7 +20,7 @@ struct tally {
 
 static struct memscope_address_map *owners;
 static struct tally *tallies; /* MEMSCOPE_OWNER_LIMIT of them */
-static _Atomic(uint64_t) lost;
+static _Atomic(uint64_t) freed_unseen;
 static bool glibc_serves;
 static __thread uint32_t current;
 
@@ -51,7 +51,7 @@ static void count(uint32_t owner, uint64_t blocks, uint64_t bytes) {
 
 static void put_back(void *block, uint32_t owner) {
     if (memscope_address_map_get(owners, (uintptr_t)block) != 0)
-        atomic_fetch_add_explicit(&lost, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&freed_unseen, 1, memory_order_relaxed);
     memscope_address_map_set(owners, (uintptr_t)block, owner);
     if (memscope_address_map_get(owners, (uintptr_t)block) == owner)
         count(owner, 1, bytes_of(block));
@@ -148,8 +148,12 @@ struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner) {
     return (struct memscope_owned_blocks){atomic_load(&tallies[owner].count), atomic_load(&tallies[owner].bytes)};
 }
 
-uint64_t memscope_block_owners_lost(void) {
-    return atomic_load(&lost) + (owners ? atomic_load(&owners->lost) : 0);
+uint64_t memscope_blocks_freed_unseen(void) {
+    return atomic_load(&freed_unseen);
+}
+
+uint64_t memscope_blocks_without_room(void) {
+    return owners ? atomic_load(&owners->lost) : 0;
 }
 
 #else
@@ -178,7 +182,11 @@ struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner) {
     return (struct memscope_owned_blocks){0};
 }
 
-uint64_t memscope_block_owners_lost(void) {
+uint64_t memscope_blocks_freed_unseen(void) {
+    return 0;
+}
+
+uint64_t memscope_blocks_without_room(void) {
     return 0;
 }
 

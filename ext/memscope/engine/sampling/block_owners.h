@@ -49,7 +49,10 @@ void memscope_owner_give(uintptr_t block, uint32_t owner);
 /* What a number owns now; zero without a start. */
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);
 
-/* How many blocks were freed unseen and still count although their addresses were used again, or had no room. */
-uint64_t memscope_block_owners_lost(void);
+/* How many blocks were freed unseen, so that they still count although their addresses were used again. */
+uint64_t memscope_blocks_freed_unseen(void);
+
+/* How many blocks count for nobody, since the map had no room for their addresses. */
+uint64_t memscope_blocks_without_room(void);
 
 #endif

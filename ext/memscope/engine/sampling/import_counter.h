@@ -4,7 +4,8 @@
  * rounds them to (malloc_usable_size). Each call takes some nanoseconds more, in all threads.
  *
  * Not seen are calls of memscope itself, and calls that do not go through an import: an allocator linked into the
- * program, a pointer to malloc taken before the start. Their blocks still count if they are freed through an import.
+ * program, a pointer to malloc taken before the start, the dynamic linker's own, for a library or a thread. Their
+ * blocks still count if they are freed through an import.
  *
  * With the GVL. Must not run together with the sampler, whose functions are in the same imports.
  */
