@@ -40,8 +40,8 @@ module Memscope
         # To be called before a file is loaded.
         #
         # @param feature [String] a path or a feature, as require takes it
-        # @return [Entry, nil] for `leave`; nil if the file that requires is charged, because there are no numbers left, or
-        #   if this is another Ractor, where nothing is recorded
+        # @return [Entry, nil] for `leave`; nil if the file that requires is charged: there are no numbers left, or this
+        #   is another Ractor, where nothing is recorded
         def enter(feature)
           return unless Ractor.current.equal?(@main)
 
