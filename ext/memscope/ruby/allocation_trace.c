@@ -4,10 +4,10 @@
 
 #include "base/scratch.h"
 #include "ruby/class_names.h"
+#include "ruby/event_hooks.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"
 
-#include <ruby/debug.h>
 #include <ruby/vm.h>
 #include <stdatomic.h>
 
@@ -193,15 +193,6 @@ static enum memscope_trace_obstacle prepare(void) {
     return MEMSCOPE_TRACE_READY;
 }
 
-static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *event), rb_event_flag_t event) {
-    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, event, Qnil,
-                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
-}
-
-static void remove_hook(void (*hook)(VALUE data, rb_trace_arg_t *event)) {
-    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hook);
-}
-
 enum memscope_trace_obstacle memscope_trace_start(void) {
     enum memscope_trace_obstacle obstacle = prepare();
 
@@ -211,8 +202,8 @@ enum memscope_trace_obstacle memscope_trace_start(void) {
     if (memscope_names_open(&trace->names) != MEMSCOPE_OK)
         return MEMSCOPE_TRACE_NO_MEMORY;
     memscope_heap_held_open(&trace->walk, &trace->held);
-    add_hook(on_marked, RUBY_INTERNAL_EVENT_GC_END_MARK);
-    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+    memscope_event_hook_add(on_marked, RUBY_INTERNAL_EVENT_GC_END_MARK);
+    memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
     trace->collections = rb_gc_count();
     trace->running = true;
     return MEMSCOPE_TRACE_READY;
@@ -227,8 +218,8 @@ void memscope_trace_stop(void) {
     if (!runs())
         return;
     end_ruby(NULL);
-    remove_hook(on_allocation);
-    remove_hook(on_marked);
+    memscope_event_hook_remove(on_allocation);
+    memscope_event_hook_remove(on_marked);
     memscope_allocations_close(&trace->counts);
     memscope_names_close(&trace->names);
 }

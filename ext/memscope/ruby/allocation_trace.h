@@ -44,7 +44,6 @@ struct memscope_trace_result {
     uint64_t others;                                 /* allocations of other threads while it counted */
     uint64_t unsized;    /* T_DATA objects that were dead when they could not be asked for their size */
     uint64_t gc_ns;      /* time that it has added to mark phases */
-    uint64_t retained;   /* objects; meaningless unless the next is true */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */
 };
 

@@ -1,9 +1,7 @@
 #include "ruby/object_owners.h"
 
-#include <ruby.h>
-#include <ruby/debug.h>
-
 #include "base/address_map.h"
+#include "ruby/event_hooks.h"
 #include "sampling/block_owners.h"
 
 static struct memscope_address_map *owners;
@@ -27,23 +25,18 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
         memscope_owner_set(before);
 }
 
-static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace), rb_event_flag_t events) {
-    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, events, Qnil,
-                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
-}
-
 enum memscope_status memscope_object_owners_start(void) {
     owners = owners ? owners : memscope_address_map_create();
     if (!owners)
         return MEMSCOPE_NO_MEMORY;
-    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
-    add_hook(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT);
+    memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+    memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT);
     return MEMSCOPE_OK;
 }
 
 void memscope_object_owners_stop(void) {
-    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_allocation);
-    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_gc);
+    memscope_event_hook_remove(on_allocation);
+    memscope_event_hook_remove(on_gc);
 }
 
 /* A heap page begins with the address of its description, a block of malloc (gc.c, struct heap_page_header). */

@@ -3,6 +3,7 @@
 #include "ruby/object_sampler.h"
 
 #include "base/scratch.h"
+#include "ruby/event_hooks.h"
 #include "ruby/frame_texts.h"
 #include "ruby/object_records.h"
 #include "ruby/ruby_heap.h"
@@ -10,7 +11,6 @@
 #include "ruby/tags.h"
 
 #include <math.h>
-#include <ruby/debug.h>
 #include <ruby/ractor.h>
 #include <ruby/vm.h>
 #include <stdatomic.h>
@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define DEAREST_NS 20000 /* the most charged for a sample: more is the time of other threads or processes */
-#define RAW_HOOK (RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG)
 
 enum phase { RESTING, WATCHING, WATCHED };
 
@@ -108,16 +107,8 @@ static void request_job(void) {
 
 /* ---- hooks ------------------------------------------------------------------------------------------------------- */
 
-static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace), rb_event_flag_t events) {
-    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, events, Qnil, (rb_event_hook_flag_t)RAW_HOOK);
-}
-
-static void remove_hook(void (*hook)(VALUE data, rb_trace_arg_t *trace)) {
-    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hook);
-}
-
 static void watch_gc(void) {
-    add_hook(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
+    memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
 }
 
 /* Other Ractors run in parallel with the main one. Postponed jobs run in any Ractor; from 4.0 on, so do hooks. */
@@ -179,7 +170,7 @@ static void begin_window(uint64_t now, uint64_t reach) {
     sampler.stands_for = memscope_plan_begin_window(&sampler.plan, now, skip, reach);
     count_down(skip + memscope_plan_interval(&sampler.plan), sampler.watched);
     sampler.phase = WATCHING;
-    add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+    memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
 }
 
 /*
@@ -188,7 +179,7 @@ static void begin_window(uint64_t now, uint64_t reach) {
  */
 static void end_window(void) {
     if (!MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
-        remove_hook(on_allocation);
+        memscope_event_hook_remove(on_allocation);
     STORE(left, INT64_MAX);
     sampler.phase = WATCHED;
     request_job();
@@ -354,7 +345,7 @@ static uint64_t ended_collections(void) {
 static void check_collections(void) {
     if (!notice_unseen(ended_collections()))
         return;
-    remove_hook(on_gc);
+    memscope_event_hook_remove(on_gc);
     watch_gc();
     notice_unseen(ended_collections());
     sampler.entered = rb_gc_count();
@@ -444,7 +435,7 @@ static uint64_t seed(void) {
 
 /* Undoes the open window: the previous window stands for its allocations too. */
 static void cancel_window(void) {
-    remove_hook(on_allocation);
+    memscope_event_hook_remove(on_allocation);
     sampler.watched -= LOAD(remaining);
     memscope_object_samples_forget_window(samples, (uint32_t)sampler.plan.windows);
     memscope_object_records_clear();
@@ -515,7 +506,7 @@ static void work(void *unused) {
     check_collections();
     if (sampler.phase == WATCHED) {
         if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
-            remove_hook(on_allocation);
+            memscope_event_hook_remove(on_allocation);
         settle_between_windows();
         account_window();
         if (!LOAD(shared))
@@ -550,9 +541,9 @@ static double watching_ns(void) {
     for (int round = 0; round < 3; round++) {
         time = time_of_allocations();
         plain = time < plain ? time : plain;
-        add_hook(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+        memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
         time = time_of_allocations();
-        remove_hook(on_allocation);
+        memscope_event_hook_remove(on_allocation);
         watched = time < watched ? time : watched;
     }
     difference = ((double)watched - (double)plain) / TRIAL;
@@ -607,8 +598,8 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
 
 void memscope_object_sampler_stop(void) {
     if (sampler.phase != RESTING)
-        remove_hook(on_allocation);
-    remove_hook(on_gc);
+        memscope_event_hook_remove(on_allocation);
+    memscope_event_hook_remove(on_gc);
     sampler.running = false;
 }
 

@@ -1,6 +1,7 @@
 #include "ruby/stack_reader.h"
 
 #include "base/protections.h"
+#include "ruby/event_hooks.h"
 #include "ruby/interned.h"
 #include "ruby/ruby_private.h"
 #include "ruby/sampled_frames.h"
@@ -259,16 +260,13 @@ static bool in_main_ractor(void) {
 }
 
 static void add_hook(void) {
-    rb_event_hook_func_t hook = (rb_event_hook_func_t)(void (*)(void))on_end_of_marking;
-
-    rb_add_event_hook2(hook, RUBY_INTERNAL_EVENT_GC_END_MARK, Qnil,
-                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+    memscope_event_hook_add(on_end_of_marking, RUBY_INTERNAL_EVENT_GC_END_MARK);
     hooked = true;
 }
 
 static void remove_hook(void) {
     if (hooked)
-        rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))on_end_of_marking);
+        memscope_event_hook_remove(on_end_of_marking);
     hooked = expired = false;
     pinned_majors = 0;
 }

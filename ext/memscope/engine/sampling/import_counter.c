@@ -3,9 +3,8 @@
 #if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
 #include "elf/shared_objects.h"
-#include "sampling/imports.h"
+#include "sampling/malloc_imports.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <malloc.h>
 
@@ -19,32 +18,6 @@ static __thread struct {
 
 static atomic_bool running;
 static uint64_t patched_generation; /* 0 or an earlier generation while an object is only half loaded */
-
-static void *counted_malloc(size_t size);
-static void *counted_calloc(size_t count, size_t size);
-static void *counted_realloc(void *block, size_t size);
-static void *counted_reallocarray(void *block, size_t count, size_t size);
-static void counted_free(void *block);
-static int counted_posix_memalign(void **block, size_t alignment, size_t size);
-static void *counted_aligned_alloc(size_t alignment, size_t size);
-static void *counted_memalign(size_t alignment, size_t size);
-static void *patching_dlsym(void *handle, const char *name);
-
-enum { MALLOC, CALLOC, REALLOC, REALLOCARRAY, FREE, POSIX_MEMALIGN, ALIGNED_ALLOC, MEMALIGN, IMPORT_COUNT };
-
-static struct memscope_import imports[IMPORT_COUNT] = {
-    [MALLOC] = {"malloc", NULL, counted_malloc},
-    [CALLOC] = {"calloc", NULL, counted_calloc},
-    [REALLOC] = {"realloc", NULL, counted_realloc},
-    [REALLOCARRAY] = {"reallocarray", NULL, counted_reallocarray},
-    [FREE] = {"free", NULL, counted_free},
-    [POSIX_MEMALIGN] = {"posix_memalign", NULL, counted_posix_memalign},
-    [ALIGNED_ALLOC] = {"aligned_alloc", NULL, counted_aligned_alloc},
-    [MEMALIGN] = {"memalign", NULL, counted_memalign},
-};
-static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
-
-#define ORIGINAL(index, type) ((type)imports[index].original)
 
 /* ---- what stands in for the imports ------------------------------------------------------------------------------ */
 
@@ -128,13 +101,6 @@ static void *patching_dlsym(void *handle, const char *name) {
 }
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
-
-static bool find_originals(void) {
-    for (size_t index = 0; index < IMPORT_COUNT; index++)
-        if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
-            return false;
-    return late_hooks[0].original || (late_hooks[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
-}
 
 enum memscope_status memscope_import_counter_start(void) {
     struct memscope_import_patches patches = {0}, ignored = {0};

@@ -6,7 +6,8 @@
 
 #if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
-#include <dlfcn.h>
+#include "sampling/malloc_imports.h"
+
 #include <errno.h>
 #include <malloc.h>
 #include <math.h>
@@ -189,31 +190,6 @@ static struct memscope_sample forget(void *block) {
 
 /* ---- what stands in for the imports --------------------------------------------------------------------------- */
 
-static void *counted_malloc(size_t size);
-static void *counted_calloc(size_t count, size_t size);
-static void *counted_realloc(void *block, size_t size);
-static void *counted_reallocarray(void *block, size_t count, size_t size);
-static void counted_free(void *block);
-static int counted_posix_memalign(void **block, size_t alignment, size_t size);
-static void *counted_aligned_alloc(size_t alignment, size_t size);
-static void *counted_memalign(size_t alignment, size_t size);
-static void *patching_dlsym(void *handle, const char *name);
-
-enum { MALLOC, CALLOC, REALLOC, REALLOCARRAY, FREE, POSIX_MEMALIGN, ALIGNED_ALLOC, MEMALIGN, IMPORT_COUNT };
-
-static struct memscope_import imports[IMPORT_COUNT] = {
-    [MALLOC] = {"malloc", NULL, counted_malloc},
-    [CALLOC] = {"calloc", NULL, counted_calloc},
-    [REALLOC] = {"realloc", NULL, counted_realloc},
-    [REALLOCARRAY] = {"reallocarray", NULL, counted_reallocarray},
-    [FREE] = {"free", NULL, counted_free},
-    [POSIX_MEMALIGN] = {"posix_memalign", NULL, counted_posix_memalign},
-    [ALIGNED_ALLOC] = {"aligned_alloc", NULL, counted_aligned_alloc},
-    [MEMALIGN] = {"memalign", NULL, counted_memalign},
-};
-
-#define ORIGINAL(index, type) ((type)imports[index].original)
-
 static void *counted_malloc(size_t size) {
     if (count(size))
         return ORIGINAL(MALLOC, void *(*)(size_t))(size);
@@ -312,8 +288,6 @@ static void *counted_memalign(size_t alignment, size_t size) {
  * Ruby loads an extension with dlopen and finds its Init_ with dlsym: the replacement of dlsym patches the extension
  * before Init_ runs. Objects that other code loads are patched at the next reading.
  */
-static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
-
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
         memscope_import_sampler_patch_new();
@@ -342,13 +316,6 @@ void memscope_import_sampler_patch_new(void) {
 }
 
 /* ---- start and stop --------------------------------------------------------------------------------------------- */
-
-static bool find_originals(void) {
-    for (size_t index = 0; index < IMPORT_COUNT; index++)
-        if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
-            return false;
-    return late_hooks[0].original || (late_hooks[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
-}
 
 static bool patching_for_fork;
 
