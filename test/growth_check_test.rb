@@ -92,6 +92,15 @@ class GrowthCheckTest < MemscopeTest
     assert_predicate check.to_s(unicode: false), :ascii_only?
   end
 
+  # Its first ancestor is not the class itself; and it redefines what would name it.
+  def test_a_class_with_a_prepended_module
+    setup = "module Counted; end; class Order; prepend Counted; def self.ancestors(one) = [one]; end"
+    check = ran("KEPT = []", "{ KEPT << Order.new }", QUICK, setup: setup)
+
+    assert_equal ["Order"], check.grown.map(&:name)
+    assert_equal 40, check.grown.first.places.first.count
+  end
+
   def test_what_is_allowed_does_not_fail
     plan = { [] => true, "max: 3" => false, "max: 2" => true, "ignore: Order" => false, "ignore: 'Order'" => false,
              "ignore: /lines.rb/" => false, "ignore: [String, :malloc]" => true, "ignore: /elsewhere/" => true }

@@ -56,10 +56,11 @@ module Memscope
         end
 
         def name_of(object)
-          own, *above = ANCESTORS.bind_call(CLASS.bind_call(object))
-          name = NAME.bind_call(own)
-          name || "#{above.grep(Class).filter_map { |one| NAME.bind_call(one) }.first} (anonymous subclass)"
+          own = CLASS.bind_call(object)
+          NAME.bind_call(own) || "#{nearest_name(own)} (anonymous subclass)"
         end
+
+        def nearest_name(own) = ANCESTORS.bind_call(own).grep(Class).filter_map { |one| NAME.bind_call(one) }.first
 
         def address(object) = TO_S.bind_call(object)[/0x\h+(?=>\z)/].hex
       end
