@@ -79,6 +79,19 @@ class CLIRequiresTest < MemscopeTest
     assert_operator found.nodes.first.objects, :<, 10_000
   end
 
+  def test_mapped_bytes_are_what_the_kernel_says
+    ran = requires("--json", <<~'RUBY')
+      require "socket"
+      mappings = File.read("/proc/self/smaps").split(/^(?=\h+-\h+ )/).grep(%r{/socket\.so$})
+      puts mappings.sum { |mapping| mapping[/^Rss: +(\d+) kB/, 1].to_i << 10 }
+    RUBY
+    socket = Memscope::Requires.from_json(ran.err.lines.last).nodes.find { |node| node.path.end_with?("/socket.so") }
+
+    assert_exit 0, ran
+    assert_operator Integer(ran.out), :positive?
+    assert_in_delta Integer(ran.out), socket.mapped_bytes, 32 << 10 # what runs between the two readings
+  end
+
   def test_the_tree
     found = reading("require 'heavy'; Light::Late; require 'socket'")
     program, *files = found.nodes
