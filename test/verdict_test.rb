@@ -58,6 +58,15 @@ class VerdictTest < MemscopeTest
     assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /,
                  verdict.sentence)
     assert_match(/; the limit of 1,024\.0 MiB is reached in 5 hours \(\d hours to \d hours\)\.\z/, verdict.sentence)
+    assert_match(/working set of the cgroup\s+824\.0\s+MiB, its limit/, verdict.to_s)
+  end
+
+  # What the whole machine uses does not matter to a process without a limit.
+  def test_without_a_limit_no_working_set_is_shown
+    verdict = verdict(leak(:native), cgroup: Room.new(nil, 824 * MEBIBYTE))
+
+    assert_nil verdict.eta_seconds
+    refute_match(/working set/, verdict.to_s)
   end
 
   def test_a_cache_that_fills_is_a_plateau

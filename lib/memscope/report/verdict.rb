@@ -8,7 +8,7 @@ module Memscope
     class VerdictPage < ReadingPage
       # Numbers of the evidence, and how they are called.
       SIZES = { noise_bytes: "noise of a point", step_bytes: "largest step", ends_near_bytes: "will end near",
-                working_set_bytes: "working set", limit_bytes: "limit" }.freeze
+                working_set_bytes: "working set of the cgroup", limit_bytes: "its limit" }.freeze
       # Points of a sparkline.
       SPAN = 24
       private_constant :SIZES, :SPAN
@@ -28,6 +28,7 @@ module Memscope
         return unless @reading.known?
 
         evidence = @reading.evidence
+        evidence = evidence.except(:working_set_bytes) unless evidence[:limit_bytes]
         sizes = SIZES.filter_map { |name, what| "#{what} #{size(evidence[name])}" if evidence[name] }
         @page.wrapped("#{counted(evidence[:points], 'points')} of #{evidence[:epoch_seconds] / 60} min, " \
                       "#{[*sizes, format('p %.2g', evidence[:p_value])].join(', ')}, " \
