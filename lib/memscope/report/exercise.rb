@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "growth_check"
+
+module Memscope
+  module Report
+    # An exercise: what was in use after each round, its growth a request, the verdict, and what grows.
+    class ExercisePage < ReadingPage
+      include GrownLines
+
+      HEADINGS = ["requests", "objects", "slots MiB", "malloc MiB", "RSS MiB"].freeze
+      private_constant :HEADINGS
+
+      private
+
+      def title
+        [@page.joined(["memscope #{@reading.memscope}", "ruby #{@reading.ruby}", *where]),
+         @page.joined(["GET #{@reading.path}", @reading.target, counted(@reading.threads, "threads")])]
+      end
+
+      def where
+        unset = " (unset)" if @reading.reasons.key?(:environment)
+        environment = "RAILS_ENV #{@reading.environment}#{unset}" if @reading.environment
+        [*environment, "#{@reading.pids.one? ? 'pid' : 'pids'} #{@reading.pids.join(', ')}"]
+      end
+
+      def sections = [curve, growth, *verdict]
+
+      def curve
+        rows = @reading.points.map do |point|
+          bytes = [point.slot_bytes, point.malloc_bytes, point.rss_bytes].map { |number| cell(number) }
+          [count(point.requests), count(point.objects), *bytes]
+        end
+        @page.table(HEADINGS, rows) if rows.any?
+      end
+
+      # Over the rounds that are judged.
+      def growth
+        return unless @reading.judged_requests
+
+        objects, *sizes = %i[objects slot_bytes malloc_bytes rss_bytes].map { |name| @reading.per_request(name) }
+        slots, malloc, rss = sizes.map { |size| bytes(size) }
+        @page.wrapped("Each of the last #{count(@reading.judged_requests)} requests added #{format('%+.1f', objects)} " \
+                      "objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
+      end
+
+      def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
+
+      def verdict
+        case @reading.verdict
+        when :steady then ["  Nothing grows #{rounds}."]
+        when :filling then [["  Memory grows #{rounds}, but less and less:"], *grown, telling("a cache that is still")]
+        when :grows then [["  Memory grows #{rounds}:"], *grown, telling("a cache that each request is still")]
+        else ["  No verdict."]
+        end
+      end
+
+      def rounds = "in each of the last #{@reading.check.runs} rounds of #{count(@reading.check.iterations)} requests"
+
+      def grown = @reading.check.grown.map { |one| lines(one, "a request") }
+
+      def telling(cache)
+        @page.wrapped("It is a leak, or #{cache} filling: --requests=#{@reading.longer_requests} tells.")
+      end
+
+      def reasons = unavailable({ **@reading.reasons, **@reading.check&.reasons.to_h }.except(:environment))
+
+      def footer = nil
+    end
+  end
+end
