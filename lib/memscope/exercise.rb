@@ -65,7 +65,8 @@ module Memscope
 
     class << self
       # Makes the requests, in this thread or in threads of their own. For a rackup file, sets RAILS_ENV and RACK_ENV to
-      # "production" if neither is set. An interrupt (SIGINT) ends it early, without a verdict.
+      # "production" if neither is set. SIGINT ends it early, without
+      # a verdict.
       #
       # @param target [String] a rackup file; or the URL of a server on this machine, with the path
       # @param path [String] of the request, with a query if need be; for a rackup file
@@ -111,6 +112,7 @@ module Memscope
       # @return [Array(GrowthCheck, Hash)] the check, nil without a verdict, and the reasons for what is missing
       def followed(subject, iterations, threads, curve)
         requests = Requests.new(Array.new(threads) { subject.caller })
+        handler = trap(:INT) { requests.interrupt }
         check = GrowthCheck.follow(requests, rounds: ROUNDS, runs: RUNS, iterations: iterations, **subject.memory,
                                    &curve)
         reasons = { malloc_bytes: check.reasons[:malloc] }.compact
@@ -118,7 +120,8 @@ module Memscope
       rescue Interrupt
         [nil, { check: "interrupted after #{requests.made} requests, before there was a verdict" }]
       ensure
-        requests&.close
+        trap(:INT, handler || "DEFAULT")
+        requests.close
       end
     end
 

@@ -78,8 +78,8 @@ module Memscope
     field :warmup_iterations, :count, null: false
     # @return [Integer] how often the block ran before something was decided
     field :total_iterations, :count, null: false
-    # @return [Symbol] where the block ran: :child (a forked child), :process, or, of an Exercise, :server (the processes
-    #   of a server)
+    # @return [Symbol] where the block ran: :child (a forked child) or :process; of an Exercise also :server (the
+    #   processes of a server)
     field :ran_in, :symbol, null: false, one_of: %i[child process server]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false

@@ -75,6 +75,8 @@ module Memscope
         GROWS
       rescue Exercise::Failed => e
         failure(e.message)
+      rescue Interrupt
+        failure("interrupted before the first request")
       end
 
       def options

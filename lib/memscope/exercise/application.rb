@@ -35,7 +35,7 @@ module Memscope
         @rackup = rackup
         @path = path
         @allowed = Answer.check_allowed(allowed)
-        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **headers.to_h { |pair| variable(*pair) } }
+        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **headers.to_h { |name, value| variable(name, value) } }
         @reasons = {}
         choose_environment
         @application = loaded

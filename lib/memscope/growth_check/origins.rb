@@ -110,9 +110,12 @@ module Memscope
         return unless @rounds.grown.key?(Rounds::MALLOC)
 
         places = callers or return (body(Rounds::MALLOC, []) if @rounds.grown.size == 1)
-        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
+        judged = places.reject { |place| ignored?(place) || own?(place) || of_an_object?(place) }
         body(Rounds::MALLOC, judged) if judged.any?
       end
+
+      # What Ruby's jobs take while the profile is read: some dozens, which are many for rounds of a few iterations.
+      def own?(place) = place.path&.start_with?(Survivors::OWN)
 
       # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
       def of_an_object?(place)

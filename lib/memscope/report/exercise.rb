@@ -40,8 +40,8 @@ module Memscope
 
         objects, *sizes = %i[objects slot_bytes malloc_bytes rss_bytes].map { |name| @reading.per_request(name) }
         slots, malloc, rss = sizes.map { |size| bytes(size) }
-        @page.wrapped("Each of the last #{count(@reading.judged_requests)} requests added #{format('%+.1f', objects)} " \
-                      "objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
+        last = "Each of the last #{count(@reading.judged_requests)} requests added"
+        @page.wrapped("#{last} #{format('%+.1f', objects)} objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
       end
 
       def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
