@@ -8,10 +8,11 @@ module Memscope
     class ExerciseCommand < Command
       NOTES = <<~TEXT
         The application of config.ru, or of another rackup file, is loaded into this
-        process; RAILS_ENV and RACK_ENV are production unless one of them is set. The
-        requests are made in ten rounds. After each, garbage is collected, and what is
-        in use is counted: objects, malloc's blocks. What grows has risen by one a
-        request in each of the last five rounds. Then some more requests find the lines.
+        process (bundle exec, for its gems); RAILS_ENV and RACK_ENV are production
+        unless one of them is set. The requests are made in ten rounds. After each,
+        garbage is collected, and what is in use is counted: objects, malloc's blocks.
+        What grows has risen by one a request in each of the last five rounds. Then
+        some more requests find the lines.
 
         A URL is that of a server on this machine, whose processes listen (plugin
         :memscope, MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there
@@ -28,7 +29,7 @@ module Memscope
       HEADER = Limit.new(/\A[!#$%&'*+.^_`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze
       FORMS = {
         process: { summary: "request one path many times, and tell whether memory grows",
-                   example: "bundle exec memscope exercise --path=/orders\n  " \
+                   example: "memscope exercise --path=/orders\n  " \
                             "memscope exercise http://localhost:3000/orders --gc", notes: NOTES,
                    defaults: { requests: 1000, threads: 1 },
                    options: [["--path PATH", "what is requested (default: /)"],
@@ -68,7 +69,7 @@ module Memscope
       end
 
       def perform
-        exercise = asking { Exercise.run(@target, **options) }
+        exercise = asking { run_exercise }
         deliver_readings([exercise])
         return exercise.check || !exercise.collected? ? FINE : INPUT_OUTPUT unless exercise.check&.grows?
 
@@ -77,6 +78,12 @@ module Memscope
         failure(e.message)
       rescue Interrupt
         failure("interrupted before the first request")
+      end
+
+      def run_exercise
+        Exercise.run(@target, **options)
+      rescue ArgumentError => e
+        usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
       end
 
       def options

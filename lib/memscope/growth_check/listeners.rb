@@ -11,7 +11,10 @@ module Memscope
       HOLDERS = 3
       # From outside, no line is known.
       PLACES = "the lines that allocated it are known in the process itself only"
-      private_constant :HOLDERS, :PLACES
+      # Only a thread can empty its cache.
+      CACHED = "blocks in jemalloc's thread caches count as in use, some hundreds a thread: growth of less than that " \
+               "in a round is not seen; it is with more requests"
+      private_constant :HOLDERS, :PLACES, :CACHED
 
       # @param clients [Array<Client>]
       # @param gc [Boolean] whether garbage is collected there before each count
@@ -34,7 +37,7 @@ module Memscope
       # @return [Found] what has grown, with the holders of its first classes
       def find(rounds)
         found = rounds.bodies
-        reasons = found.empty? ? {} : { places: PLACES }
+        reasons = { places: (PLACES if found.any?), malloc: (CACHED if @cached) }.compact
         found.select { |one| one[:name] }.min_by(HOLDERS) { |one| one[:per_iteration] }.each do |one|
           graph = graph(one[:name])
           reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
@@ -56,10 +59,12 @@ module Memscope
         Count.new(objects, census.total_slot_bytes, blocks, malloc_bytes, client.call(:rss))
       end
 
-      # What jemalloc keeps for the other process's threads counts as in use.
+      # The census has left garbage, whose memory would count.
       def malloc(client)
-        totals = client.call(:snapshot).jemalloc
-        totals ? Counts.of_jemalloc(totals) : Counts.of_glibc(client.call(:ledger, deep: true).rows.map(&:to_h))
+        rows = client.call(:ledger, deep: true, gc: @gc).rows.map(&:to_h)
+        totals = client.call(:snapshot).jemalloc or return Counts.of_glibc(rows)
+        @cached = true
+        [Counts.of_jemalloc(totals).first, rows.find { |row| row[:id] == :malloc }.dig(:detail, :in_use_bytes)]
       end
 
       def sum(numbers) = (numbers.sum unless numbers.include?(nil))
