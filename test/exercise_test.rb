@@ -28,25 +28,25 @@ class ExerciseTest < MemscopeTest
   def assert_object(grown, exercise)
     line = File.readlines(RACKUP).index { |text| text.include?('"/object" =>') } + 1
 
-    assert_equal [["Exercised", [20] * 5]], grown.map { |one| [one.name, one.growth] }
-    assert_equal [RACKUP, line, 40], grown.first.places.first.then { |place| [place.path, place.lineno, place.count] }
+    assert_equal([["Exercised", [20] * 5]], grown.map { |one| [one.name, one.growth] })
+    assert_equal([RACKUP, line, 40], grown.first.places.first.then { |place| [place.path, place.lineno, place.count] })
     assert_match(/Array → Exercised\z/, grown.first.held_by.join(" → "))
     assert_in_delta 1, exercise.per_request(:objects), 0.1
     assert_in_delta SLOT, exercise.per_request(:slot_bytes), SLOT / 10.0
   end
 
   def assert_block(grown, exercise, bytes)
-    assert_equal [[:malloc, nil, 1]], grown.map { |one| [one.layer, one.name, one.per_iteration] }
+    assert_equal([[:malloc, nil, 1]], grown.map { |one| [one.layer, one.name, one.per_iteration] })
     assert_match(/leaks_take_block/, grown.first.places.first.native)
     assert_in_delta bytes, exercise.per_request(:malloc_bytes), bytes / 4.0
   end
 
   def test_the_points
-    objects, allowed, rss = exercises(%w[/objects /missing], requests: 191, options: "allow_status: [404]",
-                                                             after: "File.read('/proc/self/statm').split[1].to_i * 4096")
+    rss = "File.read('/proc/self/statm').split[1].to_i * 4096"
+    objects, allowed, rss = exercises(%w[/objects /missing], requests: 191, options: "allow_status: [404]", after: rss)
 
     assert_equal (0..10).map { |round| 20 * round }, objects.points.map(&:requests)
-    assert_equal [60] * 5, objects.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects }
+    assert_equal([60] * 5, objects.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects })
     assert_in_delta rss, allowed.points.last.rss_bytes, rss / 20
     assert_equal [100, 2000], [objects.judged_requests, objects.longer_requests]
     assert_equal objects, Memscope::Exercise.from_json(objects.to_json)
@@ -62,7 +62,7 @@ class ExerciseTest < MemscopeTest
     exercise, = exercises(["/thread"], options: "threads: 3")
 
     assert_equal [3, :grows], [exercise.threads, exercise.verdict]
-    assert_equal ["Exercised", [20] * 5], exercise.check.grown.first.then { |one| [one.name, one.growth] }
+    assert_equal(["Exercised", [20] * 5], exercise.check.grown.first.then { |one| [one.name, one.growth] })
     assert_match(/Thread.*Array → Exercised\z/, exercise.check.grown.first.held_by.join(" → "))
   end
 
@@ -85,7 +85,8 @@ class ExerciseTest < MemscopeTest
   }.freeze
 
   def test_requests_that_fail
-    given = FAILURES.keys.map { |path| "#{RACKUP.inspect}, path: #{path.inspect}, headers: { 'Accept' => 'text/html' }" }
+    headers = "headers: { 'Accept' => 'text/html' }"
+    given = FAILURES.keys.map { |path| "#{RACKUP.inspect}, path: #{path.inspect}, #{headers}" }
 
     FAILURES.values.zip(refusals(given)) { |expected, message| assert_match expected, message }
   end
@@ -102,21 +103,22 @@ class ExerciseTest < MemscopeTest
 
       UNLOADABLE.values.zip(refusals(paths.map(&:inspect))) { |expected, message| assert_match expected, message }
     end
+
     assert_match(/exercise\.ru: the gem rack is not there; .*: bundle exec memscope exercise\z/,
                  refusals([RACKUP.inspect], ruby_args: []).first)
   end
 
-  { "'nowhere.ru'" => 'target: given "nowhere.ru", allowed: a rackup file, a URL',
-    "'http://192.0.2.1/'" => 'target: given "http://192.0.2.1/", allowed: http or https, and localhost or an address ' \
-                             "of this machine: an exercise is a load",
-    "'http://'" => 'target: given "http://", allowed: http or https, and localhost',
-    "#{RACKUP.inspect}, path: 'orders'" => 'path: given "orders", allowed: a path that begins with /',
-    "#{RACKUP.inspect}, requests: 99" => "requests: given 99, allowed: an Integer from 100 to 1000000",
-    "#{RACKUP.inspect}, threads: 0" => "threads: given 0, allowed: an Integer from 1 to 64",
-    "#{RACKUP.inspect}, allow_status: [500]" => "allow_status: given [500], allowed: statuses from 300 to 499" }
-    .each do |arguments, message|
-    define_method("test_wrong_arguments_#{arguments.gsub(/\W+/, '_')}") do
-      error = assert_raises(ArgumentError) { eval("Memscope::Exercise.run(#{arguments})", binding, __FILE__, __LINE__) }
+  { ["nowhere.ru", {}] => 'target: given "nowhere.ru", allowed: a rackup file, a URL',
+    ["http://192.0.2.1/", {}] => 'target: given "http://192.0.2.1/", allowed: http or https, and localhost or an ' \
+                                 "address of this machine: an exercise is a load",
+    ["http://", {}] => 'target: given "http://", allowed: http or https, and localhost',
+    [RACKUP, { path: "orders" }] => 'path: given "orders", allowed: a path that begins with /',
+    [RACKUP, { requests: 99 }] => "requests: given 99, allowed: an Integer from 100 to 1000000",
+    [RACKUP, { threads: 0 }] => "threads: given 0, allowed: an Integer from 1 to 64",
+    [RACKUP, { allow_status: [500] }] => "allow_status: given [500], allowed: statuses from 300 to 499" }
+    .each do |(target, options), message|
+    define_method("test_wrong_arguments_#{[target, *options].join('_').gsub(/\W+/, '_')}") do
+      error = assert_raises(ArgumentError) { Memscope::Exercise.run(target, **options) }
 
       assert_includes error.message, "Memscope::Exercise.run: #{message}"
     end
@@ -126,7 +128,7 @@ class ExerciseTest < MemscopeTest
     port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
     error = assert_raises(Memscope::Exercise::Failed) { Memscope::Exercise.run("http://localhost:#{port}/") }
 
-    assert_match(/\Ano process of this user listens on port #{port}, as far as \/proc says; --pid/, error.message)
+    assert_match(%r{\Ano process of this user listens on port #{port}, as far as /proc says; --pid}, error.message)
   end
 
   private

@@ -40,6 +40,7 @@ module Memscope
     RUNS = 5
     # How many requests can be made: ten a round or more.
     REQUESTS = (100..1_000_000)
+    # How many threads can make them.
     THREADS = (1..64)
 
     # @return [String] the rackup file, or the URL
@@ -129,6 +130,8 @@ module Memscope
     private_constant :UNCOLLECTED
 
     # The points of a curve, in memory that is there from the beginning: what they took would count in the next one.
+    #
+    # @api private
     class Curve
       NUMBERS = Point.fields.map(&:name).freeze
 

@@ -38,8 +38,8 @@ class ExerciseServerTest < MemscopeTest
     found, status = exercise("http://localhost:#{port}/200", "--gc", "--header=X-Order: 7")
 
     assert_equal [1, :grows, [server.pid]], [status, found.verdict, found.pids]
-    assert_equal ["Order", [10] * 5, ["KEPT", "Array", "Order"]],
-                 found.check.grown.first.then { |one| [one.name, one.growth, one.held_by] }
+    assert_equal(["Order", [10] * 5, %w[KEPT Array Order]],
+                 found.check.grown.first.then { |one| [one.name, one.growth, one.held_by] })
     assert_equal ["http://localhost:#{port}", "/200", nil, true],
                  [found.target, found.path, found.environment, found.collected?]
     server.tell("[KEPT.size, HEADERS.grep(/order/i)]")
@@ -61,6 +61,7 @@ class ExerciseServerTest < MemscopeTest
   def test_answers_that_fail
     skip_under_sanitizer
     _, port = serving
+
     { "/500" => "status 500 to /login", "/301" => "status 301 to /login; allow_status (--allow-status 301) allows it" }
       .each do |path, message|
       assert_equal ["memscope exercise: GET http://127.0.0.1:#{port}#{path}: #{message}\n", 74],

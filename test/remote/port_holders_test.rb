@@ -1,17 +1,16 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require "memscope/remote/port_holders"
 require "socket"
 
 # The processes that hold a listening socket are found, by IPv4 and IPv6, and none for another port.
 class PortHoldersTest < MemscopeTest
-  PortHolders = Memscope::Exercise && Memscope::PortHolders
-
   def test_processes_that_listen
     TCPServer.open("127.0.0.1", 0) do |server|
       child = Process.spawn(RbConfig.ruby, "--disable-gems", "-e", "sleep", server => server, :in => File::NULL)
 
-      assert_equal [Process.pid, child].sort, PortHolders.pids(server.addr[1])
+      assert_equal [Process.pid, child].sort, Memscope::PortHolders.pids(server.addr[1])
     ensure
       Process.kill(:KILL, child)
       Process.wait(child)
@@ -19,7 +18,7 @@ class PortHoldersTest < MemscopeTest
   end
 
   def test_ipv6
-    TCPServer.open("::1", 0) { |server| assert_equal [Process.pid], PortHolders.pids(server.addr[1]) }
+    TCPServer.open("::1", 0) { |server| assert_equal [Process.pid], Memscope::PortHolders.pids(server.addr[1]) }
   rescue Errno::EADDRNOTAVAIL
     skip "this machine has no IPv6"
   end
@@ -31,7 +30,7 @@ class PortHoldersTest < MemscopeTest
     connection = server.accept
     server.close
 
-    assert_empty PortHolders.pids(connection.local_address.ip_port)
+    assert_empty Memscope::PortHolders.pids(connection.local_address.ip_port)
   ensure
     [client, connection].compact.each(&:close)
   end

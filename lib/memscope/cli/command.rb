@@ -177,7 +177,8 @@ module Memscope
         switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option) }
         name = switch.long.first.delete_prefix("--")
         shown = given.nil? ? "no value" : Field.excerpt(given)
-        usage_error("--#{name}: given #{shown}, allowed: #{@limits[name.tr('-', '_').to_sym]&.words || switch.arg.strip}")
+        words = @limits[name.tr("-", "_").to_sym]&.words
+        usage_error("--#{name}: given #{shown}, allowed: #{words || switch.arg.strip}")
       end
 
       def usage_error(message) = raise(Failure.new(message, USAGE))

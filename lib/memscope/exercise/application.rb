@@ -35,7 +35,8 @@ module Memscope
         @rackup = rackup
         @path = path
         @allowed = Answer.check_allowed(allowed)
-        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **headers.to_h { |name, value| variable(name, value) } }
+        given = headers.to_h { |name, value| variable(name, value) }
+        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **given }
         @reasons = {}
         choose_environment
         @application = loaded

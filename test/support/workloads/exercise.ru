@@ -27,7 +27,11 @@ statuses = { "/broken" => [500, "Internal\nerror"], "/missing" => [404, "not her
 class Body
   attr_reader :closed
 
-  def initialize(text, closed) = (@text, @closed = text, closed)
+  def initialize(text, closed)
+    @text = text
+    @closed = closed
+  end
+
   def each = yield(@text)
   def close = @closed << true
 end
@@ -42,5 +46,6 @@ run(lambda do |env|
   answers[path]&.call
   text = [closed.size, env["HTTP_HOST"], env["HTTP_ACCEPT"], ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
   raise text if path == "/seen" && closed.size == 3
+
   [status, headers, Body.new(text, closed)]
 end)
