@@ -183,7 +183,7 @@ module Memscope
     end
 
     # @return [Integer] how many requests can tell a leak from a cache that is still filling
-    def longer_requests = (10 * points.last.requests).clamp(REQUESTS)
+    def longer_requests = (10 * points.last&.requests.to_i).clamp(REQUESTS)
 
     # @api private
     def known? = true

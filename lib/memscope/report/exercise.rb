@@ -19,8 +19,8 @@ module Memscope
       end
 
       def where
-        unset = " (unset)" if @reading.reasons.key?(:environment)
-        environment = "RAILS_ENV #{@reading.environment}#{unset}" if @reading.environment
+        default = " (default)" if @reading.reasons.key?(:environment)
+        environment = "RAILS_ENV #{@reading.environment}#{default}" if @reading.environment
         [*environment, "#{@reading.pids.one? ? 'pid' : 'pids'} #{@reading.pids.join(', ')}"]
       end
 
@@ -48,19 +48,19 @@ module Memscope
 
       def verdict
         case @reading.verdict
-        when :steady then ["  Nothing grows #{rounds}."]
-        when :filling then [["  Memory grows #{rounds}, but less and less:"], *grown, telling("a cache that is still")]
-        when :grows then [["  Memory grows #{rounds}:"], *grown, telling("a cache that each request is still")]
+        when :steady then ["  Nothing grows in #{rounds}."]
+        when :filling then ["  Memory grows, but less and less, in each of #{rounds}:", *grown, telling("is still")]
+        when :grows then ["  Memory grows in each of #{rounds}:", *grown, telling("each request is still")]
         else ["  No verdict."]
         end
       end
 
-      def rounds = "in each of the last #{@reading.check.runs} rounds of #{count(@reading.check.iterations)} requests"
+      def rounds = "the last #{@reading.check.runs} rounds of #{counted(@reading.check.iterations, 'requests')}"
 
       def grown = @reading.check.grown.map { |one| lines(one, "a request") }
 
-      def telling(cache)
-        @page.wrapped("It is a leak, or #{cache} filling: --requests=#{@reading.longer_requests} tells.")
+      def telling(fills)
+        @page.wrapped("It is a leak, or a cache that #{fills} filling: --requests=#{@reading.longer_requests} tells.")
       end
 
       def reasons = unavailable({ **@reading.reasons, **@reading.check&.reasons.to_h }.except(:environment))
