@@ -75,6 +75,15 @@ class ExerciseTest < MemscopeTest
     assert_match(/\Ainterrupted after 130 requests, before there was a verdict/, exercise.reasons[:check])
   end
 
+  # After the last round, where lines are looked for.
+  def test_a_late_interrupt
+    exercise, = exercises(["/stop_late"])
+
+    assert_equal [:grows, 11, 1], [exercise.verdict, exercise.points.size, exercise.check.grown.size]
+    assert_equal ["Exercised", []], [exercise.check.grown.first.name, exercise.check.grown.first.places]
+    assert_match(/interrupted before the lines were found/, exercise.to_s)
+  end
+
   FAILURES = {
     "/raise" => %r{\AGET /raise raised IndexError: no such order at .*/exercise\.ru:\d+\z},
     "/broken" => %r{\AGET /broken: status 500 Internal\z},

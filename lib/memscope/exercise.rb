@@ -62,7 +62,8 @@ module Memscope
 
     require_relative "exercise/application"
     require_relative "exercise/requests"
-    require_relative "exercise/server"
+    autoload :Server, File.join(__dir__, "exercise/server.rb") # needs net/http and openssl
+    private_constant :Server
 
     class << self
       # Makes the requests, in this thread or in threads of their own. For a rackup file, sets RAILS_ENV and RACK_ENV to
@@ -85,13 +86,17 @@ module Memscope
         check_number(:requests, requests, REQUESTS)
         check_number(:threads, threads, THREADS)
         given = { headers: headers, allowed: allow_status }
-        subject = if Server.url?(target) then Server.new(target, pid: pid, gc: gc, **given)
+        subject = if url?(target) then Server.new(target, pid: pid, gc: gc, **given)
                   else Application.load(target, path, **given)
                   end
         of(subject, requests.fdiv(ROUNDS).ceil, threads)
       rescue GrowthCheck::Unavailable => e
         raise Failed, e.message
       end
+
+      # @api private
+      # @return [Boolean] whether the target is a URL
+      def url?(target) = target.is_a?(String) && target.match?(%r{\Ahttps?://}i)
 
       private
 
@@ -116,7 +121,7 @@ module Memscope
         handler = trap(:INT) { requests.interrupt }
         check = GrowthCheck.follow(requests, rounds: ROUNDS, runs: RUNS, iterations: iterations, **subject.memory,
                                    &curve)
-        reasons = { malloc_bytes: check.reasons[:malloc] }.compact
+        reasons = { malloc_bytes: (check.reasons[:malloc] unless curve.malloc?) }.compact
         subject.collected? ? [check, reasons] : [nil, { **reasons, check: UNCOLLECTED }]
       rescue Interrupt
         [nil, { check: "interrupted after #{requests.made} requests, before there was a verdict" }]
@@ -142,6 +147,9 @@ module Memscope
 
       # @return [Proc] takes the block arguments of GrowthCheck.follow
       def to_proc = method(:add).to_proc
+
+      # @return [Boolean] whether malloc's bytes are known
+      def malloc? = points.all? { |point| point[:malloc_bytes] }
 
       # @return [Array<Hash{Symbol => Integer}>] bodies of Point
       def points = @numbers.first(@size).each_slice(NUMBERS.size).map { |numbers| NUMBERS.zip(numbers).to_h }

@@ -142,6 +142,8 @@ module Memscope
       # @return [GrowthCheck]
       # @raise [Unavailable, Exception]
       def follow(work, clients: nil, gc: false, **plan, &seen)
+        raise Unavailable, Native.absence if Native.absence && clients.nil?
+
         since = Cost.now
         plan = Plan.new(**plan)
         others = Listeners.new(clients, gc: gc) if clients

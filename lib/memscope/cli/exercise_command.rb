@@ -26,7 +26,7 @@ module Memscope
         request failed, or was interrupted
       TEXT
       number = ->(name, range, *text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), *text] }
-      HEADER = Limit.new(/\A[!#$%&'*+.^_`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze
+      HEADER = Limit.new(/\A[!#$%&'*+.^`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze
       FORMS = {
         process: { summary: "request one path many times, and tell whether memory grows",
                    example: "memscope exercise --path=/orders\n  " \
@@ -57,7 +57,7 @@ module Memscope
         @target, *more = operands
         @target ||= "config.ru"
         refuse("unexpected argument: #{more.first}") if more.any?
-        url = @target.match?(%r{\Ahttps?://}i)
+        url = Exercise.url?(@target)
         excluded = (url ? FOR_FILES : FOR_SERVERS).find { |name| @given.key?(name) }
         refuse("a #{url ? 'URL' : 'rackup file'} takes no --#{excluded}") if excluded
       end

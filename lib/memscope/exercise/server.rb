@@ -12,12 +12,8 @@ module Memscope
     #
     # @api private
     class Server
-      URL = %r{\Ahttps?://}i
       HOSTS = "http or https, and localhost or an address of this machine: an exercise is a load"
-      private_constant :URL, :HOSTS
-
-      # @return [Boolean] whether the target is a URL
-      def self.url?(target) = target.is_a?(String) && target.match?(URL)
+      private_constant :HOSTS
 
       # @raise [ArgumentError] for a wrong URL, or one of another machine
       # @raise [Failed] if the server's processes are not found, or do not listen
@@ -101,6 +97,6 @@ module Memscope
         raise Failed, "GET #{@url}: #{Answer.excerpt(e)}"
       end
     end
-    private_constant :Server, :Connection
+    private_constant :Connection
   end
 end

@@ -63,7 +63,11 @@ module Memscope
         @page.wrapped("It is a leak, or a cache that #{fills} filling: --requests=#{@reading.longer_requests} tells.")
       end
 
-      def reasons = unavailable({ **@reading.reasons, **@reading.check&.reasons.to_h }.except(:environment))
+      def reasons
+        own = @reading.reasons
+        others = @reading.check&.reasons.to_h.reject { |_id, why| own.value?(why) }
+        unavailable({ **own, **others }.except(:environment))
+      end
 
       def footer = nil
     end

@@ -20,6 +20,7 @@ answers = {
   "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
   "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
   "/raise" => -> { raise IndexError, "no such order" },
+  "/stop_late" => -> { (kept << Exercised.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
   "/stop" => -> { (number += 1) == 130 && Process.kill(:INT, Process.pid) && sleep(0.1) }
 }
 statuses = { "/broken" => [500, "Internal\nerror"], "/missing" => [404, "not here"], "/moved" => [302, ""] }
