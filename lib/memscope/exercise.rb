@@ -128,6 +128,7 @@ module Memscope
       ensure
         trap(:INT, handler || "DEFAULT")
         requests.close
+        subject.close
       end
     end
 

@@ -17,6 +17,7 @@ class ExerciseServerTest < MemscopeTest
     SERVER = TCPServer.open("127.0.0.1", 0)
     File.write(ENV.fetch("PORT_FILE"), SERVER.addr[1])
     def serve(client)
+      OPEN << client
       while (line = client.gets)
         status = line[%r{ /(\d+) }, 1].to_i
         headers = []
@@ -27,7 +28,10 @@ class ExerciseServerTest < MemscopeTest
       end
     rescue SystemCallError
       nil
+    ensure
+      OPEN.delete(client)
     end
+    OPEN = []
     HEADERS = []
     Thread.new { loop { Thread.new(SERVER.accept) { |client| serve(client) } } }
   RUBY
@@ -45,6 +49,9 @@ class ExerciseServerTest < MemscopeTest
     server.tell("[KEPT.size, HEADERS.grep(/order/i)]")
 
     assert_equal '[100, ["X-Order: 7"]]', server.gets.sub(/(?<=X-)o/i, "O")
+    server.tell("sleep 0.01 until OPEN.empty?; 1") # the connection is closed
+
+    assert_equal "1", server.gets
   end
 
   def test_without_a_collection_there_is_no_verdict

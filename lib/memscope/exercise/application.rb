@@ -56,6 +56,11 @@ module Memscope
       # @return [#call] makes one request
       def caller = self
 
+      # Nothing is open.
+      #
+      # @return [void]
+      def close = nil
+
       # @return [void]
       # @raise [Failed]
       def call

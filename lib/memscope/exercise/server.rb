@@ -22,6 +22,7 @@ module Memscope
         @allowed = Answer.check_allowed(allowed)
         @headers = headers
         @gc = gc
+        @connections = []
         @clients = Processes.clients(@url.port, pid)
       end
 
@@ -41,7 +42,10 @@ module Memscope
       def memory = { clients: @clients, gc: @gc }
 
       # @return [Connection] makes one request when called, in one thread
-      def caller = Connection.new(@url, @headers, @allowed)
+      def caller = Connection.new(@url, @headers, @allowed).tap { |one| @connections << one }
+
+      # @return [void]
+      def close = @connections.each(&:close)
 
       private
 
@@ -87,6 +91,9 @@ module Memscope
         answer = exchange
         Answer.check("GET #{@url}", answer.code.to_i, @allowed, location: answer["location"], error: answer.body)
       end
+
+      # @return [void]
+      def close = (@http.finish if @http.started?)
 
       private
 

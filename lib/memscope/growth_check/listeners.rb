@@ -34,8 +34,11 @@ module Memscope
       end
 
       # @param rounds [Rounds] that have run
-      # @return [Found] what has grown, with the holders of its first classes
+      # @return [Found] what has grown, with the holders of its first classes; nothing without a collection: it may be
+      #   garbage
       def find(rounds)
+        return Found.new([], {}) unless @gc
+
         found = rounds.bodies
         reasons = { places: (PLACES if found.any?), malloc: (CACHED if @cached) }.compact
         found.select { |one| one[:name] }.min_by(HOLDERS) { |one| one[:per_iteration] }.each do |one|
