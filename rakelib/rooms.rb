@@ -29,7 +29,8 @@ class Rooms
   judging = [*values, "purge", "lint"]
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
   cluster = [*judging, *sampling, "configuration", "remote"].uniq
-  everything = [*cluster, "measurement", "growth_check", "report", "doctor", "policy", "workers", "metrics", "facade"]
+  everything = [*cluster, "measurement", "growth_check", "exercise", "report", "doctor", "policy", "workers", "metrics",
+                "facade"]
 
   LIB = {
     # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
@@ -48,6 +49,7 @@ class Rooms
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
     "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
                         may: [*sampling, "measurement"] },
+    "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check", "remote"] },
     "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },

@@ -44,6 +44,9 @@ class ContractTest < MemscopeTest
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
+    "Exercise" => %i[verdict check points per_request judged_requests longer_requests target path threads environment
+                     pids collected? reasons to_h to_json to_s],
+    "Exercise::Point" => %i[requests objects slot_bytes malloc_bytes rss_bytes],
     "Assertions" => %i[assert_no_growth assert_allocates], "AllocationCheck" => %i[passed? exceeded measurement to_s],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
@@ -53,7 +56,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks requires watch policy exec
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks requires exercise watch policy exec
                 version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze

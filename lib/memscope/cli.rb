@@ -3,16 +3,16 @@
 require_relative "spelling"
 require_relative "facade"
 %w[command dump_files report_command doctor_command census_command heap_command dump_command convert_command
-   profile_command leaks_command requires_command watch_command policy_command purge_command ps_command top_command
-   exec_command]
+   profile_command leaks_command requires_command exercise_command watch_command policy_command purge_command
+   ps_command top_command exec_command]
   .each { |part| require_relative "cli/#{part}" }
 
 module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class.
   #
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means findings
-  # and 2 critical ones; from leaks and watch, 1 means that memory grows; from requires, that a program costs more than
-  # its limit. A program that memscope execs exits with its own status.
+  # and 2 critical ones; from leaks, exercise and watch, 1 means that memory grows; from requires, that a program costs
+  # more than its limit. A program that memscope execs exits with its own status.
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command
@@ -31,8 +31,8 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, DumpCommand, ConvertCommand, ProfileCommand,
-                LeaksCommand, RequiresCommand, WatchCommand, PolicyCommand, PurgeCommand, TopCommand, PsCommand,
-                ExecCommand, VersionCommand]
+                LeaksCommand, RequiresCommand, ExerciseCommand, WatchCommand, PolicyCommand, PurgeCommand, TopCommand,
+                PsCommand, ExecCommand, VersionCommand]
                .to_h { |command| [command.title, command] }.freeze
 
     class << self

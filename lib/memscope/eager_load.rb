@@ -9,9 +9,10 @@ module Memscope
   module EagerLoad
     # Commands with what only they show, pages, hooks, exporters, and what is for tests: loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
-                open_telemetry|prometheus_collector|yabeda|growth_check|allocation_check|assertions|rspec|
-                requires|report/requires|profile/formats/icicle)\b}x
-    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck AllocationCheck Assertions Requires Icicle].freeze
+                open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
+                requires|report/(?:requires|exercise)|profile/formats/icicle)\b}x
+    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck Exercise AllocationCheck Assertions Requires
+                         Icicle].freeze
     private_constant :APART, :CONSTANTS_APART
 
     class << self

@@ -20,13 +20,13 @@ module Memscope
   directory = __dir__
   { AllocationCheck: "allocation_check", Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census",
     Client: "client", Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor",
-    Dump: "dump", ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
-    GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history", Lint: "lint", Listener: "remote/server",
-    MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings", Measurement: "measurement",
-    Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile", Prometheus: "prometheus",
-    Purge: "purge", RackTags: "rack_tags", Requires: "requires", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
-    SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
-    Workers: "workers" }
+    Dump: "dump", Exercise: "exercise", ExternalProcess: "remote/external_process", Finding: "diagnosis",
+    Fragmentation: "fragmentation", GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history",
+    Lint: "lint", Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
+    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy",
+    Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", Requires: "requires",
+    SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning",
+    Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self

@@ -64,6 +64,10 @@ module Memscope
       field :held_by, :list
     end
 
+    # What has grown, as bodies of Grown, and why lines or holders are missing.
+    Found = Struct.new(:grown, :reasons)
+    private_constant :Found
+
     # @return [Integer] how often the block runs in a round
     field :iterations, :count, null: false
     # @return [Integer] in how many rounds, the last ones, something must grow
@@ -74,8 +78,9 @@ module Memscope
     field :warmup_iterations, :count, null: false
     # @return [Integer] how often the block ran before something was decided
     field :total_iterations, :count, null: false
-    # @return [Symbol] where the block ran: :child (a forked child) or :process
-    field :ran_in, :symbol, null: false, one_of: %i[child process]
+    # @return [Symbol] where the block ran: :child (a forked child) or :process; of an Exercise also :server (the
+    #   processes of a server)
+    field :ran_in, :symbol, null: false, one_of: %i[child process server]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
 
@@ -83,7 +88,9 @@ module Memscope
     require_relative "growth_check/counts"
     require_relative "growth_check/options"
     require_relative "growth_check/origins"
+    require_relative "growth_check/plan"
     require_relative "growth_check/rounds"
+    require_relative "growth_check/listeners"
     require_relative "growth_check/survivors"
 
     class << self
@@ -122,14 +129,45 @@ module Memscope
         end)
       end
 
+      # The same of an Exercise: does as many rounds of work as it plans, whatever grows. An interrupt after the last
+      # round ends the search for lines and holders.
+      #
+      # @api private
+      # @param work [#call] does so many iterations
+      # @param clients [Array<Client>, nil] of the processes that do the work; nil if this one does
+      # @param gc [Boolean] whether garbage is collected in those before each count; here it always is
+      # @param plan [Hash{Symbol => Object}] rounds, iterations, runs
+      # @yieldparam iterations [Integer] so far
+      # @yieldparam count [Count]
+      # @return [GrowthCheck]
+      # @raise [Unavailable, Exception]
+      def follow(work, clients: nil, gc: false, **plan, &seen)
+        raise Unavailable, Native.absence if Native.absence && clients.nil?
+
+        since = Cost.now
+        plan = Plan.new(**plan)
+        others = Listeners.new(clients, gc: gc) if clients
+        rounds = Rounds.new(plan, work, others || Counts, &seen).run
+        found(plan, rounds, others ? :server : :process, since) do
+          others ? others.find(rounds) : Origins.new(plan, rounds, :process)
+        rescue Interrupt
+          Found.new(rounds.bodies, { places: "interrupted before the lines were found" })
+        end
+      end
+
       private
 
       def of(options, block, ran_in, why_here)
         since = Cost.now
-        rounds = Rounds.new(options, block).run
+        rounds = Rounds.new(options, ->(times) { times.times { block.call } }).run
+        found(options, rounds, ran_in, since, ran_in: why_here) { Origins.new(options, rounds, ran_in) }
+      end
+
+      # The block may run more iterations.
+      def found(options, rounds, ran_in, since, **reasons)
         ran = { warmup_iterations: rounds.warmup_iterations, total_iterations: rounds.total_iterations }
-        origins = Origins.new(options, rounds, ran_in)
-        reasons = { ran_in: why_here, malloc: rounds.malloc_reason, **origins.reasons }.compact
+        origins = yield
+        reasons = { **reasons, malloc: rounds.malloc_reason, **origins.reasons }.compact
         capture({ iterations: options.iterations, runs: options.runs, max: options.max, ran_in: ran_in, **ran,
                   grown: origins.grown, reasons: reasons, cost: Cost.of(:T3, Cost.now - since) })
       end

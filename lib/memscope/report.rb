@@ -21,7 +21,7 @@ module Memscope
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
       "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
-      "growth_check" => %w[growth_check GrowthCheckPage],
+      "growth_check" => %w[growth_check GrowthCheckPage], "exercise" => %w[exercise ExercisePage],
       "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage]
     }.freeze

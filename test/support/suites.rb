@@ -18,7 +18,7 @@ module Suites
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
-  SURFACES = files("test/{*check,*report,assertions,cli,configuration,contract,doctor,exporters}_test.rb",
+  SURFACES = files("test/{*check,*report,assertions,cli,configuration,contract,doctor,exercise,exporters}_test.rb",
                    "test/{facade_documentation,launch,lint,loading,metrics*,policy,profile_*,prometheus}_test.rb",
                    "test/{rack_tags,railtie,requires,rspec,tasks,workers}_test.rb",
                    "test/{report,profile,generators,remote}/**/*_test.rb",

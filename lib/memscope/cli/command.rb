@@ -173,10 +173,12 @@ module Memscope
       # @param option [String, Symbol] its name or the beginning of its name
       # @param given [Object] nil if it was given no value
       def refuse_value(option, given = nil)
-        switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option.to_s) }
+        option = option.to_s.tr("_", "-")
+        switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option) }
         name = switch.long.first.delete_prefix("--")
         shown = given.nil? ? "no value" : Field.excerpt(given)
-        usage_error("--#{name}: given #{shown}, allowed: #{@limits[name.to_sym]&.words || switch.arg.strip}")
+        words = @limits[name.tr("-", "_").to_sym]&.words
+        usage_error("--#{name}: given #{shown}, allowed: #{words || switch.arg.strip}")
       end
 
       def usage_error(message) = raise(Failure.new(message, USAGE))

@@ -2,8 +2,14 @@
 
 module Memscope
   class GrowthCheck < Reading
-    # Counts what is alive and in use, with as little Ruby code as can be: YJIT takes blocks of malloc for each method
-    # that it compiles.
+    # What is alive and in use: objects by class, with garbage unless it was collected first; bytes of their slots;
+    # blocks of malloc and their bytes, both nil if the allocator does not say; resident bytes.
+    #
+    # @api private
+    Count = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes)
+
+    # Counts what is alive and in use in this process, with as little Ruby code as can be: YJIT takes blocks of malloc
+    # for each method that it compiles.
     #
     # @api private
     module Counts
@@ -12,38 +18,53 @@ module Memscope
       private_constant :HEAPS
 
       class << self
-        # @return [Hash{String => Integer}] objects by class, garbage included, as a census names them
+        # Collects garbage first.
+        #
+        # @param malloc [Boolean] whether blocks of malloc are counted
+        # @return [Count] with interned names of classes, as a census has them
         # @raise [Unavailable]
-        def objects
+        def read(malloc: true)
+          Native.clear_stack
+          GC.start
+          blocks, malloc_bytes = self.malloc if malloc
           body = Native.census(false, nil)
-          return body[:classes].to_h { |row| [-row[:name], row[:count]] } if body[:total_count]
+          raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]
 
-          raise Unavailable, "objects cannot be counted: #{Reasons.sentences(body[:reasons]).values.join('; ')}"
+          objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
+          Count.new(objects, body[:total_slot_bytes], blocks, malloc_bytes, Memscope.rss)
         end
 
-        # @return [Integer, nil] blocks of malloc; nil if this allocator does not say
-        def blocks
-          Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
-          blocks_of_jemalloc || blocks_of_glibc
+        # @param reasons [Hash{Symbol => String}]
+        # @return [String] why there is no census
+        def uncounted(reasons) = "objects cannot be counted: #{reasons.values.join('; ')}"
+
+        # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
+        # @return [Array(Integer, Integer)] blocks and bytes in use
+        def of_jemalloc(totals)
+          [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
+           totals[:allocated_bytes]]
         end
 
-        private
-
-        def blocks_of_jemalloc
-          totals = Native.snapshot(false)[:jemalloc] or return
-          totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc]
-        end
-
-        def blocks_of_glibc
-          malloc = Native.ledger(true, false, false, false)[:rows].find { |row| row[:id] == :malloc } or return
+        # @param rows [Array<Hash>] of a ledger with `deep`
+        # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if glibc's chunks are not known
+        def of_glibc(rows)
+          malloc = rows.find { |row| row[:id] == :malloc } or return
           counts = malloc[:children].map do |row|
             row = row[:children].find { |part| part[:id] == :in_use } if HEAPS.include?(row[:id])
             row&.dig(:detail, :blocks)
           end
-          counts.sum if counts.any? && counts.all?
+          [counts.sum, malloc[:detail][:in_use_bytes]] if counts.any? && counts.all?
+        end
+
+        private
+
+        def malloc
+          Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
+          totals = Native.snapshot(false)[:jemalloc]
+          totals ? of_jemalloc(totals) : of_glibc(Native.ledger(true, false, false, false)[:rows])
         end
       end
     end
-    private_constant :Counts
+    private_constant :Count, :Counts
   end
 end

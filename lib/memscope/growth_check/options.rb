@@ -38,6 +38,9 @@ module Memscope
       # @return [Integer] rounds that are counted at most
       def rounds = @warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs
 
+      # @return [Boolean] whether rounds without growth end the check
+      def ends_early? = true
+
       # @param name [String] of a class
       # @return [Boolean] whether its objects may grow
       def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : class?(one, name) }

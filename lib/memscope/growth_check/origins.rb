@@ -32,7 +32,8 @@ module Memscope
         @rounds = rounds
         @child = ran_in == :child
         @reasons = {}
-        @grown = rounds.grown.empty? ? [] : [*of_objects(rounds.grown.except(Rounds::MALLOC)), of_malloc].compact
+        names = rounds.names
+        @grown = names.empty? ? [] : [*of_objects(names - [Rounds::MALLOC]), of_malloc].compact
       end
 
       private
@@ -46,11 +47,10 @@ module Memscope
       # @return [Integer] of what `repeat` has left
       def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
 
-      def of_objects(growth)
-        growth = growth.except(Rounds::ALL) if growth.size > 1
+      def of_objects(names)
         traced do |survivors|
           @survivors = survivors
-          held(growth.filter_map { |name, numbers| grown_class(name, numbers) })
+          held(names.filter_map { |name| grown_class(name) })
         end
       end
 
@@ -67,13 +67,13 @@ module Memscope
       end
 
       # nil if what is left of its growth, without ignored places, is allowed.
-      def grown_class(name, numbers)
+      def grown_class(name)
         places = places(name)
         judged = places.reject { |place| ignored?(place) }
         return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
 
         @reasons[:places] ||= "no line keeps as many, or Ruby code cannot reach the objects" if places.empty?
-        body(:objects, name, numbers, judged)
+        body(name, judged)
       end
 
       # @return [Array<Place>] with one object an iteration or more, the one with most first
@@ -88,10 +88,7 @@ module Memscope
         end
       end
 
-      def body(layer, name, numbers, places)
-        { layer: layer, name: (name unless name == Rounds::ALL), growth: numbers,
-          per_iteration: numbers.map { |number| @options.per_iteration(number) }.min, places: places.first(PLACES) }
-      end
+      def body(name, places) = @rounds.body(name, places.first(PLACES))
 
       # Those that are nearest to a root first: the others are often held by their objects.
       def held(grown)
@@ -110,11 +107,15 @@ module Memscope
       end
 
       def of_malloc
-        numbers = @rounds.grown[Rounds::MALLOC] or return
-        places = callers or return (body(:malloc, nil, numbers, []) if @rounds.grown.size == 1)
-        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
-        body(:malloc, nil, numbers, judged) if judged.any?
+        return unless @rounds.grown.key?(Rounds::MALLOC)
+
+        places = callers or return (body(Rounds::MALLOC, []) if @rounds.grown.size == 1)
+        judged = places.reject { |place| ignored?(place) || own?(place) || of_an_object?(place) }
+        body(Rounds::MALLOC, judged) if judged.any?
       end
+
+      # What Ruby's jobs take while the profile is read: some dozens, which are many for rounds of a few iterations.
+      def own?(place) = place.path&.start_with?(Survivors::OWN)
 
       # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
       def of_an_object?(place)

@@ -2,7 +2,7 @@
 
 module Memscope
   class GrowthCheck < Reading
-    # Runs a block in rounds, counts after each what is left, and keeps what has grown in every round so far.
+    # Does work in rounds, counts after each what is left, and keeps what has grown in every round so far.
     #
     # A count must not disturb the next one: only the last one is kept, with interned names.
     #
@@ -15,7 +15,9 @@ module Memscope
       # What has not grown in so many rounds cannot fail any more. In one of them, objects of earlier rounds could have
       # been let go of.
       QUIET = 2
-      private_constant :QUIET
+      UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
+                  "which of its pages are resident"
+      private_constant :QUIET, :UNCOUNTED
 
       # Calls a block that no garbage collection interrupts, unless it calls GC.start.
       def self.without_gc
@@ -27,16 +29,21 @@ module Memscope
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
-      # @return [Integer] how often the block has run
+      # @return [Integer] iterations so far
       attr_reader :total_iterations
       # @return [String, nil] why blocks of malloc were not counted
       attr_reader :malloc_reason
 
       # @param options [Options]
-      # @param block [Proc]
-      def initialize(options, block)
+      # @param work [#call] does so many iterations
+      # @param memory [#read] counts what is left: Counts or Listeners
+      # @yieldparam iterations [Integer] so far
+      # @yieldparam count [Count] after each round; what the block keeps of it counts in the next one
+      def initialize(options, work, memory = Counts, &seen)
         @options = options
-        @block = block
+        @work = work
+        @memory = memory
+        @seen = seen
         @total_iterations = 0
         @series = {}
         @rounds_of_growth = Hash.new(0)
@@ -47,7 +54,7 @@ module Memscope
       def run
         rehearse
         repeat(@options.unjudged)
-        @counts = count
+        @counts = count(&@seen)
         judge_rounds
         @grown = @series.select { |_name, growth| growth.size >= @options.runs }
                         .transform_values { |growth| growth.last(@options.runs) }
@@ -57,13 +64,29 @@ module Memscope
       # @return [Integer] iterations before the rounds that decided
       def warmup_iterations = [total_iterations - (@options.runs * @options.iterations), 0].max
 
-      # Runs the block.
-      #
-      # @param times [Integer]
+      # @param times [Integer] iterations
       def repeat(times)
         @total_iterations += times
-        times.times { @block.call }
+        @work.call(times)
       end
+
+      # @return [Array<String>] what has grown: classes, or ALL if no single one has; then MALLOC
+      def names
+        classes = grown.keys - [ALL, MALLOC]
+        [*(classes.empty? ? grown.keys & [ALL] : classes), *(grown.keys & [MALLOC])]
+      end
+
+      # @param name [String] of `names`
+      # @param places [Array<Place>]
+      # @return [Hash{Symbol => Object}] the body of a Grown
+      def body(name, places = [])
+        growth = grown.fetch(name)
+        { layer: name == MALLOC ? :malloc : :objects, name: (name unless [ALL, MALLOC].include?(name)), growth: growth,
+          per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
+      end
+
+      # @return [Array<Hash>] the bodies of all that has grown, without their places
+      def bodies = names.map { |name| body(name) }
 
       private
 
@@ -77,9 +100,13 @@ module Memscope
       def judge_rounds
         1.upto(@options.rounds) do |round|
           repeat(@options.iterations)
-          judge(@counts, @counts = count)
-          break if round >= QUIET && @rounds_of_growth.each_value.all? { |grown| round - grown >= QUIET }
+          judge(@counts, @counts = count(&@seen))
+          break if @options.ends_early? && quiet?(round)
         end
+      end
+
+      def quiet?(round)
+        round >= QUIET && @rounds_of_growth.each_value.all? { |grown| round - grown >= QUIET }
       end
 
       def judge(earlier, later)
@@ -95,23 +122,13 @@ module Memscope
       # What the count itself leaves behind is as much each time.
       def count
         Rounds.without_gc do
-          Native.clear_stack
-          GC.start
-          blocks = self.blocks if @options.malloc?
-          counts = objects
+          found = @memory.read(malloc: @options.malloc?)
+          yield total_iterations, found if block_given?
+          @malloc_reason = UNCOUNTED if @options.malloc? && found.blocks.nil?
+          counts = found.objects.delete_if { |name, _count| @options.ignored_class?(name) }
           counts[ALL] = counts.sum { |_name, number| number }
-          counts[MALLOC] = blocks if blocks
+          counts[MALLOC] = found.blocks if found.blocks
           counts
-        end
-      end
-
-      def objects = Counts.objects.delete_if { |name, _count| @options.ignored_class?(name) }
-
-      def blocks
-        Counts.blocks || begin
-          @malloc_reason = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may " \
-                           "read which of its pages are resident"
-          nil
         end
       end
     end

@@ -13,7 +13,7 @@ module Memscope
       # A class can redefine these methods, and a BasicObject has none.
       NAME, ANCESTORS = %i[name ancestors].map { |name| Module.instance_method(name) }
       CLASS, TO_S = %i[class to_s].map { |name| Kernel.instance_method(name) }
-      private_constant :OWN, :NAME, :ANCESTORS, :CLASS, :TO_S
+      private_constant :NAME, :ANCESTORS, :CLASS, :TO_S
 
       class << self
         # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself.

@@ -2,11 +2,39 @@
 
 module Memscope
   module Report
+    # What has grown, as text: by how much, where it was allocated, what holds it.
+    module GrownLines
+      ARROWS = { true => " → ", false => " -> " }.freeze
+      private_constant :ARROWS
+
+      private
+
+      # @param grown [GrowthCheck::Grown]
+      # @param each [String] "an iteration", "a request"
+      # @return [Array<String>]
+      def lines(grown, each)
+        ["  #{amount(grown, each)}", *grown.places.map { |place| "    allocated at #{place}: #{share(place)}" },
+         *("    held by #{held_by(grown)}" if grown.held_by)]
+      end
+
+      def amount(grown, each)
+        growth = grown.growth.map { |number| count(number) }
+        "+#{count(grown.per_iteration)} #{name(grown)} #{each} (#{growth.join(', ')})"
+      end
+
+      def name(grown) = grown.layer == :malloc ? "blocks of malloc" : grown.name || "objects of several classes"
+
+      def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
+
+      def held_by(grown) = grown.held_by.join(ARROWS[@page.unicode?])
+    end
+
     # What grows, by how much an iteration, where it was allocated, what holds it, and how to allow it.
     class GrowthCheckPage < ReadingPage
-      ARROWS = { true => " → ", false => " -> " }.freeze
-      PLACES = { child: "in a forked child", process: "in this process" }.freeze
-      private_constant :ARROWS, :PLACES
+      include GrownLines
+
+      PLACES = { child: "in a forked child", process: "in this process", server: "in a server" }.freeze
+      private_constant :PLACES
 
       private
 
@@ -20,23 +48,7 @@ module Memscope
 
       def iterations(number) = counted(number, "iterations")
 
-      def sections = [*@reading.grown.map { |one| lines(one) }, remedy]
-
-      def lines(one)
-        ["  #{amount(one)}", *one.places.map { |place| "    allocated at #{place}: #{share(place)}" },
-         *("    held by #{held_by(one)}" if one.held_by)]
-      end
-
-      def amount(one)
-        growth = one.growth.map { |number| count(number) }
-        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{growth.join(', ')})"
-      end
-
-      def name(one) = one.layer == :malloc ? "blocks of malloc" : one.name || "objects of several classes"
-
-      def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
-
-      def held_by(one) = one.held_by.join(ARROWS[@page.unicode?])
+      def sections = [*@reading.grown.map { |one| lines(one, "an iteration") }, remedy]
 
       def remedy
         return unless @reading.grows?

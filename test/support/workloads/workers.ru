@@ -21,6 +21,7 @@ ACTIONS = {
     (64 * 1_048_576 / PAGE).times { |page| INHERITED.setbyte(page * PAGE, 1) }
     Process.pid
   end,
+  "/leak" => -> { KEPT << Object.new },
   "/keep" => lambda do
     KEPT.concat(Array.new(500) { "k" * 10_000 })
     Process.pid

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+require_relative "../exercise"
+
+module Memscope
+  module CLI
+    # `memscope exercise`: whether an application keeps memory with each request to one path.
+    class ExerciseCommand < Command
+      NOTES = <<~TEXT
+        The application of config.ru, or of another rackup file, is loaded into this
+        process (bundle exec, for its gems); RAILS_ENV and RACK_ENV are production
+        unless one of them is set. The requests are made in ten rounds. After each,
+        garbage is collected, and what is in use is counted: objects, malloc's blocks.
+        What grows has risen by one a request in each of the last five rounds. Then
+        some more requests find the lines.
+
+        A URL is that of a server on this machine, whose processes listen (plugin
+        :memscope, MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there
+        is no verdict. --pid names one of its processes if memscope cannot find them: in
+        a container, behind a proxy.
+
+        An answer other than 200 to 299 ends the exercise: an error page is not what is
+        to be measured.
+
+        exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a
+        request failed, or was interrupted
+      TEXT
+      number = ->(name, range, *text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), *text] }
+      HEADER = Limit.new(/\A[!#$%&'*+.^`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze
+      FORMS = {
+        process: { summary: "request one path many times, and tell whether memory grows",
+                   example: "memscope exercise --path=/orders\n  " \
+                            "memscope exercise http://localhost:3000/orders --gc", notes: NOTES,
+                   defaults: { requests: 1000, threads: 1 },
+                   options: [["--path PATH", "what is requested (default: /)"],
+                             number.call("requests", Exercise::REQUESTS, "how many requests"),
+                             number.call("threads", Exercise::THREADS, "how many make them at once"),
+                             ["--header LINE", HEADER, "of each request, such as", "\"Accept: text/html\"; repeatable"],
+                             ["--allow-status N", OptionParser::DecimalInteger, Limit.of(300..499),
+                              "a status that is no error; repeatable"],
+                             PROCESS.first, ["--gc", "collect garbage in the server", "before each count"], *TEXT] }
+      }.freeze
+      # Options for a rackup file only, and for a URL only.
+      FOR_FILES = %i[path].freeze
+      FOR_SERVERS = %i[pid gc].freeze
+      # Options that can be given several times.
+      LISTS = %i[header allow_status].freeze
+      # The exit status for memory that grows.
+      GROWS = 1
+      private_constant :NOTES, :HEADER, :FORMS, :FOR_FILES, :FOR_SERVERS, :LISTS, :GROWS
+
+      private
+
+      def operands = "[config.ru | URL]"
+
+      def take(operands)
+        @target, *more = operands
+        @target ||= "config.ru"
+        refuse("unexpected argument: #{more.first}") if more.any?
+        url = Exercise.url?(@target)
+        excluded = (url ? FOR_FILES : FOR_SERVERS).find { |name| @given.key?(name) }
+        refuse("a #{url ? 'URL' : 'rackup file'} takes no --#{excluded}") if excluded
+      end
+
+      def give(name, value)
+        collected = @given[name]
+        super
+        @given[name] = [*collected, value] if LISTS.include?(name)
+      end
+
+      def perform
+        exercise = asking { run_exercise }
+        deliver_readings([exercise])
+        return exercise.check || !exercise.collected? ? FINE : INPUT_OUTPUT unless exercise.check&.grows?
+
+        GROWS
+      rescue Exercise::Failed => e
+        failure(e.message)
+      rescue Interrupt
+        failure("interrupted before the first request")
+      end
+
+      def run_exercise
+        Exercise.run(@target, **options)
+      rescue ArgumentError => e
+        usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
+      end
+
+      def options
+        headers = @given.fetch(:header, []).to_h { |line| line.split(/: ?/, 2) }
+        allowed = @given.fetch(:allow_status, [])
+        { **@given.slice(:path, :requests, :threads, :pid, :gc), headers: headers, allow_status: allowed }
+      end
+    end
+  end
+end

@@ -1,0 +1,205 @@
+# frozen_string_literal: true
+
+require_relative "client"
+require_relative "growth_check"
+
+module Memscope
+  # Whether an application keeps memory with each request: the same request many times, in rounds, and what is in use
+  # after each. `memscope exercise` makes one.
+  #
+  #   exercise = Memscope::Exercise.run("config.ru", path: "/orders")
+  #   exercise.verdict                  # => :grows
+  #   exercise.check.grown.first.name   # => "Order"
+  #   puts exercise
+  #
+  # The application is loaded into this process, and garbage is collected before each count; or it is a server on this
+  # machine, whose processes listen (Memscope.listen). A GrowthCheck judges the last RUNS of ROUNDS rounds: counts of
+  # objects and of blocks of malloc decide, not RSS, which rises even if nothing is kept.
+  class Exercise < Reading
+    # The application cannot be loaded, a request fails, or the server's processes cannot be asked; the message says
+    # which.
+    class Failed < StandardError; end
+
+    # What was in use after so many requests.
+    class Point < Record
+      # @return [Integer] so far
+      field :requests, :count, null: false
+      # @return [Integer] objects, Ruby's internal ones too
+      field :objects, :count, null: false
+      # @return [Integer] bytes of their slots
+      field :slot_bytes, :bytes, null: false
+      # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not say
+      field :malloc_bytes, :bytes
+      # @return [Integer, nil] RSS; of several processes, the sum, which counts shared pages several times
+      field :rss_bytes, :bytes
+    end
+
+    # The rounds that all requests are divided into.
+    ROUNDS = 10
+    # The last of them, in each of which something must grow.
+    RUNS = 5
+    # How many requests can be made: ten a round or more.
+    REQUESTS = (100..1_000_000)
+    # How many threads can make them.
+    THREADS = (1..64)
+
+    # @return [String] the rackup file, or the URL
+    field :target, :string, null: false
+    # @return [String] what was requested
+    field :path, :string, null: false
+    # @return [Integer] the threads that made the requests
+    field :threads, :count, null: false
+    # @return [String, nil] RAILS_ENV and RACK_ENV; nil for a server
+    field :environment, :string
+    # @return [Array<Integer>] the processes of the application
+    field :pids, :list, null: false
+    # @return [Boolean] whether garbage was collected before each count
+    field :collected?, :boolean, null: false
+    # @return [Array<Point>] before the first request, and after each round
+    field :points, [Point], null: false
+    # @return [GrowthCheck, nil] of the last RUNS rounds; nil, with a reason, without a verdict
+    field :check, GrowthCheck
+
+    require_relative "exercise/application"
+    require_relative "exercise/requests"
+    autoload :Server, File.join(__dir__, "exercise/server.rb") # needs net/http and openssl
+    private_constant :Server
+
+    class << self
+      # Makes the requests, in this thread or in threads of their own. For a rackup file, sets RAILS_ENV and RACK_ENV to
+      # "production" if neither is set. SIGINT ends it early, without
+      # a verdict.
+      #
+      # @param target [String] a rackup file; or the URL of a server on this machine, with the path
+      # @param path [String] of the request, with a query if need be; for a rackup file
+      # @param requests [Integer] how many; each round makes a tenth of them, rounded up
+      # @param threads [Integer] how many make them at once
+      # @param headers [Hash{String => String}] of each request
+      # @param allow_status [Array<Integer>] statuses of 300 to 499 that are no error
+      # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
+      # @param gc [Boolean] whether the server's processes collect garbage before each count
+      # @return [Exercise]
+      # @raise [ArgumentError] for a wrong value
+      # @raise [Failed]
+      # @raise [Client::Unreachable, Client::Failed] if a process of the server does not answer
+      def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false)
+        check_number(:requests, requests, REQUESTS)
+        check_number(:threads, threads, THREADS)
+        given = { headers: headers, allowed: allow_status }
+        subject = if url?(target) then Server.new(target, pid: pid, gc: gc, **given)
+                  else Application.load(target, path, **given)
+                  end
+        of(subject, requests.fdiv(ROUNDS).ceil, threads)
+      rescue GrowthCheck::Unavailable => e
+        raise Failed, e.message
+      end
+
+      # @api private
+      # @return [Boolean] whether the target is a URL
+      def url?(target) = target.is_a?(String) && target.match?(%r{\Ahttps?://}i)
+
+      private
+
+      def check_number(name, given, range)
+        return if given.is_a?(Integer) && range.cover?(given)
+
+        Field.refuse("Memscope::Exercise.run: #{name}", given, "an Integer from #{range.min} to #{range.max}")
+      end
+
+      def of(subject, iterations, threads)
+        since = Cost.now
+        curve = Curve.new
+        check, reasons = followed(subject, iterations, threads, curve)
+        reasons = { **subject.reasons, **reasons }
+        cost = Cost.of(:T3, Cost.now - since)
+        capture({ **subject.to_h, threads: threads, points: curve.points, check: check, reasons: reasons, cost: cost })
+      end
+
+      # @return [Array(GrowthCheck, Hash)] the check, nil without a verdict, and the reasons for what is missing
+      def followed(subject, iterations, threads, curve)
+        requests = Requests.new(Array.new(threads) { subject.caller })
+        handler = trap(:INT) { requests.interrupt }
+        check = GrowthCheck.follow(requests, rounds: ROUNDS, runs: RUNS, iterations: iterations, **subject.memory,
+                                   &curve)
+        reasons = { malloc_bytes: (check.reasons[:malloc] unless curve.malloc?) }.compact
+        subject.collected? ? [check, reasons] : [nil, { **reasons, check: UNCOLLECTED }]
+      rescue Interrupt
+        [nil, { check: "interrupted after #{requests.made} requests, before there was a verdict" }]
+      ensure
+        trap(:INT, handler || "DEFAULT")
+        requests.close
+        subject.close
+      end
+    end
+
+    UNCOLLECTED = "garbage counts too, and looks like growth or hides it; with --gc (gc: true), it is collected first"
+    private_constant :UNCOLLECTED
+
+    # The points of a curve, in memory that is there from the beginning: what they took would count in the next one.
+    #
+    # @api private
+    class Curve
+      NUMBERS = Point.fields.map(&:name).freeze
+
+      def initialize
+        @numbers = Array.new(NUMBERS.size * (ROUNDS + 1))
+        @size = 0
+      end
+
+      # @return [Proc] takes the block arguments of GrowthCheck.follow
+      def to_proc = method(:add).to_proc
+
+      # @return [Boolean] whether malloc's bytes are known
+      def malloc? = points.all? { |point| point[:malloc_bytes] }
+
+      # @return [Array<Hash{Symbol => Integer}>] bodies of Point
+      def points = @numbers.first(@size).each_slice(NUMBERS.size).map { |numbers| NUMBERS.zip(numbers).to_h }
+
+      private
+
+      def add(requests, count)
+        put(requests)
+        put(count.objects.sum { |_name, number| number })
+        put(count.slot_bytes)
+        put(count.malloc_bytes)
+        put(count.rss_bytes)
+      end
+
+      def put(number)
+        @numbers[@size] = number
+        @size += 1
+      end
+    end
+    private_constant :Curve
+
+    # @return [Symbol] :steady (nothing grows); :grows; :filling, a cache that fills more and more slowly, or a leak;
+    #   :unknown, with a reason
+    def verdict
+      return :unknown unless check
+      return :steady unless check.grows?
+
+      check.grown.all? { |one| slowing?(one.growth) } ? :filling : :grows
+    end
+
+    # @return [Integer, nil] the requests of the last RUNS rounds; nil if fewer were made
+    def judged_requests = points.size > RUNS ? points.last.requests - points[-RUNS - 1].requests : nil
+
+    # @param name [Symbol] a field of Point
+    # @return [Float, nil] its growth a request, of the last RUNS rounds; nil if it is unknown
+    def per_request(name)
+      values = points.values_at(-RUNS - 1, -1).filter_map(&name) if judged_requests
+      (values.last - values.first).fdiv(judged_requests) if values&.size == 2
+    end
+
+    # @return [Integer] how many requests can tell a leak from a cache that is still filling
+    def longer_requests = (10 * points.last&.requests.to_i).clamp(REQUESTS)
+
+    # @api private
+    def known? = true
+
+    private
+
+    # Whether the last two of the rounds added a quarter less than the first two, or still less.
+    def slowing?(growth) = 4 * growth.last(2).sum <= 3 * growth.first(2).sum
+  end
+end

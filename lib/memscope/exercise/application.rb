@@ -1,0 +1,126 @@
+# frozen_string_literal: true
+
+require_relative "answer"
+
+module Memscope
+  class Exercise < Reading
+    # A Rack application in this process.
+    #
+    # @api private
+    class Application
+      # Where the frameworks keep the exception that their error page is about.
+      ERRORS = %w[action_dispatch.exception sinatra.error].freeze
+      # The names of these two headers have no prefix in a Rack environment.
+      PLAIN = %w[CONTENT_TYPE CONTENT_LENGTH].freeze
+      private_constant :ERRORS, :PLAIN
+
+      class << self
+        # @param rackup [String] path of the file
+        # @return [Application] what it defines
+        # @raise [ArgumentError] without such a file
+        # @raise [Failed] if Rack or the application cannot be loaded
+        def load(rackup, path, headers:, allowed:)
+          file = rackup.is_a?(String) && File.file?(rackup)
+          Field.refuse("Memscope::Exercise.run: target", rackup, "a rackup file, a URL") unless file
+          new(rackup, path, headers: headers, allowed: allowed)
+        end
+      end
+
+      # @return [Hash{Symbol => String}]
+      attr_reader :reasons
+
+      def initialize(rackup, path, headers:, allowed:)
+        valid = path.is_a?(String) && path.start_with?("/")
+        Field.refuse("Memscope::Exercise.run: path", path, "a path that begins with /") unless valid
+        @rackup = rackup
+        @path = path
+        @allowed = Answer.check_allowed(allowed)
+        given = headers.to_h { |name, value| variable(name, value) }
+        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **given }
+        @reasons = {}
+        choose_environment
+        @application = loaded
+      end
+
+      # @return [Hash{Symbol => Object}] fields of the Exercise
+      def to_h
+        { target: @rackup, path: @path, environment: @environment, pids: [Process.pid], collected: true }
+      end
+
+      # @return [Boolean]
+      def collected? = true
+
+      # @return [Hash{Symbol => Object}] what GrowthCheck.follow counts: this process
+      def memory = {}
+
+      # @return [#call] makes one request
+      def caller = self
+
+      # Nothing is open.
+      #
+      # @return [void]
+      def close = nil
+
+      # @return [void]
+      # @raise [Failed]
+      def call
+        status, location, error = answer
+        Answer.check(what, status, @allowed, location: location, error: error)
+      end
+
+      private
+
+      def answer
+        environment = Rack::MockRequest.env_for("http://localhost#{@path}", @headers.dup)
+        status, headers, body = @application.call(environment)
+        text = read(body)
+        [status.to_i, location(headers), environment.values_at(*ERRORS).compact.first || text]
+      rescue StandardError, ScriptError => e
+        raise Failed, "#{what} raised #{Answer.excerpt(e)}#{at(e)}"
+      end
+
+      def what = "GET #{@path}"
+
+      def variable(name, value)
+        name = name.upcase.tr("-", "_")
+        [PLAIN.include?(name) ? name : "HTTP_#{name}", value]
+      end
+
+      # Code that is reloaded, and caches that are off, are for developing: as a server would, unless it is said.
+      def choose_environment
+        given = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", nil)
+        @reasons[:environment] = "neither RAILS_ENV nor RACK_ENV is set" unless given
+        @environment = given || "production"
+        ENV["RAILS_ENV"] ||= @environment
+        ENV["RACK_ENV"] ||= @environment
+      end
+
+      def loaded
+        require "rack"
+        parsed = Rack::Builder.parse_file(File.expand_path(@rackup))
+        parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3, with options
+      rescue LoadError => e
+        missing = e.path == "rack" ? "the gem rack is not there" : Answer.excerpt(e)
+        raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle exec memscope exercise"
+      rescue StandardError, ScriptError => e
+        raise Failed, "#{@rackup} raised #{Answer.excerpt(e)}#{at(e)}"
+      end
+
+      # @return [String, nil] the first part of a body, which is read to its end
+      def read(body)
+        return body.call(StringIO.new) unless body.respond_to?(:each)
+
+        first = nil
+        body.each { |part| first ||= part }
+        first
+      ensure
+        body.close if body.respond_to?(:close)
+      end
+
+      def location(headers) = headers["location"] || headers["Location"]
+
+      def at(error) = error.backtrace_locations&.first&.then { |place| " at #{place.path}:#{place.lineno}" }
+    end
+    private_constant :Application
+  end
+end

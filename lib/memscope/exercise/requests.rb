@@ -1,0 +1,84 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Exercise < Reading
+    # Makes requests: in this thread, or in as many threads as there are callers. The threads live until `close`, as a
+    # server's do, so that what they keep is counted.
+    #
+    # @api private
+    class Requests
+      # @param callers [Array<#call>] each makes one request when called, in one thread
+      def initialize(callers)
+        @callers = callers
+        @made = Array.new(callers.size, 0)
+        @over = false
+      end
+
+      # @return [Integer] requests that were answered
+      def made = @made.sum
+
+      # @param times [Integer] requests
+      # @raise [Exception] that one of them raised
+      # @raise [Interrupt] after one, if `interrupt` was called
+      def call(times)
+        @callers.one? ? make(0, times) : share(times)
+        raise Interrupt if @over
+      end
+
+      # Between two requests: an exception within one could be rescued by the application. The second time, at once.
+      # Works in a trap handler.
+      #
+      # @return [void]
+      def interrupt
+        raise Interrupt if @over
+
+        @over = true
+      end
+
+      # @return [void]
+      def close = @threads&.each(&:kill)&.each(&:join)
+
+      private
+
+      def make(index, times)
+        times.times do
+          return if @over
+
+          @callers[index].call
+          @made[index] += 1
+        end
+      end
+
+      # As many in each thread, or one more.
+      def share(times)
+        @threads ||= start
+        each, more = times.divmod(@callers.size)
+        @todo.each_with_index { |queue, index| queue << (each + (index < more ? 1 : 0)) }
+        errors = @todo.filter_map { @done.pop }
+        raise errors.first if errors.any?
+      end
+
+      def start
+        @todo = @callers.map { Queue.new }
+        @done = Queue.new
+        @todo.map.with_index { |queue, index| Thread.new { serve(queue, index) } }
+      end
+
+      def serve(queue, index)
+        while (times = queue.pop)
+          @done << outcome { make(index, times) }
+        end
+      end
+
+      # @return [StandardError, nil] what the block raised; the other threads end too
+      def outcome
+        yield
+        nil
+      rescue StandardError => e
+        @over = true
+        e
+      end
+    end
+    private_constant :Requests
+  end
+end

@@ -1,0 +1,27 @@
+# frozen_string_literal: true
+
+module Memscope
+  class GrowthCheck < Reading
+    # The options of an exercise: a number of rounds, all of which are counted, from before the first one on.
+    #
+    # @api private
+    class Plan < Options
+      # @return [Integer]
+      attr_reader :rounds
+
+      # @param rounds [Integer]
+      # @param options [Hash{Symbol => Object}] those of Options
+      def initialize(rounds:, **options)
+        super(in: :process, **options)
+        @rounds = rounds
+      end
+
+      # @return [Integer] iterations before the first count
+      def unjudged = 0
+
+      # @return [Boolean]
+      def ends_early? = false
+    end
+    private_constant :Plan
+  end
+end

@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require "tmpdir"
+require_relative "../test_helper"
+require_relative "../support/puma_server"
+require_relative "../support/small_rails"
+
+# memscope exercise against real applications: one of Rails, loaded by it; and a cluster of Puma.
+class ExerciseAcceptanceTest < MemscopeTest
+  parallelize_me!
+
+  RAILS = <<~'RUBY'
+    class PagesController < ActionController::Base
+      def show = render(plain: "hello")
+      def broken = raise("no database")
+    end
+    App.routes.append { %w[show broken].each { |action| get "/#{action}", to: "pages##{action}" } }
+    App.initialize! unless App.initialized?
+    run App
+  RUBY
+
+  # The number of derailed's perf:mem_over_time rises here, too.
+  def test_an_empty_rails_application
+    skip_under_sanitizer
+    Dir.mktmpdir do |directory|
+      File.write(rackup = File.join(directory, "config.ru"), SmallRails.source + RAILS)
+      hash, message = ChildProcess.run(<<~RUBY, bundler: true, requires: %w[memscope/exercise json]).json
+        exercise = Memscope::Exercise.run(#{rackup.inspect}, path: "/show", requests: 200)
+        message = (Memscope::Exercise.run(#{rackup.inspect}, path: "/broken") rescue $!.message)
+        puts JSON.generate([exercise.to_h, message])
+      RUBY
+      found = Memscope::Exercise.from_h(hash)
+
+      assert_equal [:steady, "production", :process], [found.verdict, found.environment, found.check.ran_in]
+      assert_operator found.points.first.objects, :<, found.points[1].objects
+      assert_in_delta 0, found.per_request(:objects), 0.2
+      assert_equal "GET /broken: status 500 RuntimeError: no database", message
+    end
+  end
+
+  # Its malloc is counted as in test/growth_check/listeners_test.rb.
+  def test_a_cluster_of_puma
+    skip_under_sanitizer
+    PumaServer.run("workers 2; preload_app!", env: { "MEMSCOPE_HISTORY" => "0" }) do |server|
+      ran = exercise("http://127.0.0.1:#{server.port}/leak", "--requests=100", "--threads=2", "--gc", "--json",
+                     env: { "MEMSCOPE_SOCKET_DIRECTORY" => server.directory })
+
+      assert_equal 1, ran.status.exitstatus, ran
+      assert_leak(Memscope::Exercise.from_json(ran.out), server)
+    end
+  end
+
+  def assert_leak(leak, server)
+    workers = server.workers.select(&:index)
+    grown = leak.check.grown.find { |one| one.name == "Object" }
+
+    assert_equal workers.map(&:pid).sort, leak.pids.sort
+    assert_equal [:grows, :server, [10] * 5, "KEPT → Array → Object"],
+                 [leak.verdict, leak.check.ran_in, grown.growth, grown.held_by.join(" → ")]
+    assert_in_delta workers.sum { |worker| statm(worker.pid) }, leak.points.last.rss_bytes, 4 << 20
+  end
+
+  private
+
+  def exercise(*arguments, env: {})
+    executable = File.join(ChildProcess::ROOT, "exe/memscope")
+    ChildProcess.run_command(*ChildProcess.ruby, executable, "exercise", *arguments, env: env)
+  end
+
+  def statm(pid) = Integer(File.read("/proc/#{pid}/statm").split[1]) * 4096
+end

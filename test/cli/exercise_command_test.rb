@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/rack_path"
+require "memscope/cli"
+require "stringio"
+
+# memscope exercise, as a person runs it.
+class CLIExerciseTest < MemscopeTest
+  RACKUP = File.join(__dir__, "../support/workloads/exercise.ru")
+  EXECUTABLE = File.join(ChildProcess::ROOT, "exe/memscope")
+
+  def test_a_leak
+    skip_under_sanitizer
+    ran = exercise(RACKUP, "--path=/object", "--requests=100", "--header=Accept: */*", env: { "RACK_ENV" => "test" })
+
+    assert_equal [1, ""], [ran.status.exitstatus, ran.err]
+    assert_match(/\Amemscope \S+ (?:·|-) ruby \S+ (?:·|-) RAILS_ENV test (?:·|-) pid \d+$/, ran.out)
+    assert_match(/^ +requests +objects +slots MiB +malloc MiB +RSS MiB$/, ran.out)
+    assert_match(/^ +100( +[\d,.]+){4}$/, ran.out)
+    assert_match(/^  Each of the last 50 requests added \+1\.\d objects/, ran.out)
+    assert_match(/^  \+1 Exercised a request \(10, 10, 10, 10, 10\)\n    allocated at .*\.ru:\d+: 20 are left/, ran.out)
+    assert_match(/It is a leak, or a cache .*: --requests=1000\s+tells\./m, ran.out)
+  end
+
+  def test_nothing_grows
+    skip_under_sanitizer
+    ran = exercise(RACKUP, "--json", "--requests=100", "--path=/missing", "--allow-status=404", "--allow-status=302")
+
+    assert_equal 0, ran.status.exitstatus, ran
+    assert_equal :steady, Memscope::Exercise.from_json(ran.out).verdict
+  end
+
+  def test_a_failure
+    ran = exercise(RACKUP, "--path=/raise")
+
+    assert_equal [74, ""], [ran.status.exitstatus, ran.out]
+    assert_match(%r{\Amemscope exercise: GET /raise raised IndexError: no such order at }, ran.err)
+  end
+
+  { %w[--requests=99] => "--requests: given 99, allowed: a number from 100 to 1000000",
+    %w[--header=nothing] => '--header: given "nothing", allowed: a name, a colon and a value',
+    %w[--allow-status=500] => "--allow-status: given 500, allowed: a number from 300 to 499",
+    %w[--gc] => "a rackup file takes no --gc; allowed: --path PATH",
+    %w[http://localhost:1/ --path=/] => "a URL takes no --path; allowed: ",
+    %w[one.ru two.ru] => "unexpected argument: two.ru; allowed: ",
+    %w[one.ru] => 'target: given "one.ru", allowed: a rackup file, a URL',
+    %w[http://192.0.2.1/] => 'target: given "http://192.0.2.1/", allowed: http or https, and localhost' }
+    .each do |arguments, message|
+    define_method("test_wrong_arguments_#{arguments.join('_').gsub(/\W+/, '_')}") do
+      err = StringIO.new
+
+      assert_equal 64, Memscope::CLI.run(["exercise", *arguments], out: StringIO.new, err: err)
+      assert_includes err.string, "memscope exercise: #{message}"
+    end
+  end
+
+  private
+
+  def exercise(*arguments, env: {})
+    ChildProcess.run_command(*ChildProcess.ruby, *RackPath.arguments, EXECUTABLE, "exercise", *arguments, env: env)
+  end
+end

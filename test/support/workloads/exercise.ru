@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+# An application that keeps an object, three objects or a block of malloc with each request, fills a cache to its bound,
+# fills one more and more slowly, or keeps nothing; or whose requests fail. Loaded again, it starts anew.
+
+require "memscope_test"
+
+Exercised = Class.new unless defined?(Exercised)
+kept = []
+cache = {}
+number = 0
+
+answers = {
+  "/nothing" => -> { "garbage " * 100 },
+  "/object" => -> { kept << Exercised.new },
+  "/objects" => -> { 3.times { kept << Exercised.new } },
+  "/block" => -> { Leaks.leak(64, 1, :here) },
+  "/bounded" => -> { cache[number % 80] ||= Exercised.new },
+  # 20 a request at first, and less with each hundred requests.
+  "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
+  "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
+  "/raise" => -> { raise IndexError, "no such order" },
+  "/stop_late" => -> { (kept << Exercised.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
+  "/stop" => -> { (number += 1) == 130 && Process.kill(:INT, Process.pid) && sleep(0.1) }
+}
+statuses = { "/broken" => [500, "Internal\nerror"], "/missing" => [404, "not here"], "/moved" => [302, ""] }
+
+class Body
+  attr_reader :closed
+
+  def initialize(text, closed)
+    @text = text
+    @closed = closed
+  end
+
+  def each = yield(@text)
+  def close = @closed << true
+end
+
+closed = []
+run(lambda do |env|
+  path = env.fetch("PATH_INFO")
+  status, text = statuses.fetch(path, [200, "fine"])
+  headers = { "content-type" => "text/plain" }
+  headers["location"] = "/login" if status == 302
+  number += 1 unless path == "/stop"
+  answers[path]&.call
+  text = [closed.size, env["HTTP_HOST"], env["HTTP_ACCEPT"], ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
+  raise text if path == "/seen" && closed.size == 3
+
+  [status, headers, Body.new(text, closed)]
+end)
