@@ -6,7 +6,9 @@ module Memscope
     class GrowthCheckPage < ReadingPage
       ARROWS = { true => " → ", false => " -> " }.freeze
       PLACES = { child: "in a forked child", process: "in this process" }.freeze
-      private_constant :ARROWS, :PLACES
+      # What has no class.
+      NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
+      private_constant :ARROWS, :PLACES, :NAMELESS
 
       private
 
@@ -29,10 +31,15 @@ module Memscope
 
       def amount(one)
         growth = one.growth.map { |number| count(number) }
-        "+#{count(one.per_iteration)} #{name(one)} an iteration (#{growth.join(', ')})"
+        "+#{amount_of(one)} an iteration (#{growth.join(', ')})"
       end
 
-      def name(one) = one.layer == :malloc ? "blocks of malloc" : one.name || "objects of several classes"
+      def amount_of(one)
+        return "#{count(one.per_iteration)} #{one.name}" if one.name
+
+        noun, kind = NAMELESS.fetch(one.layer)
+        "#{counted(one.per_iteration, noun)} of #{kind}"
+      end
 
       def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
 
