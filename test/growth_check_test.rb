@@ -135,6 +135,12 @@ class GrowthCheckTest < MemscopeTest
     assert_equal(%w[Array Hash], check.grown.map { |one| one.name || "malloc" }.sort)
   end
 
+  def test_a_garbage_collection_that_a_test_has_stubbed
+    check = ran("def GC.start(**) = nil", "{ Array.new(3) { Object.new } }")
+
+    refute_predicate check, :grows?, check.to_s
+  end
+
   # Of 1,500 iterations that fill it, and 200 that do not.
   def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
     block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"

@@ -22,12 +22,13 @@ module Memscope
     field :bootsnap?, :boolean, null: false
     # @return [Integer] rise of the row of live slots, without memscope's own
     field :objects_bytes, :signed_bytes, null: false
-    # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator does not say
+    # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
+    #   does not say
     field :malloc_bytes, :signed_bytes
     # @return [Integer, nil] rise of the resident bytes of mapped files
     field :mapped_bytes, :signed_bytes
-    # @return [Integer] the part of objects_bytes that belongs to no file: Ruby's own objects, less those from before the
-    #   start that were freed
+    # @return [Integer] the part of objects_bytes that belongs to no file: Ruby's own objects, less those from before
+    #   the start that were freed
     field :other_objects_bytes, :signed_bytes, null: false
     # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
     #   library allocate for themselves, and changes of blocks from before the start

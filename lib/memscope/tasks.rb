@@ -12,7 +12,8 @@ module Memscope
   # * memscope:census counts objects by class.
   # * memscope:heap prints who holds objects; PATHS_TO=Order: who holds those of that class.
   # * memscope:requires runs a program, COMMAND='bin/rails runner ""' by default, and prints what each gem and file that
-  #   it loads costs, to standard error unless as JSON; RUNS, ALONE, TOP, LIMIT and SINCE are the options of `memscope requires`.
+  #   it loads costs, to standard error unless as JSON; RUNS, ALONE, TOP, LIMIT and SINCE are the options of `memscope
+  #   requires`.
   # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #

@@ -109,21 +109,23 @@ module Memscope
       end
 
       # @return [Integer, nil] bytes that the gem's file costs in a new process, with what it requires
-      def alone(gem, load_path)
+      def alone(gem, load_path, &why)
         command = [RbConfig.ruby, *load_path.map { |directory| "-I#{directory}" }, "-e", "require ARGV.first", gem.file]
         Tempfile.create("memscope") do |errors|
           reading = record(Launch::Program.new(command, ENV.fetch("PATH", nil)), command, errors: errors)
           node = reading.nodes.find { |one| one.path == gem.file }
           next reading.inclusive_bytes(node) if node
 
-          yield "alone, #{File.basename(gem.file)} of #{gem.name} did not load"
-          nil
+          unknown(gem, "is not among the files that it loads", &why)
         rescue Failure
           errors.rewind
-          error = errors.gets.to_s.chomp[/[^']*\z/]
-          yield "alone, #{File.basename(gem.file)} of #{gem.name} cannot be required#{error}"
-          nil
+          unknown(gem, "cannot be required#{errors.gets.to_s.chomp[/[^']*\z/]}", &why)
         end
+      end
+
+      def unknown(gem, fault)
+        yield "alone, #{File.basename(gem.file)} of #{gem.name} #{fault}"
+        nil
       end
 
       def report(reading, earlier)

@@ -42,7 +42,7 @@ module Memscope
       def repeat
         @rounds.repeat(ROUNDS * @options.iterations)
         Native.clear_stack
-        GC.start
+        Native.collect_garbage
       end
 
       # @return [Integer] of what `repeat` has left
@@ -118,8 +118,8 @@ module Memscope
         body(:malloc, nil, numbers, judged) if judged.any?
       end
 
-      # @return [Boolean] whether Ruby itself took the block for an object: at a line that also leaves objects behind, or
-      #   by moving what the object had, at whatever line runs then
+      # @return [Boolean] whether Ruby itself took the block for an object: at a line that also leaves objects behind,
+      #   or by moving what the object had, at whatever line runs then
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)
 

@@ -17,7 +17,7 @@ module Memscope
       QUIET = 2
       private_constant :QUIET
 
-      # Calls a block that no garbage collection interrupts, unless it calls GC.start.
+      # Calls a block that no garbage collection interrupts, unless it asks for one.
       def self.without_gc
         was_disabled = GC.disable
         yield
@@ -96,7 +96,7 @@ module Memscope
       def count
         Rounds.without_gc do
           Native.clear_stack
-          GC.start
+          Native.collect_garbage
           blocks = self.blocks if @options.malloc?
           counts = objects
           counts[ALL] = counts.sum { |_name, number| number }

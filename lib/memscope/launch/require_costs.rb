@@ -67,10 +67,9 @@ module Memscope
         sums
       end
 
-      # What memscope has recorded is no cost of the program.
       def totals(after, nodes)
-        objects = after[:objects] - @before[:objects] - @own_objects
-        malloc = after[:malloc] - @before[:malloc] - @own_malloc if after[:malloc]
+        objects = rise(after, :objects, @own_objects)
+        malloc = rise(after, :malloc, @own_malloc)
         mapped = [after, @before].map { |reading| reading[:files].values.flatten.sum }.reduce(:-)
         { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
           other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
@@ -78,6 +77,9 @@ module Memscope
           other_mapped_bytes: mapped - nodes.sum { |node| mapped_by(node) },
           runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped }] }
       end
+
+      # What memscope has recorded is no cost of the program.
+      def rise(after, name, own) = after[name] && (after[name] - @before[name] - own)
 
       def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i
 

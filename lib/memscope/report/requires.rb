@@ -99,8 +99,8 @@ module Memscope
       # @return [Hash{Integer => Array<Node>}] by the number of the file that required them, the most costly first
       def shown_nodes
         @most = @reading.nodes.drop(1).max_by(@limit, &:bytes)
-        shown = @most.each_with_object({}) { |node, found| add_with_those_above(node, found) }
-        shown.values.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
+        nodes = @most.each_with_object({}) { |node, found| add_with_those_above(node, found) }.values
+        nodes.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
       end
 
       # Files may require each other thousands of levels deep.
