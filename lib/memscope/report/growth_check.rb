@@ -25,7 +25,7 @@ module Memscope
       def sections = [*@reading.grown.map { |one| lines(one) }, remedy]
 
       def lines(one)
-        ["  #{amount(one)}", *one.places.map { |place| "    allocated at #{place}: #{share(place)}" },
+        ["  #{amount(one)}", *one.places.map { |place| "    allocated at #{short(place)}: #{share(place)}" },
          *("    held by #{held_by(one)}" if one.held_by)]
       end
 
@@ -40,6 +40,9 @@ module Memscope
         noun, kind = NAMELESS.fetch(one.layer)
         "#{counted(one.per_iteration, noun)} of #{kind}"
       end
+
+      # Below the working directory, as test frameworks name files.
+      def short(place) = place.to_s.delete_prefix("#{Dir.pwd}/")
 
       def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
 
