@@ -58,8 +58,8 @@ class CLIRequiresTest < MemscopeTest
     assert_match(/0 files/, ran.err)
   end
 
-  # Of each of 500 empty files, memscope records some objects and blocks; that the program was started with is there,
-  # whatever it makes of it.
+  # memscope records some objects of each file: without that, a file costs its path and what is made of it, one or two
+  # slots. Since Ruby 3.3, the list of the costs, of no file, needs two more. The arguments are those at the start.
   def test_memscope_and_the_arguments_leave_no_trace
     FileUtils.mkdir_p(path("empty"))
     500.times { |number| File.write(path("empty/e#{number}.rb"), "") }
@@ -68,7 +68,7 @@ class CLIRequiresTest < MemscopeTest
     found = Memscope::Requires.from_json(ran.err.lines.last)
 
     assert_equal '-e runner ""', found.program
-    assert_operator found.other_objects_bytes, :<, 500 * PlantedGems::SLOT_BYTES
+    assert_operator found.other_objects_bytes, :<, 500 * (RUBY_VERSION < "3.3" ? 2 : 4) * PlantedGems::SLOT_BYTES
   end
 
   # As in a bundle, when the command is that of a gem outside of it.

@@ -171,7 +171,9 @@ class RequireRecorderTest < MemscopeTest
     RUBY
       found = assert_alike("#{start}\n#{REQUIRES}")
 
-      assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) } - %w[bundler.rb])
+      names = files(found).map { |node| File.basename(node.path) }
+
+      assert_equal %w[plain.rb late.rb nested.rb], names - %w[bundler.rb]
     end
   end
 
