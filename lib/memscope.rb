@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+# Another copy stays the only one: that of the `memscope` command which started this program.
+loaded = defined?(Memscope.ledger) && Memscope.method(:ledger).source_location.first
+return if loaded && File.realpath(loaded) != File.join(__dir__, "memscope/facade.rb")
+
 require_relative "memscope/facade"
 
 if defined?(Rails::Railtie)

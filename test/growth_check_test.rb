@@ -125,7 +125,20 @@ class GrowthCheckTest < MemscopeTest
     grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
 
     assert_equal 40, grown.places.first.count
-    assert_match(/\+1 objects of several classes an iteration/, check.to_s)
+    assert_match(/\+1 object of several classes an iteration/, check.to_s)
+  end
+
+  # Before Ruby 3.3, a garbage collection moves what they contain to malloc, at whatever line it runs.
+  def test_the_memory_of_objects_is_no_growth_of_malloc
+    check = ran("n = 0; KEPT = []", "{ KEPT << { (n += 1) => [n, n, n, n] } }")
+
+    assert_equal(%w[Array Hash], check.grown.map { |one| one.name || "malloc" }.sort)
+  end
+
+  def test_a_garbage_collection_that_a_test_has_stubbed
+    check = ran("def GC.start(**) = nil", "{ Array.new(3) { Object.new } }")
+
+    refute_predicate check, :grows?, check.to_s
   end
 
   # Of 1,500 iterations that fill it, and 200 that do not.
@@ -185,6 +198,23 @@ class GrowthCheckTest < MemscopeTest
     assert_match(/a database connection has an open transaction/, here.first.dig("reasons", "ran_in"))
     assert_equal ["child", {}], elsewhere.first.values_at("ran_in", "reasons")
     assert_equal "child", asked.first["ran_in"]
+  end
+
+  # The block of one check would count in the other.
+  def test_checks_in_the_process_wait_for_each_other
+    grows, runs = child_json(<<~RUBY, requires: REQUIRES)
+      KEPT = []
+      ran = []
+      blocks = { leak: -> { KEPT << Object.new }, healthy: -> {} }
+      threads = blocks.map do |name, block|
+        Thread.new do
+          Memscope::GrowthCheck.run(in: :process, #{QUICK}) { ran << name; Thread.pass; block.call }.grows?
+        end
+      end
+      puts JSON.generate([threads.map(&:value), ran.chunk_while { |one, other| one == other }.count])
+    RUBY
+
+    assert_equal [[true, false], 2], [grows, runs]
   end
 
   private

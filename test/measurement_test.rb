@@ -204,7 +204,7 @@ class MeasurementTest < MemscopeTest
 
     assert_equal 10, found.first["Hash"]
     refute_includes found.first, "Object"
-    assert_match(/\Aother threads allocated 123\d objects meanwhile, which are not counted\z/, found.last)
+    assert_match(/\Aobjects that other threads allocated meanwhile are not counted \(123\d\)\z/, found.last)
   end
 
   def test_a_measurement_within_another_is_refused
@@ -219,6 +219,45 @@ class MeasurementTest < MemscopeTest
     assert_match(/\AMemscope::Measurement::Unavailable: a measurement is running in this thread, around/, found[0])
     assert_match(/\AMemscope::Measurement::Unavailable: a measurement is running in another thread/, found[1])
     assert_equal ["ran", 5], found.drop(2)
+  end
+
+  def test_a_fiber_that_waits_within_a_block
+    found = measured(<<~RUBY)
+      measure = ->(&block) { Memscope.measure(ractors: :never, &block).value }
+      waiting = Fiber.new { measure.call { Fiber.yield; 5 } }
+      waiting.resume
+      refused = (measure.call { "ran" } rescue $!.message)
+      puts JSON.generate([refused, waiting.resume, measure.call { 6 }])
+    RUBY
+
+    assert_match(/\Aa measurement is running in another fiber of this thread: it ends with its block/, found.first)
+    assert_equal [5, 6], found.drop(1)
+  end
+
+  # Its address is left only in frames that are gone.
+  def test_a_fiber_that_is_never_resumed_measures_no_more
+    found = measured(<<~RUBY)
+      leave = -> { Fiber.new { Memscope.measure(ractors: :never) { Fiber.yield } }.resume }
+      Thread.new(&leave).join
+      after_its_thread = again { Object.new }.allocated_objects
+      deep = ->(levels) { levels.zero? ? leave.call : deep.call(levels - 1) }
+      deep.call(20)
+      Memscope.const_get(:Native).clear_stack
+      puts JSON.generate([after_its_thread, again { Object.new }.allocated_objects])
+    RUBY
+
+    assert_equal [1, 1], found
+  end
+
+  def test_a_garbage_collection_that_a_test_has_stubbed
+    found = measured(<<~RUBY)
+      def GC.start(**) = nil
+      measurement = again { 500.times { Object.new } }
+      puts JSON.generate([measurement.allocated_objects, measurement.retained_objects])
+    RUBY
+
+    assert_equal 500, found.first
+    assert_operator found.last, :<=, 1 # the machine stack may keep the last one
   end
 
   def test_beside_a_profile_it_is_refused_or_says_what_is_missing
@@ -325,6 +364,22 @@ class MeasurementTest < MemscopeTest
     assert_in_delta 6_272_000, found[1], 100_000
     assert_in_delta found[1], found[2], 300_000
     assert_operator found[3], :>=, 0
+  end
+
+  # Blocks between those that stay, which the collection after the block frees.
+  both_allocators("a purge returns what is purgeable") do |preload|
+    skip_under_sanitizer
+    skip_with_transient_heap_in_malloc if preload
+    purgeable, returned = measured(<<~RUBY, preload: preload, env: { "MALLOC_CONF" => "dirty_decay_ms:-1" })
+      measurement = Memscope.measure(ractors: :never) do
+        $kept = Array.new(400) { "x" * 60_000 }.each_slice(10).map(&:first)
+        nil
+      end
+      puts JSON.generate([measurement.purgeable_bytes, Memscope.purge(Memscope::Purge.allocators_lever).returned_bytes])
+    RUBY
+
+    assert_operator purgeable, :>, 15 << 20
+    assert_operator returned, :>=, purgeable - (1 << 20)
   end
 
   both_allocators("malloc bytes equal the exact count of the imports") do |preload|

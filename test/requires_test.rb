@@ -97,6 +97,14 @@ class RequiresTest < MemscopeTest
     assert_equal 0, (reading - reading)[:objects_bytes].delta
   end
 
+  # The costly file is the innermost one.
+  def test_the_page_of_files_that_require_each_other_very_deeply
+    files = nodes.first(2) + Array.new(4_999) { |index| { **nodes[1], id: index + 2, parent: index + 1 } }
+    files.last[:objects_bytes] = 5 << 20
+
+    assert_match(%r{^ +5\.0 +5\.0  +└─ a: /gems/a-1/lib/a\.rb$}, reading(nodes: files, again: []).to_s(limit: 1))
+  end
+
   def test_the_page_in_ascii
     text = reading.to_s(unicode: false, width: 60)
 

@@ -39,6 +39,7 @@ class RSpecTest < MemscopeTest
     matcher = allocate_at_most(baseline: "orders", String => 3)
 
     assert_equal "allocate at most what orders did, 3 String", matcher.description
+    assert_equal "allocate at most 1 object, 1 String", allocate_at_most(1, String => 1).description
   end
 
   def test_limits_are_integers

@@ -93,6 +93,8 @@ class TasksTest < MemscopeTest
     assert_match(/^memscope:heap: .*paths_to: given ""/, run.call({ "PATHS_TO" => "" }).err)
   end
 
+  EXITING = "#{RbConfig.ruby} -e 'exit 3'".freeze
+
   def test_requires
     run = lambda do |env|
       child('require "memscope/tasks"; Rake::Task["memscope:requires"].invoke',
@@ -101,8 +103,10 @@ class TasksTest < MemscopeTest
     ran = run.call({ "FORMAT" => "json", "LIMIT" => "100MB" })
 
     assert_predicate ran, :success?, ran
-    assert_includes Memscope::Requires.from_json(ran.err).nodes.map { |node| File.basename(node.path) }, "json.rb"
+    assert_includes Memscope::Requires.from_json(ran.out).nodes.map { |node| File.basename(node.path) }, "json.rb"
+    assert_empty ran.err
     assert_match(/^memscope:requires: exit status 1$/, run.call({ "LIMIT" => "1KB" }).err)
+    assert_match(/^memscope:requires: exit status 3$/, run.call({ "FORMAT" => "json", "COMMAND" => EXITING }).err)
     assert_match(/^memscope:requires: PID: given "1", allowed: none/, run.call({ "PID" => "1" }).err)
   end
 

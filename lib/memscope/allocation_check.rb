@@ -118,12 +118,15 @@ module Memscope
 
     def within?(limit, count) = limit.is_a?(Range) ? limit.cover?(count) : limit == count
 
+    # Lines of files below the working directory, as test frameworks name them.
+    def short(name) = name.delete_prefix("#{Dir.pwd}/")
+
     # A class can redefine `name`.
     def name(what) = what.is_a?(Module) ? Module.instance_method(:name).bind_call(what) : what.to_s
 
     def rows(rows)
       sorted = rows.select { |row| row.allocated_objects.positive? }.sort_by { |row| -row.allocated_objects }
-      sorted.first(ROWS).map { |row| format("  %6d  %s", row.allocated_objects, row.name) }
+      sorted.first(ROWS).map { |row| format("  %6d  %s", row.allocated_objects, short(row.name)) }
     end
   end
 end

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "monitor"
 require_relative "census"
 require_relative "heap_graph"
 require_relative "ledger"
@@ -84,6 +85,10 @@ module Memscope
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
 
+    # One check in this process at a time: what the block of another one leaves behind would count here, too.
+    LOCK = Monitor.new
+    private_constant :LOCK
+
     require_relative "growth_check/child"
     require_relative "growth_check/counts"
     require_relative "growth_check/options"
@@ -121,7 +126,7 @@ module Memscope
         raise Unavailable, Native.absence if Native.absence
 
         place, reason = options.place
-        return of(options, block, :process, reason) if place == :process
+        return LOCK.synchronize { of(options, block, :process, reason) } if place == :process
 
         from_json(Child.answer(options.deadline) do
           MallocProfile.halt # a profile that the parent started keeps blocks in use for a while

@@ -77,8 +77,10 @@ module Memscope
     # @return [Object] what the block returned; nil for a measurement from JSON
     attr_reader :value
 
+    # By thread, the fiber that measures or did so last: it is not kept alive.
+    FIBERS = ObjectSpace::WeakMap.new
     EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
-    private_constant :EACH_OBJECT
+    private_constant :FIBERS, :EACH_OBJECT
 
     class << self
       # Implements Memscope.measure.
@@ -91,11 +93,12 @@ module Memscope
 
         Field.choice("Memscope.measure: ractors", ractors, ObjectProfile::RACTORS)
         refuse_running
+        FIBERS[Thread.current] = Fiber.current
         listen_for_forks
         started = Cost.now
         obstacle = Native.absence || obstacle(ractors)
         before = Ledger.read(deep: true, gc: true)
-        GC.start # what the ledger has left would be freed after the block: some survives the collection before it
+        Native.collect_garbage # what the ledger has left is freed here, and not after the block
         lead_us = Cost.now - started
         value, body = run(obstacle.nil?, &block)
         (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
@@ -104,6 +107,7 @@ module Memscope
       private
 
       def refuse_running
+        end_abandoned if Native.measuring
         refuse_another if Native.measuring
         return unless ObjectProfile.running?
 
@@ -111,8 +115,18 @@ module Memscope
                            "(Memscope::ObjectProfile.stop)"
       end
 
+      # A fiber that nothing refers to is never resumed, and so never ends its block.
+      def end_abandoned
+        GC.start
+        thread = Native.measuring
+        Native.halt_measurement unless thread.nil? || (thread.alive? && FIBERS.key?(thread))
+      end
+
       def refuse_another
-        where = Native.measuring.equal?(Thread.current) ? "this thread, around this block" : "another thread"
+        where = if !Native.measuring.equal?(Thread.current) then "another thread"
+                elsif FIBERS[Thread.current].equal?(Fiber.current) then "this thread, around this block"
+                else "another fiber of this thread"
+                end
         raise Unavailable, "a measurement is running in #{where}: it ends with its block; measure one block of a " \
                            "process at a time"
       end

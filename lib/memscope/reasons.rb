@@ -102,9 +102,9 @@ module Memscope
       references_unreadable: other Ractors are alive: references of objects cannot be read
       # What requires cost.
       requires_compacted: a compaction moved objects: some count for another file, or for none
-      requires_crowded: %d blocks of malloc and objects found no room in the records: they count for no file
-      requires_lost: %d blocks of malloc were freed by a library whose calls memscope does not see: they count for their
-        files, and less in what is of no file
+      requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%d)
+      requires_lost: blocks of malloc that were freed by a library whose calls memscope does not see count for their
+        files, and less in what is of no file (%d)
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
@@ -167,11 +167,11 @@ module Memscope
         objects, so that it is unknown which of them are alive
       imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
         it first (Memscope::MallocProfile.stop)
-      data_by_slot: counts only the slots of %d objects of type T_DATA, such as Procs, that were garbage before they could
-        be asked
+      data_by_slot: counts only the slots of objects of type T_DATA, such as Procs, that were garbage before they could
+        be asked (%d)
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
-      other_threads_left_out: other threads allocated %d objects meanwhile, which are not counted
+      other_threads_left_out: objects that other threads allocated meanwhile are not counted (%d)
       purgeable_unknown: this allocator has no lever, or its unused memory is unknown
       thread_migrated: this Ruby thread began and ended the block on different native threads
       threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s

@@ -10,8 +10,9 @@ module Memscope
   # whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the rest sum
   # to what the program added to the ledger's rows of live slots and of malloc in use, to the byte. A gem that others
   # require too is charged where it was first required; what it costs *alone* is measured in a process of its own.
+  # memscope's records of all this are no cost.
   class Requires < Reading
-    # @return [String] the program: its name and arguments
+    # @return [String] the program: its name and arguments, as it was started
     field :program, :string, null: false
     # @return [String] what serves malloc, with its version
     field :allocator, :string, null: false
@@ -19,14 +20,15 @@ module Memscope
     field :yjit?, :boolean, null: false
     # @return [Boolean] whether Bootsnap is loaded
     field :bootsnap?, :boolean, null: false
-    # @return [Integer] rise of the row of live slots
+    # @return [Integer] rise of the row of live slots, without memscope's own
     field :objects_bytes, :signed_bytes, null: false
-    # @return [Integer, nil] rise of malloc's bytes in use; nil, with a reason, if the allocator does not say
+    # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
+    #   does not say
     field :malloc_bytes, :signed_bytes
     # @return [Integer, nil] rise of the resident bytes of mapped files
     field :mapped_bytes, :signed_bytes
-    # @return [Integer] the part of objects_bytes that belongs to no file: memscope's own objects, less those from
-    #   before the start that were freed
+    # @return [Integer] the part of objects_bytes that belongs to no file: Ruby's own objects, less those from before
+    #   the start that were freed
     field :other_objects_bytes, :signed_bytes, null: false
     # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
     #   library allocate for themselves, and changes of blocks from before the start

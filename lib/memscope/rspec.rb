@@ -2,6 +2,7 @@
 
 require_relative "allocation_check"
 require_relative "growth_check"
+require_relative "report/quantity"
 
 module Memscope
   # Matchers about memory, for RSpec. `require "memscope/rspec"` in spec_helper.rb includes them in all examples.
@@ -76,8 +77,7 @@ module Memscope
 
       # @return [String]
       def description
-        limits = @limits.map { |what, limit| what == :baseline ? "what #{limit} did" : "#{limit.end} #{what}" }
-        "allocate at most #{limits.join(', ')}"
+        "allocate at most #{@limits.map { |what, limit| described(what, limit) }.join(', ')}"
       end
 
       # @param block [Proc]
@@ -95,6 +95,12 @@ module Memscope
       def failure_message_when_negated = "expected the block not to #{description}, but it allocates\n#{@check}"
 
       private
+
+      def described(what, limit)
+        return "what #{limit} did" if what == :baseline
+
+        what == :objects ? Report::Quantity.counted(limit.end, "objects") : "#{limit.end} #{what}"
+      end
 
       def up_to(limit)
         return 0..limit if limit.is_a?(Integer) && !limit.negative?

@@ -12,7 +12,8 @@ module Memscope
   # * memscope:census counts objects by class.
   # * memscope:heap prints who holds objects; PATHS_TO=Order: who holds those of that class.
   # * memscope:requires runs a program, COMMAND='bin/rails runner ""' by default, and prints what each gem and file that
-  #   it loads costs; RUNS, ALONE, TOP, LIMIT and SINCE are the options of `memscope requires`.
+  #   it loads costs, to standard error unless as JSON; RUNS, ALONE, TOP, LIMIT and SINCE are the options of `memscope
+  #   requires`.
   # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
@@ -81,8 +82,19 @@ module Memscope
         given = ENV.slice("RUNS", "ALONE", "TOP", "LIMIT", "SINCE")
         options = given.map { |name, value| "--#{name.downcase}=#{value}" }
         command = ENV.fetch("COMMAND", 'bin/rails runner ""').shellsplit
-        status = CLI.run(["requires", *("--json" if json?), *options, "--", *command])
+        status = json? ? json_of(options, command) : CLI.run(["requires", *options, "--", *command])
         raise Failure, "exit status #{status}" unless status.zero?
+      end
+
+      # To standard output, as the other tasks, after all that the program has written there.
+      def json_of(options, command)
+        require "tmpdir"
+        Dir.mktmpdir("memscope") do |directory|
+          file = File.join(directory, "requires.json")
+          status = CLI.run(["requires", "--json", "--output", file, *options, "--", *command])
+          puts File.read(file) if File.exist?(file)
+          status
+        end
       end
 
       # @return [Client, nil] a client of the process PID; nil without PID

@@ -58,6 +58,35 @@ class CLIRequiresTest < MemscopeTest
     assert_match(/0 files/, ran.err)
   end
 
+  # memscope records some objects of each file: without that, a file costs its path and what is made of it, one or two
+  # slots. Since Ruby 3.3, the list of the costs, of no file, needs two more. The arguments are those at the start.
+  def test_memscope_and_the_arguments_leave_no_trace
+    FileUtils.mkdir_p(path("empty"))
+    500.times { |number| File.write(path("empty/e#{number}.rb"), "") }
+    ran = launch("requires", "--json", "--", RbConfig.ruby, "-I", path("empty"), "-e",
+                 "ARGV.clear; 500.times { |n| require %(e\#{n}) }", "runner", "")
+    found = Memscope::Requires.from_json(ran.err.lines.last)
+
+    assert_equal '-e runner ""', found.program
+    assert_operator found.other_objects_bytes, :<, 500 * (RUBY_VERSION < "3.3" ? 2 : 4) * PlantedGems::SLOT_BYTES
+  end
+
+  # As in a bundle, when the command is that of a gem outside of it.
+  def test_a_program_with_another_copy_of_memscope
+    ChildProcess::LOAD_PATH.each { |place| FileUtils.cp_r("#{place}/.", path("copy")) }
+    ran = launch("requires", "--json", "--", RbConfig.ruby, "-I", path("copy"), "-e",
+                 'require "memscope"; puts Memscope.rss.positive?')
+
+    assert_exit 0, ran, out: "true\n", err: /\A\{.*\}\n\z/
+  end
+
+  def test_gems_that_are_not_required_alone
+    found = reading("require 'heavy'")
+
+    assert_nil gem(found, "heavy").alone_bytes
+    assert_equal "only the --alone=N most costly gems are required alone, too", found.reasons[:alone_bytes]
+  end
+
   def test_threads_that_allocate_meanwhile
     found = reading("Thread.new { loop { Array.new(500) { 'x' * 100 } } }; sleep 0.2; require 'heavy'")
 
@@ -152,8 +181,10 @@ class CLIRequiresTest < MemscopeTest
   end
 
   def test_a_limit
-    assert_exit 1, requires("--limit", "1.5MiB", "require 'heavy'"),
-                err: /^memscope requires: objects and malloc take \d\.\d MiB, more than --limit 1\.5MiB$/
+    %w[1.5MiB 150kb].each do |limit|
+      assert_exit 1, requires("--limit", limit, "require 'heavy'"),
+                  err: /^memscope requires: objects and malloc take \d\.\d MiB, more than --limit #{limit}$/
+    end
   end
 
   def test_it_ends_as_the_program_does

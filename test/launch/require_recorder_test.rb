@@ -154,6 +154,29 @@ class RequireRecorderTest < MemscopeTest
     assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) })
   end
 
+  # As Bundler.setup does since Ruby 3.3, to warn of gems that a bundle lacks.
+  BUNDLED_GEMS = <<~RUBY
+    [Kernel.singleton_class, Kernel].each do |owner|
+      owner.send(:alias_method, :no_warning_require, :require)
+      owner.send(:define_method, :require) { |name| owner.send(:no_warning_require, name) }
+    end
+    Kernel.send(:private, :require)
+  RUBY
+
+  def test_bundler_watches_require
+    make("bundler.rb", BUNDLER + BUNDLED_GEMS)
+    ["require %q(bundler)", <<~RUBY].each do |start|
+      options = "-rbundler \#{ENV['RUBYOPT']}"
+      ENV["AGAIN"] or exec({ "AGAIN" => "1", "RUBYOPT" => options }, "#{RbConfig.ruby}", "-I", __dir__, __FILE__)
+    RUBY
+      found = assert_alike("#{start}\n#{REQUIRES}")
+
+      names = files(found).map { |node| File.basename(node.path) }
+
+      assert_equal %w[plain.rb late.rb nested.rb], names - %w[bundler.rb]
+    end
+  end
+
   # RubyGems, Bootsnap and Zeitwerk alias require, in a program that is recorded too.
   def test_others_alias_require_too
     found = assert_alike(<<~RUBY)

@@ -17,6 +17,12 @@
 static unsigned long running;
 static VALUE running_in = Qnil;
 
+/*
+ * GC.start as it was when memscope was loaded: a test may stub it. Unlike rb_gc, it also collects if GC.disable was
+ * called, and runs finalizers.
+ */
+static VALUE gc_start = Qnil;
+
 struct moment {
     uint64_t objects;          /* allocated so far, by all threads */
     uint64_t allocated, freed; /* bytes through malloc, by this thread */
@@ -64,9 +70,8 @@ static __attribute__((noinline)) VALUE clear_stack(void) {
     return words[0];
 }
 
-/* GC.start also collects if GC.disable was called, unlike rb_gc. */
 static void collect(void) {
-    rb_funcall(rb_mGC, rb_intern("start"), 0);
+    rb_method_call(0, NULL, gc_start);
 }
 
 /* ---- malloc ------------------------------------------------------------------------------------------------------ */
@@ -277,6 +282,12 @@ static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
+/* Native.collect_garbage: GC.start, whatever a test has made of it. */
+static VALUE native_collect_garbage(VALUE self) {
+    collect();
+    return Qnil;
+}
+
 /* Native.measuring -> the Thread in which a measurement is running, or nil. */
 static VALUE native_measuring(VALUE self) {
     return running_in;
@@ -284,8 +295,11 @@ static VALUE native_measuring(VALUE self) {
 
 void Init_memscope_measurement(void) {
     rb_gc_register_address(&running_in);
+    rb_gc_register_address(&gc_start);
+    gc_start = rb_obj_method(rb_mGC, memscope_symbol("start"));
     rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "clear_stack", native_clear_stack, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "collect_garbage", native_collect_garbage, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "measuring", native_measuring, 0);
 }

@@ -17,10 +17,10 @@ module Memscope
         exit status: COMMAND's own; 1 if it succeeds, but objects and malloc take more
         than --limit, in the median run
       TEXT
-      # Bytes of each unit that --limit may have.
-      UNITS = { "" => 1, "K" => 10**3, "M" => 10**6, "G" => 10**9,
-                "Ki" => 1 << 10, "Mi" => 1 << 20, "Gi" => 1 << 30 }.freeze
-      SIZE = /\A(\d+(?:\.\d+)?) ?([KMG]i?|)B?\z/
+      # Bytes of each unit that --limit may have, in any case.
+      UNITS = { "" => 1, "k" => 10**3, "m" => 10**6, "g" => 10**9,
+                "ki" => 1 << 10, "mi" => 1 << 20, "gi" => 1 << 30 }.freeze
+      SIZE = /\A(\d+(?:\.\d+)?) ?([kmg]i?|)b?\z/i
       LIMIT = Limit.new(SIZE.method(:match?), "a number of bytes, or of KB, MB, GB, KiB, MiB or GiB").freeze
       number = ->(name, range, text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), text] }
       FORMS = {
@@ -36,7 +36,8 @@ module Memscope
       }.freeze
       # The exit status for a cost above the limit.
       EXCEEDED = 1
-      private_constant :NOTES, :UNITS, :SIZE, :LIMIT, :FORMS, :EXCEEDED
+      NOT_ALONE = "only the --alone=N most costly gems are required alone, too"
+      private_constant :NOTES, :UNITS, :SIZE, :LIMIT, :FORMS, :EXCEEDED, :NOT_ALONE
 
       private
 
@@ -98,27 +99,33 @@ module Memscope
       end
 
       def with_alone(reading)
-        gems = reading.gems.select(&:gem?).first(@given[:alone])
-        reasons = {}
-        costs = gems.to_h do |gem|
+        gems = reading.gems.select(&:gem?)
+        chosen = gems.first(@given[:alone])
+        reasons = { alone_bytes: (NOT_ALONE if chosen.size < gems.size) }.compact
+        costs = chosen.to_h do |gem|
           [gem.name, alone(gem, reading.load_path) { |why| reasons[:"alone_#{gem.name}"] = why }]
         end
-        gems.empty? ? reading : Requires::Repetition.with_alone(reading, costs, reasons)
+        Requires::Repetition.with_alone(reading, costs, reasons)
       end
 
       # @return [Integer, nil] bytes that the gem's file costs in a new process, with what it requires
-      def alone(gem, load_path)
+      def alone(gem, load_path, &why)
         command = [RbConfig.ruby, *load_path.map { |directory| "-I#{directory}" }, "-e", "require ARGV.first", gem.file]
         Tempfile.create("memscope") do |errors|
           reading = record(Launch::Program.new(command, ENV.fetch("PATH", nil)), command, errors: errors)
           node = reading.nodes.find { |one| one.path == gem.file }
           next reading.inclusive_bytes(node) if node
+
+          unknown(gem, "is not among the files that it loads", &why)
         rescue Failure
           errors.rewind
-          error = errors.gets.to_s.chomp[/[^']*\z/]
-          yield "alone, #{File.basename(gem.file)} of #{gem.name} cannot be required#{error}"
-          nil
+          unknown(gem, "cannot be required#{errors.gets.to_s.chomp[/[^']*\z/]}", &why)
         end
+      end
+
+      def unknown(gem, fault)
+        yield "alone, #{File.basename(gem.file)} of #{gem.name} #{fault}"
+        nil
       end
 
       def report(reading, earlier)
@@ -147,7 +154,7 @@ module Memscope
 
       def bytes(size)
         number, unit = SIZE.match(size).captures
-        (Float(number) * UNITS.fetch(unit)).round
+        (Float(number) * UNITS.fetch(unit.downcase)).round
       end
     end
   end

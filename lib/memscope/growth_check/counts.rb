@@ -25,7 +25,7 @@ module Memscope
         # @raise [Unavailable]
         def read(malloc: true)
           Native.clear_stack
-          GC.start
+          Native.collect_garbage
           blocks, malloc_bytes = self.malloc if malloc
           body = Native.census(false, nil)
           raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]

@@ -17,7 +17,9 @@ module Memscope
       EXAMPLES = 100
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
-      private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY
+      # Those that move it to malloc, before Ruby 3.3, in or after a garbage collection.
+      MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
+      private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY, :MOVING
 
       # @return [Array<Grown>] what has grown, without what the options ignore
       attr_reader :grown
@@ -41,7 +43,7 @@ module Memscope
       def repeat
         @rounds.repeat(ROUNDS * @options.iterations)
         Native.clear_stack
-        GC.start
+        Native.collect_garbage
       end
 
       # @return [Integer] of what `repeat` has left
@@ -117,10 +119,13 @@ module Memscope
       # What Ruby's jobs take while the profile is read: some dozens, which are many for rounds of a few iterations.
       def own?(place) = place.path&.start_with?(Survivors::OWN)
 
-      # @return [Boolean] whether Ruby itself took the block, at a line that also leaves objects behind
+      # @return [Boolean] whether Ruby itself took the block for an object: at a line that also leaves objects behind,
+      #   or by moving what the object had, at whatever line runs then
       def of_an_object?(place)
+        return false unless BY_RUBY.match?(place.native)
+
         @lines ||= @survivors.values.flat_map(&:keys).map { |one| [real(one.path), one.lineno] }
-        BY_RUBY.match?(place.native) && @lines.include?([real(place.path), place.lineno])
+        MOVING.match?(place.native) || @lines.include?([real(place.path), place.lineno])
       end
 
       # ObjectSpace names a file as it was loaded, a malloc profile by its real path.

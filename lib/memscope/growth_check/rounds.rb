@@ -19,7 +19,7 @@ module Memscope
                   "which of its pages are resident"
       private_constant :QUIET, :UNCOUNTED
 
-      # Calls a block that no garbage collection interrupts, unless it calls GC.start.
+      # Calls a block that no garbage collection interrupts, unless it asks for one.
       def self.without_gc
         was_disabled = GC.disable
         yield

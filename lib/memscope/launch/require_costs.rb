@@ -9,7 +9,9 @@ module Memscope
       RESIDENT = /\A(Private|Shared)_(?:Clean|Dirty): +(\d+) kB/
       private_constant :MAPPING, :RESIDENT
 
+      # To be made before the program's script, which may change its arguments.
       def initialize
+        @program = [$PROGRAM_NAME, *ARGV].map { |word| word.empty? ? '""' : word.scrub }.join(" ")
         2.times { read } # the first reading allocates what later ones use again
         @before = read
         @compactions = compactions
@@ -36,6 +38,7 @@ module Memscope
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable
         owned = Native.owned((RequireRecorder.entries.last&.number || Native::OWNER_MEMSCOPE) + 1)
+        @own_objects, @own_malloc = owned[Native::OWNER_MEMSCOPE].values_at(1, 3)
         after = read(collect: false)
         @lost, @crowded = Native.stop_owners
         [after, owned]
@@ -65,8 +68,8 @@ module Memscope
       end
 
       def totals(after, nodes)
-        objects = after[:objects] - @before[:objects]
-        malloc = after[:malloc] - @before[:malloc] if after[:malloc]
+        objects = rise(after, :objects, @own_objects)
+        malloc = rise(after, :malloc, @own_malloc)
         mapped = [after, @before].map { |reading| reading[:files].values.flatten.sum }.reduce(:-)
         { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
           other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
@@ -75,11 +78,14 @@ module Memscope
           runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped }] }
       end
 
+      # What memscope has recorded is no cost of the program.
+      def rise(after, name, own) = after[name] && (after[name] - @before[name] - own)
+
       def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i
 
       def environment(after)
         allocator = after[:allocator]
-        { program: [$PROGRAM_NAME, *ARGV].join(" ").scrub, load_path: $LOAD_PATH.map { |path| path.to_s.scrub },
+        { program: @program, load_path: $LOAD_PATH.map { |path| path.to_s.scrub },
           allocator: [allocator.name, allocator.short_version].compact.join(" "),
           yjit: defined?(RubyVM::YJIT.enabled?) ? RubyVM::YJIT.enabled? : false, bootsnap: !defined?(::Bootsnap).nil? }
       end

@@ -8,8 +8,8 @@
 # aliases and this module would call each other for ever.
 module Kernel
   # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in the place of
-  # RubyGems' one, before or after this.
-  own = %i[gem_original_require require].select do |name|
+  # RubyGems' one, before or after this, and since Ruby 3.3 keeps it as no_warning_require.
+  own = %i[gem_original_require no_warning_require require].select do |name|
     private_method_defined?(name) && instance_method(name).source_location.nil?
   end
   alias_method :memscope_original_require, own.first
@@ -45,18 +45,23 @@ module Kernel
   end
   private :require_relative, :load
 
-  # Kernel.require is Ruby's own, even with RubyGems.
+  # Kernel.require is Ruby's own, even with RubyGems. Where Bundler keeps it, every require in a bundle goes through it.
   class << self
-    alias memscope_original_require require
+    own = %i[no_warning_require require].select do |name|
+      method_defined?(name) && instance_method(name).source_location.nil?
+    end
+    alias_method :memscope_original_require, own.first
     alias memscope_original_load load
     private :memscope_original_require, :memscope_original_load
 
-    def require(feature)
+    def memscope_singleton_require(feature)
       entry = ::Memscope::Launch::RequireRecorder.enter(feature)
       loaded = memscope_original_require(feature)
     ensure
       ::Memscope::Launch::RequireRecorder.leave(entry, loaded)
     end
+    own.each { |name| alias_method name, :memscope_singleton_require }
+    private :memscope_singleton_require
 
     def load(file, wrap = false) # rubocop:disable Style/OptionalBooleanParameter -- Ruby's
       entry = ::Memscope::Launch::RequireRecorder.enter(file)

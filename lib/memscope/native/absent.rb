@@ -29,8 +29,8 @@ module Memscope
         inherited: :unsupported, profile_inflation: nil, profile_runs?: false, profile_session: 0,
         next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
-        measuring: nil, halt_measurement: nil, clear_stack: nil, open_history: :unsupported, history: nil,
-        judge: :unsupported, terminate: :unsupported
+        measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
+        history: nil, judge: :unsupported, terminate: :unsupported
       }.freeze
 
       # @param error [LoadError] of the extension

@@ -5,7 +5,9 @@ module Memscope
     # What has grown, as text: by how much, where it was allocated, what holds it.
     module GrownLines
       ARROWS = { true => " → ", false => " -> " }.freeze
-      private_constant :ARROWS
+      # What has no class.
+      NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
+      private_constant :ARROWS, :NAMELESS
 
       private
 
@@ -13,16 +15,24 @@ module Memscope
       # @param each [String] "an iteration", "a request"
       # @return [Array<String>]
       def lines(grown, each)
-        ["  #{amount(grown, each)}", *grown.places.map { |place| "    allocated at #{place}: #{share(place)}" },
+        ["  #{amount(grown, each)}", *grown.places.map { |place| "    allocated at #{short(place)}: #{share(place)}" },
          *("    held by #{held_by(grown)}" if grown.held_by)]
       end
 
       def amount(grown, each)
         growth = grown.growth.map { |number| count(number) }
-        "+#{count(grown.per_iteration)} #{name(grown)} #{each} (#{growth.join(', ')})"
+        "+#{amount_of(grown)} #{each} (#{growth.join(', ')})"
       end
 
-      def name(grown) = grown.layer == :malloc ? "blocks of malloc" : grown.name || "objects of several classes"
+      def amount_of(grown)
+        return "#{count(grown.per_iteration)} #{grown.name}" if grown.name
+
+        noun, kind = NAMELESS.fetch(grown.layer)
+        "#{counted(grown.per_iteration, noun)} of #{kind}"
+      end
+
+      # Below the working directory, as test frameworks name files.
+      def short(place) = place.to_s.delete_prefix("#{Dir.pwd}/")
 
       def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
 

@@ -29,7 +29,7 @@ module Memscope
 
       def sections = [lede, gems, tree]
 
-      def reasons = sentences
+      def reasons = sentences(%i[alone_bytes])
 
       def lede
         lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
@@ -99,14 +99,23 @@ module Memscope
       # @return [Hash{Integer => Array<Node>}] by the number of the file that required them, the most costly first
       def shown_nodes
         @most = @reading.nodes.drop(1).max_by(@limit, &:bytes)
-        nodes = @most | @most.flat_map { |node| above(node) }
+        nodes = @most.each_with_object({}) { |node, found| add_with_those_above(node, found) }.values
         nodes.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
       end
 
-      def above(node) = node.parent ? [*above(@reading.nodes[node.parent]), @reading.nodes[node.parent]] : []
+      # Files may require each other thousands of levels deep.
+      def add_with_those_above(node, found)
+        until node.nil? || found.key?(node.id)
+          found[node.id] = node
+          node = node.parent && @reading.nodes[node.parent]
+        end
+      end
 
       def below(node, shown)
-        shown.fetch(node.id, []).flat_map { |child| leads?(child, shown) ? below(child, shown) : child }
+        shown.fetch(node.id, []).map do |child|
+          child = shown[child.id].first while leads?(child, shown)
+          child
+        end
       end
 
       def leads?(node, shown) = shown.fetch(node.id, []).one? && !@most.include?(node)
