@@ -25,7 +25,7 @@ module Memscope
     MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings", Measurement: "measurement",
     Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy", Profile: "profile", Prometheus: "prometheus",
     Purge: "purge", RackTags: "rack_tags", Requires: "requires", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes",
-    SizeClasses: "size_classes", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
+    SizeClasses: "size_classes", Tags: "tags", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers",
     Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
@@ -253,6 +253,14 @@ module Memscope
     # @return [Object] the block's value
     # @raise [ArgumentError] for an invalid name, or without a block
     def tag(name, &) = MallocProfile.tag(name, &)
+
+    # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
+    # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
+    #
+    #   puts Memscope.tags
+    #
+    # @return [Tags]
+    def tags = Tags.read
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
     # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.

@@ -175,6 +175,18 @@ module Memscope
       purgeable_unknown: this allocator has no lever, or its unused memory is unknown
       thread_migrated: this Ruby thread began and ended the block on different native threads
       threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s
+      # Tags.
+      tags_few_malloc_samples: unknown for tags of which the malloc profile has no sample, or whose freed memory it does
+        not count
+      tags_few_samples: unknown for tags with fewer than 10 samples
+      tags_malloc_uncounted: this allocator does not count what each thread allocates (jemalloc does), and no malloc
+        profile is running (Memscope::MallocProfile.start, memscope profile --pid N)
+      tags_unjudged: no two full garbage collections have run since the profile of objects began
+      tags_unset: no block of Memscope.tag has run; Memscope::RackTags and Memscope::SidekiqTags set tags, the former
+        while a profile is running
+      tags_without_malloc_profile: no malloc profile is running (Memscope::MallocProfile.start, memscope profile --pid N)
+      tags_without_profile: no profile of objects is running (Memscope::ObjectProfile.start, memscope profile --objects
+        --pid N)
       # Levers and tuning.
       arena_unused: arena %d is not in use yet
       arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults

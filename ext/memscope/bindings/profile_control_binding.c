@@ -8,6 +8,7 @@
 #include "init.h"
 #include "malloc/allocator.h"
 #include "ruby/stack_reader.h"
+#include "ruby/tags.h"
 #include "sampling/import_counter.h"
 #include "sampling/import_sampler.h"
 #include "sampling/jemalloc_profile.h"
@@ -89,6 +90,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
         return memscope_reason("imports_taken");
     if (status != MEMSCOPE_OK)
         return memscope_status_reason(status);
+    memscope_tag_runs_begin_profile();
     next.running = true;
     next.started_ns = memscope_clock_ns(CLOCK_REALTIME);
     memscope_profile = next;

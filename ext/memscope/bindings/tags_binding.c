@@ -149,7 +149,7 @@ static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag)
 
     memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, reading->start->half_runs[tag]));
     memscope_hash_set(hash, "counted", ULL2NUM(reading->counted[tag]));
-    memscope_hash_set(hash, "allocated", DBL2NUM(allocated->sum));
+    memscope_hash_set(hash, "allocated_objects", DBL2NUM(allocated->sum));
     memscope_hash_set(hash, "squares", DBL2NUM(allocated->squares));
     memscope_hash_set(hash, "products", DBL2NUM(allocated->products));
     memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
@@ -164,13 +164,15 @@ static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag)
 
 static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     const struct memscope_tag_runs *runs = &reading->runs[tag];
+    bool counted = memscope_tag_bytes_status() == MEMSCOPE_OK;
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "name", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, tag, 0)));
     memscope_hash_set(hash, "runs", ULL2NUM(runs->begun));
     memscope_hash_set(hash, "running", ULL2NUM(runs->begun - runs->ended));
-    memscope_hash_set(hash, "malloc_allocated",
-                      memscope_tag_bytes_status() == MEMSCOPE_OK ? ULL2NUM(runs->malloc_bytes) : Qnil);
+    memscope_hash_set(hash, "malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil);
+    memscope_hash_set(hash, "malloc_runs",
+                      half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
     if (reading->profiled)
         set_objects(hash, reading, tag);
     return hash;
@@ -193,6 +195,7 @@ static VALUE body_of(VALUE argument) {
     if (reading->judged)
         memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
     gvl_ns = memscope_now_ns() - reading->begun_ns;
+    memscope_hash_set(body, "reasons", rb_hash_new());
     memscope_hash_set(body, "cost", memscope_cost("T2", gvl_ns, gvl_ns, reading->scratch.used));
     return body;
 }

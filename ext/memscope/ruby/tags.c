@@ -160,3 +160,9 @@ void memscope_tag_end(const struct memscope_tag_run *run) {
 const struct memscope_tag_runs *memscope_tag_runs(void) {
     return runs;
 }
+
+void memscope_tag_runs_begin_profile(void) {
+    for (uint32_t index = 0; runs && index < MEMSCOPE_TAGS; index++)
+        if (runs[index].begun > 0)
+            runs[index].half_runs_before = runs[index].begun + runs[index].ended;
+}

@@ -34,10 +34,14 @@ struct memscope_tag_runs {
     uint64_t begun, ended; /* runs; those that a fork interrupted count as ended in the child */
     uint64_t malloc_bytes; /* allocated through malloc, as the allocator rounds them; not yet those since a thread's tag
                               last changed */
+    uint64_t half_runs_before; /* begun + ended when the malloc profile began */
 };
 
 /* Those of all tags, by index (MEMSCOPE_TAGS); NULL before the first run. With the GVL, which is their lock. */
 const struct memscope_tag_runs *memscope_tag_runs(void);
+
+/* A malloc profile begins. With the GVL. */
+void memscope_tag_runs_begin_profile(void);
 
 /* Whether malloc_bytes is counted: MEMSCOPE_OK, or why not, as of the first run. */
 enum memscope_status memscope_tag_bytes_status(void);

@@ -19,6 +19,7 @@ module Memscope
         census: [:T3, { classes: [], types: [], imemos: [], slot_sizes: [], ages: [] }],
         heap_graph: [:T3, { retained: [], dominators: [], paths: [], roots: [], garbage: [] }],
         heap_growth: [:T3, { classes: [], sites: [], paths: [] }],
+        tags: [:T2, { tags: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
