@@ -34,7 +34,9 @@ module Memscope
 
     # Fields that need a profile of objects.
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
-    private_constant :OF_OBJECTS
+    # Fields with the windows of such a profile.
+    WINDOWS = %i[profiled judged].freeze
+    private_constant :OF_OBJECTS, :WINDOWS
 
     class << self
       # Implements Memscope.tags.
@@ -44,11 +46,9 @@ module Memscope
         body = Native.tags
         body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
         malloc = MallocProfile.snapshot if MallocProfile.running?
-        entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
-        totals = body.delete(:tags).map { |tag| total(tag, entries[tag[:name]]) }
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
-        %i[profiled judged].each { |name| body[name] &&= Windows.capture(body[name]) }
-        of(totals, body, malloc: !malloc.nil?)
+        WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
+        of(totals(body.delete(:tags), malloc), body, malloc: !malloc.nil?)
       end
 
       # @param earlier [Tags]
@@ -56,22 +56,24 @@ module Memscope
       # @return [Tags] of the time in between, in the later one's envelope
       def between(earlier, later)
         before = earlier.rows.to_h { |row| [row.name, row.totals] }
-        windows = %i[profiled judged].to_h do |name|
-          [name, later.public_send(name)&.since(earlier.public_send(name))]
-        end
-        body = { **windows, seconds: (later.at - earlier.at).to_f, sample_objects: later.sample_objects,
-                 reasons: later.reasons.slice(:rows), cost: Cost.of(:T0) }
+        windows = WINDOWS.to_h { |name| [name, later.public_send(name)&.since(earlier.public_send(name))] }
+        body = { seconds: (later.at - earlier.at).to_f, **windows, sample_objects: later.sample_objects, reasons: {},
+                 cost: Cost.of(:T0) }
         of(later.map { |row| row.totals.since(before[row.name]) }, body, later.envelope,
-           malloc: !later.reasons.value?(Reasons.sentence(:tags_without_malloc_profile)))
+           malloc: later.any?(&:malloc_live_bytes))
       end
 
       private
 
-      # What C cannot know: the malloc profile's part.
-      def total(tag, entry)
-        tag[:malloc_live_bytes] = entry&.live_bytes
-        tag[:malloc_allocated_bytes] ||= entry&.allocated_bytes
-        Totals.capture(tag)
+      # Adds what the malloc profile knows.
+      def totals(tags, malloc)
+        entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
+        tags.map do |tag|
+          entry = entries[tag[:name]]
+          tag[:malloc_live_bytes] = entry&.live_bytes
+          tag[:malloc_allocated_bytes] ||= entry&.allocated_bytes
+          Totals.capture(tag)
+        end
       end
 
       def of(totals, body, envelope = nil, malloc:)
@@ -100,8 +102,9 @@ module Memscope
       rest = rows.drop(most)
       return rows if rest.empty?
 
-      [*rows.first(most), Row.of(rest.map(&:totals), name: "#{rest.size} other tags", profiled: profiled,
-                                                      judged: judged, sample_objects: sample_objects)]
+      others = Row.of(rest.map(&:totals), name: "#{rest.size} other tags", profiled: profiled, judged: judged,
+                                          sample_objects: sample_objects)
+      [*rows.first(most), others]
     end
 
     # What happened since an earlier reading of the same process and profile.

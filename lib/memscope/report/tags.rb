@@ -19,16 +19,12 @@ module Memscope
       def self.retained(row)
         return decimal(row.retained_objects) if row.retained_objects
 
-        row.retained_objects_below && "<#{decimal(row.retained_objects_below, &:ceil)}"
+        row.retained_objects_below && "<#{decimal(row.retained_objects_below)}"
       end
 
       # @param number [Numeric]
       # @return [String] "2,987", "3.4"
-      def self.decimal(number, &round)
-        return Quantity.count((round || :round.to_proc).call(number)) if number.abs >= 10
-
-        format("%.1f", round ? round.call(number * 10) / 10.0 : number)
-      end
+      def self.decimal(number) = number.abs >= 10 ? Quantity.count(number.round) : format("%.1f", number)
 
       private
 

@@ -16,7 +16,7 @@ module Memscope
       field :allocated_objects, :number
       # @return [Float, nil] one standard error of `allocated_objects`
       field :allocated_objects_error, :number
-      # @return [Integer, nil] bytes that a run allocates through malloc: exact with jemalloc; else of the malloc profile
+      # @return [Integer, nil] bytes that a run allocates through malloc: exact with jemalloc, else estimated
       field :malloc_allocated_bytes, :bytes
       # @return [Integer, nil] live objects that runs have allocated since the profile of objects began; nil for few
       #   samples

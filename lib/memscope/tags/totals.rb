@@ -25,9 +25,9 @@ module Memscope
         between = allocations - earlier.allocations
         return unless between.positive? && windows > earlier.windows
 
-        Windows.capture({ windows: windows - earlier.windows, allocations: between,
-                          windows_share: ((seen - earlier.seen) / between).clamp(0.0, 1.0),
-                          equal_windows: [between**2 / (squares - earlier.squares), 1.0].max })
+        equal = (between**2) / (squares - earlier.squares)
+        Windows.capture({ windows: windows - earlier.windows, allocations: between, equal_windows: [equal, 1.0].max,
+                          windows_share: ((seen - earlier.seen) / between).clamp(0.0, 1.0) })
       end
 
       protected
