@@ -25,6 +25,8 @@ module Memscope
     collection :rows, [Row]
     # @return [Float, nil] for a difference: time from the earlier reading to the later
     field :seconds, :number, sparse: true
+    # @return [Integer, nil] the number of the profile of objects in its process; nil if none is running
+    field :session, :count, sparse: true
     # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
     field :profiled, Windows
     # @return [Windows, nil] what had been sampled at the last but one major GC; nil if there were not two
@@ -48,22 +50,33 @@ module Memscope
         malloc = MallocProfile.snapshot if MallocProfile.running?
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
         WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
+        body[:session] = Native.object_profile_session if body[:profiled]
         of(totals(body.delete(:tags), malloc), body, malloc: !malloc.nil?)
       end
 
+      # A profile of objects that began in between counts from its beginning.
+      #
       # @param earlier [Tags]
       # @param later [Tags]
       # @return [Tags] of the time in between, in the later one's envelope
       def between(earlier, later)
-        before = earlier.rows.to_h { |row| [row.name, row.totals] }
-        windows = WINDOWS.to_h { |name| [name, later.public_send(name)&.since(earlier.public_send(name))] }
-        body = { seconds: (later.at - earlier.at).to_f, **windows, sample_objects: later.sample_objects, reasons: {},
-                 cost: Cost.of(:T0) }
-        of(later.map { |row| row.totals.since(before[row.name]) }, body, later.envelope,
-           malloc: later.any?(&:malloc_live_bytes))
+        body = { seconds: (later.at - earlier.at).to_f, session: later.session, sample_objects: later.sample_objects,
+                 reasons: {}, cost: Cost.of(:T0), **windows_between(earlier, later) }
+        of(totals_between(earlier, later), body, later.envelope, malloc: later.any?(&:malloc_live_bytes))
       end
 
       private
+
+      def windows_between(earlier, later)
+        same = earlier.session == later.session
+        WINDOWS.to_h { |name| [name, later.public_send(name)&.since((earlier.public_send(name) if same))] }
+      end
+
+      def totals_between(earlier, later)
+        same = earlier.session == later.session
+        before = earlier.rows.to_h { |row| [row.name, same ? row.totals : row.totals.unprofiled] }
+        later.map { |row| row.totals.since(before[row.name]) }
+      end
 
       # Adds what the malloc profile knows.
       def totals(tags, malloc)
@@ -80,14 +93,14 @@ module Memscope
         rows = totals.map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
         rows = rows.sort_by { |row| [-row.retained_objects.to_f, -row.live_bytes.to_i, -row.runs, row.name] }
         reasons = { **body[:reasons], **(rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)) }
-        capture({ seconds: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
+        capture({ seconds: nil, session: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
                   reasons: { **reasons, **body[:reasons] } }, envelope)
       end
 
       # Why a row lacks a number.
       def missing(rows, body, malloc)
-        { **OF_OBJECTS.to_h { |name| [name, body[:profiled] ? :tags_few_samples : :tags_without_profile] },
-          **(body[:profiled] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
+        { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : :tags_without_profile] },
+          **(body[:session] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
           malloc_allocated_bytes: malloc ? :tags_few_malloc_samples : :tags_malloc_uncounted,
           malloc_live_bytes: malloc ? :tags_few_malloc_samples : :tags_without_malloc_profile }
           .select { |name, _why| rows.any? { |row| row.public_send(name).nil? } }
@@ -112,7 +125,12 @@ module Memscope
     # @param other [Tags] the earlier one
     # @return [Tags]
     # @raise [TypeError] for a reading of another kind
-    def -(other) = Tags.between(of_this_kind(other), self)
+    # @raise [ArgumentError] for one of another process
+    def -(other)
+      return Tags.between(of_this_kind(other), self) if of_this_kind(other).pid == pid
+
+      Field.refuse("Memscope::Tags#-: pid", other.pid, "#{pid}, as in the later reading")
+    end
 
     # @api private
     # @return [Boolean] whether there are any runs

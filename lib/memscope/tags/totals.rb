@@ -79,7 +79,9 @@ module Memscope
       # What is subtracted; the others are as of the later reading.
       GROWING = %i[runs malloc_allocated_bytes malloc_runs profiled_runs counted allocated_objects squares products
                    judged_runs].freeze
-      private_constant :GROWING
+      # What a profile of objects has sampled.
+      OF_OBJECTS = %i[profiled_runs counted allocated_objects squares products judged_runs samples shares].freeze
+      private_constant :GROWING, :OF_OBJECTS
 
       # @api private
       # @param earlier [Totals, nil] of the same tag; nil if it had not run yet
@@ -92,6 +94,10 @@ module Memscope
         grown[:samples] = changed_samples(grown[:shares], earlier) if shares
         self.class.send(:new, { **values, **grown })
       end
+
+      # @api private
+      # @return [Totals] without what a profile of objects has sampled
+      def unprofiled = self.class.send(:new, { **values, **OF_OBJECTS.to_h { |name| [name, nil] } })
 
       private
 
