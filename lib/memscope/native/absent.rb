@@ -31,7 +31,7 @@ module Memscope
         next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, open_history: :unsupported, history: nil,
-        judge: :unsupported, terminate: :unsupported
+        judge: :unsupported, terminate: :unsupported, tags_begun?: false
       }.freeze
 
       # @param error [LoadError] of the extension
