@@ -138,12 +138,14 @@ module Memscope
       # Only if the configuration asks for it; tags, once there are any.
       def read_costly(source)
         case source
-        when :tags then CACHES[:tags].fetch(@interval || INTERVAL) { Tags.read } if @tags
+        when :tags then kept(:tags) { Tags.read } if @tags
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
-        when :census then CACHES[:census].fetch(@interval || INTERVAL) { Census.bounded } if @objects
+        when :census then kept(:census) { Census.bounded } if @objects
         end
       end
+
+      def kept(source, &) = CACHES[source].fetch(@interval || INTERVAL, &)
     end
 
     # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum
