@@ -8,8 +8,8 @@
 #include "base/scratch.h"
 #include "init.h"
 #include "ruby/held_memory.h"
-#include "ruby/stack_reader.h"
 #include "ruby/object_sampler.h"
+#include "ruby/stack_reader.h"
 #include "ruby/tags.h"
 #include "sampling/sampled_stack.h"
 #include "sampling/tag_objects.h"
@@ -131,9 +131,9 @@ static VALUE shares_of(const struct memscope_tag_objects *objects) {
     for (size_t index = 0; index < objects->judged_count; index++) {
         const struct memscope_window_share *share = &objects->judged[index];
 
-        rb_ary_push(list, rb_obj_freeze(rb_ary_new_from_args(3, UINT2NUM(share->window),
-                                                             memscope_estimate(share->allocations),
-                                                             memscope_estimate(share->objects))));
+        rb_ary_push(
+            list, rb_obj_freeze(rb_ary_new_from_args(3, UINT2NUM(share->window), memscope_estimate(share->allocations),
+                                                     memscope_estimate(share->objects))));
     }
     return rb_obj_freeze(list);
 }
@@ -171,8 +171,7 @@ static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     memscope_hash_set(hash, "runs", ULL2NUM(runs->begun));
     memscope_hash_set(hash, "running", ULL2NUM(runs->begun - runs->ended));
     memscope_hash_set(hash, "malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil);
-    memscope_hash_set(hash, "malloc_runs",
-                      half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
+    memscope_hash_set(hash, "malloc_runs", half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
     if (reading->profiled)
         set_objects(hash, reading, tag);
     return hash;

@@ -29,12 +29,12 @@ static struct sampler {
     _Atomic(uint64_t) step;      /* the value that left started from */
     _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of hit */
     _Atomic(bool) due;           /* whether the next call of hit takes a sample */
+    bool skipping;               /* the window has not begun yet: memscope_plan_skip */
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
     double stands_before; /* stands_for of the window before */
-    uint64_t passed_at; /* allocation of the last GC event at which no window could begin: the reach counts from it */
-    bool skipping;      /* the window has not begun yet: memscope_plan_skip */
-    double widest;      /* the longest interval so far */
+    uint64_t passed_at;   /* allocation of the last GC event at which no window could begin: the reach counts from it */
+    double widest;        /* the longest interval so far */
     bool working;
     uint64_t cpu_at;                            /* CPU time when the last window ended */
     uint64_t spent_ns, gc_ns;                   /* since then */
@@ -42,13 +42,13 @@ static struct sampler {
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
     uint64_t alone_until;                       /* up to this allocation, there was no sign of another Ractor */
     pid_t pid;
+    uint32_t marks; /* major GCs that have ended their mark phase */
     struct memscope_generations generations;
     uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
     uint64_t started_at, cpu_started_at;
     uint64_t forked_at;                               /* allocation; 0 in the process that started the profile */
     uint64_t watched_before, spent_before, gc_before; /* in windows that have ended */
-    uint32_t marks;                                   /* major GCs that have ended their mark phase */
 } sampler;
 
 static struct memscope_object_samples *samples;
@@ -57,7 +57,7 @@ static struct memscope_object_samples *samples;
 static struct tag_tables {
     struct memscope_tag_allocations allocations;
     struct memscope_tag_mark marks[2], start;
-} *tags;
+} * tags;
 
 _Static_assert(sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20,
                "the tables of samples: 8 MB");

@@ -33,9 +33,9 @@ static uint32_t tag_of_fiber(VALUE thread) {
 
 /* ---- what is allocated through malloc ---------------------------------------------------------------------------- */
 
-static enum memscope_status bytes_status;      /* as of the first run */
+static enum memscope_status bytes_status;         /* as of the first run */
 static __thread struct memscope_thread_bytes own; /* of this native thread */
-static __thread uint64_t charged;              /* its allocated bytes that have been charged to some tag, or to none */
+static __thread uint64_t charged; /* its allocated bytes that have been charged to some tag, or to none */
 
 enum memscope_status memscope_tag_bytes_status(void) {
     return bytes_status;

@@ -7,9 +7,9 @@ module Memscope
     # `memscope tags`: what the endpoints and jobs of a process allocate and retain.
     class TagsCommand < Command
       NOTES = <<~TEXT
-        The process must set tags: Memscope::RackTags for requests, SidekiqTags for jobs,
-        or Memscope.tag. What is retained needs a running profile of objects (the setting
-        objects_profile, or memscope profile --objects --pid N meanwhile) and two full
+        The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
+        Memscope.tag. What is retained needs a running profile of objects (the setting
+        objects_profile, or memscope profile --objects --pid N meanwhile), and two full
         garbage collections since that began; with --seconds, two after the first
         reading. "<120" is an upper bound for tags with fewer than 10 samples.
       TEXT

@@ -15,7 +15,8 @@ static void count(uint32_t tag, uint32_t times) {
 static struct memscope_window_sums sums_of(uint32_t tag, double stands_for, double last, double watched,
                                            uint64_t expected) {
     uint64_t counted;
-    struct memscope_window_sums sums = memscope_tag_allocations_of(&allocations, tag, stands_for, last, watched, &counted);
+    struct memscope_window_sums sums =
+        memscope_tag_allocations_of(&allocations, tag, stands_for, last, watched, &counted);
 
     EXPECT(counted == expected);
     return sums;

@@ -1,6 +1,6 @@
 /* The sampled objects of each tag: alive, and judged by two major GCs. */
-#include "sampling/tag_objects.h"
 #include "sampling/tag_allocations.h"
+#include "sampling/tag_objects.h"
 
 #include "../expect.h"
 

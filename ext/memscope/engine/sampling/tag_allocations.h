@@ -1,7 +1,7 @@
 /*
  * How many objects each tag has allocated: an estimate from the windows in which a profile watches all allocations
- * (sampling_plan.h). Each allocation of a window is counted under the tag of its thread, so that only the spread between
- * windows makes the estimate err. Any context, one thread at a time; a lost count does no harm.
+ * (sampling_plan.h). Each allocation of a window is counted under the tag of its thread, so that only the spread
+ * between windows makes the estimate err. Any context, one thread at a time; a lost count does no harm.
  */
 #ifndef MEMSCOPE_TAG_ALLOCATIONS_H
 #define MEMSCOPE_TAG_ALLOCATIONS_H
@@ -14,8 +14,8 @@
 #define MEMSCOPE_TAGS 4098
 
 struct memscope_tag_allocations {
-    uint32_t window[MEMSCOPE_TAGS]; /* allocations of the last window, by tag */
-    uint64_t before[MEMSCOPE_TAGS]; /* those of the windows before, */
+    uint32_t window[MEMSCOPE_TAGS];                  /* allocations of the last window, by tag */
+    uint64_t before[MEMSCOPE_TAGS];                  /* those of the windows before, */
     struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what these stand for */
 };
 

@@ -21,11 +21,11 @@ static double factor(struct memscope_windows_at at, const struct memscope_object
 static struct item judged_item(const struct memscope_object_sample *sample, struct memscope_windows_at at) {
     double scale = factor(at, sample), watched = sample->window == at.window ? at.watched : 1;
 
-    return (struct item){.tag = sample->tag,
-                         .share = {.window = sample->window,
-                                   .allocations = (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS * scale *
-                                                  watched,
-                                   .objects = (double)sample->weight * scale}};
+    return (struct item){
+        .tag = sample->tag,
+        .share = {.window = sample->window,
+                  .allocations = (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS * scale * watched,
+                  .objects = (double)sample->weight * scale}};
 }
 
 static void add_live(struct memscope_tag_objects *tag, const struct memscope_object_sample *sample, double scale,

@@ -7,8 +7,8 @@
 
 #include "base/scratch.h"
 #include "base/status.h"
-#include "sampling/object_samples.h"
 #include "sampling/object_groups.h"
+#include "sampling/object_samples.h"
 
 /* Estimates of one tag. */
 struct memscope_tag_objects {
