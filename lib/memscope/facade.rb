@@ -239,8 +239,8 @@ module Memscope
     #   objects runs
     def measure(...) = Measurement.take(...)
 
-    # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest; the innermost
-    # counts. Costs well under a microsecond, with or without a profile.
+    # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest;
+    # the innermost counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
     # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.
