@@ -61,7 +61,8 @@ module Memscope
       # @return [Tags] of the time in between, in the later one's envelope
       def between(earlier, later)
         body = { seconds: (later.at - earlier.at).to_f, session: later.session, sample_objects: later.sample_objects,
-                 reasons: {}, cost: Cost.of(:T0), **windows_between(earlier, later) }
+                 cost: Cost.of(:T0), reasons: later.reasons.slice(:profiled, :samples),
+                 **windows_between(earlier, later) }
         of(totals_between(earlier, later), body, later.envelope, malloc: later.any?(&:malloc_live_bytes))
       end
 
@@ -92,14 +93,15 @@ module Memscope
       def of(totals, body, envelope = nil, malloc:)
         rows = totals.map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
         rows = rows.sort_by { |row| [-row.retained_objects.to_f, -row.live_bytes.to_i, -row.runs, row.name] }
-        reasons = { **body[:reasons], **(rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)) }
+        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)
         capture({ seconds: nil, session: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
                   reasons: { **reasons, **body[:reasons] } }, envelope)
       end
 
       # Why a row lacks a number.
       def missing(rows, body, malloc)
-        { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : :tags_without_profile] },
+        without = body[:reasons][:profiled] || :tags_without_profile
+        { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : without] },
           **(body[:session] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
           malloc_allocated_bytes: malloc ? :tags_few_malloc_samples : :tags_malloc_uncounted,
           malloc_live_bytes: malloc ? :tags_few_malloc_samples : :tags_without_malloc_profile }

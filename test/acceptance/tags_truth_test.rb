@@ -65,8 +65,8 @@ class TagsTruthTest < MemscopeTest
   def table(found)
     found.group_by(&:name).map do |name, all|
       known = all.select(&:retained)
-      "#{name.ljust(8)} #{all.count(&:right?)} of #{all.size} right; #{known.size} with an estimate, of which " \
-        "#{(100 * within_one(all)).round} % within one error"
+      share = "; #{(100 * within_one(all)).round} % of them within one error" if known.any?
+      "#{name.ljust(8)} #{all.count(&:right?)} of #{all.size} right; #{known.size} with an estimate#{share}"
     end.join("\n")
   end
 end

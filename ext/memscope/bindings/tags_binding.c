@@ -40,11 +40,13 @@ static VALUE native_tag(VALUE self, VALUE name) {
 /* Everything is read before the first Ruby object is made of it: allocations could run a GC, which marks and sweeps. */
 struct reading {
     struct memscope_scratch scratch;
-    bool profiled; /* a profile of objects is running */
+    bool running;  /* a profile of objects */
+    bool profiled; /* and no other Ractor has ended its sampling: runs would go on without it */
     bool judged;   /* and two major GCs have run since it began */
     struct memscope_object_sampler_state state;
     struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
     double widest;
+    uint64_t dropped; /* samples */
     struct memscope_tag_runs *runs;
     struct memscope_tag_objects *objects;
     struct memscope_window_sums *allocated;
@@ -85,7 +87,9 @@ static enum memscope_status read_profile(struct reading *reading) {
     struct memscope_object_tags tags = memscope_object_sampler_tags();
 
     reading->state = memscope_object_sampler_state();
-    reading->judged = tags.judged != NULL;
+    reading->dropped = memscope_object_sampler_samples()->dropped;
+    reading->profiled = !reading->state.shared;
+    reading->judged = reading->profiled && tags.judged != NULL;
     reading->widest = tags.widest;
     *reading->start = *tags.start;
     if (tags.judged)
@@ -111,7 +115,7 @@ static enum memscope_status read_all(struct reading *reading) {
         return MEMSCOPE_NO_MEMORY;
     if (runs)
         memcpy(reading->runs, runs, MEMSCOPE_TAGS * sizeof *runs);
-    return reading->profiled ? read_profile(reading) : MEMSCOPE_OK;
+    return reading->running ? read_profile(reading) : MEMSCOPE_OK;
 }
 
 static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
@@ -177,9 +181,23 @@ static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     return hash;
 }
 
+/* As in a profile of objects: bindings/object_profile_binding.c. */
+static void set_reasons(VALUE reasons, const struct reading *reading) {
+    const struct memscope_object_sampler_state *state = &reading->state;
+    uint64_t dropped = reading->dropped;
+
+    if (state->shared)
+        memscope_hash_set(reasons, "profiled",
+                          memscope_reason_of("ractor_ended_sampling", memscope_estimate(state->plan.stood_for)));
+    else if (state->plan.out_of_reach)
+        memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
+    if (dropped > 0 || state->missed > 0)
+        memscope_hash_set(reasons, "samples", memscope_reason_of("samples_dropped", ULL2NUM(dropped)));
+}
+
 static VALUE body_of(VALUE argument) {
     struct reading *reading = (struct reading *)argument;
-    VALUE body = rb_hash_new(), list = rb_ary_new();
+    VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new();
     uint64_t gvl_ns;
 
     for (uint32_t tag = 1; tag < MEMSCOPE_TAGS; tag++)
@@ -194,7 +212,9 @@ static VALUE body_of(VALUE argument) {
     if (reading->judged)
         memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
     gvl_ns = memscope_now_ns() - reading->begun_ns;
-    memscope_hash_set(body, "reasons", rb_hash_new());
+    if (reading->running)
+        set_reasons(reasons, reading);
+    memscope_hash_set(body, "reasons", reasons);
     memscope_hash_set(body, "cost", memscope_cost("T2", gvl_ns, gvl_ns, reading->scratch.used));
     return body;
 }
@@ -213,7 +233,7 @@ static VALUE native_tags(VALUE self) {
     enum memscope_status status;
 
     memscope_object_sampler_settle();
-    reading.profiled = memscope_object_sampler_runs();
+    reading.running = memscope_object_sampler_runs();
     status = memscope_scratch_open(&reading.scratch);
     if (status == MEMSCOPE_OK)
         status = read_all(&reading);

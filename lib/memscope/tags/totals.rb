@@ -18,16 +18,17 @@ module Memscope
 
       # @api private
       # @param earlier [Windows, nil] of the same profile
-      # @return [Windows, nil] those in between; nil if nothing was allocated, or the profile began anew
+      # @return [Windows, nil] those in between; nil if nothing was watched
       def since(earlier)
         return self unless earlier
 
         between = allocations - earlier.allocations
-        return unless between.positive? && windows > earlier.windows
+        return unless between.positive? && seen > earlier.seen
 
-        equal = (between**2) / (squares - earlier.squares)
-        Windows.capture({ windows: windows - earlier.windows, allocations: between, equal_windows: [equal, 1.0].max,
-                          windows_share: ((seen - earlier.seen) / between).clamp(0.0, 1.0) })
+        count = [windows - earlier.windows, 1].max
+        equal = (between**2) / [squares - earlier.squares, 1.0].max
+        Windows.capture({ windows: count, allocations: between, equal_windows: equal.clamp(1.0, count.to_f),
+                          windows_share: [(seen - earlier.seen) / between, 1.0].min })
       end
 
       protected
