@@ -21,7 +21,7 @@ module Memscope
     require_relative "tags/totals"
     require_relative "tags/row"
 
-    # @return [Array<Row>] those that retain most first
+    # @return [Array<Row>] those that retain most first, even if there are too few samples for a number
     collection :rows, [Row]
     # @return [Float, nil] for a difference: time from the earlier reading to the later
     field :seconds, :number, sparse: true
@@ -91,8 +91,7 @@ module Memscope
       end
 
       def of(totals, body, envelope = nil, malloc:)
-        rows = totals.map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
-        rows = rows.sort_by { |row| [-row.retained_objects.to_f, -row.live_bytes.to_i, -row.runs, row.name] }
+        rows = totals.sort_by(&:rank).map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
         reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)
         capture({ seconds: nil, session: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
                   reasons: { **reasons, **body[:reasons] } }, envelope)

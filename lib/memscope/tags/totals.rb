@@ -96,6 +96,15 @@ module Memscope
         self.class.send(:new, { **values, **grown })
       end
 
+      # Also of few samples: they are the best guess of which tag retains most.
+      #
+      # @api private
+      # @return [Array] the least one is first in a list
+      def rank
+        retained = shares && judged_runs&.positive? ? shares.sum(&:last) / judged_runs : 0
+        [-retained, -live_bytes.to_i, -runs, name]
+      end
+
       # @api private
       # @return [Totals] without what a profile of objects has sampled
       def unprofiled = self.class.send(:new, { **values, **OF_OBJECTS.to_h { |name| [name, nil] } })
