@@ -28,7 +28,8 @@ class Rooms
   values = [*floor, "values"]
   judging = [*values, "purge", "lint"]
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
-  cluster = [*judging, *sampling, "configuration", "remote"].uniq
+  by_tag = [*sampling, "tags"]
+  cluster = [*judging, *by_tag, "configuration", "remote"].uniq
   everything = [*cluster, "measurement", "growth_check", "exercise", "report", "doctor", "policy", "workers", "metrics",
                 "facade"]
 
@@ -47,6 +48,7 @@ class Rooms
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
+    "tags" => { files: "lib/memscope/{tags,tags/*}.rb", may: sampling },
     "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
                         may: [*sampling, "measurement"] },
     "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check", "remote"] },
@@ -56,10 +58,10 @@ class Rooms
     "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
     # May name the facade: clients are other processes, which call Memscope through this room.
     "remote" => { files: "lib/memscope/{client,remote/*}.rb",
-                  may: [*judging, *sampling, "configuration", "facade"].uniq },
+                  may: [*judging, *by_tag, "configuration", "facade"].uniq },
     "workers" => { files: "lib/memscope/{workers,workers/*}.rb",
                    may: [*values, "purge", "policy", "configuration", "remote"] },
-    "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*values, "configuration", "workers"] },
+    "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*by_tag, "configuration", "workers"] },
     "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
     # Loads every other room by autoload when it is first used.
     "facade" => { files: "lib/memscope{,/facade,/eager_load}.rb", may: [*everything, "web", "exporters", "surfaces"] },

@@ -10,7 +10,7 @@ class ContractTest < MemscopeTest
     allocator: "Allocator", snapshot: "Snapshot", ledger: "Ledger", arenas: "Arenas", size_classes: "SizeClasses",
     fragmentation: "Fragmentation", mappings: "Mappings", ruby_heap: "RubyHeap", process_memory: "ProcessMemory",
     census: "Census", heap_graph: "HeapGraph", history: "History", verdict: "Verdict",
-    cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", workers: "Workers"
+    cgroup: "Cgroup", doctor: "Diagnosis", lint: "Lint", tags: "Tags", workers: "Workers"
   }.freeze
 
   ANSWERS = {
@@ -41,6 +41,9 @@ class ContractTest < MemscopeTest
                            mapped_shared_bytes],
     "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes alone_bytes required_by
                               spread_bytes],
+    "Tags" => %i[each rows top - to_h to_json to_s],
+    "Tags::Row" => %i[name runs running allocated_objects allocated_objects_error malloc_allocated_bytes live_objects
+                      live_bytes malloc_live_bytes retained_objects retained_objects_error retained_objects_below],
     "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
@@ -56,8 +59,8 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks requires exercise watch policy exec
-                version].freeze
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks tags requires exercise watch policy
+                exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

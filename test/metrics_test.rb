@@ -37,7 +37,8 @@ class MetricsTest < MemscopeTest
   both_allocators "reads nothing above T1 unless asked to" do |preload|
     read = counted(interval: nil, arenas: false, preload: preload)
 
-    assert_equal({ "snapshot" => 5, "cgroup" => 5, "allocator" => 1, "allocator_settings" => 1 }, read["calls"])
+    assert_equal({ "snapshot" => 5, "cgroup" => 5, "tags_begun?" => 5, "allocator" => 1, "allocator_settings" => 1 },
+                 read["calls"])
     assert_equal(%w[T0 T1], read["tiers"].values.uniq.sort)
     assert_empty read["names"].grep(/ledger|arena_|worker_/)
   end
@@ -84,6 +85,24 @@ class MetricsTest < MemscopeTest
     assert_equal 20, on["samples"].size
     assert_includes on["samples"], { "labels" => { "class" => "Planted" }, "value" => 50_000 }
     assert_equal [on], cached
+  end
+
+  def test_tags_of_which_the_first_fifty_have_names
+    before, *families = child_json(<<~RUBY, requires: ["json"])
+      #{CHILD}
+      Memscope.configuration = [nil, false, false]
+      tags = -> { Memscope::Metrics.families.select { |family| family.name.start_with?("memscope_tag_") }.map(&:to_h) }
+      before = tags.call
+      60.times { |tag| (60 - tag).times { Memscope.tag("tag \#{tag}") { 1 } } }
+      puts JSON.generate([before, *tags.call])
+    RUBY
+    runs = families.find { |family| family["name"] == "memscope_tag_runs_total" }
+    samples = runs["samples"].to_h { |sample| [sample["labels"]["tag"], sample["value"]] }
+
+    assert_empty before
+    assert_equal ["counter", 51], [runs["type"], samples.size]
+    assert_equal [60, 11, 55], samples.values_at("tag 0", "tag 49", "[other]")
+    assert_equal %w[memscope_tag_running memscope_tag_runs_total], families.map { |family| family["name"] }.sort
   end
 
   both_allocators "the leaves of the ledger sum to its RSS" do |preload|
@@ -149,7 +168,8 @@ class MetricsTest < MemscopeTest
       refute_match(/\.\z/, definition.help)
       assert_operator definition.labels, :frozen?
     end
-    assert_equal %i[action allocator arena class event executed kind pages reading row size stall version worker],
+    assert_equal %i[action allocator arena class event executed kind pages reading row size stall tag version
+                    worker],
                  DEFINITIONS.flat_map(&:label_names).uniq.sort
   end
 
@@ -217,11 +237,12 @@ class MetricsTest < MemscopeTest
     assert_equal({ "master" => 0, "0" => 0, "1" => 0 }, families["memscope_ledger_unverified_rows"])
   end
 
-  # But for a census, which workers do not report.
+  # But for a census and tags, which workers do not report.
   def test_every_family_is_of_all_workers_or_the_same_for_them
     own = DEFINITIONS.reject { |definition| definition.reported? || definition.shared? }
 
-    assert_equal %w[memscope_objects], own.map(&:name)
+    assert_equal %w[memscope_objects], own.map(&:name).grep_v(/\Amemscope_tag_/)
+    assert_equal %i[census tags], own.map(&:source).uniq
   end
 
   def test_in_a_cluster_only_what_all_have_in_common_is_read

@@ -21,6 +21,7 @@ void Init_memscope_termination(void);
 void Init_memscope_profile_control(void);
 void Init_memscope_profile_reading(void);
 void Init_memscope_object_profile(void);
+void Init_memscope_tags(void);
 void Init_memscope_measurement(void);
 void Init_memscope_owners(void);
 void Init_memscope_history(void);

@@ -31,6 +31,7 @@ void Init_memscope(void) {
     Init_memscope_profile_control();
     Init_memscope_profile_reading();
     Init_memscope_object_profile();
+    Init_memscope_tags();
     Init_memscope_measurement();
     Init_memscope_owners();
     Init_memscope_history();

@@ -3,8 +3,8 @@
 require_relative "spelling"
 require_relative "facade"
 %w[command dump_files report_command doctor_command census_command heap_command dump_command convert_command
-   profile_command leaks_command requires_command exercise_command watch_command policy_command purge_command
-   ps_command top_command exec_command]
+   profile_command leaks_command tags_command requires_command exercise_command watch_command policy_command
+   purge_command ps_command top_command exec_command]
   .each { |part| require_relative "cli/#{part}" }
 
 module Memscope
@@ -31,8 +31,8 @@ module Memscope
 
     # Each command by its name.
     COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, DumpCommand, ConvertCommand, ProfileCommand,
-                LeaksCommand, RequiresCommand, ExerciseCommand, WatchCommand, PolicyCommand, PurgeCommand, TopCommand,
-                PsCommand, ExecCommand, VersionCommand]
+                LeaksCommand, TagsCommand, RequiresCommand, ExerciseCommand, WatchCommand, PolicyCommand, PurgeCommand,
+                TopCommand, PsCommand, ExecCommand, VersionCommand]
                .to_h { |command| [command.title, command] }.freeze
 
     class << self

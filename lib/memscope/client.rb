@@ -62,7 +62,7 @@ module Memscope
     end
 
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes,
-    #   fragmentation, mappings, ruby_heap, process_memory, cgroup, history, lint, doctor, workers, purge,
+    #   fragmentation, mappings, ruby_heap, process_memory, cgroup, history, lint, doctor, workers, tags, purge,
     #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and the same of
     #   object_profile
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and purge's `settle`;

@@ -25,8 +25,8 @@ module Memscope
     Lint: "lint", Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy",
     Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", Requires: "requires",
-    SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes", Tuning: "tuning",
-    Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
+    SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes", Tags: "tags",
+    Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self
@@ -239,8 +239,8 @@ module Memscope
     #   objects runs
     def measure(...) = Measurement.take(...)
 
-    # Tags what this fiber allocates in the block, for the malloc profile: `Profile#by(:tag)`. Tags nest; the innermost
-    # counts. Costs well under a microsecond, with or without a profile.
+    # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest;
+    # the innermost counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
     # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.
@@ -253,6 +253,14 @@ module Memscope
     # @return [Object] the block's value
     # @raise [ArgumentError] for an invalid name, or without a block
     def tag(name, &) = MallocProfile.tag(name, &)
+
+    # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
+    # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
+    #
+    #   puts Memscope.tags
+    #
+    # @return [Tags]
+    def tags = Tags.read
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
     # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.

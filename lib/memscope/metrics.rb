@@ -7,6 +7,7 @@ require_relative "configuration"
 require_relative "ledger"
 require_relative "metrics/definitions"
 require_relative "snapshot"
+require_relative "tags"
 require_relative "ttl_cache"
 require_relative "verdict"
 
@@ -90,10 +91,10 @@ module Memscope
     #
     # @api private
     class Readings
-      CACHES = %i[allocator ledger arenas census].to_h { |source| [source, TtlCache.new] }.freeze
-      # Seconds between two censuses without an interval for ledgers.
-      CENSUS_INTERVAL = 60
-      private_constant :CACHES, :CENSUS_INTERVAL
+      CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
+      # Seconds between two censuses, and between two readings of tags, without an interval for ledgers.
+      INTERVAL = 60
+      private_constant :CACHES, :INTERVAL
 
       # @return [Hash{Symbol => Reading}] the readings so far, by source
       attr_reader :taken
@@ -104,6 +105,7 @@ module Memscope
         @interval = configuration.metrics_ledger_interval_seconds
         @arenas = configuration.metrics_arenas
         @objects = configuration.metrics_objects
+        @tags = Native.tags_begun?
         @taken = {}
       end
 
@@ -129,18 +131,21 @@ module Memscope
         when :cgroup then Cgroup.read
         when :verdict then Verdict.latest
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
-        when :ledger, :arenas, :census then read_costly(source)
+        else read_costly(source)
         end
       end
 
-      # Only if the configuration asks for it.
+      # Only if the configuration asks for it; tags, once there are any.
       def read_costly(source)
         case source
+        when :tags then kept(:tags) { Tags.read } if @tags
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
-        when :census then CACHES[:census].fetch(@interval || CENSUS_INTERVAL) { Census.bounded } if @objects
+        when :census then kept(:census) { Census.bounded } if @objects
         end
       end
+
+      def kept(source, &) = CACHES[source].fetch(@interval || INTERVAL, &)
     end
 
     # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum

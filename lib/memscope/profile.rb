@@ -155,14 +155,14 @@ module Memscope
     # @param generations [Range<Integer>]
     # @return [Profile]
     def part(generations)
-      kept = stacks.select { |stack| generations.cover?(stack.generation) }
-      body = { **values, generation: generations.max || generation, stacks: kept, coverage: nil,
-                         live_bytes: kept.sum(&:live_bytes), samples: kept.sum(&:samples),
-                         error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }) }
-      return self.class.send(:new, body) unless objects?
-
-      self.class.send(:new, { **body, live_objects: kept.sum(&:live_objects) }).with_errors
+      of_stacks(stacks.select { |stack| generations.cover?(stack.generation) },
+                generation: generations.max || generation)
     end
+
+    # @api private
+    # @param tag [String]
+    # @return [Profile] the part that was allocated under that tag
+    def tagged(tag) = of_stacks(stacks.select { |stack| stack.tag == tag })
 
     # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown
     def survived_bytes = survived(stacks.map { |stack| [stack.generation, stack.live_bytes] })
@@ -191,6 +191,15 @@ module Memscope
     def -(other) = Difference.between(of_this_kind(other), self)
 
     private
+
+    def of_stacks(kept, **changes)
+      body = { **values, **changes, stacks: kept, coverage: nil, live_bytes: kept.sum(&:live_bytes),
+                                    samples: kept.sum(&:samples),
+                                    error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }) }
+      return self.class.send(:new, body) unless objects?
+
+      self.class.send(:new, { **body, live_objects: kept.sum(&:live_objects) }).with_errors
+    end
 
     def shown_values = { **super, started_at: started_at }
   end

@@ -5,7 +5,8 @@ require_relative "malloc_profile"
 
 module Memscope
   # A Rack middleware that tags allocations of a request with its route while a profile runs, of malloc or of
-  # objects, so that `Profile#by(:tag)` shows which routes hold memory. Without a profile it costs a method call.
+  # objects, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags what a request retains.
+  # Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
   #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block returns; nil for no tag

@@ -175,6 +175,14 @@ module Memscope
       purgeable_unknown: this allocator has no lever, or its unused memory is unknown
       thread_migrated: this Ruby thread began and ended the block on different native threads
       threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s
+      # Tags.
+      tags_few_malloc_samples: unknown for tags without a sample in the malloc profile, or if it counts no freed memory
+      tags_few_samples: unknown for tags with fewer than 10 samples
+      tags_malloc_uncounted: only jemalloc counts what a thread allocates; else it needs Memscope::MallocProfile.start
+      tags_unjudged: no two full garbage collections have run since the profile of objects, or this time, began
+      tags_unset: no block of Memscope.tag has run (Memscope::RackTags calls it while a profile is running)
+      tags_without_malloc_profile: no malloc profile is running (memscope profile --pid N, MallocProfile.start)
+      tags_without_profile: no profile of objects is running (memscope profile --objects --pid N, ObjectProfile.start)
       # Levers and tuning.
       arena_unused: arena %d is not in use yet
       arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults

@@ -23,7 +23,7 @@ module Memscope
       "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
       "growth_check" => %w[growth_check GrowthCheckPage], "exercise" => %w[exercise ExercisePage],
       "measurement" => %w[measurement MeasurementPage],
-      "requires" => %w[requires RequiresPage]
+      "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
     private_constant :PAGES, :MARKDOWN

@@ -5,7 +5,7 @@ require_relative "malloc_profile"
 
 module Memscope
   # A server middleware for Sidekiq that tags allocations of a job with its class, so that `Profile#by(:tag)` of a
-  # profile, of malloc or of objects, shows which jobs hold memory.
+  # profile, of malloc or of objects, shows which jobs hold memory, and Memscope.tags what a job retains.
   #
   #   Sidekiq.configure_server do |config|
   #     config.server_middleware { |chain| chain.add Memscope::SidekiqTags }

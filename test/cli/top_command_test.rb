@@ -119,6 +119,22 @@ class CLITopTest < MemscopeTest
     assert_left_clean(top, 0)
   end
 
+  def test_the_tags_that_retain_most
+    skip_under_sanitizer
+    process = listening(<<~RUBY.lines(chomp: true).join("; "))
+      kept = []
+      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      3.times { 1_000.times { Memscope.tag("GET /keep") { kept << Object.new << Object.new } } && GC.start }
+    RUBY
+    top = screen("--pid", process.pid.to_s)
+    top.wait(%r{^ +[12],\d{3} objects retained by 1,000 runs of GET /keep$})
+
+    assert_fits(top, 6, 40)
+    top.press("q")
+
+    assert_left_clean(top, 0)
+  end
+
   def test_the_death_of_what_it_watches
     process = listening
     top = screen("--pid", process.pid.to_s)

@@ -1,5 +1,5 @@
 /*
- * Starts, stops and labels a malloc profile: Native.start_profile, stop_profile, tag and their like, called by
+ * Starts and stops a malloc profile: Native.start_profile, stop_profile and their like, called by
  * Memscope::MallocProfile. Arguments have been checked in Ruby.
  */
 #include "bindings/profile_binding.h"
@@ -90,6 +90,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
         return memscope_reason("imports_taken");
     if (status != MEMSCOPE_OK)
         return memscope_status_reason(status);
+    memscope_tag_runs_begin_profile();
     next.running = true;
     next.started_ns = memscope_clock_ns(CLOCK_REALTIME);
     memscope_profile = next;
@@ -130,23 +131,6 @@ static VALUE native_next_generation(VALUE self) {
     return UINT2NUM(memscope_next_generation());
 }
 
-static VALUE yield_nothing(VALUE unused) {
-    return rb_yield_values(0); /* rb_yield(Qnil) would pass nil, which a lambda without parameters rejects */
-}
-
-static VALUE restore_tag(VALUE before) {
-    memscope_set_tag(NUM2UINT(before));
-    return Qnil;
-}
-
-/* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name count. */
-static VALUE native_tag(VALUE self, VALUE name) {
-    uint32_t before = memscope_current_tag();
-
-    memscope_set_tag(memscope_tag_of(RSTRING_PTR(name), (size_t)RSTRING_LEN(name)));
-    return rb_ensure(yield_nothing, Qnil, restore_tag, UINT2NUM(before));
-}
-
 void Init_memscope_profile_control(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "prepare_profile", native_prepare_profile, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "learn_vm_entry_points", native_learn_vm_entry_points, 0);
@@ -157,5 +141,4 @@ void Init_memscope_profile_control(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "profile_runs?", native_profile_runs, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "profile_session", native_profile_session, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "next_generation", native_next_generation, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "tag", native_tag, 1);
 }

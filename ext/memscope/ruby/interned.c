@@ -2,6 +2,7 @@
 
 #include "base/scratch.h"
 #include "ruby/stack_reader.h"
+#include "sampling/tag_allocations.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -28,6 +29,8 @@ static bool map_names(struct name **names) {
 }
 
 #define NO_ROOM (NAME_LIMIT + 1)
+
+_Static_assert(NO_ROOM + 1 == MEMSCOPE_TAGS, "an index for no tag, for each name, and for names without room");
 
 static uint32_t intern_name(struct name *names, const char *text, size_t length) {
     uint32_t hash = 2166136261u;

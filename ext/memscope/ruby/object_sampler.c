@@ -14,6 +14,7 @@
 #include <ruby/ractor.h>
 #include <ruby/vm.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,9 +29,12 @@ static struct sampler {
     _Atomic(uint64_t) step;      /* the value that left started from */
     _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of hit */
     _Atomic(bool) due;           /* whether the next call of hit takes a sample */
+    bool skipping;               /* the window has not begun yet: memscope_plan_skip */
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
-    uint64_t passed_at; /* allocation of the last GC event at which no window could begin: the reach counts from it */
+    double stands_before; /* stands_for of the window before */
+    uint64_t passed_at;   /* allocation of the last GC event at which no window could begin: the reach counts from it */
+    double widest;        /* the longest interval so far */
     bool working;
     uint64_t cpu_at;                            /* CPU time when the last window ended */
     uint64_t spent_ns, gc_ns;                   /* since then */
@@ -38,6 +42,7 @@ static struct sampler {
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
     uint64_t alone_until;                       /* up to this allocation, there was no sign of another Ractor */
     pid_t pid;
+    uint32_t marks; /* major GCs that have ended their mark phase */
     struct memscope_generations generations;
     uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
@@ -48,8 +53,15 @@ static struct sampler {
 
 static struct memscope_object_samples *samples;
 
+/* What is counted by tag. `marks`: as of the last two major GCs, in turn; `start`: as of the start. */
+static struct tag_tables {
+    struct memscope_tag_allocations allocations;
+    struct memscope_tag_mark marks[2], start;
+} * tags;
+
 _Static_assert(sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20,
-               "all tables: 8 MB");
+               "the tables of samples: 8 MB");
+_Static_assert(sizeof *tags <= 256 << 10, "and those by tag: 256 KB");
 
 static void on_allocation(VALUE data, rb_trace_arg_t *trace);
 static void on_gc(VALUE data, rb_trace_arg_t *trace);
@@ -156,7 +168,14 @@ static void make_room(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
     memscope_object_samples_make_room(samples, MEMSCOPE_OBJECT_RECORDS, &sampler.plan);
+    sampler.widest = fmax(sampler.widest, sampler.plan.interval);
     sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+/* The skip is over: counts of tags are of this window from now on. */
+static void end_skip(void) {
+    memscope_tag_allocations_next_window(&tags->allocations, sampler.stands_before);
+    sampler.skipping = false;
 }
 
 static void begin_window(uint64_t now, uint64_t reach) {
@@ -164,11 +183,15 @@ static void begin_window(uint64_t now, uint64_t reach) {
 
     make_room();
     sampler.before = sampler.plan;
+    sampler.stands_before = sampler.stands_for;
     skip = memscope_plan_skip(&sampler.plan, reach);
     sampler.watched = skip + MEMSCOPE_WINDOW_ALLOCATIONS;
     STORE(remaining, sampler.watched);
     sampler.stands_for = memscope_plan_begin_window(&sampler.plan, now, skip, reach);
-    count_down(skip + memscope_plan_interval(&sampler.plan), sampler.watched);
+    sampler.skipping = skip > 0;
+    if (!sampler.skipping)
+        end_skip();
+    count_down(skip > 0 ? skip : memscope_plan_interval(&sampler.plan), sampler.watched);
     sampler.phase = WATCHING;
     memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
 }
@@ -221,7 +244,9 @@ static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
     if (sampler.phase != WATCHING)
         return;
     remaining = step_on();
-    if (LOAD(due))
+    if (sampler.skipping)
+        end_skip();
+    else if (LOAD(due))
         take_sample(rb_tracearg_object(trace));
     if (remaining == 0)
         end_window();
@@ -233,6 +258,8 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
     int64_t left = LOAD(left) - 1;
 
     STORE(left, left);
+    if (!sampler.skipping)
+        tags->allocations.window[memscope_current_tag()]++;
     if (left <= 0)
         hit(trace);
 }
@@ -269,6 +296,30 @@ static void miss(uint64_t missed, uint64_t majors) {
     memscope_frame_texts_forget();
 }
 
+static void count_runs(struct memscope_tag_mark *mark) {
+    const struct memscope_tag_runs *runs = memscope_tag_runs();
+
+    for (uint32_t tag = 0; tag < MEMSCOPE_TAGS; tag++)
+        mark->half_runs[tag] = runs ? runs[tag].begun + runs[tag].ended : 0;
+}
+
+/* The plan as of now; *last as of memscope_plan_at. Inside a GC too. */
+static struct memscope_sampling_plan plan_now(double *last) {
+    uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
+    bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
+
+    return memscope_plan_at(skipping ? &sampler.before : &sampler.plan,
+                            LOAD(shared) ? sampler.alone_until : allocations(), skipping ? 0 : remaining, last);
+}
+
+static void mark_major(void) {
+    struct memscope_tag_mark *mark = &tags->marks[sampler.marks++ % 2];
+
+    mark->plan = plan_now(&mark->last);
+    mark->epoch = sampler.generations.epoch;
+    count_runs(mark);
+}
+
 /* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
 static void end_marking(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
@@ -284,6 +335,8 @@ static void end_marking(void) {
     memscope_object_samples_sweep(samples, minor, age_of);
     memscope_frame_texts_sweep(minor);
     memscope_generations_marked(&sampler.generations, minor);
+    if (!minor)
+        mark_major();
     spent = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
     sampler.spent_ns += spent;
     sampler.gc_ns += spent;
@@ -437,12 +490,21 @@ static uint64_t seed(void) {
     return memscope_now_ns() ^ (uint64_t)getpid() << 32;
 }
 
+/* Those of the window before are among the sums already, unless the skip has not ended. */
+static void cancel_counts(void) {
+    if (!sampler.skipping)
+        memset(tags->allocations.window, 0, sizeof tags->allocations.window);
+    sampler.skipping = false;
+    sampler.stands_for = sampler.stands_before;
+}
+
 /* Undoes the open window: the previous window stands for its allocations too. */
 static void cancel_window(void) {
     memscope_event_hook_remove(on_allocation);
     sampler.watched -= LOAD(remaining);
     memscope_object_samples_forget_window(samples, (uint32_t)sampler.plan.windows);
     memscope_object_records_clear();
+    cancel_counts();
     account_window();
     sampler.plan = sampler.before;
 }
@@ -562,7 +624,9 @@ static enum memscope_object_sampler_obstacle prepare(void) {
         return MEMSCOPE_OBJECTS_READY;
     if (!samples)
         samples = memscope_object_samples_map();
-    if (!samples || !memscope_object_records_open() || !memscope_frame_texts_open())
+    if (!tags)
+        tags = memscope_lasting_map(sizeof *tags);
+    if (!samples || !tags || !memscope_object_records_open() || !memscope_frame_texts_open())
         return MEMSCOPE_OBJECTS_NO_MEMORY;
     if (!prepare_job())
         return MEMSCOPE_OBJECTS_NO_JOBS;
@@ -589,6 +653,8 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     memscope_object_samples_clear(samples);
     memscope_frame_texts_begin(&samples->texts);
     memscope_object_records_clear();
+    memscope_lasting_empty(tags, sizeof *tags);
+    count_runs(&tags->start);
     sampler = (struct sampler){.running = true, .pid = getpid()};
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.collections = sampler.entered = rb_gc_count();
@@ -667,12 +733,8 @@ size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, si
 }
 
 struct memscope_object_sampler_state memscope_object_sampler_state(void) {
-    uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
-    bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
     double last;
-    struct memscope_sampling_plan plan =
-        memscope_plan_at(skipping ? &sampler.before : &sampler.plan, LOAD(shared) ? sampler.alone_until : allocations(),
-                         skipping ? 0 : remaining, &last);
+    struct memscope_sampling_plan plan = plan_now(&last);
 
     return (struct memscope_object_sampler_state){
         .plan = plan,
@@ -687,6 +749,16 @@ struct memscope_object_sampler_state memscope_object_sampler_state(void) {
         .shared = LOAD(shared),
         .generations = sampler.generations,
         .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
-                 memscope_frame_texts_bytes(),
+                 memscope_frame_texts_bytes() + memscope_lasting_resident_bytes(tags, sizeof *tags),
+    };
+}
+
+struct memscope_object_tags memscope_object_sampler_tags(void) {
+    return (struct memscope_object_tags){
+        .allocations = &tags->allocations,
+        .stands_for = sampler.skipping ? sampler.stands_before : sampler.stands_for,
+        .start = &tags->start,
+        .judged = sampler.marks < 2 ? NULL : &tags->marks[sampler.marks % 2],
+        .widest = sampler.widest,
     };
 }

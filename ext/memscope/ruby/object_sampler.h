@@ -20,6 +20,7 @@
 
 #include "sampling/generations.h"
 #include "sampling/object_samples.h"
+#include "sampling/tag_allocations.h"
 
 #include <ruby.h>
 
@@ -75,5 +76,26 @@ struct memscope_object_sampler_state {
 };
 
 struct memscope_object_sampler_state memscope_object_sampler_state(void);
+
+/* What was known when a major GC ended its mark phase, or at the start. */
+struct memscope_tag_mark {
+    struct memscope_sampling_plan plan; /* plan and last: by memscope_plan_at */
+    double last;
+    uint32_t epoch;                    /* the first one afterwards */
+    uint64_t half_runs[MEMSCOPE_TAGS]; /* runs by tag, begun + ended: one that was in progress is half of a run */
+};
+
+/* What is counted by tag; pointers are valid until the GVL is released or something is allocated. */
+struct memscope_object_tags {
+    const struct memscope_tag_allocations *allocations;
+    double stands_for; /* what an allocation of the last window stands for */
+    const struct memscope_tag_mark *start;
+    const struct memscope_tag_mark *judged; /* the last but one major GC: the last one has judged all objects that were
+                                               allocated before; NULL if there were not two */
+    double widest;                          /* the longest interval of samples so far */
+};
+
+/* Of a running profile. Settle it first. */
+struct memscope_object_tags memscope_object_sampler_tags(void);
 
 #endif

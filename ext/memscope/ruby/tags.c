@@ -1,8 +1,12 @@
 #include "ruby/tags.h"
 
+#include "base/scratch.h"
+#include "malloc/thread_bytes.h"
 #include "ruby/interned.h"
 #include "ruby/ruby_private.h"
+#include "sampling/tag_allocations.h"
 
+#include <pthread.h>
 #include <ruby/debug.h>
 #include <ruby/thread.h>
 #include <stdlib.h>
@@ -14,6 +18,9 @@
 static ID tag_key;
 static __thread uint32_t tag;
 
+static struct memscope_tag_runs *runs; /* a lasting mapping, so that a forked child continues its own copy */
+static uint32_t life;                  /* forks between the first run and this process */
+
 uint32_t memscope_current_tag(void) {
     return tag;
 }
@@ -24,13 +31,44 @@ static uint32_t tag_of_fiber(VALUE thread) {
     return FIXNUM_P(kept) ? (uint32_t)FIX2ULONG(kept) : 0;
 }
 
+/* ---- what is allocated through malloc ---------------------------------------------------------------------------- */
+
+static enum memscope_status bytes_status;         /* as of the first run */
+static __thread struct memscope_thread_bytes own; /* of this native thread */
+static __thread uint64_t charged; /* its allocated bytes that have been charged to some tag, or to none */
+
+enum memscope_status memscope_tag_bytes_status(void) {
+    return bytes_status;
+}
+
+/* Charges what this native thread has allocated since its tag last changed to that tag: two loads and a few adds. */
+static void charge(void) {
+    uint64_t now;
+
+    if (bytes_status != MEMSCOPE_OK || !runs)
+        return;
+    if (!own.allocated && memscope_thread_bytes_find(&own) != MEMSCOPE_OK)
+        return;
+    now = *own.allocated;
+    if (tag != 0)
+        runs[tag].malloc_bytes += now - charged;
+    charged = now;
+}
+
+/* ---- the tag of a fiber ------------------------------------------------------------------------------------------ */
+
+static void change_tag(uint32_t index) {
+    charge();
+    tag = index;
+}
+
 /* A frozen thread accepts no fiber-locals: its fibers share one tag. */
-void memscope_set_tag(uint32_t index) {
+static void set_tag(uint32_t index) {
     VALUE thread = rb_thread_current();
 
     if (!OBJ_FROZEN(thread))
         rb_thread_local_aset(thread, tag_key, index ? UINT2NUM(index) : Qnil);
-    tag = index;
+    change_tag(index);
 }
 
 /*
@@ -44,14 +82,14 @@ static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID metho
     int line;
 
     if (tag != 0 && rb_profile_frames(0, 1, &frame, &line) == 0)
-        memscope_set_tag(tag);
+        set_tag(tag);
     else
-        tag = tag_of_fiber(rb_thread_current());
+        change_tag(tag_of_fiber(rb_thread_current()));
 }
 
 #if MEMSCOPE_THREADS_MIGRATE
 static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_data_t *data, void *unused) {
-    tag = tag_of_fiber(data->thread);
+    change_tag(tag_of_fiber(data->thread));
 }
 #endif
 
@@ -68,6 +106,24 @@ static void follow_threads(void) {
 #endif
 }
 
+/* Async-signal-safe. */
+static void in_child(void) {
+    life++;
+    for (uint32_t index = 0; index < MEMSCOPE_TAGS; index++)
+        if (runs[index].ended != runs[index].begun)
+            runs[index].ended = runs[index].begun;
+}
+
+/* Without memory, runs are not counted. */
+static void begin_counting(void) {
+    struct memscope_thread_bytes found;
+
+    bytes_status = memscope_thread_bytes_find(&found);
+    runs = memscope_lasting_map(MEMSCOPE_TAGS * sizeof *runs);
+    if (runs && pthread_atfork(NULL, NULL, in_child) != 0)
+        runs = NULL;
+}
+
 /*
  * Called when the first tag is set. Costs 0.05 µs per fiber switch and nothing else: the event adds no instructions to
  * iseqs.
@@ -76,11 +132,37 @@ static void begin_following(void) {
     if (tag_key)
         return;
     tag_key = rb_intern("__memscope_tag__");
+    begin_counting();
     rb_add_event_hook(follow_fiber, RUBY_EVENT_FIBER_SWITCH, Qnil);
     follow_threads();
 }
 
-uint32_t memscope_tag_of(const char *name, size_t length) {
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+struct memscope_tag_run memscope_tag_begin(const char *name, size_t length) {
+    struct memscope_tag_run run = {.before = tag};
+
     begin_following();
-    return memscope_intern_tag(name, length);
+    run.life = life;
+    run.tag = memscope_intern_tag(name, length);
+    if (runs)
+        runs[run.tag].begun++;
+    set_tag(run.tag);
+    return run;
+}
+
+void memscope_tag_end(const struct memscope_tag_run *run) {
+    set_tag(run->before);
+    if (runs && run->life == life)
+        runs[run->tag].ended++;
+}
+
+const struct memscope_tag_runs *memscope_tag_runs(void) {
+    return runs;
+}
+
+void memscope_tag_runs_begin_profile(void) {
+    for (uint32_t index = 0; runs && index < MEMSCOPE_TAGS; index++)
+        if (runs[index].begun > 0)
+            runs[index].half_runs_before = runs[index].begun + runs[index].ended;
 }

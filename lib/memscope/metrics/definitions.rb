@@ -30,7 +30,8 @@ module Memscope
     # The declaration of one family: its name, its meaning, and where its samples come from.
     #
     # A name ends in its base unit, if it has one; the name of a counter ends in _total. Labels are a closed list; their
-    # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes) and never come from users.
+    # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes, 50 tags) and never come from
+    # users: tags are names of actions and jobs.
     class Definition
       # Sources that are the same for all workers.
       SHARED = %i[allocator cgroup].freeze
@@ -206,6 +207,23 @@ module Memscope
                                 "Until a leak reaches the limit; no sample without a leak or a limit"]
       }.freeze
 
+      # Fields of Tags::Row.
+      TAG = {
+        "tag_runs_total" => [:runs, "Runs (requests, jobs) that have begun, by tag, of the 50 that retain most"],
+        "tag_running" => [:running, "Runs in progress"],
+        "tag_allocated_objects" => [:allocated_objects, "Objects that a run allocates; needs a profile of objects"],
+        "tag_malloc_allocated_bytes" =>
+          [:malloc_allocated_bytes, "Allocated through malloc by a run; needs jemalloc or a malloc profile"],
+        "tag_live_objects" =>
+          [:live_objects, "Live objects that runs have allocated since the profile of objects began"],
+        "tag_live_bytes" => [:live_bytes, "Bytes of these, with the malloc memory that they report"],
+        "tag_malloc_live_bytes" =>
+          [:malloc_live_bytes, "Live memory that runs have allocated through malloc since the malloc profile began"],
+        "tag_retained_objects" =>
+          [:retained_objects, "Objects that 1,000 runs retain; no sample for a tag with too few of them"],
+        "tag_retained_objects_error" => [:retained_objects_error, "One standard error of that number"]
+      }.freeze
+
       # Families that only the workers' reports have.
       WORKER = {
         "worker_pss_bytes" =>
@@ -229,6 +247,14 @@ module Memscope
         "reading_seconds" => [:wall_us, "Duration of the latest reading of each kind"],
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
+
+      # @return [Hash{String => Numeric, nil}] by tag; those beyond the first 50 together
+      def self.by_tag(tags, field)
+        shown = tags.top(50)
+        names = shown.map(&:name)
+        names[-1] = "[other]" if shown.size > 50
+        names.zip(shown.map(&field)).to_h
+      end
 
       # @return [Numeric, nil]
       def self.heap_bytes(snapshot)
@@ -309,6 +335,9 @@ module Memscope
       Definition.new("objects", "Objects of the 20 classes with the most memory, garbage included", :census,
                      ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },
                      labels: %i[class]),
+      *Tables::TAG.map do |name, (field, help)|
+        Definition.new(name, help, :tags, ->(tags) { Tables.by_tag(tags, field) }, labels: %i[tag])
+      end,
       *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
       *Tables::READING.map do |name, (key, help)|
         read = ->(taken) { taken.transform_values { |reading| reading.cost.public_send(key).fdiv(1_000_000) } }

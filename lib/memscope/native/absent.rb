@@ -19,6 +19,7 @@ module Memscope
         census: [:T3, { classes: [], types: [], imemos: [], slot_sizes: [], ages: [] }],
         heap_graph: [:T3, { retained: [], dominators: [], paths: [], roots: [], garbage: [] }],
         heap_growth: [:T3, { classes: [], sites: [], paths: [] }],
+        tags: [:T2, { tags: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
@@ -30,7 +31,7 @@ module Memscope
         next_generation: 0, object_profile: nil, object_profile_runs?: false, object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
-        history: nil, judge: :unsupported, terminate: :unsupported
+        history: nil, judge: :unsupported, terminate: :unsupported, tags_begun?: false
       }.freeze
 
       # @param error [LoadError] of the extension

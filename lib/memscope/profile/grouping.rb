@@ -13,7 +13,7 @@ module Memscope
       NO_CALLER = "[no line of the application]"
       # Methods that only apply a tag: their frames are skipped, and the memory counts for the nearest line of another
       # method.
-      TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)Tags#\w+)\z/
+      TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)\w+#\w+)\z/
       # The paths of code whose file is unknown: its caller counts instead. Since Ruby 3.3, eval's code has the path of
       # the file that called eval.
       ANONYMOUS = ["(eval)", "<compiled>"].freeze

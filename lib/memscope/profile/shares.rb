@@ -21,14 +21,24 @@ module Memscope
       # @param profile [Profile, Difference] the one that the stacks are from
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
-        samples = stacks.sum { |stack| stack.samples.abs }
-        return 0 unless samples.positive?
+        deviation(sums(stacks, number), stacks.sum { |stack| stack.samples.abs }, stacks.sum(&:live_objects).abs,
+                  profile).round
+      end
 
-        added = by_window(stacks, number)
-        independent = independent(stacks, samples, added.sum(&:last))
+      # @param sums [Array(Numeric, Numeric, Numeric)] over windows: of what each adds, of its square, and of its
+      #   product with the allocations that the window stands for
+      # @param samples [Integer] what the sum is estimated from
+      # @param objects [Numeric] how many objects the samples stand for
+      # @param profile [Profile, Difference, Tags::Windows]
+      # @param whole [Numeric] the sum of what all samples stand for, of which some may be negative
+      # @return [Float] one standard error of the sum
+      def deviation(sums, samples, objects, profile, whole = sums.first)
+        return 0.0 unless samples.positive?
+
+        independent = objects > samples ? (whole**2).fdiv(samples) * (1 - samples.fdiv(objects)) : 0
         seen = profile.windows_share
-        variance = [independent, ((1 - seen) * clustered(added, profile)) + (seen * independent)].max
-        Math.sqrt(variance * (samples + 1) / samples).round
+        variance = [independent, ((1 - seen) * clustered(*sums, profile)) + (seen * independent)].max
+        Math.sqrt(variance * (samples + 1) / samples)
       end
 
       # @param signed [Array<Array(Stack, Integer)>] a stack of the later profile with 1, of the earlier with -1
@@ -53,34 +63,30 @@ module Memscope
         sums.values
       end
 
-      # @return [Array<Array(Integer, Integer)>] for each window, its allocations and the sum of what it adds
-      def by_window(stacks, number)
-        sums = {}
+      # @param stacks [Array<#shares>]
+      # @return [Array(Integer, Integer, Integer)] as `deviation` takes them
+      def sums(stacks, number)
+        windows = Hash.new(0)
+        allocations = {}
         stacks.each do |stack|
           stack.shares.each do |share|
-            sum = sums[share[WINDOW]] ||= [share[ALLOCATIONS], 0]
-            sum[1] += share[number]
+            windows[share[WINDOW]] += share[number]
+            allocations[share[WINDOW]] ||= share[ALLOCATIONS]
           end
         end
-        sums.values
+        [windows.values.sum, windows.values.sum { |sum| sum**2 }, windows.sum { |one, sum| allocations[one] * sum }]
       end
 
       # The variance from the spread between windows: what each adds, compared with its proportional part of the sum.
-      def clustered(added, profile)
+      def clustered(sum, squares, products, profile)
         return 0 if profile.windows < 2
 
         equal = profile.equal_windows
-        rate = added.sum(&:last).fdiv(profile.allocations)
-        squares = added.sum { |allocations, sum| (sum**2) - (2 * rate * allocations * sum) }
-        ((equal / [equal - 1, 0.5].max)**4) * (squares + (((rate * profile.allocations)**2) / equal))
+        rate = sum.fdiv(profile.allocations)
+        ((equal / [equal - 1, 0.5].max)**4) *
+          (squares - (2 * rate * products) + (((rate * profile.allocations)**2) / equal))
       end
-
-      # The variance of a sum of that many independent samples, as a lower bound.
-      def independent(stacks, samples, sum)
-        objects = stacks.sum(&:live_objects).abs
-        objects > samples ? (sum**2).fdiv(samples) * (1 - samples.fdiv(objects)) : 0
-      end
-      private_class_method :differences, :by_window, :clustered, :independent
+      private_class_method :differences, :clustered
     end
   end
 end

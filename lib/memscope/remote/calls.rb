@@ -67,6 +67,7 @@ module Memscope
       doctor: Call.new(:Diagnosis, %w[gc]),
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
       workers: Call.new(:Workers, []),
+      tags: Call.new(:Tags, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
       lower_threads: Call.new(nil, %w[most]),
       dump: Call.new(:Dump, %w[path format gc deadline]),

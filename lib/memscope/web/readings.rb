@@ -30,7 +30,7 @@ module Memscope
 
       # How each kind is read in this process.
       KINDS = {
-        **%i[ledger history verdict arenas ruby_heap mappings workers size_classes
+        **%i[ledger history verdict arenas ruby_heap mappings workers size_classes tags
              diagnosis_with_forecast].to_h { |call| [call, ->(**options) { Calls.run(call, **options) }] },
         metrics: -> { Memscope::Prometheus.text }
       }.freeze

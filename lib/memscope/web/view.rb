@@ -2,6 +2,7 @@
 
 require "erb"
 require_relative "../report/history"
+require_relative "../report/tags"
 
 module Memscope
   module Web
@@ -126,6 +127,12 @@ module Memscope
 
       # @return [String]
       def number(value) = value ? count(value) : UNKNOWN
+
+      # @return [String] "2,987", "3.4"
+      def decimal(value) = value ? Report::TagsPage.decimal(value) : UNKNOWN
+
+      # @return [String] the text as a parameter of `link`
+      def encoded(text) = URI.encode_www_form_component(text)
 
       # @return [String] "94.1 %"
       def percent(part, whole) = part && whole&.positive? ? format("%.1f %%", 100.0 * part / whole) : UNKNOWN

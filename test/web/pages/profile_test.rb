@@ -66,6 +66,32 @@ class WebProfileTest < WebCase
     assert_equal 400, page("/profile?by=file").status
   end
 
+  # The rows link to the part of the profile that is of one tag.
+  def test_by_endpoint_and_job
+    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+
+    refute_includes page("/profile").body, "By endpoint and job"
+    start
+    2.times { Memscope.tag("GET <orders>") { keep } }
+    Memscope.tag("GET /other") { parse }
+    @now = 1.1
+    shown = page("/profile").body
+    link = "/memscope/profile?tag=GET+%3Corders%3E"
+
+    assert_includes shown, ">By endpoint and job</h2>"
+    assert_includes shown, "<a href=\"#{link}\">GET &lt;orders&gt;</a></th><td class=\"num\">2</td>"
+    assert_includes shown, "no profile of objects is running"
+    assert_of_one_tag(shown, page(link.delete_prefix("/memscope")).body)
+    assert_includes page("/profile?tag=none").body, "Of the tag <b>none</b>"
+  end
+
+  def assert_of_one_tag(all, one)
+    assert_includes one, "Of the tag <b>GET &lt;orders&gt;</b> <a href=\"/memscope/profile\">All tags</a>"
+    assert_includes one, '<a href="/memscope/profile?by=caller&amp;tag=GET+%3Corders%3E">'
+    assert_match(/psych/, all)
+    refute_match(/psych/, one)
+  end
+
   def test_the_flame_graph_has_the_policy_of_its_scripts
     start
     graph = page("/profile/flamegraph")

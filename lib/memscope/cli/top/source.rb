@@ -5,6 +5,7 @@
 require_relative "../../client"
 require_relative "../../remote/external_process"
 require_relative "../../purge"
+require_relative "../../report/tags"
 
 module Memscope
   module CLI
@@ -12,8 +13,8 @@ module Memscope
     module Top
       # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
       # row is its RSS.
-      # `verdict` is the sentence of its verdict.
-      Frame = Struct.new(:title, :verdict, :rows, :note, :moment, keyword_init: true) do
+      # `verdict` is the sentence of its verdict, `tags` a line for each of the tags that retain most.
+      Frame = Struct.new(:title, :verdict, :rows, :tags, :note, :moment, keyword_init: true) do
         # @return [Frame]
         def with(**changes) = self.class.new(**to_h, **changes)
       end
@@ -45,7 +46,9 @@ module Memscope
         LEVERS = { purge: [], gc: ["gc"] }.freeze
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
-        private_constant :LEVERS, :KERNELS
+        # Tags that are shown.
+        TAGS = 3
+        private_constant :LEVERS, :KERNELS, :TAGS
 
         # @param client [Client]
         def initialize(client) = @client = client
@@ -67,7 +70,8 @@ module Memscope
         def read
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
-            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
+            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }],
+            tags: tags }
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
 
@@ -84,6 +88,14 @@ module Memscope
           @client.call(:verdict).then { |verdict| verdict.sentence if verdict.known? }
         rescue Client::Failed
           nil
+        end
+
+        # Empty if what tags retain is unknown.
+        def tags
+          known = @client.call(:tags).rows.first(TAGS).select { |row| Report::TagsPage.retained(row) }
+          known.map { |row| "#{Report::TagsPage.retained(row).rjust(9)} objects retained by 1,000 runs of #{row.name}" }
+        rescue Client::Failed, ArgumentError # its memscope has no tags
+          []
         end
 
         def leaves(ledger)

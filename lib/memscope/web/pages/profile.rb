@@ -74,9 +74,25 @@ module Memscope
         # @return [Boolean] whether this Ruby crashes if a Ractor is created while objects are sampled
         def ractors? = state[:ractors] == true
 
-        # @return [Memscope::Profile]
+        # @return [Memscope::Profile] the part of one tag, if the query names one (tag=)
         # @raise [HttpError] if none was started
-        def reading = kept.reading
+        def reading = tag ? @tagged ||= kept.reading.tagged(tag) : kept.reading
+
+        # @return [String, nil] the tag that the page is about
+        def tag = @request.query["tag"]&.last
+
+        # @return [Memscope::Tags, nil] nil if the process has no tags, or does not answer
+        def runs
+          @runs ||= read(:tags).then { |tags| tags if tags.known? }
+        rescue HttpError
+          nil
+        end
+
+        # The tables of the profile: rendered once, unless they are of one tag.
+        #
+        # @yieldreturn [String]
+        # @return [String]
+        def tables(&) = tag ? yield : body(:"tables_#{by}", &)
 
         # @return [Memscope::Profile, nil]
         def profile
@@ -113,6 +129,8 @@ module Memscope
 
         # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
         def tags
+          return [] if tag
+
           entries = live(:tag)
           entries.size > 1 ? entries.first(LINES) : []
         end

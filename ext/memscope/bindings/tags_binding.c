@@ -1,0 +1,255 @@
+/*
+ * Native.tag, called by Memscope.tag, and Native.tags: what was counted and sampled by tag, called by Memscope::Tags.
+ * Arguments have been checked in Ruby.
+ */
+#include "bindings/profile_values.h"
+#include "bindings/reasons.h"
+
+#include "base/scratch.h"
+#include "init.h"
+#include "ruby/held_memory.h"
+#include "ruby/object_sampler.h"
+#include "ruby/stack_reader.h"
+#include "ruby/tags.h"
+#include "sampling/sampled_stack.h"
+#include "sampling/tag_objects.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Native.tag -------------------------------------------------------------------------------------------------- */
+
+static VALUE yield_nothing(VALUE unused) {
+    return rb_yield_values(0); /* rb_yield(Qnil) would pass nil, which a lambda without parameters rejects */
+}
+
+static VALUE end_run(VALUE run) {
+    memscope_tag_end((const struct memscope_tag_run *)run);
+    return Qnil;
+}
+
+/* Native.tag(name) { … } -> the block's value. Only the first 64 bytes of the name count. */
+static VALUE native_tag(VALUE self, VALUE name) {
+    struct memscope_tag_run run = memscope_tag_begin(RSTRING_PTR(name), (size_t)RSTRING_LEN(name));
+
+    return rb_ensure(yield_nothing, Qnil, end_run, (VALUE)&run);
+}
+
+/* ---- Native.tags ------------------------------------------------------------------------------------------------- */
+
+/* Everything is read before the first Ruby object is made of it: allocations could run a GC, which marks and sweeps. */
+struct reading {
+    struct memscope_scratch scratch;
+    bool running;  /* a profile of objects */
+    bool profiled; /* and no other Ractor has ended its sampling: runs would go on without it */
+    bool judged;   /* and two major GCs have run since it began */
+    struct memscope_object_sampler_state state;
+    struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
+    double widest;
+    uint64_t dropped; /* samples */
+    struct memscope_tag_runs *runs;
+    struct memscope_tag_objects *objects;
+    struct memscope_window_sums *allocated;
+    uint64_t *counted;
+    uint64_t begun_ns;
+};
+
+static struct memscope_held_walk *walk;
+
+/* As in a profile of objects: the slot, and what the object says it holds through malloc. */
+static size_t bytes_of(const struct memscope_object_sample *sample) {
+    return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
+}
+
+static struct memscope_windows_at windows_at(const struct memscope_sampling_plan *plan, double last) {
+    return (struct memscope_windows_at){
+        .window = (uint32_t)plan->windows, .last = last, .watched = 1 - plan->unwatched};
+}
+
+static enum memscope_status read_samples(struct reading *reading) {
+    struct memscope_held_memory held;
+    enum memscope_status status;
+
+    walk = memscope_scratch_take(&reading->scratch, sizeof *walk);
+    if (!walk)
+        return MEMSCOPE_NO_MEMORY;
+    memscope_heap_held_open(walk, &held);
+    status = memscope_tag_objects_read(memscope_object_sampler_samples(), &reading->scratch, bytes_of,
+                                       windows_at(&reading->state.plan, reading->state.last),
+                                       windows_at(&reading->mark->plan, reading->mark->last),
+                                       reading->judged ? reading->mark->epoch : 0, reading->objects);
+    memscope_heap_held_close(walk);
+    walk = NULL;
+    return status;
+}
+
+static enum memscope_status read_profile(struct reading *reading) {
+    struct memscope_object_tags tags = memscope_object_sampler_tags();
+
+    reading->state = memscope_object_sampler_state();
+    reading->dropped = memscope_object_sampler_samples()->dropped;
+    reading->profiled = !reading->state.shared;
+    reading->judged = reading->profiled && tags.judged != NULL;
+    reading->widest = tags.widest;
+    *reading->start = *tags.start;
+    if (tags.judged)
+        *reading->mark = *tags.judged;
+    for (uint32_t tag = 0; tag < MEMSCOPE_TAGS; tag++)
+        reading->allocated[tag] =
+            memscope_tag_allocations_of(tags.allocations, tag, tags.stands_for, reading->state.last,
+                                        1 - reading->state.plan.unwatched, &reading->counted[tag]);
+    return read_samples(reading);
+}
+
+static enum memscope_status read_all(struct reading *reading) {
+    const struct memscope_tag_runs *runs = memscope_tag_runs();
+
+    reading->runs = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->runs);
+    reading->objects = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->objects);
+    reading->allocated = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->allocated);
+    reading->counted = memscope_scratch_take(&reading->scratch, MEMSCOPE_TAGS * sizeof *reading->counted);
+    reading->start = memscope_scratch_take(&reading->scratch, sizeof *reading->start);
+    reading->mark = memscope_scratch_take(&reading->scratch, sizeof *reading->mark);
+    if (!reading->runs || !reading->objects || !reading->allocated || !reading->counted || !reading->start ||
+        !reading->mark)
+        return MEMSCOPE_NO_MEMORY;
+    if (runs)
+        memcpy(reading->runs, runs, MEMSCOPE_TAGS * sizeof *runs);
+    return reading->running ? read_profile(reading) : MEMSCOPE_OK;
+}
+
+static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "windows", ULL2NUM(plan->windows));
+    memscope_hash_set(hash, "allocations", memscope_estimate(plan->stood_for));
+    memscope_hash_set(hash, "windows_share", DBL2NUM(memscope_plan_share(plan)));
+    memscope_hash_set(hash, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
+    return hash;
+}
+
+/* [window, allocations, objects] of each window, rounded: sums of what is shown are then exact. */
+static VALUE shares_of(const struct memscope_tag_objects *objects) {
+    VALUE list = rb_ary_new_capa((long)objects->judged_count);
+
+    for (size_t index = 0; index < objects->judged_count; index++) {
+        const struct memscope_window_share *share = &objects->judged[index];
+
+        rb_ary_push(
+            list, rb_obj_freeze(rb_ary_new_from_args(3, UINT2NUM(share->window), memscope_estimate(share->allocations),
+                                                     memscope_estimate(share->objects))));
+    }
+    return rb_obj_freeze(list);
+}
+
+static VALUE half_runs(uint64_t now, uint64_t before) {
+    return DBL2NUM((double)(now - before) / 2);
+}
+
+static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag) {
+    const struct memscope_tag_runs *runs = &reading->runs[tag];
+    const struct memscope_tag_objects *objects = &reading->objects[tag];
+    const struct memscope_window_sums *allocated = &reading->allocated[tag];
+
+    memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, reading->start->half_runs[tag]));
+    memscope_hash_set(hash, "counted", ULL2NUM(reading->counted[tag]));
+    memscope_hash_set(hash, "allocated_objects", DBL2NUM(allocated->sum));
+    memscope_hash_set(hash, "squares", DBL2NUM(allocated->squares));
+    memscope_hash_set(hash, "products", DBL2NUM(allocated->products));
+    memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
+    memscope_hash_set(hash, "live_objects", memscope_estimate(objects->objects));
+    memscope_hash_set(hash, "live_bytes", memscope_estimate(objects->bytes));
+    if (!reading->judged)
+        return;
+    memscope_hash_set(hash, "judged_runs", half_runs(reading->mark->half_runs[tag], reading->start->half_runs[tag]));
+    memscope_hash_set(hash, "samples", ULL2NUM(objects->judged_samples));
+    memscope_hash_set(hash, "shares", shares_of(objects));
+}
+
+static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
+    const struct memscope_tag_runs *runs = &reading->runs[tag];
+    bool counted = memscope_tag_bytes_status() == MEMSCOPE_OK;
+    VALUE hash = rb_hash_new();
+
+    memscope_hash_set(hash, "name", memscope_interned_name(memscope_word(MEMSCOPE_WORD_TAG, tag, 0)));
+    memscope_hash_set(hash, "runs", ULL2NUM(runs->begun));
+    memscope_hash_set(hash, "running", ULL2NUM(runs->begun - runs->ended));
+    memscope_hash_set(hash, "malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil);
+    memscope_hash_set(hash, "malloc_runs", half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
+    if (reading->profiled)
+        set_objects(hash, reading, tag);
+    return hash;
+}
+
+/* As in a profile of objects: bindings/object_profile_binding.c. */
+static void set_reasons(VALUE reasons, const struct reading *reading) {
+    const struct memscope_object_sampler_state *state = &reading->state;
+    uint64_t dropped = reading->dropped;
+
+    if (state->shared)
+        memscope_hash_set(reasons, "profiled",
+                          memscope_reason_of("ractor_ended_sampling", memscope_estimate(state->plan.stood_for)));
+    else if (state->plan.out_of_reach)
+        memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
+    if (dropped > 0 || state->missed > 0)
+        memscope_hash_set(reasons, "samples", memscope_reason_of("samples_dropped", ULL2NUM(dropped)));
+}
+
+static VALUE body_of(VALUE argument) {
+    struct reading *reading = (struct reading *)argument;
+    VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new();
+    uint64_t gvl_ns;
+
+    for (uint32_t tag = 1; tag < MEMSCOPE_TAGS; tag++)
+        if (reading->runs[tag].begun > 0)
+            rb_ary_push(list, tag_hash(reading, tag));
+    memscope_hash_set(body, "tags", list);
+    if (reading->profiled) {
+        memscope_hash_set(body, "profiled", windows_hash(&reading->state.plan));
+        memscope_hash_set(body, "sample_objects",
+                          DBL2NUM(reading->widest / fmax(memscope_plan_share(&reading->state.plan), 1e-9)));
+    }
+    if (reading->judged)
+        memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
+    gvl_ns = memscope_now_ns() - reading->begun_ns;
+    if (reading->running)
+        set_reasons(reasons, reading);
+    memscope_hash_set(body, "reasons", reasons);
+    memscope_hash_set(body, "cost", memscope_cost("T2", gvl_ns, gvl_ns, reading->scratch.used));
+    return body;
+}
+
+static VALUE close_reading(VALUE argument) {
+    memscope_scratch_close(&((struct reading *)argument)->scratch);
+    return Qnil;
+}
+
+/*
+ * Native.tags -> what was counted by tag, as a Hash, with what the running profile of objects has sampled, if there is
+ * one; a reason if there is no memory to read it.
+ */
+static VALUE native_tags(VALUE self) {
+    struct reading reading = {.begun_ns = memscope_now_ns()};
+    enum memscope_status status;
+
+    memscope_object_sampler_settle();
+    reading.running = memscope_object_sampler_runs();
+    status = memscope_scratch_open(&reading.scratch);
+    if (status == MEMSCOPE_OK)
+        status = read_all(&reading);
+    if (status == MEMSCOPE_OK)
+        return rb_ensure(body_of, (VALUE)&reading, close_reading, (VALUE)&reading);
+    memscope_scratch_close(&reading.scratch);
+    return memscope_status_reason(status);
+}
+
+/* Native.tags_begun? -> whether Memscope.tag was called in this process, or in one that it was forked from. */
+static VALUE native_tags_begun(VALUE self) {
+    return memscope_tag_runs() ? Qtrue : Qfalse;
+}
+
+void Init_memscope_tags(void) {
+    rb_define_singleton_method(rb_mMemscopeNative, "tag", native_tag, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "tags", native_tags, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "tags_begun?", native_tags_begun, 0);
+}

@@ -1,0 +1,34 @@
+/*
+ * How many objects each tag has allocated: an estimate from the windows in which a profile watches all allocations
+ * (sampling_plan.h). Each allocation of a window is counted under the tag of its thread, so that only the spread
+ * between windows makes the estimate err. Any context, one thread at a time; a lost count does no harm.
+ */
+#ifndef MEMSCOPE_TAG_ALLOCATIONS_H
+#define MEMSCOPE_TAG_ALLOCATIONS_H
+
+#include "sampling/object_groups.h"
+
+#include <stdint.h>
+
+/* Tags are numbers below this one: 0 for none, one for each name, and the last for names that found no room. */
+#define MEMSCOPE_TAGS 4098
+
+struct memscope_tag_allocations {
+    uint32_t window[MEMSCOPE_TAGS];                  /* allocations of the last window, by tag */
+    uint64_t before[MEMSCOPE_TAGS];                  /* those of the windows before, */
+    struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what these stand for */
+};
+
+/* Begins another window. `stands_for`: what an allocation of the last one stood for (memscope_plan_begin_window). */
+void memscope_tag_allocations_next_window(struct memscope_tag_allocations *allocations, double stands_for);
+
+/*
+ * The sums of one tag over all windows, for memscope_window_variance; *counted is how many of its allocations were
+ * counted. `stands_for` is of the last window, and `last` as in memscope_plan_at; `watched`: the share of the last
+ * window that has been watched.
+ */
+struct memscope_window_sums memscope_tag_allocations_of(const struct memscope_tag_allocations *allocations,
+                                                        uint32_t tag, double stands_for, double last, double watched,
+                                                        uint64_t *counted);
+
+#endif

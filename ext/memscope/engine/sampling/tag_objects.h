@@ -1,0 +1,39 @@
+/*
+ * The sampled objects of each tag: those that are alive, and among them those that were allocated before a moment in
+ * the past and have been judged since then.
+ */
+#ifndef MEMSCOPE_TAG_OBJECTS_H
+#define MEMSCOPE_TAG_OBJECTS_H
+
+#include "base/scratch.h"
+#include "base/status.h"
+#include "sampling/object_groups.h"
+#include "sampling/object_samples.h"
+
+/* Estimates of one tag. */
+struct memscope_tag_objects {
+    uint64_t samples;
+    double objects, bytes;
+    uint64_t judged_samples;                    /* those of the judged objects */
+    const struct memscope_window_share *judged; /* their shares, by window */
+    size_t judged_count;
+};
+
+/* The windows as of one moment: until the next one begins, the samples of the last one are scaled by `last`. */
+struct memscope_windows_at {
+    uint32_t window; /* the last one */
+    double last;     /* as in memscope_plan_at */
+    double watched;  /* the share of that window that had been watched */
+};
+
+/*
+ * Reads the settled samples into tags[0..MEMSCOPE_TAGS - 1], which are empty. Judged are the objects of epochs before
+ * `epoch`, which began at the moment `judged`. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
+ */
+enum memscope_status memscope_tag_objects_read(const struct memscope_object_samples *samples,
+                                               struct memscope_scratch *scratch,
+                                               size_t (*bytes_of)(const struct memscope_object_sample *sample),
+                                               struct memscope_windows_at now, struct memscope_windows_at judged,
+                                               uint32_t epoch, struct memscope_tag_objects *tags);
+
+#endif

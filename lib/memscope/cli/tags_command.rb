@@ -1,0 +1,49 @@
+# frozen_string_literal: true
+
+require_relative "../report/tags"
+
+module Memscope
+  module CLI
+    # `memscope tags`: what the endpoints and jobs of a process allocate and retain.
+    class TagsCommand < Command
+      NOTES = <<~TEXT
+        The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
+        Memscope.tag. What is retained needs a running profile of objects (the setting
+        objects_profile, or memscope profile --objects --pid N meanwhile), and two full
+        garbage collections since that began; with --seconds, two after the first
+        reading. "<120" is an upper bound for tags with fewer than 10 samples.
+      TEXT
+      FORMS = {
+        process: { summary: "print what endpoints and jobs allocate and retain",
+                   example: "memscope tags --pid 4711 --seconds 600", notes: NOTES,
+                   defaults: { top: Report::TagsPage::ROWS },
+                   options: [*PROCESS, *TEXT, ["--seconds S", Float, SECONDS, "only what happens in S seconds"],
+                             ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
+                              "the number of rows to print"]] }
+      }.freeze
+      private_constant :NOTES, :FORMS
+
+      private
+
+      def perform
+        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
+        deliver_readings([read], limit: @given[:top])
+        FINE
+      end
+
+      def read
+        return ask(:tags) unless @given[:seconds]
+
+        earlier = ask(:tags)
+        wait
+        ask(:tags) - earlier
+      end
+
+      def wait
+        sleep(@given[:seconds])
+      rescue Interrupt
+        say("stopped early")
+      end
+    end
+  end
+end

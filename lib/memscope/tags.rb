@@ -1,0 +1,140 @@
+# frozen_string_literal: true
+
+require_relative "collection"
+require_relative "malloc_profile"
+require_relative "object_profile"
+
+module Memscope
+  # What endpoints and jobs allocate and retain: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
+  # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
+  #
+  #   Memscope::ObjectProfile.start
+  #   # … some thousand requests, and two full garbage collections later
+  #   row = Memscope.tags.first       # => the tag that retains most
+  #   row.retained_objects            # => 2987.1, of 1,000 runs
+  #   row.retained_objects_error      # => 104.3
+  #
+  # Retained are objects that were allocated before the last but one major GC, and that the last one has found alive:
+  # what requests in progress hold meanwhile is not among them. A cache that fills up tends to 0 as runs go on; a leak
+  # stays as it is. `later - earlier` has the numbers of the time in between.
+  class Tags < Reading
+    require_relative "tags/totals"
+    require_relative "tags/row"
+
+    # @return [Array<Row>] those that retain most first, even if there are too few samples for a number
+    collection :rows, [Row]
+    # @return [Float, nil] for a difference: time from the earlier reading to the later
+    field :seconds, :number, sparse: true
+    # @return [Integer, nil] the number of the profile of objects in its process; nil if none is running
+    field :session, :count, sparse: true
+    # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
+    field :profiled, Windows
+    # @return [Windows, nil] what had been sampled at the last but one major GC; nil if there were not two
+    field :judged, Windows
+    # @return [Float, nil] how many objects one sample stands for
+    field :sample_objects, :number
+
+    # Fields that need a profile of objects.
+    OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
+    # Fields with the windows of such a profile.
+    WINDOWS = %i[profiled judged].freeze
+    private_constant :OF_OBJECTS, :WINDOWS
+
+    class << self
+      # Implements Memscope.tags.
+      #
+      # @return [Tags]
+      def read
+        body = Native.tags
+        body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
+        malloc = MallocProfile.snapshot if MallocProfile.running?
+        body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
+        WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
+        body[:session] = Native.object_profile_session if body[:profiled]
+        of(totals(body.delete(:tags), malloc), body, malloc: !malloc.nil?)
+      end
+
+      # A profile of objects that began in between counts from its beginning.
+      #
+      # @param earlier [Tags]
+      # @param later [Tags]
+      # @return [Tags] of the time in between, in the later one's envelope
+      def between(earlier, later)
+        body = { seconds: (later.at - earlier.at).to_f, session: later.session, sample_objects: later.sample_objects,
+                 cost: Cost.of(:T0), reasons: later.reasons.slice(:profiled, :samples),
+                 **windows_between(earlier, later) }
+        of(totals_between(earlier, later), body, later.envelope, malloc: later.any?(&:malloc_live_bytes))
+      end
+
+      private
+
+      def windows_between(earlier, later)
+        same = earlier.session == later.session
+        WINDOWS.to_h { |name| [name, later.public_send(name)&.since((earlier.public_send(name) if same))] }
+      end
+
+      def totals_between(earlier, later)
+        same = earlier.session == later.session
+        before = earlier.rows.to_h { |row| [row.name, same ? row.totals : row.totals.unprofiled] }
+        later.map { |row| row.totals.since(before[row.name]) }
+      end
+
+      # Adds what the malloc profile knows.
+      def totals(tags, malloc)
+        entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
+        tags.map do |tag|
+          entry = entries[tag[:name]]
+          tag[:malloc_live_bytes] = entry&.live_bytes
+          tag[:malloc_allocated_bytes] ||= entry&.allocated_bytes
+          Totals.capture(tag)
+        end
+      end
+
+      def of(totals, body, envelope = nil, malloc:)
+        rows = totals.sort_by(&:rank).map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
+        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)
+        capture({ seconds: nil, session: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
+                  reasons: { **reasons, **body[:reasons] } }, envelope)
+      end
+
+      # Why a row lacks a number.
+      def missing(rows, body, malloc)
+        without = body[:reasons][:profiled] || :tags_without_profile
+        { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : without] },
+          **(body[:session] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
+          malloc_allocated_bytes: malloc ? :tags_few_malloc_samples : :tags_malloc_uncounted,
+          malloc_live_bytes: malloc ? :tags_few_malloc_samples : :tags_without_malloc_profile }
+          .select { |name, _why| rows.any? { |row| row.public_send(name).nil? } }
+      end
+    end
+
+    # The rows that a table shows: the first ones, and the sum of the others.
+    #
+    # @param most [Integer]
+    # @return [Array<Row>] at most one more than `most`; the last is then "12 other tags"
+    def top(most = 50)
+      rest = rows.drop(most)
+      return rows if rest.empty?
+
+      others = Row.of(rest.map(&:totals), name: "#{rest.size} other tags", profiled: profiled, judged: judged,
+                                          sample_objects: sample_objects)
+      [*rows.first(most), others]
+    end
+
+    # What happened since an earlier reading of the same process and profile.
+    #
+    # @param other [Tags] the earlier one
+    # @return [Tags]
+    # @raise [TypeError] for a reading of another kind
+    # @raise [ArgumentError] for one of another process
+    def -(other)
+      return Tags.between(of_this_kind(other), self) if of_this_kind(other).pid == pid
+
+      Field.refuse("Memscope::Tags#-: pid", other.pid, "#{pid}, as in the later reading")
+    end
+
+    # @api private
+    # @return [Boolean] whether there are any runs
+    def known? = !rows.empty?
+  end
+end

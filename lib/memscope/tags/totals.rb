@@ -1,0 +1,139 @@
+# frozen_string_literal: true
+
+require_relative "../profile"
+
+module Memscope
+  class Tags < Reading
+    # The windows of allocations that a profile of objects has sampled, as of one moment: what errors are estimated
+    # from, as in Profile.
+    class Windows < Record
+      # @return [Integer]
+      field :windows, :count, null: false
+      # @return [Integer] how many allocations they stand for
+      field :allocations, :count, null: false
+      # @return [Float] the share of these allocations that is in windows
+      field :windows_share, :number, null: false
+      # @return [Float] the effective number of windows
+      field :equal_windows, :number, null: false
+
+      # @api private
+      # @param earlier [Windows, nil] of the same profile
+      # @return [Windows, nil] those in between; nil if nothing was watched
+      def since(earlier)
+        return self unless earlier
+
+        between = allocations - earlier.allocations
+        return unless between.positive? && seen > earlier.seen
+
+        count = [windows - earlier.windows, 1].max
+        equal = (between**2) / [squares - earlier.squares, 1.0].max
+        Windows.capture({ windows: count, allocations: between, equal_windows: equal.clamp(1.0, count.to_f),
+                          windows_share: [(seen - earlier.seen) / between, 1.0].min })
+      end
+
+      protected
+
+      def seen = windows_share * allocations
+
+      # The sum of the squares of what windows stand for.
+      def squares = windows.zero? ? 0.0 : (allocations**2) / equal_windows
+    end
+
+    # What was counted and sampled of one tag, from which its Row is calculated.
+    class Totals < Record
+      # @return [String]
+      field :name, :string, null: false
+      # @return [Integer] runs that have begun
+      field :runs, :count, null: false
+      # @return [Integer] runs in progress
+      field :running, :count, null: false
+      # @return [Integer, nil] allocated through malloc
+      field :malloc_allocated_bytes, :bytes
+      # @return [Float] the runs in which that was allocated; one in progress counts as half a run, here and below
+      field :malloc_runs, :number, null: false
+      # @return [Integer, nil] what the malloc profile says is live
+      field :malloc_live_bytes, :bytes
+      # @return [Float, nil] runs since the profile of objects began; nil if none is running
+      field :profiled_runs, :number
+      # @return [Integer, nil] allocations that were watched
+      field :counted, :count
+      # @return [Float, nil] how many objects they stand for
+      field :allocated_objects, :number
+      # @return [Float, nil] the sum over windows of the squares of that number
+      field :squares, :number
+      # @return [Float, nil] the sum over windows of the products of that number and the window's allocations
+      field :products, :number
+      # @return [Integer, nil] samples of live objects
+      field :live_samples, :count
+      # @return [Integer, nil] how many live objects they stand for
+      field :live_objects, :count
+      # @return [Integer, nil] the bytes of these
+      field :live_bytes, :bytes
+      # @return [Float, nil] runs from when the profile began to the last but one major GC; nil if there were not two
+      field :judged_runs, :number
+      # @return [Integer, nil] samples of objects that were allocated up to then, and are alive after the last major GC
+      field :samples, :count
+      # @return [Array<Array<Integer>>, nil] for each window with such samples: its number, the allocations that it
+      #   stands for, and the objects that it adds
+      field :shares, :list
+
+      # What is subtracted; the others are as of the later reading.
+      GROWING = %i[runs malloc_allocated_bytes malloc_runs profiled_runs counted allocated_objects squares products
+                   judged_runs].freeze
+      # What a profile of objects has sampled.
+      OF_OBJECTS = %i[profiled_runs counted allocated_objects squares products judged_runs samples shares].freeze
+      private_constant :GROWING, :OF_OBJECTS
+
+      # @api private
+      # @param earlier [Totals, nil] of the same tag; nil if it had not run yet
+      # @return [Totals] of the time in between
+      def since(earlier)
+        return self unless earlier
+
+        grown = GROWING.to_h { |name| [name, since_of(name, earlier)] }
+        grown[:shares] = shares_since(earlier) if shares
+        grown[:samples] = changed_samples(grown[:shares], earlier) if shares
+        self.class.send(:new, { **values, **grown })
+      end
+
+      # Also of few samples: they are the best guess of which tag retains most.
+      #
+      # @api private
+      # @return [Array] the least one is first in a list
+      def rank
+        retained = shares && judged_runs&.positive? ? shares.sum(&:last) / judged_runs : 0
+        [-retained, -live_bytes.to_i, -runs, name]
+      end
+
+      # @api private
+      # @return [Totals] without what a profile of objects has sampled
+      def unprofiled = self.class.send(:new, { **values, **OF_OBJECTS.to_h { |name| [name, nil] } })
+
+      private
+
+      # nil if what was counted began anew in between.
+      def since_of(name, earlier)
+        now, before = [self, earlier].map { |one| one.public_send(name) }
+        grown = now && (now - before.to_i)
+        grown unless grown&.negative?
+      end
+
+      # Objects that are in both readings cancel out.
+      def shares_since(earlier)
+        sums = shares.to_h { |share| [share.first, share.dup] }
+        (earlier.shares || []).each do |window, allocations, objects|
+          (sums[window] ||= [window, allocations, 0])[2] -= objects
+        end
+        sums.values.reject { |share| share.last.zero? }.each(&:freeze).freeze
+      end
+
+      # About how many samples came or went: a sample of the reading that has more of them stands for as much.
+      def changed_samples(changes, earlier)
+        known = [self, earlier].max_by { |one| one.samples.to_i }
+        return 0 unless known.samples.to_i.positive?
+
+        (changes.sum { |share| share.last.abs } * known.samples.fdiv(known.shares.sum(&:last))).round
+      end
+    end
+  end
+end

@@ -1,0 +1,72 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require "etc"
+
+# Five endpoints under 16 threads, one of which keeps objects: it is the first row, and what it keeps is as far from the
+# estimate as its error says; what the others keep is within theirs of 0. In one process; in many, by
+# `rake battery:tags`.
+class TagsTruthTest < MemscopeTest
+  parallelize_me!
+
+  SEEDS = Integer(ENV.fetch("MEMSCOPE_SEEDS", "1"))
+  MANY = 40
+  # Beyond three errors are some of many rows; beyond five, none.
+  ERRORS = SEEDS < MANY ? 5 : 3
+  WORKLOAD = File.expand_path("../support/workloads/tags.rb", __dir__)
+  KEPT = [1, 3].freeze
+  # A row of one reading (:whole, or :later for the time after the cache was full), and how many objects 1,000 runs of
+  # the leak keep.
+  Found = Struct.new(:reading, :place, :name, :truth, :retained, :error, :below) do
+    def errors = (retained - truth).fdiv(error)
+
+    def right? = retained ? errors.abs <= ERRORS : truth < below
+  end
+
+  def test_the_leak_comes_first
+    found = runs
+    puts table(found) if SEEDS >= MANY
+    leaks, others = found.partition { |one| one.name == "/leak" }
+
+    assert_equal [0], leaks.map(&:place).uniq
+    assert_operator leaks.count(&:right?), :>=, 0.99 * leaks.size, leaks.reject(&:right?)
+    assert_operator others.count(&:right?), :>=, 0.99 * others.size, others.reject(&:right?)
+    assert_includes 0.60..0.76, within_one(leaks) if SEEDS >= MANY
+  end
+
+  private
+
+  # @return [Array<Found>] of all seeds
+  def runs
+    skip_under_sanitizer
+    seeds = Queue.new((1..SEEDS).to_a.product(KEPT)).close
+    Array.new(Etc.nprocessors) { Thread.new { Array.new(SEEDS * KEPT.size) { (one = seeds.pop) && found(*one) } } }
+         .flat_map(&:value).compact.flatten
+  end
+
+  def found(seed, kept)
+    ran = ChildProcess.run_command(*ChildProcess.ruby, WORKLOAD, env: { "SEED" => seed.to_s, "KEPT" => kept.to_s })
+    ran.json.flat_map do |reading, rows|
+      rows.each_with_index.filter_map do |row, place|
+        truth = row["name"] == "/leak" ? 1000 * kept : 0
+        next if reading == "whole" && row["name"] == "/cache" # it has filled up meanwhile
+
+        Found.new(reading, place, row["name"], truth,
+                  *row.values_at("retained_objects", "retained_objects_error", "retained_objects_below"))
+      end
+    end
+  end
+
+  def within_one(leaks)
+    known = leaks.select(&:retained)
+    known.count { |one| one.errors.abs <= 1 }.fdiv(known.size)
+  end
+
+  def table(found)
+    found.group_by(&:name).map do |name, all|
+      known = all.select(&:retained)
+      share = "; #{(100 * within_one(all)).round} % of them within one error" if known.any?
+      "#{name.ljust(8)} #{all.count(&:right?)} of #{all.size} right; #{known.size} with an estimate#{share}"
+    end.join("\n")
+  end
+end
