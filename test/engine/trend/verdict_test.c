@@ -99,6 +99,24 @@ static void test_steady(void) {
     EXPECT(verdict.detectable_bytes_per_hour > 0 && verdict.detectable_bytes_per_hour < 5 * MIB);
 }
 
+/* With noise of 12 MiB, an hour of 400 MiB shows no growth below some hundred MiB/h: that is not steady yet. */
+static void test_not_yet_steady(void) {
+    struct memscope_trend trend = trend_of(POINTS);
+    struct memscope_verdict verdict;
+    double needs;
+
+    for (size_t point = 0; point < POINTS; point++)
+        step(native, point, point + 1, 12 * random_normal(&state));
+    trend.count = 14;
+    verdict = judge_last(trend, 1);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && !verdict.grows && verdict.confidence == 0);
+    EXPECT(verdict.detectable_bytes_per_hour > 100 * MIB);
+    needs = verdict.needs_seconds;
+    EXPECT(needs > EPOCH && needs < 6 * 3600);
+    trend.count += (size_t)(1.5 * needs / EPOCH);
+    EXPECT(judge_last(trend, 1).kind == MEMSCOPE_VERDICT_STEADY);
+}
+
 static void test_leak(void) {
     struct memscope_trend trend = trend_of(200);
     struct memscope_verdict verdict;
@@ -382,6 +400,7 @@ static void test_determined(void) {
 
 int main(void) {
     test_steady();
+    test_not_yet_steady();
     test_leak();
     test_hysteresis();
     test_urgency();

@@ -24,6 +24,9 @@
 /* Ranks of points are correlated less than their noise is, where growth exceeds it. */
 #define MOST_FACTOR 6
 #define LATEST 6
+/* Memory is steady only where growth by this share of RSS in twelve points (an hour) would have been told from none. */
+#define TOLD_SHARE 0.25
+#define TOLD_POINTS 12
 /* Of the time of a growth, in which there are points. */
 #define FEWEST_PARTS 8
 #define FEWEST_OF_A_LINE 4
@@ -331,17 +334,19 @@ static double awaited_seconds(const struct judgement *judgement, const struct me
     return fmax(fmin(STANDING_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
 }
 
-/* How long until the present slope, if it matters, or one that just does, can be told from none and has held. */
-static void tell_needs(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
+/* Too early to tell: how long until a slope since `onset` can be told from none. */
+static void tell_needs(const struct judgement *judgement, double slope, double onset,
                        struct memscope_verdict *verdict) {
-    const struct memscope_growth *growth = &judgement->growth;
-    double matters = judgement->matters / DAY_HOURS, slope = growth->slope > matters ? growth->slope : matters;
-    double onset = growth->slope > matters ? judgement->floors.hours[growth->onset] : 0;
-    double hours = memscope_growth_needs(slope, onset, interval_of(judgement), judgement->level, &growth->noise);
+    double interval = interval_of(judgement);
+    double hours = memscope_growth_needs(slope, onset, interval, judgement->level, &judgement->growth.noise);
 
     verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
-    verdict->needs_seconds =
-        fmax(hours - hours_of(judgement), interval_of(judgement)) * 3600 + awaited_seconds(judgement, memory, verdict);
+    verdict->needs_seconds = fmax(hours - hours_of(judgement), interval) * 3600;
+}
+
+/* The least slope that must have been told from none before memory is called steady. */
+static double told_slope(const struct judgement *judgement) {
+    return TOLD_SHARE * judgement->level / (TOLD_POINTS * interval_of(judgement));
 }
 
 static const struct memscope_growth_step *largest_step(const struct memscope_growth *growth) {
@@ -462,7 +467,10 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
         memscope_regression_residual(&judgement->regression, rows);
         share(judgement, rows, verdict);
     } else if (growth->slope > 2 * growth->error && growth->slope * DAY_HOURS > judgement->matters) {
-        tell_needs(judgement, memory, verdict);
+        tell_needs(judgement, growth->slope, judgement->floors.hours[growth->onset], verdict);
+        verdict->needs_seconds += awaited_seconds(judgement, memory, verdict); /* and until it has held */
+    } else if (verdict->detectable_bytes_per_hour > told_slope(judgement) * MEBIBYTE) {
+        tell_needs(judgement, told_slope(judgement), 0, verdict);
     } else {
         verdict->kind = MEMSCOPE_VERDICT_STEADY;
         verdict->confidence = 1 - memscope_normal_tail((judgement->matters / DAY_HOURS - growth->slope_since_start) /
