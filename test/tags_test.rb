@@ -142,8 +142,10 @@ class TagsTest < MemscopeTest
     run = -> { 20.times { kept << ("k" * 10_000) } }
     Memscope.tag("keep") { 1 }
     in_use = -> { Memscope.snapshot.jemalloc&.fetch(:allocated_bytes) }
+    threads = Array.new(4) { Thread.new { Thread.stop || 25.times { Memscope.tag("keep") { run.call } } } }
+    Thread.pass until threads.all?(&:stop?) # since Ruby 3.3, a thread's stack is malloc's
     before = in_use.call
-    threads = Array.new(4) { Thread.new { 25.times { Memscope.tag("keep") { run.call } } } }
+    threads.each(&:run)
     50.times { Memscope.tag("other") { Fiber.new { Memscope.tag("fiber") { run.call } }.resume } }
     threads.each(&:join)
     after = in_use.call
