@@ -90,7 +90,10 @@ class ExerciseTest < MemscopeTest
     "/missing" => %r{\AGET /missing: status 404 not here; allow_status \(--allow-status 404\) allows it\z},
     "/moved" => %r{\AGET /moved: status 302 to /login; allow_status \(--allow-status 302\) allows it\z},
     # Bodies are read and closed; a request is as of a browser on this machine.
-    "/seen" => %r{\AGET /seen raised RuntimeError: 3 localhost text/html production at }
+    "/seen" => %r{\AGET /seen raised RuntimeError: 3 localhost text/html 127\.0\.0\.1 production at },
+    "/odd" => %r{\AGET /odd raised Exception: odd at },
+    # Its status would pass for a verdict.
+    "/exit" => %r{\AGET /exit raised SystemExit: exit at .*/exercise\.ru:\d+\z}
   }.freeze
 
   def test_requests_that_fail
@@ -100,8 +103,18 @@ class ExerciseTest < MemscopeTest
     FAILURES.values.zip(refusals(given)) { |expected, message| assert_match expected, message }
   end
 
+  # Nothing waits for a thread that has ended.
+  def test_requests_that_fail_in_threads
+    given = %w[/odd /exit /end].map { |path| "#{RACKUP.inspect}, path: #{path.inspect}, threads: 2" }
+
+    [FAILURES["/odd"], FAILURES["/exit"], /\Aa request ended its thread\z/].zip(refusals(given)) do |expected, message|
+      assert_match expected, message
+    end
+  end
+
   UNLOADABLE = { "raise 'no database'" => /\.ru raised RuntimeError: no database at .*\.ru:1\z/,
                  "require 'no_such_gem'" => /\.ru: LoadError: cannot load such file -- no_such_gem; .*: bundle exec/,
+                 "abort 'no key'" => /\.ru raised SystemExit: no key at .*\.ru:1\z/,
                  "run(" => /\.ru raised SyntaxError: / }.freeze
 
   def test_applications_that_cannot_be_loaded

@@ -57,7 +57,7 @@ class ExerciseServerTest < MemscopeTest
   def test_without_a_collection_there_is_no_verdict
     skip_under_sanitizer
     server, port = serving
-    found, status = exercise("http://127.0.0.1:#{port}/200", "--pid=#{server.pid}", "--threads=2")
+    found, status = exercise("http://0.0.0.0:#{port}/200", "--pid=#{server.pid}", "--threads=2")
 
     assert_equal [0, :unknown, nil, false], [status, found.verdict, found.check, found.collected?]
     assert_match(/\Agarbage counts too, .* --gc/, found.reasons[:check])

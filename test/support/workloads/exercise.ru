@@ -20,6 +20,9 @@ answers = {
   "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
   "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
   "/raise" => -> { raise IndexError, "no such order" },
+  "/odd" => -> { raise Exception, "odd" }, # rubocop:disable Lint/RaiseException -- as an application can
+  "/exit" => -> { exit },
+  "/end" => -> { Thread.exit },
   "/stop_late" => -> { (kept << Exercised.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
   "/stop" => -> { (number += 1) == 130 && Process.kill(:INT, Process.pid) && sleep(0.1) }
 }
@@ -45,7 +48,7 @@ run(lambda do |env|
   headers["location"] = "/login" if status == 302
   number += 1 unless path == "/stop"
   answers[path]&.call
-  text = [closed.size, env["HTTP_HOST"], env["HTTP_ACCEPT"], ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
+  text = [closed.size, env["HTTP_HOST"], *env.values_at("HTTP_ACCEPT", "REMOTE_ADDR"), ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
   raise text if path == "/seen" && closed.size == 3
 
   [status, headers, Body.new(text, closed)]
