@@ -53,6 +53,14 @@ class ExerciseTest < MemscopeTest
     assert_equal :steady, allowed.verdict
   end
 
+  # An Array's element has 8 bytes; its capacity grows by half.
+  def test_an_array_that_grows
+    numbers, = exercises(["/numbers"], requests: 2000)
+
+    assert_equal :steady, numbers.verdict
+    assert_includes 8..24, numbers.uncounted_bytes
+  end
+
   def test_a_cache_that_fills_more_and_more_slowly
     assert_equal :filling, exercises(["/slowing"], requests: 100).first.verdict
   end

@@ -33,6 +33,7 @@ class ExerciseServerTest < MemscopeTest
     end
     OPEN = []
     HEADERS = []
+    fork { $stdin.read } if ENV["CHILD"] # until the test closes it
     Thread.new { loop { Thread.new(SERVER.accept) { |client| serve(client) } } }
   RUBY
 
@@ -63,6 +64,16 @@ class ExerciseServerTest < MemscopeTest
     assert_match(/\Agarbage counts too, .* --gc/, found.reasons[:check])
     assert_equal 11, found.points.size
     assert_match(/No verdict\./, found.to_s)
+  end
+
+  # As a supervisor of jobs does that Puma forks: the server is the parent.
+  def test_a_child_that_holds_the_port
+    skip_under_sanitizer
+    server, port = serving("CHILD" => "1")
+    found, = exercise("http://localhost:#{port}/200", "--gc")
+
+    assert_equal [:grows, 2], [found.verdict, found.pids.size]
+    assert_includes found.pids, server.pid
   end
 
   def test_answers_that_fail

@@ -70,8 +70,8 @@ module Memscope
         end
       end
 
-      # Tells the thread that waits what the block raised, or nil; without an answer, that thread would wait for ever. An
-      # error ends the other threads, too.
+      # Tells the thread that waits what the block raised, or nil; without an answer, that thread would wait for ever.
+      # An error ends the other threads, too.
       def report
         error = Failed.new("a request ended its thread")
         yield
