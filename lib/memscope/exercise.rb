@@ -90,6 +90,7 @@ module Memscope
       def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false)
         check_number(:requests, requests, REQUESTS)
         check_number(:threads, threads, THREADS)
+        check_headers(headers)
         given = { headers: headers, allowed: allow_status }
         subject = if url?(target) then Server.new(target, pid: pid, gc: gc, **given)
                   else Application.load(target, path, **given)
@@ -109,6 +110,11 @@ module Memscope
         return if given.is_a?(Integer) && range.cover?(given)
 
         Field.refuse("Memscope::Exercise.run: #{name}", given, "an Integer from #{range.min} to #{range.max}")
+      end
+
+      def check_headers(given)
+        valid = given.is_a?(Hash) && given.to_a.flatten.all? { |one| one.is_a?(String) && !one.match?(/[\r\n]/) }
+        Field.refuse("Memscope::Exercise.run: headers", given, "a Hash of Strings without line breaks") unless valid
       end
 
       def of(subject, iterations, threads)
