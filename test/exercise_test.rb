@@ -53,6 +53,14 @@ class ExerciseTest < MemscopeTest
     assert_equal :steady, allowed.verdict
   end
 
+  # An Array's element has 8 bytes; its capacity grows by half.
+  def test_an_array_that_grows
+    numbers, = exercises(["/numbers"], requests: 2000)
+
+    assert_equal :steady, numbers.verdict
+    assert_includes 8..24, numbers.uncounted_bytes
+  end
+
   def test_a_cache_that_fills_more_and_more_slowly
     assert_equal :filling, exercises(["/slowing"], requests: 100).first.verdict
   end
@@ -90,7 +98,10 @@ class ExerciseTest < MemscopeTest
     "/missing" => %r{\AGET /missing: status 404 not here; allow_status \(--allow-status 404\) allows it\z},
     "/moved" => %r{\AGET /moved: status 302 to /login; allow_status \(--allow-status 302\) allows it\z},
     # Bodies are read and closed; a request is as of a browser on this machine.
-    "/seen" => %r{\AGET /seen raised RuntimeError: 3 localhost text/html production at }
+    "/seen" => %r{\AGET /seen raised RuntimeError: 3 localhost text/html 127\.0\.0\.1 production at },
+    "/odd" => %r{\AGET /odd raised Exception: odd at },
+    # Its status would pass for a verdict.
+    "/exit" => %r{\AGET /exit raised SystemExit: exit at .*/exercise\.ru:\d+\z}
   }.freeze
 
   def test_requests_that_fail
@@ -100,8 +111,18 @@ class ExerciseTest < MemscopeTest
     FAILURES.values.zip(refusals(given)) { |expected, message| assert_match expected, message }
   end
 
+  # Nothing waits for a thread that has ended.
+  def test_requests_that_fail_in_threads
+    given = %w[/odd /exit /end].map { |path| "#{RACKUP.inspect}, path: #{path.inspect}, threads: 2" }
+
+    [FAILURES["/odd"], FAILURES["/exit"], /\Aa request ended its thread\z/].zip(refusals(given)) do |expected, message|
+      assert_match expected, message
+    end
+  end
+
   UNLOADABLE = { "raise 'no database'" => /\.ru raised RuntimeError: no database at .*\.ru:1\z/,
                  "require 'no_such_gem'" => /\.ru: LoadError: cannot load such file -- no_such_gem; .*: bundle exec/,
+                 "abort 'no key'" => /\.ru raised SystemExit: no key at .*\.ru:1\z/,
                  "run(" => /\.ru raised SyntaxError: / }.freeze
 
   def test_applications_that_cannot_be_loaded
@@ -123,13 +144,15 @@ class ExerciseTest < MemscopeTest
     ["http://", {}] => 'target: given "http://", allowed: http or https, and localhost',
     [RACKUP, { path: "orders" }] => 'path: given "orders", allowed: a path that begins with /',
     [RACKUP, { requests: 99 }] => "requests: given 99, allowed: an Integer from 100 to 1000000",
+    [RACKUP, { headers: { Accept: "*/*" } }] => "headers: given {",
+    [RACKUP, { headers: { "A" => "b\nc: d" } }] => "allowed: a Hash of Strings without line breaks",
     [RACKUP, { threads: 0 }] => "threads: given 0, allowed: an Integer from 1 to 64",
     [RACKUP, { allow_status: [500] }] => "allow_status: given [500], allowed: statuses from 300 to 499" }
     .each do |(target, options), message|
     define_method("test_wrong_arguments_#{[target, *options].join('_').gsub(/\W+/, '_')}") do
       error = assert_raises(ArgumentError) { Memscope::Exercise.run(target, **options) }
 
-      assert_includes error.message, "Memscope::Exercise.run: #{message}"
+      assert_match(/\AMemscope::Exercise\.run: .*#{Regexp.escape(message)}/, error.message)
     end
   end
 

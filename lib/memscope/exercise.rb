@@ -42,6 +42,11 @@ module Memscope
     REQUESTS = (100..1_000_000)
     # How many threads can make them.
     THREADS = (1..64)
+    # What a number takes in an Array.
+    ELEMENT_BYTES = 8
+    # Less than that, in all, a few buffers and threads' caches of any application take.
+    NOISE_BYTES = 2048
+    private_constant :ELEMENT_BYTES, :NOISE_BYTES
 
     # @return [String] the rackup file, or the URL
     field :target, :string, null: false
@@ -85,6 +90,7 @@ module Memscope
       def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false)
         check_number(:requests, requests, REQUESTS)
         check_number(:threads, threads, THREADS)
+        check_headers(headers)
         given = { headers: headers, allowed: allow_status }
         subject = if url?(target) then Server.new(target, pid: pid, gc: gc, **given)
                   else Application.load(target, path, **given)
@@ -104,6 +110,11 @@ module Memscope
         return if given.is_a?(Integer) && range.cover?(given)
 
         Field.refuse("Memscope::Exercise.run: #{name}", given, "an Integer from #{range.min} to #{range.max}")
+      end
+
+      def check_headers(given)
+        valid = given.is_a?(Hash) && given.to_a.flatten.all? { |one| one.is_a?(String) && !one.match?(/[\r\n]/) }
+        Field.refuse("Memscope::Exercise.run: headers", given, "a Hash of Strings without line breaks") unless valid
       end
 
       def of(subject, iterations, threads)
@@ -189,6 +200,16 @@ module Memscope
     def per_request(name)
       values = points.values_at(-RUNS - 1, -1).filter_map(&name) if judged_requests
       (values.last - values.first).fdiv(judged_requests) if values&.size == 2
+    end
+
+    # @return [Integer, nil] by how many bytes malloc grew a request in the last RUNS rounds though nothing is counted
+    #   that grows: by blocks that become larger, such as that of an Array of numbers, or by a leak in fewer than every
+    #   other request; nil if that is less than an Array's element, or less than 2 KiB in all
+    def uncounted_bytes
+      return unless verdict == :steady
+
+      bytes = per_request(:malloc_bytes)&.round
+      bytes if bytes && bytes >= ELEMENT_BYTES && bytes * judged_requests >= NOISE_BYTES
     end
 
     # @return [Integer] how many requests can tell a leak from a cache that is still filling

@@ -33,6 +33,7 @@ class ExerciseServerTest < MemscopeTest
     end
     OPEN = []
     HEADERS = []
+    fork { $stdin.read } if ENV["CHILD"] # until the test closes it
     Thread.new { loop { Thread.new(SERVER.accept) { |client| serve(client) } } }
   RUBY
 
@@ -57,12 +58,22 @@ class ExerciseServerTest < MemscopeTest
   def test_without_a_collection_there_is_no_verdict
     skip_under_sanitizer
     server, port = serving
-    found, status = exercise("http://127.0.0.1:#{port}/200", "--pid=#{server.pid}", "--threads=2")
+    found, status = exercise("http://0.0.0.0:#{port}/200", "--pid=#{server.pid}", "--threads=2")
 
     assert_equal [0, :unknown, nil, false], [status, found.verdict, found.check, found.collected?]
     assert_match(/\Agarbage counts too, .* --gc/, found.reasons[:check])
     assert_equal 11, found.points.size
     assert_match(/No verdict\./, found.to_s)
+  end
+
+  # As a supervisor of jobs does that Puma forks: the server is the parent.
+  def test_a_child_that_holds_the_port
+    skip_under_sanitizer
+    server, port = serving("CHILD" => "1")
+    found, = exercise("http://localhost:#{port}/200", "--gc")
+
+    assert_equal [:grows, 2], [found.verdict, found.pids.size]
+    assert_includes found.pids, server.pid
   end
 
   def test_answers_that_fail

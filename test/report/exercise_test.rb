@@ -20,6 +20,19 @@ class ExercisePageTest < MemscopeTest
     end
   end
 
+  def test_malloc_grows_without_counts
+    { 0 => nil, 749 => nil, 800 => 8, 9_800 => 98 }.each do |bytes, expected|
+      grown = exercise(check: check, points: points.each_with_index { |one, i| one[:malloc_bytes] = i * bytes })
+
+      assert_equal [:steady, expected], [grown.verdict, grown.uncounted_bytes]
+      assert_equal expected.nil?, grown.to_s.include?("  Nothing grows in the last 5 rounds of 100 requests.")
+    end
+
+    text = exercise(check: check, points: points.each_with_index { |one, i| one[:malloc_bytes] = i * 9_800 }).to_s
+
+    assert_match(/one a request in .*, but\s+malloc does, by 98 bytes:.* If\s+--requests=10000 shows/m, text)
+  end
+
   def test_numbers
     text = exercise(check: check(GROWN)).to_s(unicode: false)
 

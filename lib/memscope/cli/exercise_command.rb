@@ -81,9 +81,21 @@ module Memscope
       end
 
       def run_exercise
-        Exercise.run(@target, **options)
+        Exercise.url?(@target) ? Exercise.run(@target, **options) : aside { Exercise.run(@target, **options) }
       rescue ArgumentError => e
         usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
+      end
+
+      # What the application prints, such as the log of Rails in production, must not be mixed into the report: it goes
+      # to standard error.
+      def aside
+        out = STDOUT # rubocop:disable Style/GlobalStdStream -- a logger has it, whatever $stdout is
+        kept = out.dup
+        out.reopen(STDERR) # rubocop:disable Style/GlobalStdStream
+        yield
+      ensure
+        out.reopen(kept)
+        kept.close
       end
 
       def options

@@ -34,7 +34,7 @@ module Memscope
 
           said = location ? "to #{location}" : excerpt(error)
           allow = "; allow_status (--allow-status #{status}) allows it" if ALLOWABLE.cover?(status)
-          raise Failed, "#{what}: status #{status} #{said}#{allow}"
+          raise Failed, "#{["#{what}: status #{status}", said].reject(&:empty?).join(' ')}#{allow}"
         end
 
         # @param error [Exception, String, nil]

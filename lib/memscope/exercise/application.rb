@@ -36,7 +36,7 @@ module Memscope
         @path = path
         @allowed = Answer.check_allowed(allowed)
         given = headers.to_h { |name, value| variable(name, value) }
-        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", **given }
+        @headers = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", "REMOTE_ADDR" => "127.0.0.1", **given }
         @reasons = {}
         choose_environment
         @application = loaded
@@ -75,8 +75,16 @@ module Memscope
         status, headers, body = @application.call(environment)
         text = read(body)
         [status.to_i, location(headers), environment.values_at(*ERRORS).compact.first || text]
-      rescue StandardError, ScriptError => e
-        raise Failed, "#{what} raised #{Answer.excerpt(e)}#{at(e)}"
+      rescue Exception => e # rubocop:disable Lint/RescueException -- see failed
+        failed(what, e)
+      end
+
+      # Whatever was raised, but a signal: the status of an `exit` would pass for a verdict.
+      def failed(what, error)
+        raise error if error.is_a?(SignalException)
+
+        place = error.backtrace_locations&.first&.then { |one| " at #{one.path}:#{one.lineno}" }
+        raise Failed, "#{what} raised #{Answer.excerpt(error)}#{place}"
       end
 
       def what = "GET #{@path}"
@@ -102,8 +110,8 @@ module Memscope
       rescue LoadError => e
         missing = e.path == "rack" ? "the gem rack is not there" : Answer.excerpt(e)
         raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle exec memscope exercise"
-      rescue StandardError, ScriptError => e
-        raise Failed, "#{@rackup} raised #{Answer.excerpt(e)}#{at(e)}"
+      rescue Exception => e # rubocop:disable Lint/RescueException -- see failed
+        failed(@rackup, e)
       end
 
       # @return [String, nil] the first part of a body, which is read to its end
@@ -118,8 +126,6 @@ module Memscope
       end
 
       def location(headers) = headers["location"] || headers["Location"]
-
-      def at(error) = error.backtrace_locations&.first&.then { |place| " at #{place.path}:#{place.lineno}" }
     end
     private_constant :Application
   end

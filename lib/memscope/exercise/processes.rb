@@ -15,25 +15,27 @@ module Memscope
         # @raise [Failed] if none is found
         # @raise [Client::Unreachable] if one does not listen for memscope
         def clients(port, pid)
-          pids = pid ? [pid] : workers(PortHolders.pids(port))
+          pids = pid ? [pid] : PortHolders.pids(port)
           raise Failed, unseen(port) if pids.empty?
 
-          clients = pids.map { |one| Client.new(one) }
-          reported(clients.first) || clients.each { |client| client.call(:rss) }
+          clients = without_silent_masters(pids)
+          reported(clients) || clients.each { |client| client.call(:rss) }
         end
 
         private
 
-        # A cluster's master holds the port too, and answers nothing.
-        def workers(pids)
-          masters = pids.map { |pid| parent(pid) }
-          (pids - masters).empty? ? pids : pids - masters
+        # A parent of holders may be a master that does not have the application, and so does not listen. One that
+        # listens counts: it may be the server itself, whose child, a supervisor of jobs, has inherited the port.
+        def without_silent_masters(pids)
+          parents = pids.map { |pid| parent(pid) }
+          pids.map { |pid| Client.new(pid) }.reject { |client| parents.include?(client.pid) && !client.listens? }
         end
 
-        # @return [Array<Client>, nil] of the workers of Puma's cluster; nil if the process does not know any
-        def reported(client)
-          workers = client.call(:workers).select { |worker| worker.role == :worker }
-          workers.map { |worker| worker.pid == client.pid ? client : Client.new(worker.pid) } if workers.any?
+        # @return [Array<Client>, nil] of the workers of Puma's cluster; nil if no process knows any
+        def reported(clients)
+          pids = clients.lazy.map { |client| client.call(:workers).select { |one| one.role == :worker }.map(&:pid) }
+                        .find(&:any?)
+          pids&.map { |pid| Client.new(pid) }
         end
 
         def parent(pid)

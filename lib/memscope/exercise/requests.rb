@@ -66,17 +66,21 @@ module Memscope
 
       def serve(queue, index)
         while (times = queue.pop)
-          @done << outcome { make(index, times) }
+          report { make(index, times) }
         end
       end
 
-      # @return [StandardError, nil] what the block raised; the other threads end too
-      def outcome
+      # Tells the thread that waits what the block raised, or nil; without an answer, that thread would wait for ever.
+      # An error ends the other threads, too.
+      def report
+        error = Failed.new("a request ended its thread")
         yield
-        nil
-      rescue StandardError => e
-        @over = true
-        e
+        error = nil
+      rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again there
+        error = e
+      ensure
+        @over = true if error
+        @done << error
       end
     end
     private_constant :Requests

@@ -57,10 +57,10 @@ module Memscope
         refuse(text)
       end
 
-      # Every address of the host must be this machine's.
+      # Every address of the host must be this machine's. Servers print 0.0.0.0 when they listen on all of these.
       def own?(url)
         addresses = Addrinfo.getaddrinfo(url.hostname, url.port, nil, :STREAM)
-        own = Socket.ip_address_list.map(&:ip_address)
+        own = [*Socket.ip_address_list.map(&:ip_address), "0.0.0.0", "::"]
         addresses.all? { |one| one.ipv4_loopback? || one.ipv6_loopback? || own.include?(one.ip_address) }
       end
 
@@ -88,8 +88,8 @@ module Memscope
       # @return [void]
       # @raise [Failed]
       def call
-        answer = exchange
-        Answer.check("GET #{@url}", answer.code.to_i, @allowed, location: answer["location"], error: answer.body)
+        answer, text = exchange
+        Answer.check("GET #{@url}", answer.code.to_i, @allowed, location: answer["location"], error: text)
       end
 
       # @return [void]
@@ -97,9 +97,14 @@ module Memscope
 
       private
 
+      # @return [Array(Net::HTTPResponse, String)] the answer, and the first part of its body, which is read to its end
       def exchange
         @http.start unless @http.started?
-        @http.request(Net::HTTP::Get.new(@url, @headers))
+        first = nil
+        answer = @http.request(Net::HTTP::Get.new(@url, @headers)) do |one|
+          one.read_body { |part| first ||= part }
+        end
+        [answer, first]
       rescue *ERRORS => e
         raise Failed, "GET #{@url}: #{Answer.excerpt(e)}"
       end

@@ -48,11 +48,19 @@ module Memscope
 
       def verdict
         case @reading.verdict
-        when :steady then ["  Nothing grows in #{rounds}."]
+        when :steady then [@reading.uncounted_bytes ? uncounted : "  Nothing grows in #{rounds}."]
         when :filling then ["  Memory grows, but less and less, in each of #{rounds}:", *grown, telling("is still")]
         when :grows then ["  Memory grows in each of #{rounds}:", *grown, telling("each request is still")]
         else ["  No verdict."]
         end
+      end
+
+      # Counts do not show it, and it comes in steps.
+      def uncounted
+        bytes = counted(@reading.uncounted_bytes, "bytes")
+        @page.wrapped("Nothing grows by one a request in #{rounds}, but malloc does, by #{bytes}: a String, an Array " \
+                      "or a Hash that is kept may grow (a log in memory, a list of numbers), or something leaks less " \
+                      "often. If --requests=#{@reading.longer_requests} shows as much a request, it is a leak.")
       end
 
       def rounds = "the last #{@reading.check.runs} rounds of #{counted(@reading.check.iterations, 'requests')}"

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # An application that keeps an object, three objects or a block of malloc with each request, fills a cache to its bound,
-# fills one more and more slowly, or keeps nothing; or whose requests fail. Loaded again, it starts anew.
+# fills one more and more slowly, or keeps numbers or nothing; or whose requests fail. Loaded again, it starts anew.
 
 require "memscope_test"
 
@@ -14,12 +14,17 @@ answers = {
   "/nothing" => -> { "garbage " * 100 },
   "/object" => -> { kept << Exercised.new },
   "/objects" => -> { 3.times { kept << Exercised.new } },
+  "/numbers" => -> { kept << number },
   "/block" => -> { Leaks.leak(64, 1, :here) },
   "/bounded" => -> { cache[number % 80] ||= Exercised.new },
   # 20 a request at first, and less with each hundred requests.
   "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
   "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
   "/raise" => -> { raise IndexError, "no such order" },
+  "/odd" => -> { raise Exception, "odd" }, # rubocop:disable Lint/RaiseException -- as an application can
+  "/exit" => -> { exit },
+  "/missing" => -> { puts "a log" },
+  "/end" => -> { Thread.exit },
   "/stop_late" => -> { (kept << Exercised.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
   "/stop" => -> { (number += 1) == 130 && Process.kill(:INT, Process.pid) && sleep(0.1) }
 }
@@ -45,7 +50,8 @@ run(lambda do |env|
   headers["location"] = "/login" if status == 302
   number += 1 unless path == "/stop"
   answers[path]&.call
-  text = [closed.size, env["HTTP_HOST"], env["HTTP_ACCEPT"], ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
+  seen = env.values_at("HTTP_HOST", "HTTP_ACCEPT", "REMOTE_ADDR")
+  text = [closed.size, *seen, ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
   raise text if path == "/seen" && closed.size == 3
 
   [status, headers, Body.new(text, closed)]
