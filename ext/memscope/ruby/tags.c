@@ -153,7 +153,7 @@ struct memscope_tag_run memscope_tag_begin(const char *name, size_t length) {
 
 void memscope_tag_end(const struct memscope_tag_run *run) {
     set_tag(run->before);
-    if (runs && run->life == life)
+    if (runs && run->life == life && runs[run->tag].ended < runs[run->tag].begun) /* a continuation may end it twice */
         runs[run->tag].ended++;
 }
 
