@@ -295,6 +295,18 @@ class TagsTest < MemscopeTest
                  error.message
   end
 
+  # Rails' names differ in their ends.
+  def test_a_long_name_shows_its_end
+    found = child_json(<<~RUBY, requires: ["json"])
+      Memscope.tag("Admin::Reporting::SubscriptionsController#cancel") { 1 }
+      puts Memscope.tags.to_json
+    RUBY
+    tags = Memscope::Tags.from_h(found)
+
+    assert_match(/ \.\.\.\w+Controller#cancel$/, text(tags))
+    assert_includes Memscope::Report.render(tags, width: 120), "  Admin::Reporting::SubscriptionsController#cancel\n"
+  end
+
   # What a profile of objects says by tag is the same.
   LIVE = <<~RUBY
     Memscope::ObjectProfile.start(budget: 1, ractors: :never)
