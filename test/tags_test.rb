@@ -287,6 +287,27 @@ class TagsTest < MemscopeTest
     assert_equal [2500.0, 1000.0], rows.map { |row| row.totals.judged_runs }.values_at(0, 2)
   end
 
+  # A fiber is left inside a TracePoint, where no hook sees the switch, and its thread ends. The next one reuses its
+  # native thread.
+  def test_a_thread_begins_without_a_tag
+    skip_under_sanitizer
+    row = Memscope::Tags.from_h(child_json(<<~RUBY, requires: ["json"])).first
+      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      5.times do
+        Thread.new do
+          trace = TracePoint.new(:line) { trace.disable && Fiber.new { Memscope.tag("a") { Fiber.yield } }.resume }
+          trace.enable
+          nil
+        end.join
+        Thread.new { 1000.times { Object.new } }.join
+      end
+      puts Memscope.tags.to_json
+    RUBY
+
+    assert_equal 5, row.runs
+    assert_operator row.totals.counted, :<, 500
+  end
+
   def test_the_difference_of_two_processes_is_refused
     one, other = Array.new(2) { Memscope::Tags.from_h(child_json("puts Memscope.tags.to_json", requires: ["json"])) }
     error = assert_raises(ArgumentError) { one - other }
