@@ -60,7 +60,7 @@ class Rooms
     "remote" => { files: "lib/memscope/{client,remote/*}.rb",
                   may: [*judging, *by_tag, "configuration", "facade"].uniq },
     "workers" => { files: "lib/memscope/{workers,workers/*}.rb",
-                   may: [*values, "purge", "policy", "configuration", "remote"] },
+                   may: [*values, "purge", "policy", "configuration", "remote", "tags"] },
     "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*by_tag, "configuration", "workers"] },
     "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
     # Loads every other room by autoload when it is first used.

@@ -237,12 +237,11 @@ class MetricsTest < MemscopeTest
     assert_equal({ "master" => 0, "0" => 0, "1" => 0 }, families["memscope_ledger_unverified_rows"])
   end
 
-  # But for a census and tags, which workers do not report.
+  # But for a census, which workers do not report.
   def test_every_family_is_of_all_workers_or_the_same_for_them
     own = DEFINITIONS.reject { |definition| definition.reported? || definition.shared? }
 
-    assert_equal %w[memscope_objects], own.map(&:name).grep_v(/\Amemscope_tag_/)
-    assert_equal %i[census tags], own.map(&:source).uniq
+    assert_equal %w[memscope_objects], own.map(&:name)
   end
 
   def test_in_a_cluster_only_what_all_have_in_common_is_read
@@ -252,6 +251,15 @@ class MetricsTest < MemscopeTest
     assert_equal [["allocator"], ["cgroup"], %w[ledger 0], %w[ledger 1]],
                  families["memscope_reading_seconds"].keys.map { |labels| Array(labels) }.sort
     assert_in_delta 5e-6, families["memscope_reading_seconds"][%w[ledger 0]]
+  end
+
+  def test_tags_of_each_worker
+    rows = [{ name: "a", runs: 5, running: 1, retained_objects: 2.5 }, { name: "[other]", runs: 7, running: 0 }]
+    families = in_cluster(worker(0, tags: rows.map { |row| Memscope::Tags::Row.capture(row) }), worker(1))
+
+    assert_equal({ %w[a 0] => 5, %w[[other] 0] => 7 }, families["memscope_tag_runs_total"])
+    assert_equal({ %w[a 0] => 2.5 }, families["memscope_tag_retained_objects"])
+    refute_includes families, "memscope_tag_live_bytes"
   end
 
   def test_arenas_of_each_worker

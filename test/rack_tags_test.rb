@@ -96,4 +96,10 @@ class RackTagsTest < MemscopeTest
     assert_equal 64, tags.send(:bounded, "é" * 60).bytesize
     assert_equal({ "a" => 1 }, tags.call({ "a" => 1 }))
   end
+
+  def test_a_name_that_is_no_string
+    tags = Memscope::RackTags.new(->(env) { env })
+
+    assert_equal(["orders", "7", nil], [:orders, 7, nil].map { |name| tags.send(:bounded, name) })
+  end
 end

@@ -14,7 +14,7 @@ class TagsTest < MemscopeTest
              live_bytes: 120_000, judged_runs: 800.0, samples: 0, shares: [].freeze }.freeze
 
   def row(samples, **changes)
-    shares = Array.new(samples) { |window| [window + 1, 10_000, 100].freeze }.freeze
+    shares = Array.new(samples) { |window| [window + 1, 10_000, 100, 1].freeze }.freeze
     windows = Memscope::Tags::Windows.capture(WINDOWS.dup)
     totals = Memscope::Tags::Totals.capture({ **TOTALS, samples: samples, shares: shares, **changes })
     Memscope::Tags::Row.of([totals], profiled: windows, judged: windows, sample_objects: 100.0)
@@ -46,7 +46,7 @@ class TagsTest < MemscopeTest
 
   # 20 samples that were there before, and 20 others that replace another 20 of them, are no growth.
   def test_what_is_replaced_is_no_growth
-    shares = ->(windows) { windows.map { |window| [window, 10_000, 100].freeze }.freeze }
+    shares = ->(windows) { windows.map { |window| [window, 10_000, 100, 1].freeze }.freeze }
     earlier = Memscope::Tags::Totals.capture({ **TOTALS, samples: 40, shares: shares[1..40] })
     later = Memscope::Tags::Totals.capture({ **TOTALS, runs: 2000, judged_runs: 1800.0, samples: 40,
                                                        shares: shares[(1..20).to_a + (101..120).to_a] })
@@ -58,6 +58,30 @@ class TagsTest < MemscopeTest
 
     assert_in_delta 0, row.retained_objects
     assert_operator row.retained_objects_error, :>=, 100 * Math.sqrt(40)
+  end
+
+  # A sample of a later window stands for more objects: one that came and one that went are two, not a hundred.
+  def test_few_changes_of_uneven_weight_are_a_bound
+    earlier = Memscope::Tags::Totals.capture({ **TOTALS, samples: 1, shares: [[1, 10_000, 100, 1].freeze].freeze })
+    later = Memscope::Tags::Totals.capture({ **TOTALS, judged_runs: 1800.5, samples: 1,
+                                                       shares: [[9, 1_000_000, 10_000, 1].freeze].freeze })
+    between = later.since(earlier)
+
+    assert_equal [2, 1000.5], [between.samples, between.judged_runs]
+    assert_nil Memscope::Tags::Row.of([between], judged: Memscope::Tags::Windows.capture(WINDOWS.dup),
+                                                 sample_objects: 100.0).retained_objects
+  end
+
+  # An endpoint that has filled a cache in its only request, and one that keeps an object in each of many requests.
+  def test_the_leak_comes_before_a_single_request_that_keeps_more
+    shares = ->(count) { Array.new(count) { |window| [window, 10_000, 100, 1].freeze }.freeze }
+    once = { runs: 1, judged_runs: 1.0, samples: 20, shares: shares[20] }
+    always = { runs: 9000, judged_runs: 9000.0, samples: 90, shares: shares[90] }
+    totals = { "once" => once, "always" => always, "never" => {} }.map do |name, numbers|
+      Memscope::Tags::Totals.capture({ **TOTALS, name: name, **numbers })
+    end
+
+    assert_equal %w[always once never], totals.sort_by(&:rank).map(&:name)
   end
 
   def test_windows_in_between
@@ -73,6 +97,17 @@ class TagsTest < MemscopeTest
     assert_nil later.since(later)
   end
 
+  # A sample of 100 allocations: of a million that are all in windows, then of ten million, a tenth of which is.
+  def test_what_a_sample_in_between_stands_for
+    earlier, later = [[1_000_000, 1.0, 100.0], [11_000_000, 2.fdiv(11), 550.0]].map do |allocations, share, objects|
+      windows = { **WINDOWS, windows: allocations / 10_000, allocations: allocations, windows_share: share }
+      Memscope::Tags.from_h({ **Memscope.tags.to_h, session: 1, profiled: windows, judged: windows,
+                                                    sample_objects: objects })
+    end
+
+    assert_in_delta 1000, (later - earlier).sample_objects
+  end
+
   def test_before_any_tag
     tags = Memscope::Tags.from_h(child_json("puts Memscope.tags.to_json", requires: ["json"]))
 
@@ -81,7 +116,8 @@ class TagsTest < MemscopeTest
     assert_includes text(tags), "no block of Memscope.tag has run"
   end
 
-  # One run is in progress when it is read; the inner run of a nested one counts for itself.
+  # One run is in progress when it is read; the inner run of a nested one counts for itself; a continuation ends its run
+  # several times.
   RUNS = <<~RUBY
     tags = nil
     3.times { Memscope.tag("outer") { Memscope.tag("inner") { 1 } } }
@@ -90,6 +126,12 @@ class TagsTest < MemscopeTest
     rescue RuntimeError
       Memscope.tag("outer") { tags = Memscope.tags }
     end
+    $VERBOSE = nil # callcc is obsolete
+    require "continuation"
+    again = nil
+    ended = 0
+    Memscope.tag("resumed") { callcc { |here| again = here } }
+    again.call if (ended += 1) < 3
     child = IO.popen("-") do |pipe|
       next pipe.read if pipe
 
@@ -107,8 +149,8 @@ class TagsTest < MemscopeTest
 
     assert_equal({ "outer" => [4, 1], "inner" => [3, 0], "failing" => [1, 0] },
                  tags.rows.to_h { |row| [row.name, [row.runs, row.running]] })
-    assert_equal [["failing", 1, 0], ["inner", 3, 0], ["outer", 4, 0]], found["child"].sort
-    assert_equal [["failing", 1, 0], ["inner", 3, 0], ["outer", 5, 0]], found["inside"].sort
+    assert_equal [["failing", 1, 0], ["inner", 3, 0], ["outer", 4, 0], ["resumed", 1, 0]], found["child"].sort
+    assert_equal [["failing", 1, 0], ["inner", 3, 0], ["outer", 5, 0], ["resumed", 1, 0]], found["inside"].sort
     assert_equal tags, Memscope::Tags.from_json(tags.to_json)
     assert_match(/\Ano profile of objects is running/, tags.reasons[:retained_objects])
   end
@@ -135,19 +177,18 @@ class TagsTest < MemscopeTest
     assert_in_delta 1000, row.allocated_objects, 20
   end
 
-  # Blocks of 10,000 bytes: 10,240 in jemalloc's classes. What the allocator has in use grows by as much.
+  # Blocks of 10,000 bytes: 10,240 in jemalloc's classes. What the allocator has in use grows by as much. Ruby 4.0 keeps
+  # the megabyte of a thread's stack until the Thread is collected.
   BYTES = <<~RUBY
     Memscope::MallocProfile.start(backend: :imports, rate: 4096) if ARGV.first
     kept = []
     run = -> { 20.times { kept << ("k" * 10_000) } }
     Memscope.tag("keep") { 1 }
-    in_use = -> { Memscope.snapshot.jemalloc&.fetch(:allocated_bytes) }
-    threads = Array.new(4) { Thread.new { Thread.stop || 25.times { Memscope.tag("keep") { run.call } } } }
-    Thread.pass until threads.all?(&:stop?) # since Ruby 3.3, a thread's stack is malloc's
+    in_use = -> { GC.start || Memscope.snapshot.jemalloc&.fetch(:allocated_bytes) }
     before = in_use.call
-    threads.each(&:run)
+    threads = Array.new(4) { Thread.new { 25.times { Memscope.tag("keep") { run.call } } } }
     50.times { Memscope.tag("other") { Fiber.new { Memscope.tag("fiber") { run.call } }.resume } }
-    threads.each(&:join)
+    threads.each(&:join).clear
     after = in_use.call
     puts JSON.generate(tags: Memscope.tags.to_h, grown: before && (after - before))
   RUBY
@@ -174,6 +215,26 @@ class TagsTest < MemscopeTest
 
     assert_in_delta 2000 * 10_000, rows["keep"].malloc_live_bytes, 3_000_000
     assert_in_delta 20 * 10_000, rows["keep"].malloc_allocated_bytes, 40_000
+  end
+
+  # 100 runs of 200,000 bytes in one profile, 400 of 50,000 in the next one.
+  def test_a_malloc_profile_that_was_started_in_between_counts_from_its_beginning
+    skip_under_sanitizer
+    found = child_json(<<~RUBY, requires: ["json"])
+      start = -> { Memscope::MallocProfile.start(backend: :imports, rate: 4096) }
+      run = ->(times, bytes) { times.times { Memscope.tag("a") { 10.times { "k" * (bytes / 10) } } } }
+      start.call
+      run.call(100, 200_000)
+      earlier = Memscope.tags
+      Memscope::MallocProfile.stop
+      start.call
+      run.call(400, 50_000)
+      puts (Memscope.tags - earlier).to_json
+    RUBY
+    row = Memscope::Tags.from_h(found).first
+
+    assert_equal 400, row.runs
+    assert_in_delta 50_000, row.malloc_allocated_bytes, 5_000
   end
 
   # Its runs go on, but are not sampled any more.
@@ -226,12 +287,45 @@ class TagsTest < MemscopeTest
     assert_equal [2500.0, 1000.0], rows.map { |row| row.totals.judged_runs }.values_at(0, 2)
   end
 
+  # A fiber is left inside a TracePoint, where no hook sees the switch, and its thread ends. The next one reuses its
+  # native thread.
+  def test_a_thread_begins_without_a_tag
+    skip_under_sanitizer
+    row = Memscope::Tags.from_h(child_json(<<~RUBY, requires: ["json"])).first
+      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      5.times do
+        Thread.new do
+          trace = TracePoint.new(:line) { trace.disable && Fiber.new { Memscope.tag("a") { Fiber.yield } }.resume }
+          trace.enable
+          nil
+        end.join
+        Thread.new { 1000.times { Object.new } }.join
+      end
+      puts Memscope.tags.to_json
+    RUBY
+
+    assert_equal 5, row.runs
+    assert_operator row.totals.counted, :<, 500
+  end
+
   def test_the_difference_of_two_processes_is_refused
     one, other = Array.new(2) { Memscope::Tags.from_h(child_json("puts Memscope.tags.to_json", requires: ["json"])) }
     error = assert_raises(ArgumentError) { one - other }
 
     assert_equal "Memscope::Tags#-: pid: given #{other.pid}, allowed: #{one.pid}, as in the later reading",
                  error.message
+  end
+
+  # Rails' names differ in their ends.
+  def test_a_long_name_shows_its_end
+    found = child_json(<<~RUBY, requires: ["json"])
+      Memscope.tag("Admin::Reporting::SubscriptionsController#cancel") { 1 }
+      puts Memscope.tags.to_json
+    RUBY
+    tags = Memscope::Tags.from_h(found)
+
+    assert_match(/ \.\.\.\w+Controller#cancel$/, text(tags))
+    assert_includes Memscope::Report.render(tags, width: 120), "  Admin::Reporting::SubscriptionsController#cancel\n"
   end
 
   # What a profile of objects says by tag is the same.

@@ -187,6 +187,38 @@ class WorkersTest < MemscopeTest
                  received.reasons[:arenas])
   end
 
+  # 60 tags with the longest names: they fit into a report, but not beside the most arenas.
+  def test_the_first_tags_are_reported
+    report = child_json(<<~RUBY, requires: %w[json memscope memscope/workers])
+      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      60.times { |tag| (60 - tag).times { Memscope.tag("é" * 31 + tag.to_s) { Array.new(50) { Object.new } } } }
+      2.times { GC.start }
+      worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read
+      puts JSON.generate([worker.to_h, Memscope.tags.bounded.map(&:to_h)])
+    RUBY
+    reported = Memscope::Worker.from_h(report.first)
+
+    assert_equal [51, "[other]", 1830], [reported.tags.size, reported.tags.last.name, reported.tags.sum(&:runs)]
+    assert_equal report.last.map { |row| row["runs"] }, reported.tags.map(&:runs)
+    assert_operator reported.to_json.bytesize, :<, 32_768
+    assert_empty reported.tags.filter_map(&:totals)
+    assert_includes reported.costs.keys, :tags
+  end
+
+  def test_a_report_without_arenas_that_is_still_too_large_has_no_tags
+    channel = Memscope::Workers::Channel.new
+    rows = Array.new(500) { |index| Memscope::Tags::Row.capture({ name: index.to_s * 20, runs: 1, running: 0 }) }
+    arenas = { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } }
+    channel.send(worker(tags: rows, arenas: arenas))
+    received = channel.receive(0)
+
+    assert_equal [nil, nil], [received.arenas, received.tags]
+    assert_equal %i[arenas tags], received.reasons.keys.last(2)
+    channel.send(worker(tags: rows.first(50), arenas: arenas))
+
+    assert_equal rows.first(50), channel.receive(0).tags
+  end
+
   # Otherwise its counters would seem to fall once the master answers again.
   def test_a_worker_tells_of_itself_what_went_out
     sent = true

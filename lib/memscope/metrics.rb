@@ -92,7 +92,7 @@ module Memscope
     # @api private
     class Readings
       CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
-      # Seconds between two censuses, and between two readings of tags, without an interval for ledgers.
+      # Seconds between two censuses without an interval for ledgers.
       INTERVAL = 60
       private_constant :CACHES, :INTERVAL
 
@@ -138,7 +138,7 @@ module Memscope
       # Only if the configuration asks for it; tags, once there are any.
       def read_costly(source)
         case source
-        when :tags then kept(:tags) { Tags.read } if @tags
+        when :tags then Tags.read_for_metrics(CACHES[:tags], @interval) if @tags
         when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
         when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
         when :census then kept(:census) { Census.bounded } if @objects

@@ -23,7 +23,7 @@ module Memscope
 
     # @param app [#call]
     # @yieldparam env [Hash] Rack's environment
-    # @yieldreturn [String, nil]
+    # @yieldreturn [String, Symbol, nil]
     def initialize(app, &name)
       @app = app
       @name = name || method(:rails_action)
@@ -40,8 +40,10 @@ module Memscope
 
     private
 
+    # A name of another kind must not make the request fail.
     def bounded(name)
-      return if name.nil? || name.empty?
+      name = name.to_s
+      return if name.empty?
 
       @names[name] || @mutex.synchronize do
         next "other" if @names.size >= MOST

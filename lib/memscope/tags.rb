@@ -10,7 +10,7 @@ module Memscope
   #
   #   Memscope::ObjectProfile.start
   #   # … some thousand requests, and two full garbage collections later
-  #   row = Memscope.tags.first       # => the tag that retains most
+  #   row = Memscope.tags.first       # => the tag whose runs together retain most
   #   row.retained_objects            # => 2987.1, of 1,000 runs
   #   row.retained_objects_error      # => 104.3
   #
@@ -21,12 +21,15 @@ module Memscope
     require_relative "tags/totals"
     require_relative "tags/row"
 
-    # @return [Array<Row>] those that retain most first, even if there are too few samples for a number
+    # @return [Array<Row>] those whose runs together retain most first, even if there are too few samples for a number
     collection :rows, [Row]
     # @return [Float, nil] for a difference: time from the earlier reading to the later
     field :seconds, :number, sparse: true
     # @return [Integer, nil] the number of the profile of objects in its process; nil if none is running
     field :session, :count, sparse: true
+    # @return [Integer, nil] the number of the malloc profile that malloc_allocated_bytes is from; nil if the allocator
+    #   counts it, or none is running
+    field :malloc_session, :count, sparse: true
     # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
     field :profiled, Windows
     # @return [Windows, nil] what had been sampled at the last but one major GC; nil if there were not two
@@ -38,7 +41,9 @@ module Memscope
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
     # Fields with the windows of such a profile.
     WINDOWS = %i[profiled judged].freeze
-    private_constant :OF_OBJECTS, :WINDOWS
+    # Seconds between two readings for metrics, unless ledgers have an interval.
+    INTERVAL = 60
+    private_constant :OF_OBJECTS, :WINDOWS, :INTERVAL
 
     class << self
       # Implements Memscope.tags.
@@ -50,32 +55,50 @@ module Memscope
         malloc = MallocProfile.snapshot if MallocProfile.running?
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
         WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
-        body[:session] = Native.object_profile_session if body[:profiled]
+        body.update(sessions(body, malloc))
         of(totals(body.delete(:tags), malloc), body, malloc: !malloc.nil?)
       end
 
-      # A profile of objects that began in between counts from its beginning.
+      # @api private
+      # @param cache [TtlCache]
+      # @param interval [Numeric, nil] seconds between two ledgers for metrics
+      # @return [Tags] without what a difference needs
+      def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
+
+      # A profile that began in between counts from its beginning.
       #
       # @param earlier [Tags]
       # @param later [Tags]
       # @return [Tags] of the time in between, in the later one's envelope
       def between(earlier, later)
-        body = { seconds: (later.at - earlier.at).to_f, session: later.session, sample_objects: later.sample_objects,
-                 cost: Cost.of(:T0), reasons: later.reasons.slice(:profiled, :samples),
-                 **windows_between(earlier, later) }
+        windows = windows_between(earlier, later)
+        body = { seconds: (later.at - earlier.at).to_f, session: later.session, malloc_session: later.malloc_session,
+                 sample_objects: sample_objects(later, windows[:judged]), cost: Cost.of(:T0),
+                 reasons: later.reasons.slice(:profiled, :samples), **windows }
         of(totals_between(earlier, later), body, later.envelope, malloc: later.any?(&:malloc_live_bytes))
       end
 
       private
+
+      def sessions(body, malloc)
+        counted = body[:tags].any? { |tag| tag[:malloc_allocated_bytes] }
+        { session: (Native.object_profile_session if body[:profiled]),
+          malloc_session: (MallocProfile.session if malloc && !counted) }
+      end
 
       def windows_between(earlier, later)
         same = earlier.session == later.session
         WINDOWS.to_h { |name| [name, later.public_send(name)&.since((earlier.public_send(name) if same))] }
       end
 
+      # The fewer of the allocations are in windows, the more a sample stands for.
+      def sample_objects(later, judged)
+        judged ? later.sample_objects * later.profiled.windows_share / judged.windows_share : later.sample_objects
+      end
+
       def totals_between(earlier, later)
-        same = earlier.session == later.session
-        before = earlier.rows.to_h { |row| [row.name, same ? row.totals : row.totals.unprofiled] }
+        anew = Totals::SESSIONS.reject { |session, _| earlier.public_send(session) == later.public_send(session) }
+        before = earlier.rows.to_h { |row| [row.name, row.totals.without(anew.values.flatten)] }
         later.map { |row| row.totals.since(before[row.name]) }
       end
 
@@ -93,8 +116,8 @@ module Memscope
       def of(totals, body, envelope = nil, malloc:)
         rows = totals.sort_by(&:rank).map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
         reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)
-        capture({ seconds: nil, session: nil, profiled: nil, judged: nil, sample_objects: nil, **body, rows: rows,
-                  reasons: { **reasons, **body[:reasons] } }, envelope)
+        capture({ seconds: nil, session: nil, malloc_session: nil, profiled: nil, judged: nil, sample_objects: nil,
+                  **body, rows: rows, reasons: { **reasons, **body[:reasons] } }, envelope)
       end
 
       # Why a row lacks a number.
@@ -119,6 +142,13 @@ module Memscope
       others = Row.of(rest.map(&:totals), name: "#{rest.size} other tags", profiled: profiled, judged: judged,
                                           sample_objects: sample_objects)
       [*rows.first(most), others]
+    end
+
+    # @api private
+    # @return [Tags] the rows of `top`, the sum of the others as "[other]"; no totals
+    def bounded
+      shown = top.map { |row| row.named(row.totals ? row.name : "[other]") }
+      self.class.send(:new, { **values, rows: shown.freeze })
     end
 
     # What happened since an earlier reading of the same process and profile.

@@ -3,6 +3,7 @@
 require_relative "collection"
 require_relative "history"
 require_relative "snapshot"
+require_relative "tags"
 require_relative "verdict"
 require_relative "configuration"
 
@@ -54,6 +55,9 @@ module Memscope
     # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] Arena::LEVELS for the metrics, each by arena index; nil
     #   unless the configuration's `metrics_arenas` is true
     field :arenas, :hash, sparse: true
+    # @return [Array<Tags::Row>, nil] the first rows of Memscope.tags, and the sum of the others as "[other]"; at most a
+    #   minute old; nil before the first tag
+    field :tags, [Tags::Row], sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading in the report
     field :costs, :hash
     # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled

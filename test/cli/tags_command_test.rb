@@ -44,10 +44,11 @@ class CLITagsTest < MemscopeTest
     assert_match(/^ +[12],\d{3} +\d+ +3,000 .* keep$/, tags("--pid", process.pid.to_s, "--top", "1")[1])
   end
 
+  # Two collections judge what was kept before.
   def test_only_what_happens_meanwhile
     process = listening("#{SCRIPT}; def stop_keeping = $kept.define_singleton_method(:<<) { |_object| self }")
     3.times { let(process, "run(1000)") }
-    let(process, "stop_keeping && Thread.new { 400.times { run(10); sleep(0.01) } }")
+    let(process, "stop_keeping && 2.times { run(10) } && Thread.new { 400.times { run(10); sleep(0.01) } }")
     status, out, err = tags("--pid", process.pid.to_s, "--seconds", "1.5", "--json")
     difference = Memscope::Tags.from_json(out)
     row = difference.first

@@ -4,7 +4,7 @@
 module MetricsSettings
   Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
-                      :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :costs,
+                      :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :tags, :costs,
                       :rss_bytes_per_hour, :verdict, :policy_decisions, keyword_init: true) do
     def ledger_rss_bytes = rows&.values&.sum
   end

@@ -128,7 +128,7 @@ static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
     return hash;
 }
 
-/* [window, allocations, objects] of each window, rounded: sums of what is shown are then exact. */
+/* [window, allocations, objects, samples] of each window, rounded: sums of what is shown are then exact. */
 static VALUE shares_of(const struct memscope_tag_objects *objects) {
     VALUE list = rb_ary_new_capa((long)objects->judged_count);
 
@@ -136,8 +136,8 @@ static VALUE shares_of(const struct memscope_tag_objects *objects) {
         const struct memscope_window_share *share = &objects->judged[index];
 
         rb_ary_push(
-            list, rb_obj_freeze(rb_ary_new_from_args(3, UINT2NUM(share->window), memscope_estimate(share->allocations),
-                                                     memscope_estimate(share->objects))));
+            list, rb_obj_freeze(rb_ary_new_from_args(4, UINT2NUM(share->window), memscope_estimate(share->allocations),
+                                                     memscope_estimate(share->objects), UINT2NUM(share->samples))));
     }
     return rb_obj_freeze(list);
 }

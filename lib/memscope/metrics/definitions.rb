@@ -248,13 +248,9 @@ module Memscope
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
-      # @return [Hash{String => Numeric, nil}] by tag; those beyond the first 50 together
-      def self.by_tag(tags, field)
-        shown = tags.top(50)
-        names = shown.map(&:name)
-        names[-1] = "[other]" if shown.size > 50
-        names.zip(shown.map(&field)).to_h
-      end
+      # @param rows [Array<Tags::Row>]
+      # @return [Hash{String => Numeric, nil}] by tag
+      def self.by_tag(rows, field) = rows.to_h { |row| [row.name, row.public_send(field)] }
 
       # @return [Numeric, nil]
       def self.heap_bytes(snapshot)
@@ -336,7 +332,8 @@ module Memscope
                      ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },
                      labels: %i[class]),
       *Tables::TAG.map do |name, (field, help)|
-        Definition.new(name, help, :tags, ->(tags) { Tables.by_tag(tags, field) }, labels: %i[tag])
+        Definition.new(name, help, :tags, ->(tags) { Tables.by_tag(tags.rows, field) },
+                       report: ->(worker) { Tables.by_tag(worker.tags || [], field) }, labels: %i[tag])
       end,
       *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
       *Tables::READING.map do |name, (key, help)|

@@ -14,6 +14,8 @@ module Memscope
       WIDEST = 400
       # The most columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
+      # The least that is left of the end of a text, in columns.
+      SHORTEST = 8
       # Select Graphic Rendition of ECMA-48, by what is highlighted.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
@@ -26,7 +28,7 @@ module Memscope
               0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
       # Characters of zero width.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
-      private_constant :PARAGRAPH, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
+      private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
 
       # @return [Integer] columns
       attr_reader :width
@@ -97,11 +99,13 @@ module Memscope
       #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
+      # @param ends [Boolean] whether a long text keeps its end, which says most, instead of its beginning
       # @return [Array<String>] lines
-      def listing(headings, rows)
+      def listing(headings, rows, ends: false)
         *numbers, texts = [headings, *rows].transpose
         lines = aligned(numbers).transpose.zip(texts).map do |cells, text|
-          cut("#{cells.join}  #{text}", @width).rstrip
+          before = "#{cells.join}  "
+          cut("#{before}#{ends ? ending(text, @width - before.length) : text}", @width).rstrip
         end
         [highlighted(lines.first), *lines.drop(1)]
       end
@@ -138,6 +142,11 @@ module Memscope
       end
 
       private
+
+      def ending(text, columns)
+        columns = [columns, SHORTEST].max
+        text.length > columns ? "...#{text[(3 - columns)..]}" : text
+      end
 
       def aligned(columns)
         widths = columns.map { |column| column.map(&:length).max }

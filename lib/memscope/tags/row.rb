@@ -40,6 +40,10 @@ module Memscope
       BOUNDS = [2.996, 4.744, 6.296, 7.754, 9.154, 10.513, 11.842, 13.148, 14.435, 15.705].freeze
       private_constant :ENOUGH, :BOUNDS
 
+      # @api private
+      # @return [Row] of this name, without totals
+      def named(name) = self.class.send(:new, { **values, name: name, totals: nil })
+
       class << self
         # @return [Symbol] the field that identifies it in a list
         def identity = :name
@@ -97,7 +101,7 @@ module Memscope
             samples < ENOUGH
 
           sums = Profile::Shares.sums(totals, Profile::Shares::OBJECTS)
-          gross = totals.sum { |one| one.shares.sum { |share| share.last.abs } }
+          gross = totals.sum { |one| one.shares.sum { |share| share[Totals::OBJECTS].abs } }
           error = Profile::Shares.deviation(sums, samples, gross, windows, gross)
           { retained_objects: (sums.first / thousands).round(2), retained_objects_error: (error / thousands).round(2) }
         end

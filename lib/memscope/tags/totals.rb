@@ -41,6 +41,11 @@ module Memscope
 
     # What was counted and sampled of one tag, from which its Row is calculated.
     class Totals < Record
+      # The index of the objects in a share, as in a share of a profile.
+      OBJECTS = Profile::Shares::OBJECTS
+      # The index of the samples in a share.
+      SAMPLES = 3
+
       # @return [String]
       field :name, :string, null: false
       # @return [Integer] runs that have begun
@@ -74,15 +79,20 @@ module Memscope
       # @return [Integer, nil] samples of objects that were allocated up to then, and are alive after the last major GC
       field :samples, :count
       # @return [Array<Array<Integer>>, nil] for each window with such samples: its number, the allocations that it
-      #   stands for, and the objects that it adds
+      #   stands for, the objects that it adds, and of how many samples
       field :shares, :list
 
       # What is subtracted; the others are as of the later reading.
       GROWING = %i[runs malloc_allocated_bytes malloc_runs profiled_runs counted allocated_objects squares products
                    judged_runs].freeze
-      # What a profile of objects has sampled.
-      OF_OBJECTS = %i[profiled_runs counted allocated_objects squares products judged_runs samples shares].freeze
-      private_constant :GROWING, :OF_OBJECTS
+      # What a profile has sampled, by the field of Tags that identifies the profile.
+      #
+      # @api private
+      SESSIONS = {
+        session: %i[profiled_runs counted allocated_objects squares products judged_runs samples shares],
+        malloc_session: %i[malloc_allocated_bytes malloc_runs]
+      }.freeze
+      private_constant :GROWING
 
       # @api private
       # @param earlier [Totals, nil] of the same tag; nil if it had not run yet
@@ -92,47 +102,40 @@ module Memscope
 
         grown = GROWING.to_h { |name| [name, since_of(name, earlier)] }
         grown[:shares] = shares_since(earlier) if shares
-        grown[:samples] = changed_samples(grown[:shares], earlier) if shares
+        grown[:samples] = grown[:shares].sum { |share| share[SAMPLES].abs } if shares
         self.class.send(:new, { **values, **grown })
       end
 
-      # Also of few samples: they are the best guess of which tag retains most.
+      # By all that a tag retains, also of few samples: an endpoint that fills its caches in its first request retains
+      # more by the run than a leak does.
       #
       # @api private
       # @return [Array] the least one is first in a list
-      def rank
-        retained = shares && judged_runs&.positive? ? shares.sum(&:last) / judged_runs : 0
-        [-retained, -live_bytes.to_i, -runs, name]
-      end
+      def rank = [-(shares || []).sum { |share| share[OBJECTS] }, -live_bytes.to_i, -runs, name]
 
       # @api private
-      # @return [Totals] without what a profile of objects has sampled
-      def unprofiled = self.class.send(:new, { **values, **OF_OBJECTS.to_h { |name| [name, nil] } })
+      # @param fields [Array<Symbol>] those of which nothing is known
+      # @return [Totals] to subtract from a later one
+      def without(fields) = self.class.send(:new, { **values, **fields.to_h { |name| [name, nil] } })
 
       private
 
       # nil if what was counted began anew in between.
       def since_of(name, earlier)
         now, before = [self, earlier].map { |one| one.public_send(name) }
-        grown = now && (now - before.to_i)
+        grown = now && (now - (before || 0))
         grown unless grown&.negative?
       end
 
       # Objects that are in both readings cancel out.
       def shares_since(earlier)
         sums = shares.to_h { |share| [share.first, share.dup] }
-        (earlier.shares || []).each do |window, allocations, objects|
-          (sums[window] ||= [window, allocations, 0])[2] -= objects
+        (earlier.shares || []).each do |window, allocations, objects, samples|
+          sum = sums[window] ||= [window, allocations, 0, 0]
+          sum[OBJECTS] -= objects
+          sum[SAMPLES] -= samples
         end
-        sums.values.reject { |share| share.last.zero? }.each(&:freeze).freeze
-      end
-
-      # About how many samples came or went: a sample of the reading that has more of them stands for as much.
-      def changed_samples(changes, earlier)
-        known = [self, earlier].max_by { |one| one.samples.to_i }
-        return 0 unless known.samples.to_i.positive?
-
-        (changes.sum { |share| share.last.abs } * known.samples.fdiv(known.shares.sum(&:last))).round
+        sums.values.reject { |share| share[OBJECTS].zero? && share[SAMPLES].zero? }.each(&:freeze).freeze
       end
     end
   end

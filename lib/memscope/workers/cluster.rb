@@ -12,10 +12,12 @@ module Memscope
     #
     # @api private
     class Channel
-      # The largest report, in bytes; 2 to 8 KiB are usual. By default the kernel queues 208 KiB from one sender
-      # (net.core.wmem_default), and accepts no datagram larger than that.
+      # The largest report, in bytes; 2 to 8 KiB are usual, 30 with tags. By default the kernel queues 208 KiB from
+      # one sender (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
-      private_constant :LIMIT
+      # What is left out of a larger one, in this order.
+      LARGE = %i[arenas tags].freeze
+      private_constant :LIMIT, :LARGE
 
       def initialize
         @reader, @writer = UNIXSocket.pair(:DGRAM)
@@ -48,13 +50,17 @@ module Memscope
 
       private
 
-      # The report as JSON, without the arenas if they make it too large, as on a machine with hundreds of processors.
+      # The report as JSON, without what makes it too large, as arenas do on a machine with hundreds of processors.
       def text(worker)
         text = worker.to_json
-        return text if text.bytesize <= LIMIT
+        LARGE.select { |part| worker.public_send(part) }.each do |part|
+          break if text.bytesize <= LIMIT
 
-        why = "left out: with arenas, the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
-        worker.with(arenas: nil, reasons: { **worker.reasons, arenas: why }).to_json
+          why = "left out: with #{part}, the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
+          worker = worker.with(part => nil, reasons: { **worker.reasons, part => why })
+          text = worker.to_json
+        end
+        text
       end
     end
 

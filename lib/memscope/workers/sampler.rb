@@ -85,6 +85,7 @@ module Memscope
         @trend = Trend.new
         @trends = Hash.new { |trends, row| trends[row] = Trend.new }
         @arenas = TtlCache.new
+        @tags = TtlCache.new
         @booted_at = Clock.time
         @rss_at_boot = ProcessMemory.read.rss_bytes
         rebase
@@ -105,12 +106,13 @@ module Memscope
         unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
         interval = Workers.setting(:metrics_ledger_interval_seconds)
         arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
+        tags = Tags.read_for_metrics(@tags, interval) if Native.tags_begun?
         follow(memory, ledger)
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, **growth, reasons: reasons(ledger, memory, unshared),
                          snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
-                         predicted_bytes: predicted(ledger, memory),
-                         costs: costs(ledger, memory, snapshot, arenas) })
+                         tags: tags&.rows, predicted_bytes: predicted(ledger, memory),
+                         costs: costs(ledger, memory, snapshot, arenas, tags) })
       end
 
       private

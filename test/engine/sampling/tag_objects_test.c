@@ -36,9 +36,9 @@ static void test_live_and_judged(struct memscope_scratch *scratch) {
     read(scratch, 3);
     EXPECT(tags[7].samples == 5 && tags[7].objects == 450 && tags[7].bytes == 450 * 40); /* window 4 counts half */
     EXPECT(tags[7].judged_samples == 3 && tags[7].judged_count == 2);
-    EXPECT(tags[7].judged[0].window == 1 && tags[7].judged[0].objects == 200);
+    EXPECT(tags[7].judged[0].window == 1 && tags[7].judged[0].objects == 200 && tags[7].judged[0].samples == 2);
     EXPECT(tags[7].judged[0].allocations == 2 * MEMSCOPE_WINDOW_ALLOCATIONS);
-    EXPECT(tags[7].judged[1].window == 2 && tags[7].judged[1].objects == 25);
+    EXPECT(tags[7].judged[1].window == 2 && tags[7].judged[1].objects == 25 && tags[7].judged[1].samples == 1);
     EXPECT(tags[7].judged[1].allocations == 2 * MEMSCOPE_WINDOW_ALLOCATIONS * 0.25 * 0.5);
     EXPECT(tags[8].samples == 1 && tags[8].judged_samples == 1 && tags[8].judged[0].objects == 100);
     EXPECT(tags[0].samples == 0 && tags[9].samples == 0);

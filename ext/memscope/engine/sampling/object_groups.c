@@ -67,6 +67,7 @@ static void add_share(struct memscope_object_group *group, struct memscope_windo
     if (group->share_count == 0 || shares[group->share_count - 1].window != item->window)
         shares[group->share_count++] =
             (struct memscope_window_share){.window = item->window, .allocations = item->allocations};
+    shares[group->share_count - 1].samples++;
     shares[group->share_count - 1].objects += item->objects;
     shares[group->share_count - 1].bytes += item->bytes;
 }

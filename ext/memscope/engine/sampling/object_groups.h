@@ -11,7 +11,7 @@
 
 /* What the samples of one window contribute to an estimate. */
 struct memscope_window_share {
-    uint32_t window;
+    uint32_t window, samples;
     double allocations; /* that the window stands for */
     double objects, bytes;
 };

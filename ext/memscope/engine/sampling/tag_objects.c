@@ -24,6 +24,7 @@ static struct item judged_item(const struct memscope_object_sample *sample, stru
     return (struct item){
         .tag = sample->tag,
         .share = {.window = sample->window,
+                  .samples = 1,
                   .allocations = (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS * scale * watched,
                   .objects = (double)sample->weight * scale}};
 }
@@ -44,6 +45,7 @@ static void group(const struct item *items, size_t count, struct memscope_window
         bool same = tag->judged_count > 0 && tag->judged[tag->judged_count - 1].window == item->share.window;
 
         if (same) {
+            shares[-1].samples++;
             shares[-1].objects += item->share.objects;
         } else {
             *shares = item->share;

@@ -92,10 +92,16 @@ module Memscope
 
         # Empty if what tags retain is unknown.
         def tags
-          known = @client.call(:tags).rows.first(TAGS).select { |row| Report::TagsPage.retained(row) }
-          known.map { |row| "#{Report::TagsPage.retained(row).rjust(9)} objects retained by 1,000 runs of #{row.name}" }
+          @client.call(:tags).rows.first(TAGS).filter_map { |row| retained(row) }
         rescue Client::Failed, ArgumentError # its memscope has no tags
           []
+        end
+
+        def retained(row)
+          number = Report::TagsPage.retained(row) or return
+
+          error = " (error #{Report::TagsPage.decimal(row.retained_objects_error)})" if row.retained_objects_error
+          "#{number.rjust(9)} objects#{error} retained by 1,000 runs of #{row.name}"
         end
 
         def leaves(ledger)
