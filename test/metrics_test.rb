@@ -96,12 +96,14 @@ class MetricsTest < MemscopeTest
       60.times { |tag| (60 - tag).times { Memscope.tag("tag \#{tag}") { 1 } } }
       puts JSON.generate([before, *tags.call])
     RUBY
-    runs = families.find { |family| family["name"] == "memscope_tag_runs_total" }
-    samples = runs["samples"].to_h { |sample| [sample["labels"]["tag"], sample["value"]] }
+    runs, running = %w[runs_total running].map do |name|
+      family = families.find { |one| one["name"] == "memscope_tag_#{name}" }
+      [family["type"], family["samples"].to_h { |sample| [sample["labels"]["tag"], sample["value"]] }]
+    end
 
     assert_empty before
-    assert_equal ["counter", 51], [runs["type"], samples.size]
-    assert_equal [60, 11, 55], samples.values_at("tag 0", "tag 49", "[other]")
+    assert_equal ["counter", 50, 60, 11], [runs[0], runs[1].size, *runs[1].values_at("tag 0", "tag 49")]
+    assert_equal ["gauge", 51, 0], [running[0], running[1].size, running[1]["[other]"]]
     assert_equal %w[memscope_tag_running memscope_tag_runs_total], families.map { |family| family["name"] }.sort
   end
 
@@ -257,7 +259,8 @@ class MetricsTest < MemscopeTest
     rows = [{ name: "a", runs: 5, running: 1, retained_objects: 2.5 }, { name: "[other]", runs: 7, running: 0 }]
     families = in_cluster(worker(0, tags: rows.map { |row| Memscope::Tags::Row.capture(row) }), worker(1))
 
-    assert_equal({ %w[a 0] => 5, %w[[other] 0] => 7 }, families["memscope_tag_runs_total"])
+    assert_equal({ %w[a 0] => 5 }, families["memscope_tag_runs_total"])
+    assert_equal({ %w[a 0] => 1, %w[[other] 0] => 0 }, families["memscope_tag_running"])
     assert_equal({ %w[a 0] => 2.5 }, families["memscope_tag_retained_objects"])
     refute_includes families, "memscope_tag_live_bytes"
   end

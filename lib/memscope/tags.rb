@@ -44,6 +44,10 @@ module Memscope
     # Seconds between two readings for metrics, unless ledgers have an interval.
     INTERVAL = 60
     private_constant :OF_OBJECTS, :WINDOWS, :INTERVAL
+    # In metrics, the name of the sum of the tags that have no row.
+    #
+    # @api private
+    OTHER = "[other]"
 
     class << self
       # Implements Memscope.tags.
@@ -147,7 +151,7 @@ module Memscope
     # @api private
     # @return [Tags] the rows of `top`, the sum of the others as "[other]"; no totals
     def bounded
-      shown = top.map { |row| row.named(row.totals ? row.name : "[other]") }
+      shown = top.map { |row| row.named(row.totals ? row.name : OTHER) }
       self.class.send(:new, { **values, rows: shown.freeze })
     end
 

@@ -29,12 +29,20 @@ class TagsTruthTest < MemscopeTest
     leaks, others = found.partition { |one| one.name == "/leak" }
 
     assert_equal [0], leaks.map(&:place).uniq
-    assert_operator leaks.count(&:right?), :>=, 0.99 * leaks.size, leaks.reject(&:right?)
-    assert_operator others.count(&:right?), :>=, 0.99 * others.size, others.reject(&:right?)
+    assert_right 0.99, others
+    assert_right 0.99, leaks.select(&:retained)
+    assert_right 0.95, leaks # a bound is one of 95 %
     assert_includes 0.60..0.76, within_one(leaks) if SEEDS >= MANY
   end
 
   private
+
+  # Of a few rows, one may be wrong.
+  def assert_right(share, rows)
+    least = [share * rows.size, SEEDS < MANY ? rows.size - 1 : rows.size].min
+
+    assert_operator rows.count(&:right?), :>=, least, rows.reject(&:right?)
+  end
 
   # @return [Array<Found>] of all seeds
   def runs

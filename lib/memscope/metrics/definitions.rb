@@ -248,9 +248,14 @@ module Memscope
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
+      # Runs are a counter, which the sum of the others is not: it jumps when a tag becomes one of them.
+      #
       # @param rows [Array<Tags::Row>]
       # @return [Hash{String => Numeric, nil}] by tag
-      def self.by_tag(rows, field) = rows.to_h { |row| [row.name, row.public_send(field)] }
+      def self.by_tag(rows, field)
+        rows = rows.reject { |row| row.name == Tags::OTHER } if field == :runs
+        rows.to_h { |row| [row.name, row.public_send(field)] }
+      end
 
       # @return [Numeric, nil]
       def self.heap_bytes(snapshot)
