@@ -235,7 +235,7 @@ def measure_tables
   STACKS.each do |name, stacks|
     PROFILE.start(ractors: :never, budget: 1)
     held = held_by(stacks)
-    4.times { GC.start && ALLOCATIONS.fdiv(40).to_i.times { Object.new } } # there is room for what a major GC can visit
+    3.times { GC.start }
     profile = PROFILE.snapshot
     puts "#{name}: #{profile.samples} samples of #{held.size} live objects, " \
          "tables #{(profile.overhead.table_bytes / 1e6).round(1)} MB (goal 8)"

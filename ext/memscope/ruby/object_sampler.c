@@ -325,13 +325,11 @@ static void end_marking(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
     uint64_t count = rb_gc_count(), majors = gc_figure("major_gc_count");
     bool minor = NIL_P(rb_gc_latest_gc_info(memscope_symbol("major_by")));
-    uint32_t visited;
 
     if (count > sampler.collections + 1)
         miss(count - sampler.collections - 1, majors - sampler.majors - !minor);
     sampler.collections = count;
     sampler.majors = majors;
-    visited = samples->count;
     memscope_object_samples_sweep(samples, minor, age_of);
     memscope_frame_texts_sweep(minor);
     memscope_generations_marked(&sampler.generations, minor);
@@ -340,8 +338,6 @@ static void end_marking(void) {
     spent = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
     sampler.spent_ns += spent;
     sampler.gc_ns += spent;
-    if (!minor)
-        memscope_object_samples_timed(samples, visited, spent);
 }
 
 /* Requests a job at every event while a window is due: a job that runs in another Ractor does nothing. */

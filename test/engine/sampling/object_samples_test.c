@@ -320,31 +320,6 @@ static void test_room_is_made_only_between_windows(void) {
     EXPECT(samples->list[0].weight == 100 && samples->dropped == 1);
 }
 
-static void test_there_is_room_for_what_a_major_gc_visits_in_time(void) {
-    const uint32_t half = MEMSCOPE_OBJECT_SAMPLES / 2;
-
-    begin();
-    memscope_object_samples_timed(samples, half - 1, 1000 * half); /* 1 µs a sample, but of too few */
-    memscope_object_samples_timed(samples, half - 1, 1000 * half);
-    memscope_object_samples_timed(samples, half, 100 * half); /* the first, so that one that was interrupted */
-    EXPECT(samples->most == MEMSCOPE_OBJECT_SAMPLES);         /* changes nothing */
-    memscope_object_samples_timed(samples, half, 100 * half);
-    EXPECT(samples->most == MEMSCOPE_LONGEST_SWEEP_NS / 100);
-    memscope_object_samples_timed(samples, half, 1000 * half);
-    EXPECT(samples->most == MEMSCOPE_LONGEST_SWEEP_NS / 100);
-    memscope_object_samples_timed(samples, half, 1000 * half);
-    EXPECT(samples->most == MEMSCOPE_FEWEST_OBJECT_SAMPLES);
-    for (uint32_t number = 0; number < MEMSCOPE_FEWEST_OBJECT_SAMPLES; number++)
-        add(3000 + number);
-    memscope_object_samples_make_room(samples, ROOM, &plan);
-    EXPECT(samples->thinned == 1 && samples->count < MEMSCOPE_FEWEST_OBJECT_SAMPLES - ROOM);
-    memscope_object_samples_timed(samples, half, 0);
-    memscope_object_samples_timed(samples, half, 0);
-    EXPECT(samples->most == MEMSCOPE_OBJECT_SAMPLES);
-    begin();
-    EXPECT(samples->most == MEMSCOPE_OBJECT_SAMPLES);
-}
-
 static uintptr_t first_to_stay;
 
 static enum memscope_object_age by_first(uintptr_t address) {
@@ -495,7 +470,6 @@ int main(void) {
     test_the_samples_of_a_window_are_dropped();
     test_a_table_with_little_room_is_thinned_without_bias();
     test_room_is_made_only_between_windows();
-    test_there_is_room_for_what_a_major_gc_visits_in_time();
     test_the_interval_shrinks_again_without_bias();
     test_the_budget_is_kept_and_used();
     test_an_absurd_time_does_not_stop_sampling();

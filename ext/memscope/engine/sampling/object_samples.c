@@ -12,7 +12,6 @@ struct memscope_object_samples *memscope_object_samples_map(void) {
 
 void memscope_object_samples_clear(struct memscope_object_samples *samples) {
     memscope_lasting_empty(samples, sizeof *samples);
-    samples->most = MEMSCOPE_OBJECT_SAMPLES;
     memscope_texts_begin(&samples->texts);
     memscope_calls_begin(&samples->calls, &samples->texts);
 }
@@ -81,9 +80,9 @@ static void thin(struct memscope_object_samples *samples, struct memscope_sampli
 
 void memscope_object_samples_make_room(struct memscope_object_samples *samples, uint32_t room,
                                        struct memscope_sampling_plan *plan) {
-    if (samples->most < samples->count + room)
+    if (MEMSCOPE_OBJECT_SAMPLES - samples->count < room)
         thin(samples, plan);
-    else if (samples->count < samples->most / 4 && plan->interval > MEMSCOPE_FIRST_INTERVAL)
+    else if (samples->count < MEMSCOPE_OBJECT_SAMPLES / 4 && plan->interval > MEMSCOPE_FIRST_INTERVAL)
         plan->interval /= 2;
     memscope_object_samples_release(samples);
 }
@@ -122,20 +121,6 @@ void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool
             keep(samples, &pass, index, age == MEMSCOPE_OBJECT_OLD && !samples->list[index].pending);
     }
     end_pass(samples, pass);
-}
-
-void memscope_object_samples_timed(struct memscope_object_samples *samples, uint32_t visited, uint64_t ns) {
-    double last = samples->visit_ns, now, most;
-
-    if (visited < samples->most / 2)
-        return;
-    now = samples->visit_ns = (double)ns / visited;
-    if (last == 0)
-        return;
-    most = MEMSCOPE_LONGEST_SWEEP_NS / (now < last ? now : last);
-    samples->most = most < MEMSCOPE_FEWEST_OBJECT_SAMPLES ? MEMSCOPE_FEWEST_OBJECT_SAMPLES
-                    : most > MEMSCOPE_OBJECT_SAMPLES      ? MEMSCOPE_OBJECT_SAMPLES
-                                                          : (uint32_t)most;
 }
 
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor) {

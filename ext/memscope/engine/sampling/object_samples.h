@@ -1,12 +1,12 @@
 /*
  * The samples of objects that are still alive, for the profile of Ruby's objects.
  *
- * There is room for 65,536 samples, or for as many as a major GC can visit in 1.5 ms, if they are fewer. When too
- * little room is left for another window, each sample is dropped with probability ½, and the weights of the others are
- * doubled. Samples of old objects, which a minor GC cannot free, come first in the list, so that a minor GC visits only
- * the others. A dropped sample keeps its stack and texts until it is released, which takes longer than dropping it:
- * many may be dropped in one GC. One lasting mapping, inherited by forked children. Functions here neither allocate nor
- * lock: the caller holds the GVL, or runs inside a GC, during which no other thread runs.
+ * There is room for 65,536 samples. When too little room is left for another window, each sample is dropped with
+ * probability ½, and the weights of the others are doubled. Samples of old objects, which a minor GC cannot free, come
+ * first in the list, so that a minor GC visits only the others. A dropped sample keeps its stack and texts until it is
+ * released, which takes longer than dropping it: many may be dropped in one GC. One lasting mapping, inherited by
+ * forked children. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a GC, during
+ * which no other thread runs.
  */
 #ifndef MEMSCOPE_OBJECT_SAMPLES_H
 #define MEMSCOPE_OBJECT_SAMPLES_H
@@ -20,8 +20,6 @@
 #include <stdint.h>
 
 #define MEMSCOPE_OBJECT_SAMPLES 65536
-#define MEMSCOPE_FEWEST_OBJECT_SAMPLES 8192 /* there is always room for as many */
-#define MEMSCOPE_LONGEST_SWEEP_NS 1.5e6
 
 /* A sample identifies its object by its address, and is a user of its stack and texts (0: none). */
 struct memscope_object_sample {
@@ -40,8 +38,6 @@ struct memscope_object_samples {
     uint32_t old; /* the first of the list, whose objects only a major GC can free; none is pending */
     uint32_t count;
     uint32_t unreleased; /* dropped samples behind the others, which still use their stacks and texts */
-    uint32_t most;       /* samples that there is room for */
-    double visit_ns;     /* what a sample took in the last sweep that was timed; 0: none was */
     uint64_t taken, dropped, thinned;
     struct memscope_call_tree calls;
     struct memscope_counted_texts texts;
@@ -81,13 +77,6 @@ enum memscope_object_age { MEMSCOPE_OBJECT_DEAD, MEMSCOPE_OBJECT_YOUNG, MEMSCOPE
  */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address));
-
-/*
- * Called after the sweep of a major GC, with the number of samples before it and the time it took: adjusts the room.
- * Of the last two sweeps, the faster one counts. Sweeps of less than half of the room are left out: the fewer samples
- * there are, the more of them lie in pages and cache lines of their own.
- */
-void memscope_object_samples_timed(struct memscope_object_samples *samples, uint32_t visited, uint64_t ns);
 
 /* After a GC whose survivors are not known: drops all samples, or all but the old ones if the GC was minor. */
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor);
