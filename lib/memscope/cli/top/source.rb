@@ -6,6 +6,7 @@ require_relative "../../client"
 require_relative "../../remote/external_process"
 require_relative "../../purge"
 require_relative "../../report/tags"
+require_relative "../../ttl_cache"
 
 module Memscope
   module CLI
@@ -46,12 +47,17 @@ module Memscope
         LEVERS = { purge: [], gc: ["gc"] }.freeze
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
-        # Tags that are shown.
+        # Tags that are shown, and seconds between two readings of them: only full GCs change what they retain, and a
+        # reading may come with a malloc profile.
         TAGS = 3
-        private_constant :LEVERS, :KERNELS, :TAGS
+        TAGS_INTERVAL = 60
+        private_constant :LEVERS, :KERNELS, :TAGS, :TAGS_INTERVAL
 
         # @param client [Client]
-        def initialize(client) = @client = client
+        def initialize(client)
+          @client = client
+          @tags = TtlCache.new
+        end
 
         # @return [Boolean] whether the process is gone
         def over? = @over || false
@@ -71,7 +77,7 @@ module Memscope
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
             rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }],
-            tags: tags }
+            tags: @tags.fetch(TAGS_INTERVAL) { tags } }
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
 
