@@ -72,8 +72,7 @@ module Memscope
 
     class << self
       # Makes the requests, in this thread or in threads of their own. For a rackup file, sets RAILS_ENV and RACK_ENV to
-      # "production" if neither is set. SIGINT ends it early, without
-      # a verdict.
+      # "production" if neither is set. SIGINT ends it early, without a verdict.
       #
       # @param target [String] a rackup file; or the URL of a server on this machine, with the path
       # @param path [String] of the request, with a query if need be; for a rackup file
@@ -92,9 +91,7 @@ module Memscope
         check_number(:threads, threads, THREADS)
         check_headers(headers)
         given = { headers: headers, allowed: allow_status }
-        subject = if url?(target) then Server.new(target, pid: pid, gc: gc, **given)
-                  else Application.load(target, path, **given)
-                  end
+        subject = url?(target) ? Server.new(target, pid: pid, gc: gc, **given) : Application.new(target, path, **given)
         of(subject, requests.fdiv(ROUNDS).ceil, threads)
       rescue GrowthCheck::Unavailable => e
         raise Failed, e.message

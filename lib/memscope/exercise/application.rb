@@ -14,22 +14,15 @@ module Memscope
       PLAIN = %w[CONTENT_TYPE CONTENT_LENGTH].freeze
       private_constant :ERRORS, :PLAIN
 
-      class << self
-        # @param rackup [String] path of the file
-        # @return [Application] what it defines
-        # @raise [ArgumentError] without such a file
-        # @raise [Failed] if Rack or the application cannot be loaded
-        def load(rackup, path, headers:, allowed:)
-          file = rackup.is_a?(String) && File.file?(rackup)
-          Field.refuse("Memscope::Exercise.run: target", rackup, "a rackup file, a URL") unless file
-          new(rackup, path, headers: headers, allowed: allowed)
-        end
-      end
-
       # @return [Hash{Symbol => String}]
       attr_reader :reasons
 
+      # @param rackup [String] path of the file that defines it
+      # @raise [ArgumentError] without such a file
+      # @raise [Failed] if Rack or the application cannot be loaded
       def initialize(rackup, path, headers:, allowed:)
+        file = rackup.is_a?(String) && File.file?(rackup)
+        Field.refuse("Memscope::Exercise.run: target", rackup, "a rackup file, a URL") unless file
         valid = path.is_a?(String) && path.start_with?("/")
         Field.refuse("Memscope::Exercise.run: path", path, "a path that begins with /") unless valid
         @rackup = rackup
