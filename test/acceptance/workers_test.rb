@@ -224,6 +224,9 @@ class WorkersAcceptanceTest < MemscopeTest
       server.until_found("all of memscope") { true if server.get("/loaded") == "true" }
 
       refute_match(/arning/, server.log)
+      listening = Memscope::Client.at(File.join(server.directory, "#{server.pid}.sock"))
+
+      assert_equal server.pid, listening.call(:process_memory).pid
     end
   end
 

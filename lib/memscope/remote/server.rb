@@ -42,9 +42,10 @@ module Memscope
       #
       # @api private
       # @param asked_by [String] for the warning
+      # @param always [Boolean] even if the setting is false
       # @return [void]
-      def boot(asked_by = "MEMSCOPE_LISTEN")
-        where = Configuration.so_far.listen
+      def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
+        where = Configuration.so_far.listen || always
         listen(where.is_a?(String) ? where : nil) if where
       rescue StandardError => e
         warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
