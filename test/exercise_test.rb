@@ -65,6 +65,16 @@ class ExerciseTest < MemscopeTest
     assert_equal :filling, exercises(["/slowing"], requests: 100).first.verdict
   end
 
+  # A buffer is sent once no request has been made for some seconds.
+  def test_what_a_timer_lets_go_of
+    buffer, both = exercises(%w[/buffer /buffer_and_object])
+
+    assert_equal [:steady, %w[Exercised]], [buffer.verdict, buffer.check.expired & %w[Exercised]]
+    assert_match(/Let go of some seconds after the last request,.*Exercised/m, buffer.to_s)
+    assert_equal [:grows, [["Exercised", [20] * 5]]],
+                 [both.verdict, both.check.grown.map { |one| [one.name, one.growth] }]
+  end
+
   # Each thread keeps its own.
   def test_threads
     exercise, = exercises(["/thread"], options: "threads: 3")

@@ -54,7 +54,8 @@ module Memscope
       field :layer, :symbol, null: false, one_of: LAYERS
       # @return [String, nil] of objects: their class, as in Census::Row; nil for all classes together, and for malloc
       field :name, :string
-      # @return [Array<Integer>] by how many objects or blocks, in each of the last rounds
+      # @return [Array<Integer>] by how many objects or blocks, in each of the last rounds; of an Exercise without those
+      #   that were let go of some seconds later
       field :growth, :list, null: false
       # @return [Integer] the same for an iteration: rounded, the least of all rounds
       field :per_iteration, :count, null: false
@@ -84,10 +85,15 @@ module Memscope
     field :ran_in, :symbol, null: false, one_of: %i[child process server]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
+    # @return [Array<String>] classes, "all objects" and "malloc" that had grown as much, but were let go of seconds
+    #   later: by a timer, or by a thread that ended. Only an Exercise waits for that.
+    field :expired, :list, null: false
 
     # One check in this process at a time: what the block of another one leaves behind would count here, too.
     LOCK = Monitor.new
-    private_constant :LOCK
+    # Seconds in which timers let go of what they hold: five is usual for those that send buffers.
+    PAUSE = 6
+    private_constant :LOCK, :PAUSE
 
     require_relative "growth_check/child"
     require_relative "growth_check/counts"
@@ -150,7 +156,7 @@ module Memscope
         raise Unavailable, Native.absence if Native.absence && clients.nil?
 
         since = Cost.now
-        plan = Plan.new(**plan)
+        plan = Plan.new(**plan, pause: (PAUSE if clients.nil? || gc))
         others = Listeners.new(clients, gc: gc) if clients
         rounds = Rounds.new(plan, work, others || Counts, &seen).run
         found(plan, rounds, others ? :server : :process, since) do
@@ -172,9 +178,10 @@ module Memscope
       def found(options, rounds, ran_in, since, **reasons)
         ran = { warmup_iterations: rounds.warmup_iterations, total_iterations: rounds.total_iterations }
         origins = yield
+        grew = { grown: origins.grown, expired: rounds.expired }
         reasons = { **reasons, malloc: rounds.malloc_reason, **origins.reasons }.compact
-        capture({ iterations: options.iterations, runs: options.runs, max: options.max, ran_in: ran_in, **ran,
-                  grown: origins.grown, reasons: reasons, cost: Cost.of(:T3, Cost.now - since) })
+        capture({ iterations: options.iterations, runs: options.runs, max: options.max, ran_in: ran_in, **ran, **grew,
+                  reasons: reasons, cost: Cost.of(:T3, Cost.now - since) })
       end
     end
 

@@ -72,7 +72,7 @@ class ExercisePageTest < MemscopeTest
   def check(*grown)
     Memscope::GrowthCheck.capture(
       { iterations: 100, runs: 5, max: 0, warmup_iterations: 500, total_iterations: 1000, ran_in: :process,
-        grown: grown.map(&:dup), reasons: {}, cost: Bodies.cost }
+        grown: grown.map(&:dup), expired: [], reasons: {}, cost: Bodies.cost }
     )
   end
 end

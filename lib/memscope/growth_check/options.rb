@@ -41,6 +41,9 @@ module Memscope
       # @return [Boolean] whether rounds without growth end the check
       def ends_early? = true
 
+      # @return [Numeric, nil] seconds until what has grown is counted once more
+      def pause = nil
+
       # @param name [String] of a class
       # @return [Boolean] whether its objects may grow
       def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : class?(one, name) }
@@ -49,11 +52,11 @@ module Memscope
       # @return [Boolean] whether what it allocates may grow
       def ignored_place?(place) = @ignored.any? { |one| one.is_a?(Regexp) && one.match?(place) }
 
-      # @param growth [Integer] in a round
+      # @param growth [Numeric] in a round
       # @return [Integer] an iteration, rounded
       def per_iteration(growth) = growth.fdiv(iterations).round
 
-      # @param growth [Integer] in a round
+      # @param growth [Numeric] in a round
       # @return [Boolean] whether that is more than allowed
       def excessive?(growth) = per_iteration(growth) > max
 

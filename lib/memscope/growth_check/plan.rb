@@ -8,12 +8,16 @@ module Memscope
     class Plan < Options
       # @return [Integer]
       attr_reader :rounds
+      # @return [Numeric, nil]
+      attr_reader :pause
 
       # @param rounds [Integer]
+      # @param pause [Numeric, nil] seconds
       # @param options [Hash{Symbol => Object}] those of Options
-      def initialize(rounds:, **options)
+      def initialize(rounds:, pause:, **options)
         super(in: :process, **options)
         @rounds = rounds
+        @pause = pause
       end
 
       # @return [Integer] iterations before the first count

@@ -29,6 +29,8 @@ module Memscope
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
+      # @return [Array<String>] names of what would be in `grown`, but was let go of in the pause
+      attr_reader :expired
       # @return [Integer] iterations so far
       attr_reader :total_iterations
       # @return [String, nil] why blocks of malloc were not counted
@@ -45,6 +47,7 @@ module Memscope
         @memory = memory
         @seen = seen
         @total_iterations = 0
+        @expired = []
         @series = {}
         @rounds_of_growth = Hash.new(0)
       end
@@ -58,6 +61,7 @@ module Memscope
         judge_rounds
         @grown = @series.select { |_name, growth| growth.size >= @options.runs }
                         .transform_values { |growth| growth.last(@options.runs) }
+        pause if @options.pause && grown.any?
         self
       end
 
@@ -117,6 +121,19 @@ module Memscope
           series[name] = [*@series[name], growth]
           @rounds_of_growth[name] += 1
         end
+      end
+
+      # What is left of it then has grown; the rest was in a buffer that is sent now and then, or held by a thread that
+      # was about to end, and came in equal parts in the rounds without a fall.
+      def pause
+        sleep(@options.pause)
+        later = count
+        left = grown.to_h do |name, growth|
+          fallen = [@counts.fetch(name) - later.fetch(name, 0), 0].max / @series.fetch(name).size
+          [name, growth.map { |number| number - fallen }]
+        end
+        @grown = left.select { |_name, growth| @options.excessive?(growth.sum.fdiv(growth.size)) }
+        @expired = left.keys - grown.keys
       end
 
       # What the count itself leaves behind is as much each time.

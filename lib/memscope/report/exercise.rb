@@ -24,7 +24,7 @@ module Memscope
         [*environment, "#{@reading.pids.one? ? 'pid' : 'pids'} #{@reading.pids.join(', ')}"]
       end
 
-      def sections = [curve, growth, *verdict]
+      def sections = [curve, growth, *verdict, *expired]
 
       def curve
         rows = @reading.points.map do |point|
@@ -53,6 +53,14 @@ module Memscope
         when :grows then ["  Memory grows in each of #{rounds}:", *grown, telling("each request is still")]
         else ["  No verdict."]
         end
+      end
+
+      def expired
+        names = @reading.check&.expired.to_a
+        return if names.empty?
+
+        @page.wrapped("Let go of some seconds after the last request, by a timer or by a thread that ended, and so " \
+                      "no growth: #{names.join(', ')}.")
       end
 
       # Counts do not show it, and it comes in steps.

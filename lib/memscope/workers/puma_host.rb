@@ -16,12 +16,22 @@ module Memscope
       # Puma's master fires it when a restart of all begins; the name changed in Puma 7. The event that all have booted
       # cannot be relied on: after a refork, Puma 5.6 fires none, and if a worker crashes meanwhile, it comes too early.
       RESTARTING = %i[on_restart before_restart].freeze
-      private_constant :RESTARTING
+      # Puma fires it once the application is loaded; the name changed in Puma 7.
+      BOOTED = %i[on_booted after_booted].freeze
+      private_constant :RESTARTING, :BOOTED
 
       # @param launcher [Puma::Launcher]
       # @return [#log]
       def self.log_of(launcher)
         launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
+      end
+
+      # Makes a Puma without workers listen, not before its application may have chosen the socket's path.
+      #
+      # @param launcher [Puma::Launcher]
+      # @return [void]
+      def self.listen_when_booted(launcher)
+        BOOTED.each { |event| launcher.events.register(event) { Listener.boot("plugin :memscope", always: true) } }
       end
 
       # @param cluster [Cluster]

@@ -18,7 +18,11 @@ Puma::Plugin.create do
     # Before there is a second thread: two threads that load files which require each other can deadlock.
     require "memscope/facade"
     Memscope.eager_load!
-    return watch_single(launcher) unless launcher.options[:workers].to_i.positive?
+    unless launcher.options[:workers].to_i.positive?
+      Memscope::Workers::PumaHost.listen_when_booted(launcher)
+      log = Memscope::Workers::PumaHost.log_of(launcher)
+      return in_background { Memscope::Workers.watch_with(log) }
+    end
 
     cluster = Memscope::Workers::Cluster.new(launcher)
     launcher.config.configure { |dsl| hook(dsl, cluster) }
@@ -29,14 +33,6 @@ Puma::Plugin.create do
   end
 
   private
-
-  # Listens once the application is loaded, which may choose the socket's path.
-  def watch_single(launcher)
-    booted = launcher.events.respond_to?(:after_booted) ? :after_booted : :on_booted
-    launcher.events.register(booted) { Memscope::Listener.boot("plugin :memscope", always: true) }
-    log = Memscope::Workers::PumaHost.log_of(launcher)
-    in_background { Memscope::Workers.watch_with(log) }
-  end
 
   def hook(dsl, cluster)
     # Puma 6 looks for `workers` only in the options of the command line, and would warn that the hooks will not run.

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 # An application that keeps an object, three objects or a block of malloc with each request, fills a cache to its bound,
-# fills one more and more slowly, or keeps numbers or nothing; or whose requests fail. Loaded again, it starts anew.
+# fills one more and more slowly, or keeps numbers, or nothing, or something until it has had no request for a while; or
+# whose requests fail. Loaded again, it starts anew.
 
 require "memscope_test"
 
@@ -9,6 +10,15 @@ Exercised = Class.new unless defined?(Exercised)
 kept = []
 cache = {}
 number = 0
+buffer = []
+last = 0
+clock = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
+sender = nil
+put = lambda do
+  sender ||= Thread.new { loop { sleep(0.5) && clock.call - last > 4 && buffer.clear } }
+  last = clock.call
+  buffer << Exercised.new
+end
 
 answers = {
   "/nothing" => -> { "garbage " * 100 },
@@ -19,6 +29,8 @@ answers = {
   "/bounded" => -> { cache[number % 80] ||= Exercised.new },
   # 20 a request at first, and less with each hundred requests.
   "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
+  "/buffer" => put,
+  "/buffer_and_object" => -> { [put.call, kept << Exercised.new] },
   "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
   "/raise" => -> { raise IndexError, "no such order" },
   "/odd" => -> { raise Exception, "odd" }, # rubocop:disable Lint/RaiseException -- as an application can
