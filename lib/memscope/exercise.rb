@@ -82,17 +82,19 @@ module Memscope
       # @param allow_status [Array<Integer>] statuses of 300 to 499 that are no error
       # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
       # @param gc [Boolean] whether the server's processes collect garbage before each count
+      # @yieldparam requests [Integer] so far, after each round; what the block keeps counts in the next one
       # @return [Exercise]
       # @raise [ArgumentError] for a wrong value
       # @raise [Failed]
       # @raise [Client::Unreachable, Client::Failed] if a process of the server does not answer
-      def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false)
+      def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false,
+              &progress)
         check_number(:requests, requests, REQUESTS)
         check_number(:threads, threads, THREADS)
         check_headers(headers)
         given = { headers: headers, allowed: allow_status }
         subject = url?(target) ? Server.new(target, pid: pid, gc: gc, **given) : Application.new(target, path, **given)
-        of(subject, requests.fdiv(ROUNDS).ceil, threads)
+        of(subject, requests.fdiv(ROUNDS).ceil, threads, Curve.new(&progress))
       rescue GrowthCheck::Unavailable => e
         raise Failed, e.message
       end
@@ -114,9 +116,8 @@ module Memscope
         Field.refuse("Memscope::Exercise.run: headers", given, "a Hash of Strings without line breaks") unless valid
       end
 
-      def of(subject, iterations, threads)
+      def of(subject, iterations, threads, curve)
         since = Cost.now
-        curve = Curve.new
         check, reasons = followed(subject, iterations, threads, curve)
         reasons = { **subject.reasons, **reasons }
         cost = Cost.of(:T3, Cost.now - since)
@@ -149,9 +150,10 @@ module Memscope
     class Curve
       NUMBERS = Point.fields.map(&:name).freeze
 
-      def initialize
+      def initialize(&progress)
         @numbers = Array.new(NUMBERS.size * (ROUNDS + 1))
         @size = 0
+        @progress = progress
       end
 
       # @return [Proc] takes the block arguments of GrowthCheck.follow
@@ -171,6 +173,7 @@ module Memscope
         put(count.slot_bytes)
         put(count.malloc_bytes)
         put(count.rss_bytes)
+        @progress&.call(requests)
       end
 
       def put(number)

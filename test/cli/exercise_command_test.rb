@@ -3,6 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/rack_path"
 require "memscope/cli"
+require "pty"
 require "stringio"
 
 # memscope exercise, as a person runs it.
@@ -36,6 +37,20 @@ class CLIExerciseTest < MemscopeTest
 
     assert_equal [74, ""], [ran.status.exitstatus, ran.out]
     assert_match(%r{\Amemscope exercise: GET /raise raised IndexError: no such order at }, ran.err)
+  end
+
+  # Only a terminal shows how far it is, and nothing of that is left in the end.
+  def test_progress
+    command = [*ChildProcess.ruby, *RackPath.arguments, EXECUTABLE, "exercise", RACKUP, "--requests=100"]
+    output, _input, pid = PTY.spawn({ "RUBYOPT" => nil }, "sh", "-c", 'exec "$@" >/dev/null', "sh", *command)
+    text = +""
+    loop { text << output.readpartial(4096) }
+  rescue EOFError, Errno::EIO
+    Process.wait(pid)
+
+    steps = (0..10).map { |round| "#{10 * round} of 100 requests" }
+
+    assert_equal ["", *steps, "\e[K"], text.split("\r")
   end
 
   { %w[--requests=99] => "--requests: given 99, allowed: a number from 100 to 1000000",

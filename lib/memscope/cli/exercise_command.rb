@@ -81,9 +81,19 @@ module Memscope
       end
 
       def run_exercise
-        Exercise.url?(@target) ? Exercise.run(@target, **options) : aside { Exercise.run(@target, **options) }
+        Exercise.url?(@target) ? follow : aside { follow }
       rescue ArgumentError => e
         usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
+      end
+
+      # A terminal shows how far it is.
+      def follow
+        return Exercise.run(@target, **options) unless @err.tty?
+
+        all = @given[:requests]
+        Exercise.run(@target, **options) { |requests| @err.print("\r#{requests} of #{all} requests") }
+      ensure
+        @err.print("\r\e[K") if @err.tty?
       end
 
       # What the application prints, such as the log of Rails in production, must not be mixed into the report: it goes
