@@ -56,6 +56,22 @@ class ClosedSumTest < MemscopeTest
     assert_closed("#{BUSY_THREADS}\nreading", preload: preload)
   end
 
+  # jemalloc allocates tables for each thread's cache from its arenas: no program was given these.
+  def test_what_jemalloc_allocates_for_itself_is_metadata
+    skip_under_sanitizer
+    totals, rows = child_json(<<~RUBY, preload: "libjemalloc.so.2", requires: ["json"])
+      #{BUSY_THREADS}
+      totals = Memscope.snapshot.jemalloc
+      rows = Memscope.ledger[:malloc].children
+      puts JSON.generate([totals, rows.to_h { |row| [row.id, row.bytes] }])
+    RUBY
+    internal = totals["internal_bytes"]
+
+    assert_operator internal, :>, 256 * KIB
+    assert_in_delta totals["metadata_bytes"], rows["metadata"], internal / 2 # some of it is not resident
+    assert_in_delta totals["allocated_bytes"] - internal, rows["in_use"] + rows["thread_caches"], internal / 2
+  end
+
   both_allocators "sixteen threads dead" do |preload|
     assert_closed("#{BUSY_THREADS}\nstay.close; threads.each(&:join); threads = nil; reading", preload: preload)
   end

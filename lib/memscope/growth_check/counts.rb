@@ -42,7 +42,7 @@ module Memscope
         # @return [Array(Integer, Integer)] blocks and bytes in use
         def of_jemalloc(totals)
           [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
-           totals[:allocated_bytes]]
+           totals[:allocated_bytes] - totals.fetch(:internal_bytes, 0)]
         end
 
         # @param rows [Array<Hash>] of a ledger with `deep`

@@ -17,15 +17,15 @@ void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     if (resident == 0 && stats->allocated_bytes > 0)
         ledger->jemalloc_space_bytes = 0;
     bytes[MEMSCOPE_ROW_malloc] = 0;
-    bytes[MEMSCOPE_ROW_in_use] = (int64_t)(stats->allocated_bytes - caches);
+    bytes[MEMSCOPE_ROW_in_use] = memscope_jemalloc_in_use(stats);
     bytes[MEMSCOPE_ROW_thread_caches] = (int64_t)caches;
     bytes[MEMSCOPE_ROW_slab_slack] = (int64_t)stats->slab_slack_bytes;
     bytes[MEMSCOPE_ROW_page_slack] =
         (int64_t)stats->active_bytes - (int64_t)stats->allocated_bytes - (int64_t)stats->slab_slack_bytes;
     bytes[MEMSCOPE_ROW_dirty] = (int64_t)(stats->pdirty * stats->page_bytes);
     bytes[MEMSCOPE_ROW_muzzy] = (int64_t)(stats->pmuzzy * stats->page_bytes);
-    bytes[MEMSCOPE_ROW_metadata] =
-        (int64_t)stats->resident_bytes - (int64_t)((stats->pactive + stats->pdirty) * stats->page_bytes);
+    bytes[MEMSCOPE_ROW_metadata] = (int64_t)(stats->resident_bytes + stats->internal_bytes) -
+                                   (int64_t)((stats->pactive + stats->pdirty) * stats->page_bytes);
     rest = resident - (int64_t)(stats->resident_bytes + stats->pmuzzy * stats->page_bytes);
     bytes[rest < 0 ? MEMSCOPE_ROW_not_resident : MEMSCOPE_ROW_retained_resident] = rest;
 }

@@ -176,7 +176,12 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
 static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
     return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||
            stats->resident_bytes < (stats->pactive + stats->pdirty) * stats->page_bytes ||
-           stats->allocated_bytes < stats->tcache_bytes + stats->tcache_stashed_bytes;
+           memscope_jemalloc_in_use(stats) < 0;
+}
+
+int64_t memscope_jemalloc_in_use(const struct memscope_jemalloc_stats *stats) {
+    return (int64_t)stats->allocated_bytes -
+           (int64_t)(stats->tcache_bytes + stats->tcache_stashed_bytes + stats->internal_bytes);
 }
 
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats) {

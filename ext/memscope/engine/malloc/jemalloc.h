@@ -76,6 +76,12 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
+/*
+ * Bytes that the program has been given: what is allocated, without what thread caches keep and what jemalloc allocates
+ * for itself (thread caches' tables, its profiler's stacks). Statistics that contradict each other can make it negative.
+ */
+int64_t memscope_jemalloc_in_use(const struct memscope_jemalloc_stats *stats);
+
 /* The id of the reason why memscope_jemalloc_read_stats returns MEMSCOPE_UNSUPPORTED; NULL if it does not. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
