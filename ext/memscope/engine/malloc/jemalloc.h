@@ -78,7 +78,8 @@ enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats
 
 /*
  * Bytes that the program has been given: what is allocated, without what thread caches keep and what jemalloc allocates
- * for itself (thread caches' tables, its profiler's stacks). Statistics that contradict each other can make it negative.
+ * for itself (thread caches' tables, its profiler's stacks). Statistics that contradict each other can make it
+ * negative.
  */
 int64_t memscope_jemalloc_in_use(const struct memscope_jemalloc_stats *stats);
 
