@@ -74,10 +74,10 @@ class GrowthCheckChildTest < MemscopeTest
     pid = nil
     Dir.mktmpdir do |directory|
       path = File.join(directory, "pid")
-      error = assert_raises(Unfinished) { check(deadline: 1) { File.write(path, Process.pid) && sleep } }
+      error = assert_raises(Unfinished) { check(deadline: 5) { File.write(path, Process.pid) && sleep } }
       pid = Integer(File.read(path))
 
-      assert_match(/no answer within 1 s.*in: :process.*deadline:/, error.message)
+      assert_match(/no answer within 5 s.*in: :process.*deadline:/, error.message)
     end
 
     assert_raises(Errno::ESRCH) { Process.kill(0, pid) }
