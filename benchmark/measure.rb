@@ -5,7 +5,7 @@
 # which runs the block alone and then measured, ROUNDS times by turns; the garbage collections and ledgers around the
 # block are not part of it (`cost` says what they took), nor are the tables that memory_profiler makes afterwards.
 #
-# - allocates only: two objects an iteration, which are garbage at once.
+# - allocates only: two objects per iteration, which are garbage at once.
 # - strings and hashes: as an application does.
 # - keeps: objects that stay, so that each collection looks at all of them.
 #

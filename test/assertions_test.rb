@@ -27,7 +27,7 @@ class AssertionsTest < MemscopeTest
     error = assert_raises(Minitest::Assertion) { assert_no_growth("checkout", **OPTIONS) { KEPT << Order.new } }
 
     assert_match(/\Acheckout\nmemory grows in each of 2 rounds of 20 iterations/, error.message)
-    assert_match(/\+1 AssertionsTest::Order an iteration \(20, 20\)/, error.message)
+    assert_match(/\+1 AssertionsTest::Order per iteration \(20, 20\)/, error.message)
     assert_match(/allocated at #{SHORT}:#{line}: 40 are left/, error.message)
     assert_match(/held by AssertionsTest::KEPT (?:→|->) Array (?:→|->) AssertionsTest::Order$/, error.message)
     assert_match(/a leak, or a cache that is still filling/, error.message)

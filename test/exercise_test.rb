@@ -70,7 +70,7 @@ class ExerciseTest < MemscopeTest
     buffer, both = exercises(%w[/buffer /buffer_and_object])
 
     assert_equal [:steady, %w[Exercised]], [buffer.verdict, buffer.check.expired & %w[Exercised]]
-    assert_match(/Let go of some seconds after the last request,.*Exercised/m, buffer.to_s)
+    assert_match(/Released some seconds after the last request,.*Exercised/m, buffer.to_s)
     assert_equal [:grows, [["Exercised", [20] * 5]]],
                  [both.verdict, both.check.grown.map { |one| [one.name, one.growth] }]
   end

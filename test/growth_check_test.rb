@@ -116,7 +116,7 @@ class GrowthCheckTest < MemscopeTest
     assert_equal plan.values, found
   end
 
-  # Each class grows by a third of an object an iteration, all together by one, and at first by some inline caches.
+  # Each class grows by a third of an object per iteration, all together by one, and at first by some inline caches.
   def test_growth_of_several_classes_is_found_together
     check = ran("n = 0; KEPT = []", "{ KEPT << [Object, Array, Hash][(n += 1) % 3].new }", QUICK)
     grown = check.grown.first
@@ -125,7 +125,7 @@ class GrowthCheckTest < MemscopeTest
     grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
 
     assert_equal 40, grown.places.first.count
-    assert_match(/\+1 object of several classes an iteration/, check.to_s)
+    assert_match(/\+1 object of several classes per iteration/, check.to_s)
   end
 
   # Before Ruby 3.3, a garbage collection moves what they contain to malloc, at whatever line it runs.
@@ -149,7 +149,7 @@ class GrowthCheckTest < MemscopeTest
     refute_predicate ran("n = 0", block, "warmup: 2_500"), :grows?
   end
 
-  # Each second iteration counts as one an iteration; each tenth does not.
+  # One in every second iteration counts as one per iteration; one in every tenth does not.
   def test_rare_leaks_need_longer_rounds
     tenth = "KEPT << Object.new if ((n += 1) % 10).zero?"
 

@@ -99,7 +99,7 @@ class HeapGraphTest < MemscopeTest
     assert_equal accumulated.sort.reverse, accumulated
   end
 
-  # Strings are everywhere: what holds most of them is not at the first of their addresses.
+  # Strings are everywhere: the lowest String addresses do not lead to their main holder.
   def test_paths_that_hold_most_come_first
     graph = Memscope::HeapGraph.from_h(child_json(<<~RUBY, requires: %w[json memscope]))
       HOARD = Array.new(20_000) { |number| "kept \#{number} " * 40 }

@@ -9,7 +9,7 @@ class MemscopeFacadeTest < MemscopeTest
     ruby_heap: Memscope::RubyHeap, process_memory: Memscope::ProcessMemory, cgroup: Memscope::Cgroup
   }.freeze
 
-  # In bytes: the kernel counts the latest pages of each thread with a delay.
+  # Bytes: the kernel updates RSS counters late.
   MARGIN = 4 * 1_048_576
 
   # Hides the extension, as if its directory were not on the load path.

@@ -53,7 +53,7 @@ class ReportTest < MemscopeTest
 
     assert_includes known, "Up to 41.0 MiB of live slots and of malloc memory in use may be garbage; gc: true (--gc)"
     assert_includes unknown, "Up to 41.0 MiB of live slots and of malloc memory may be garbage, or free already " \
-                             "(deep: true, --deep, tells what is in use); gc: true (--gc) collects it first."
+                             "(deep: true, --deep, tells what is in use); gc: true (--gc) first collects it."
   end
 
   def test_what_objects_hold_is_what_ruby_says

@@ -49,7 +49,7 @@ class RequiresTest < MemscopeTest
 
     assert_equal([[3050, 480, 4096, 2, 1], [1400, 200, 0, 2, 0]],
                  %w[b a].map { |name| gem(name).to_h.values_at(*figures) })
-    # What b cost is part of a, which was the first to require it; a's part, below a, counts once.
+    # b's cost is within a, which required it first; a/part, required by a, is counted once.
     assert_equal([5100, 3530], %w[a b].map { |name| gem(name).inclusive_bytes })
     assert_equal([%w[a ruby], [], ["ruby"]], %w[b a (elsewhere)].map { |name| gem(name).required_by })
     assert_equal(["/gems/b-1/lib/b.rb", "/usr/lib/ruby/set.rb"], %w[b ruby].map { |name| gem(name).file })

@@ -116,8 +116,8 @@ class TagsTest < MemscopeTest
     assert_includes text(tags), "no block of Memscope.tag has run"
   end
 
-  # One run is in progress when it is read; the inner run of a nested one counts for itself; a continuation ends its run
-  # several times.
+  # One run is in progress when tags are read; a nested run counts separately; a continuation ends its run several
+  # times.
   RUNS = <<~RUBY
     tags = nil
     3.times { Memscope.tag("outer") { Memscope.tag("inner") { 1 } } }

@@ -163,7 +163,7 @@ class VerdictTest < MemscopeTest
     assert_equal :steady, verdict.kind
   end
 
-  # Growth is called a leak when it has been found for two hours, a judgement each half hour.
+  # Growth is called a leak when it has been found for two hours, a judgement every half hour.
   def test_judgements_in_a_row_call_a_leak_and_a_fork_forgets_them
     skip "judged before, by the same C" if ChildProcess::BRIEF
     here, child = child_json(<<~RUBY, requires: ["json", File.expand_path("support/histories", __dir__)])
@@ -187,7 +187,7 @@ class VerdictTest < MemscopeTest
     verdict = Memscope::Verdict.from_h(child_json("puts Memscope.verdict.to_json", requires: ["json"]))
 
     assert_equal :insufficient, verdict.kind
-    assert_equal "Not judged: neither Memscope::History.start nor the setting `history` has started it.",
+    assert_equal "Not judged: a history needs Memscope::History.start or the setting `history`.",
                  verdict.sentence
     assert_match(/History\.start/, verdict.remedy)
   end

@@ -4,13 +4,13 @@ require "monitor"
 require_relative "measurement"
 
 module Memscope
-  # Whether a block allocates as many objects as it may, in all and of some classes.
+  # Whether a block allocates an allowed number of objects, in all and of some classes.
   #
   #   check = Memscope::AllocationCheck.run({ objects: 0..12, String => 0..3 }) { parse(line) }
   #   check.passed?        # => false
   #   puts check           # what it allocates, by class and by line
   #
-  # The block runs twice, in this process. Only the second time counts, which is as the times after it: the first one
+  # The block runs twice, in this process. Only the second time counts, which is like all later ones: the first one
   # loads code, fills Ruby's inline caches, and memoizes.
   class AllocationCheck
     # Objects cannot be counted by class here. The message names the reason.
@@ -35,7 +35,7 @@ module Memscope
       #   3.1.4, the block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
-      # @raise [ArgumentError] for a wrong limit, or without a block
+      # @raise [ArgumentError] for an invalid limit, or without a block
       # @raise [Unavailable] if this Ruby cannot count objects by class
       # @raise [Measurement::Unavailable] if the program itself measures or profiles objects
       def run(limits, &block)
@@ -92,12 +92,12 @@ module Memscope
     # @return [Boolean]
     def passed? = exceeded.empty?
 
-    # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated of what is not within its limit
+    # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated, by each limit that was not met
     def exceeded
       @limits.keys.to_h { |what| [what, allocated(what)] }.reject { |what, count| within?(@limits[what], count) }
     end
 
-    # @return [String] what is not within its limit, and all that was allocated
+    # @return [String] the limits that were not met, and all that was allocated
     def to_s
       wrong = exceeded.map { |what, count| "  #{name(what)}: #{count} allocated, allowed: #{@limits[what]}" }
       [*wrong, "", "  by class", *rows(classes), "", "  by line", *rows(measurement.lines)].join("\n")

@@ -21,9 +21,9 @@ module Memscope
     # @param message [String, nil] precedes what grows
     # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
     #   `in`, `deadline`
-    # @yield runs some hundred times, in a forked child
+    # @yield runs hundreds of times, in a forked child
     # @return [GrowthCheck]
-    # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
+    # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] like GrowthCheck.run
     # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make options the message
     def assert_no_growth(message = nil, **options, &block)
       check = GrowthCheck.run(**options, &block)
@@ -31,14 +31,14 @@ module Memscope
       check
     end
 
-    # Fails unless the block allocates as many objects as it may. See AllocationCheck.
+    # Fails unless the block allocates an allowed number of objects. See AllocationCheck.
     #
     # @param message [String, nil] precedes what is allocated
     # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] :objects, classes or names of classes, and
     #   how many; an Integer means exactly as many; or :baseline and a name
     # @yield twice; the second time counts
     # @return [AllocationCheck]
-    # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] as AllocationCheck.run
+    # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] like AllocationCheck.run
     # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make limits the message
     def assert_allocates(message = nil, **limits, &block)
       check = AllocationCheck.run(limits, &block)

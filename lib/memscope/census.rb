@@ -92,7 +92,7 @@ module Memscope
 
       # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
       # collection under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child
-      # counts. With a budget of 0, it always does.
+      # counts. A budget of 0 always forks.
       #
       # @api private
       # @return [Census]

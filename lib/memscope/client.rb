@@ -68,7 +68,7 @@ module Memscope
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and purge's `settle`;
     #   purge takes a list of `levers`
     # @return [Object] the result of that call in the other process
-    # @raise [ArgumentError] for a wrong call or option
+    # @raise [ArgumentError] for an invalid call or option
     # @raise [Unreachable] if the process cannot be reached
     # @raise [Failed] if it could not answer, or the answer is not understood
     # @raise [Purge::Busy] if it is already purging

@@ -53,7 +53,7 @@ module Memscope
       # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
-      # From now on a variable with a wrong value means the setting's `safe` value instead of an error.
+      # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       #
       # @api private
       # @return [void]

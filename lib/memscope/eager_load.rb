@@ -7,7 +7,7 @@ module Memscope
   #
   # @api private
   module EagerLoad
-    # Commands with what only they show, pages, hooks, exporters, and what is for tests: loaded whole or not at all.
+    # Commands and what only they show, pages, hooks, exporters, help for tests: each is loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
                 requires|report/(?:requires|exercise)|profile/formats/icicle)\b}x

@@ -5,7 +5,7 @@ require_relative "growth_check"
 
 module Memscope
   # Whether an application keeps memory with each request: the same request many times, in rounds, and what is in use
-  # after each. `memscope exercise` makes one.
+  # after each. `memscope exercise` runs one.
   #
   #   exercise = Memscope::Exercise.run("config.ru", path: "/orders")
   #   exercise.verdict                  # => :grows
@@ -20,7 +20,7 @@ module Memscope
     # which.
     class Failed < StandardError; end
 
-    # What was in use after so many requests.
+    # What was in use after a number of requests.
     class Point < Record
       # @return [Integer] so far
       field :requests, :count, null: false
@@ -42,9 +42,9 @@ module Memscope
     REQUESTS = (100..1_000_000)
     # How many threads can make them.
     THREADS = (1..64)
-    # What a number takes in an Array.
+    # Bytes of a number in an Array.
     ELEMENT_BYTES = 8
-    # Less than that, in all, a few buffers and threads' caches of any application take.
+    # In any application, a few buffers and threads' caches take up to this, in all.
     NOISE_BYTES = 2048
     private_constant :ELEMENT_BYTES, :NOISE_BYTES
 
@@ -77,14 +77,14 @@ module Memscope
       # @param target [String] a rackup file; or the URL of a server on this machine, with the path
       # @param path [String] of the request, with a query if need be; for a rackup file
       # @param requests [Integer] how many; each round makes a tenth of them, rounded up
-      # @param threads [Integer] how many make them at once
-      # @param headers [Hash{String => String}] of each request
-      # @param allow_status [Array<Integer>] statuses of 300 to 499 that are no error
+      # @param threads [Integer] how many run concurrently
+      # @param headers [Hash{String => String}] sent with each request
+      # @param allow_status [Array<Integer>] statuses from 300 to 499 to accept
       # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
       # @param gc [Boolean] whether the server's processes collect garbage before each count
       # @yieldparam requests [Integer] so far, after each round; what the block keeps counts in the next one
       # @return [Exercise]
-      # @raise [ArgumentError] for a wrong value
+      # @raise [ArgumentError] for an invalid value
       # @raise [Failed]
       # @raise [Client::Unreachable, Client::Failed] if a process of the server does not answer
       def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false,
@@ -196,15 +196,15 @@ module Memscope
     def judged_requests = points.size > RUNS ? points.last.requests - points[-RUNS - 1].requests : nil
 
     # @param name [Symbol] a field of Point
-    # @return [Float, nil] its growth a request, of the last RUNS rounds; nil if it is unknown
+    # @return [Float, nil] its growth per request, over the last RUNS rounds; nil if it is unknown
     def per_request(name)
       values = points.values_at(-RUNS - 1, -1).filter_map(&name) if judged_requests
       (values.last - values.first).fdiv(judged_requests) if values&.size == 2
     end
 
-    # @return [Integer, nil] by how many bytes malloc grew a request in the last RUNS rounds though nothing is counted
-    #   that grows: by blocks that become larger, such as that of an Array of numbers, or by a leak in fewer than every
-    #   other request; nil if that is less than an Array's element, or less than 2 KiB in all
+    # @return [Integer, nil] by how many bytes malloc grew per request in the last RUNS rounds, if no count grows: by
+    #   blocks that become larger, such as that of an Array of numbers, or by a leak in fewer than every other request;
+    #   nil if that is less than an Array's element, or less than 2 KiB in all
     def uncounted_bytes
       return unless verdict == :steady
 

@@ -123,7 +123,7 @@ module Memscope
     #   has accumulated; `strings` (false): whether to look for Strings with the same content; `in` (:fork): :fork or
     #   :process; `deadline` (60): seconds that a child may take
     # @return [HeapGraph]
-    # @raise [ArgumentError] for an unknown option or a wrong value
+    # @raise [ArgumentError] for an unknown option or an invalid value
     def heap_graph(**options) = HeapGraph.take(**options)
 
     # The kernel's figures for this process: PSS, USS, swap. Tier T2.
@@ -189,17 +189,17 @@ module Memscope
     # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
     # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait
-    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is of what then remains. A purge
-    #   has the lever :gc instead
+    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
+    #   purge has the lever :gc instead
     # @return [Purge::Result]
-    # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another wrong argument
+    # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another invalid argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
     def purge(*levers, arena: nil, dry_run: false, settle: 0, gc: false)
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
-    # Which Ruby lines hold memory that was allocated through malloc while the block ran, in any thread, and is still
-    # live when the block ends.
+    # Which Ruby lines allocated malloc memory while the block ran, in any thread, that is still live when the block
+    # ends.
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #
@@ -231,7 +231,7 @@ module Memscope
     #   puts Memscope.measure { Report.render }
     #
     # @param ractors [Symbol, nil] `:never`: the block creates no Ractor. Before Ruby 3.1.4, which would crash, objects
-    #   are counted in total only unless this is given
+    #   are counted only in total unless this is given
     # @yield
     # @return [Measurement] whose `value` is the block's
     # @raise [ArgumentError] for another `ractors`, or without a block
@@ -263,7 +263,7 @@ module Memscope
     def tags = Tags.read
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
-    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which takes long.
+    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
     #
     # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
@@ -289,7 +289,7 @@ module Memscope
     #
     # @yieldparam c [Configuration::Builder] with a writer and a reader for each of Configuration::SETTINGS
     # @return [nil]
-    # @raise [ArgumentError] for an unknown setting, a wrong value, or a wrong value of an environment variable
+    # @raise [ArgumentError] for an unknown setting, or an invalid value, also of an environment variable
     # @raise [Configuration::Late] once the configuration is in use
     def configure(&)
       Configuration.change(&)
@@ -300,7 +300,7 @@ module Memscope
     # How memscope's surfaces behave. The first call in a process makes the configuration final.
     #
     # @return [Configuration]
-    # @raise [ArgumentError] for a wrong value of an environment variable; in Rails, the log gets a warning instead
+    # @raise [ArgumentError] for an invalid value of an environment variable; in Rails, the log gets a warning instead
     def configuration = Configuration.current
 
     # Lets other processes of this user, and of root, read, profile and purge this one: `memscope report --pid N`,
@@ -327,7 +327,7 @@ module Memscope
     # @param gc [Boolean] collect garbage first, as GC.start does; else garbage is in the dump, as unreachable
     # @param deadline [Numeric] seconds after which the child is ended
     # @return [Dump]
-    # @raise [ArgumentError] for an unknown format or another wrong argument
+    # @raise [ArgumentError] for an unknown format or another invalid argument
     # @raise [SystemCallError] if the file exists, or cannot be written in full: nothing is left of it then
     # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
     def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)

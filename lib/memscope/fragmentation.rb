@@ -51,10 +51,10 @@ module Memscope
     field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] bytes of the pages of Ruby's heap that are empty or that compaction empties at least; nil
-    #   if pins are unknown
+    # @return [Integer, nil] lower bound of bytes in pages of Ruby's heap that are empty or compaction empties; nil if
+    #   pins are unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] bytes of the pages that are empty or that compaction empties at most;
+    # @return [Integer, nil] upper bound of bytes in pages that are empty or compaction empties;
     #   RubyHeap::CompactionForecast estimates how many Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper

@@ -15,10 +15,10 @@ module Memscope
   #   check = Memscope::GrowthCheck.run { Report.render }
   #   check.grows?              # => true
   #   check.grown.first.name    # => "Order"
-  #   puts check                # what grows, by how many an iteration, where it was allocated, what holds it
+  #   puts check                # what grows, by how many per iteration, where it was allocated, what holds it
   #
   # The block runs in rounds of `iterations`. After each round, garbage is collected, and what is left is counted: all
-  # objects by class, and all blocks of malloc. What grows has risen by at least one an iteration, rounded, in each of
+  # objects by class, and all blocks of malloc. What grows has risen by at least one per iteration, rounded, in each of
   # the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds without growth end the check.
   #
   # What fills during the warm-up cannot fail: memoized values, loaded code, a cache that reaches its bound.
@@ -54,10 +54,10 @@ module Memscope
       field :layer, :symbol, null: false, one_of: LAYERS
       # @return [String, nil] of objects: their class, as in Census::Row; nil for all classes together, and for malloc
       field :name, :string
-      # @return [Array<Integer>] by how many objects or blocks, in each of the last rounds; of an Exercise without those
-      #   that were let go of some seconds later
+      # @return [Array<Integer>] objects or blocks that each of the last rounds added; for an Exercise, without those
+      #   that were released some seconds later
       field :growth, :list, null: false
-      # @return [Integer] the same for an iteration: rounded, the least of all rounds
+      # @return [Integer] the same per iteration: rounded, the least of all rounds
       field :per_iteration, :count, null: false
       # @return [Array<Place>] the lines that allocated it, the one with most first
       field :places, [Place], null: false
@@ -72,9 +72,9 @@ module Memscope
 
     # @return [Integer] how often the block runs in a round
     field :iterations, :count, null: false
-    # @return [Integer] in how many rounds, the last ones, something must grow
+    # @return [Integer] how many rounds, the last ones, must each add something
     field :runs, :count, null: false
-    # @return [Integer] growth an iteration that is allowed
+    # @return [Integer] allowed growth per iteration
     field :max, :count, null: false
     # @return [Integer] how often the block had run before the rounds that decided
     field :warmup_iterations, :count, null: false
@@ -85,13 +85,13 @@ module Memscope
     field :ran_in, :symbol, null: false, one_of: %i[child process server]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
-    # @return [Array<String>] classes, "all objects" and "malloc" that had grown as much, but were let go of seconds
+    # @return [Array<String>] classes, "all objects" and "malloc" that had grown as much, but were released seconds
     #   later: by a timer, or by a thread that ended. Only an Exercise waits for that.
     field :expired, :list, null: false
 
     # One check in this process at a time: what the block of another one leaves behind would count here, too.
     LOCK = Monitor.new
-    # Seconds in which timers let go of what they hold: five is usual for those that send buffers.
+    # Seconds in which timers release what they hold: five is usual for those that send buffers.
     PAUSE = 6
     private_constant :LOCK, :PAUSE
 
@@ -105,8 +105,8 @@ module Memscope
     require_relative "growth_check/survivors"
 
     class << self
-      # Runs the block some hundred times in a forked child, where it changes nothing of this process: at_exit handlers
-      # do not run there, and what it writes to a file, a socket or a database stays. With a transaction open on a
+      # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
+      # run there, but what it writes to a file, a socket or a database persists. With a transaction open on a
       # connection of ActiveRecord, whose rows a child could not see, the block runs in this process, and a reason says
       # so.
       #
@@ -114,14 +114,14 @@ module Memscope
       #   * `iterations` (100): how often the block runs in a round
       #   * `runs` (5): in how many rounds something must grow
       #   * `warmup` (:auto): iterations before that; :auto: as many as it takes until nothing grows, at most ten rounds
-      #   * `max` (0): growth an iteration that is allowed, in objects of a class and in blocks of malloc
+      #   * `max` (0): allowed growth per iteration, in objects of a class and in blocks of malloc
       #   * `ignore` ([]): what may grow: a Class or its name; a Regexp for names of classes and for places
       #     ("app/models/order.rb:41"); :malloc
       #   * `in` (nil): :fork or :process; nil decides
       #   * `deadline` (60): seconds that the child may take
       # @yield
       # @return [GrowthCheck]
-      # @raise [ArgumentError] for an unknown option, a wrong value, or without a block
+      # @raise [ArgumentError] for an unknown option, an invalid value, or without a block
       # @raise [Unfinished] if the child had no answer in time, or ended before it
       # @raise [Unavailable] if objects cannot be counted here
       # @raise [Exception] that the block raises
@@ -140,13 +140,13 @@ module Memscope
         end)
       end
 
-      # The same of an Exercise: does as many rounds of work as it plans, whatever grows. An interrupt after the last
+      # The same for an Exercise: does all rounds of work that it plans, whatever grows. An interrupt after the last
       # round ends the search for lines and holders.
       #
       # @api private
-      # @param work [#call] does so many iterations
+      # @param work [#call] does this many iterations
       # @param clients [Array<Client>, nil] of the processes that do the work; nil if this one does
-      # @param gc [Boolean] whether garbage is collected in those before each count; here it always is
+      # @param gc [Boolean] whether those collect garbage before each count; this process always does
       # @param plan [Hash{Symbol => Object}] rounds, iterations, runs
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count]

@@ -29,7 +29,7 @@ module Memscope
       field :slot_bytes, :bytes
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
-      # @return [Integer] bytes that would be free without these objects; what several of them retain, one within
+      # @return [Integer] bytes that would be freed without these objects; what several of them retain, one within
       #   another, counts once
       field :retained_bytes, :bytes, null: false
 
@@ -140,9 +140,9 @@ module Memscope
       field :name, :string, null: false
       # @return [Integer] its own bytes, of slot and malloc memory
       field :bytes, :bytes, null: false
-      # @return [Integer] bytes that would be free without it
+      # @return [Integer] bytes that would be freed without it
       field :retained_bytes, :bytes, null: false
-      # @return [Integer] objects that would be free without it, excluding itself
+      # @return [Integer] objects that would be freed without it, excluding itself
       field :dominated_count, :count, null: false
       # @return [String, nil] the class with most of these bytes
       field :held_class, :string
@@ -193,7 +193,7 @@ module Memscope
 
     # @return [Array<ClassRow>] by retained bytes, the most first
     field :retained, [ClassRow], null: false
-    # @return [Array<Dominator>] the objects that retain most; only the head of a list
+    # @return [Array<Dominator>] the objects that retain most; of a list, only its head
     field :dominators, [Dominator], null: false
     # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
     field :paths, [Path], null: false
@@ -285,8 +285,8 @@ module Memscope
       # @param path [String]
       # @param top [Integer] rows of each list
       # @param paths_to [String, nil] the name of a class, to whose instances paths lead; nil: where memory accumulated
-      # @return [HeapGraph] with a reason instead of an answer if the file is no such dump
-      # @raise [ArgumentError] for a wrong argument
+      # @return [HeapGraph] with a reason instead of an answer if the file is not such a dump
+      # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if the file cannot be opened
       def read(path, top: OPTIONS[:top], paths_to: nil)
         checked(top: top)
@@ -306,7 +306,7 @@ module Memscope
       # @param third [String, nil]
       # @param top [Integer] rows of each list
       # @return [Growth] with a reason instead of an answer if the files cannot be compared
-      # @raise [ArgumentError] for a wrong argument
+      # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if a file cannot be opened
       def growth(first, second, third = nil, top: OPTIONS[:top])
         checked(top: top)

@@ -15,8 +15,8 @@ module Memscope
   #
   # Puma's plugin, Workers.watch (Sidekiq) and Rails start it, unless the setting `history` is false. A thread takes the
   # samples; those that cost more are taken so rarely that all of them use less than a thousandth of a core. While the
-  # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of a process that samples
-  # itself does so too, from the beginning.
+  # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
+  # itself too, and starts with an empty history.
   class History < Reading
     # The series that are rows of a ledger; a row that it does not have has 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
@@ -163,9 +163,9 @@ module Memscope
     # @param since [Time, Numeric, nil] a time, or seconds since 1970; nil for all
     # @param step [Integer, nil] one of STEPS; by default the finest that reaches back far enough, and has a sample in
     #   each bucket
-    # @return [Array<Point>] oldest first, without a missing bucket
+    # @return [Array<Point>] every bucket, oldest first
     # @raise [KeyError] for a series that is not here
-    # @raise [ArgumentError] for a wrong time or step
+    # @raise [ArgumentError] for an invalid time or step
     def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
 
     # The least sample of each epoch: of the time between two major GCs, or of a bucket with several of them. A series

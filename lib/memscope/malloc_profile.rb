@@ -3,8 +3,8 @@
 require_relative "profile"
 
 module Memscope
-  # Which Ruby lines hold malloc memory: samples one allocated byte in `rate` on average, records the stack of its
-  # allocation, and tracks each sampled block until it is freed.
+  # Which Ruby lines allocated live malloc memory: samples one allocated byte in `rate` on average, records the stack of
+  # its allocation, and tracks each sampled block until it is freed.
   #
   # One profile runs at a time, for the whole process, whichever thread starts it. A forked child continues its own copy
   # of its parent's profile until the child stops it; then it can start another one.

@@ -87,7 +87,7 @@ module Memscope
       #
       # @api private
       # @return [Measurement]
-      # @raise [ArgumentError, Unavailable] as Memscope.measure
+      # @raise [ArgumentError, Unavailable] like Memscope.measure
       def take(ractors: nil, &block)
         raise ArgumentError, "Memscope.measure: no block given" unless block
 

@@ -13,7 +13,7 @@ module Memscope
   #
   # A policy only decides: it reads no clock and no file, and changes nothing. See docs/policy.md for the rules.
   class Policy < Record
-    # From the mildest to the last.
+    # From the mildest to the last resort.
     ACTIONS = %i[none purge gc compact fewer_threads restart].freeze
 
     # @return [Numeric] share of the limit above which something is done, if it lasts
@@ -24,11 +24,11 @@ module Memscope
     field :readings, :count, null: false
     # @return [Numeric] over how many seconds
     field :sustained_seconds, :number, null: false
-    # @return [Numeric] a leak that reaches the limit within so many seconds counts as above `soft`
+    # @return [Numeric] a leak that reaches the limit within this many seconds counts as above `soft`
     field :eta_seconds, :number, null: false
-    # @return [Numeric] the least share of what is over that an action must return
+    # @return [Numeric] the least share of the excess that an action must return
     field :least_share, :number, null: false
-    # @return [Numeric] a worker that started less than so many seconds ago is not restarted
+    # @return [Numeric] a worker that started less than this many seconds ago is not restarted
     field :min_uptime_seconds, :number, null: false
     # @return [Numeric] the least between two restarts, and between two equal actions on one worker
     field :interval_seconds, :number, null: false
@@ -36,8 +36,8 @@ module Memscope
     field :hard_interval_seconds, :number, null: false
     # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
     field :settle_seconds, :number, null: false
-    # @return [Numeric] how long nothing is restarted after a restart that did not help, and how long one that has not
-    #   ended is waited for
+    # @return [Numeric] how long to restart nothing after a restart that did not help, and how long to wait for one
+    #   that has not ended
     field :stop_seconds, :number, null: false
     # @return [Integer] how many failed boots, after the last two restarts, end all restarts
     field :failed_boots, :count, null: false
@@ -46,7 +46,7 @@ module Memscope
     # @return [Numeric] `sustained_seconds`, `min_uptime_seconds` and the intervals are longer by up to this share, by
     #   host and worker, so that hosts do not act at once. Times are only made longer, so a least time stays one
     field :jitter, :number, null: false
-    # @return [Numeric] readings before a gap that is longer do not count
+    # @return [Numeric] readings before a gap longer than this do not count
     field :gap_seconds, :number, null: false
 
     # A duration of up to a week.

@@ -3,11 +3,11 @@
 require_relative "reading"
 
 module Memscope
-  # Which Ruby lines hold malloc memory: the allocations sampled since profiling began that are still live. The
-  # numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
+  # Which Ruby lines allocated live malloc memory: the allocations sampled since profiling began that are still live.
+  # The numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot
-  #   profile.by(:line).first               # => the line that holds most
+  #   profile.by(:line).first               # => the line with most live memory
   #   puts profile                          # a text report of these lines
   #   (later - profile).by(:line).first     # => the line that grew most
   #   File.write("heap.html", profile.to_html)

@@ -11,7 +11,7 @@ module Memscope
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more per GB.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
   # - :tcache (jemalloc): flushes the cache of the calling thread only.
-  # - :decay (jemalloc): returns the unused pages whose decay time is over. A page's decay time starts when jemalloc
+  # - :decay (jemalloc): returns the unused pages whose decay time has passed. A page's decay time starts when jemalloc
   #   first looks at the page: when a thread allocates or frees in its arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.

@@ -5,7 +5,7 @@ module Memscope
   # the allocator, the socket if `listen` is configured, the profile of objects if `objects_profile` is, and the
   # history of the process unless `history` is false. It mounts nothing.
   #
-  # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. A wrong
+  # `config.memscope.listen = true`, wherever Rails is configured, does the same as Memscope.configure. An invalid
   # environment variable never fails a boot: the error is logged, and the setting gets its least permissive value.
   class Railtie < ::Rails::Railtie
     config.memscope = Configuration::Direct.new

@@ -391,7 +391,7 @@ module Memscope
 
     private
 
-    # A value that either of them lacks is no contradiction.
+    # A value that either of them lacks contradicts nothing.
     def agree?(other, *names)
       names.all? { |name| [public_send(name), other.public_send(name)].then { |a, b| a.nil? || b.nil? || a == b } }
     end

@@ -37,7 +37,7 @@ module Memscope
       arena_absent: arena %d does not exist or is not initialized
       arenas_changing: an arena was created or grew while the arenas were read, or this glibc's list of arenas is
         unknown
-      arena_names_absent: arenas have names from jemalloc 5.3.1 on
+      arena_names_absent: only jemalloc 5.3.1 and newer has arena names
       epochs_mixed: another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs
       fastbins_absent: this glibc has no fastbins (removed in 2.43)
       gc_heaps_absent: this Ruby has no GC.stat_heap

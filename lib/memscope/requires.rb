@@ -6,11 +6,11 @@ module Memscope
   # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
   # -- COMMAND` takes it.
   #
-  # Costs are *in order*: each object and each block of malloc that is in use at the end is charged to the file during
-  # whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the rest sum
-  # to what the program added to the ledger's rows of live slots and of malloc in use, to the byte. A gem that others
-  # require too is charged where it was first required; what it costs *alone* is measured in a process of its own.
-  # memscope's records of all this are no cost.
+  # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the file
+  # during whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the
+  # rest sum to what the program added to the ledger's rows of live slots and of malloc in use, to the byte. A gem that
+  # others require too is charged where it was first required; what it costs *alone* is measured in a process of its
+  # own. memscope's own records do not count.
   class Requires < Reading
     # @return [String] the program: its name and arguments, as it was started
     field :program, :string, null: false

@@ -12,7 +12,7 @@ module Memscope
   module RSpec
     # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
     #   `in`, `deadline`
-    # @return [GrowMemory] a matcher for blocks, which run some hundred times, in a forked child
+    # @return [GrowMemory] a matcher for blocks, which run hundreds of times, in a forked child
     def grow_memory(**options) = GrowMemory.new(options)
 
     # @param objects [Integer, nil] objects of all classes
@@ -52,7 +52,7 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] as GrowthCheck.run
+      # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] like GrowthCheck.run
       def matches?(block)
         @check = GrowthCheck.run(**@options, &checked(block))
         @check.grows?
@@ -82,7 +82,8 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] as AllocationCheck.run
+      # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] like
+      #   AllocationCheck.run
       def matches?(block)
         @check = AllocationCheck.run(@limits, &checked(block))
         @check.passed?

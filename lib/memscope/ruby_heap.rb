@@ -116,7 +116,7 @@ module Memscope
 
     # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
     # collection under way, and walks in a forked child if the walk would take longer than `budget_us` and a fork stops
-    # Ruby for less. With a budget of 0, it always does.
+    # Ruby for less. A budget of 0 always forks.
     #
     # @api private
     # @param objects [Boolean] whether to read held_by_objects_bytes too

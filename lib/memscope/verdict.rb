@@ -20,8 +20,8 @@ module Memscope
   #
   # In JSON, `kind` is the key `verdict`, since each reading has the key `kind`.
   class Verdict < Reading
-    # :insufficient, too early to tell; :steady, no growth; :plateau, growth that comes to an end, as of a cache that
-    # fills; :step, growth at once, which stayed; :leak, growth without an end.
+    # :insufficient, too early to tell; :steady, no growth; :plateau, growth that levels off, as of a cache that fills;
+    # :step, growth at once, which stayed; :leak, unbounded growth.
     KINDS = %i[insufficient steady plateau step leak].freeze
 
     require_relative "verdict/floors"
@@ -66,7 +66,7 @@ module Memscope
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string
 
-    # Over how many seconds a judgement without memory judges each epoch, one after the other: longer than a leak must
+    # How many seconds a judgement without earlier ones goes back, judging each epoch in turn: longer than a leak must
     # have grown before it is called one.
     REPLAYED = 3 * 3600
     # Fields that the extension knows as Floats.
@@ -96,8 +96,8 @@ module Memscope
       # @api private
       # @param history [History]
       # @param cgroup [Cgroup, nil] nil: no limit
-      # @param replayed [Integer, nil] the seconds whose epochs are judged one after the other, without what was judged
-      #   before; nil goes on from this process's last judgement
+      # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
+      #   nil continues from this process's last judgement
       # @return [Verdict]
       def of(history, cgroup: nil, replayed: REPLAYED)
         since = Cost.now
@@ -112,7 +112,7 @@ module Memscope
 
       private
 
-      # The last of the judgements of all epochs in the last seconds; of the last epoch if these are nil.
+      # The last judgement, after one of each epoch in the last `replayed` seconds; nil: only the last epoch is judged.
       def judgement(floors, series, room, replayed)
         epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
         judged = Native.judge(floors.seconds, floors.rss, series, room.values.map(&:to_i), epochs)
@@ -149,7 +149,7 @@ module Memscope
     # @return [Symbol] one of KINDS
     def kind = verdict
 
-    # @return [Boolean] whether memory grows without an end
+    # @return [Boolean] whether memory grows without bound
     def leak? = kind == :leak
 
     # @api private

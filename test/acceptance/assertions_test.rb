@@ -61,7 +61,7 @@ class AssertionsAcceptanceTest < MemscopeTest
                              bundler: true, requires: %w[rack/mock], env: { "RAILS_ENV" => "test" })
 
       assert_includes ran.out, "3 runs, 3 assertions, 1 failures, 0 errors, 0 skips", ran
-      assert_match(/\+1 Page an iteration \(20, 20, 20, 20, 20\)/, ran.out)
+      assert_match(/\+1 Page per iteration \(20, 20, 20, 20, 20\)/, ran.out)
       assert_match(%r{allocated at #{directory}/pages_controller\.rb:3: 40 are left}, ran.out)
       assert_match(/held by Page::KEPT (?:→|->) Array (?:→|->) Page/, ran.out)
       assert_match(/kept 0\nended true\n\z/, ran.out)

@@ -14,7 +14,7 @@ class EnduranceTest < MemscopeTest
   LONG = SECONDS > 60
   # The workers' memory is measured after each of these shares of the time.
   PARTS = LONG ? [0.2] * 5 : [0.2, 0.8]
-  # What a worker may gain after the first of them: an allocator's fragments.
+  # Allowed growth per worker after the first part: fragmentation.
   GROWTH = (LONG ? 8 : 64) * MEBIBYTE
   PAGES = %w[/ /ledger /ledger.json?deep=1 /doctor /arenas /ruby_heap.json /mappings /workers.json /profile
              /profile/flamegraph /profile?kind=objects&by=class /profile/flamegraph?kind=objects /metrics

@@ -49,7 +49,7 @@ class MallocProfileCallerTest < MemscopeTest
       spec.authors = ["memscope"]
     end
   RUBY
-  # The profile is read in a trap handler, since it asks Bundler then.
+  # Reads the profile in a trap handler: reading it queries Bundler.
   SCRIPT = <<~RUBY.freeze
     $LOAD_PATH.unshift("#{GEM}/lib")
     %w[thing billing common ./app/report].each { |file| require file }

@@ -11,7 +11,7 @@ class TagsTruthTest < MemscopeTest
 
   SEEDS = Integer(ENV.fetch("MEMSCOPE_SEEDS", "1"))
   MANY = 40
-  # Beyond three errors are some of many rows; beyond five, none.
+  # Of many rows, some are off by over three standard errors, none by over five.
   ERRORS = SEEDS < MANY ? 5 : 3
   WORKLOAD = File.expand_path("../support/workloads/tags.rb", __dir__)
   KEPT = [1, 3].freeze

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# Native.start_owners and its like: whose each object and block is, against counts by hand, malloc_usable_size's sizes
-# and the ledger's rows.
+# Native.start_owners and its like: the owner of each object and block, against hand counts, malloc_usable_size and
+# the ledger's rows.
 class OwnersBindingTest < MemscopeTest
   parallelize_me!
 

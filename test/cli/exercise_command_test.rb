@@ -20,7 +20,8 @@ class CLIExerciseTest < MemscopeTest
     assert_match(/^ +requests +objects +slots MiB +malloc MiB +RSS MiB$/, ran.out)
     assert_match(/^ +100( +[\d,.]+){4}$/, ran.out)
     assert_match(/^  Each of the last 50 requests added \+1\.\d objects/, ran.out)
-    assert_match(/^  \+1 Exercised a request \(10, 10, 10, 10, 10\)\n    allocated at .*\.ru:\d+: 20 are left/, ran.out)
+    assert_match(/^  \+1 Exercised per request \(10, 10, 10, 10, 10\)\n    allocated at .*\.ru:\d+: 20 are left/,
+                 ran.out)
     assert_match(/It is a leak, or a cache .*: --requests=1000\s+tells\./m, ran.out)
   end
 

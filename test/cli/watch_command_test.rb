@@ -44,7 +44,7 @@ class CLIWatchTest < MemscopeTest
     out, status = memscope("watch", "--pid", process.pid.to_s)
 
     assert_equal 0, status
-    assert_match(/Not judged: neither Memscope::History.start/, out)
+    assert_match(/Not judged: a history needs Memscope::History.start/, out)
     assert_match(/MEMSCOPE_HISTORY=1/, out)
     assert_nil top(process)[:verdict]
   end
@@ -52,8 +52,8 @@ class CLIWatchTest < MemscopeTest
   def test_a_trace_of_no_history
     process = listening
 
-    assert_equal ["memscope watch: process #{process.pid} has no history: neither Memscope::History.start nor the " \
-                  "setting `history` has started it\n", 74], memscope("watch", "--pid", process.pid.to_s, "--trace")
+    assert_equal ["memscope watch: process #{process.pid} has no history: a history needs Memscope::History.start " \
+                  "or the setting `history`\n", 74], memscope("watch", "--pid", process.pid.to_s, "--trace")
     assert_match(/\Amemscope watch: --trace and --json exclude each other; allowed: --pid N, /,
                  memscope("watch", "--pid", process.pid.to_s, "--trace", "--json").first)
   end

@@ -11,7 +11,7 @@ class PolicyBatteryTest < MemscopeTest
   SEEDS = (1..Integer(ENV.fetch("MEMSCOPE_SEEDS", "1")))
   STEPS = Integer(ENV.fetch("MEMSCOPE_STEPS", "5000"))
   KINDS = LONG ? ClusterTrace::KINDS : %i[fast_leak failing_boots tight_limit mixture]
-  # Within hours, what boots fail is chance.
+  # In hours, which boots fail is chance.
   COMPARED = LONG ? KINDS : %i[fast_leak tight_limit]
   RIVALS = ["puma_worker_killer", "GitLab's watchdog"].freeze
 

@@ -30,7 +30,7 @@ class ExercisePageTest < MemscopeTest
 
     text = exercise(check: check, points: points.each_with_index { |one, i| one[:malloc_bytes] = i * 9_800 }).to_s
 
-    assert_match(/one a request in .*, but\s+malloc does, by 98 bytes:.* If\s+--requests=10000 shows/m, text)
+    assert_match(/one per request in .*, but\s+malloc does, by 98 bytes:.* If\s+--requests=10000 shows/m, text)
   end
 
   def test_numbers

@@ -56,7 +56,7 @@ class HeapGraphReportTest < MemscopeTest
     said = text(graph(reasons: { reachable_bytes: "a lower bound that leaves out objects", names: :names_from_code }))
 
     assert_match(/^  Bytes are a lower bound that leaves out objects\.$/, said)
-    assert_match(/Objects retain what would be free without them/, said)
+    assert_match(/Objects retain what would be freed without them/, said)
     refute_match(/reachable_bytes|names:/, said)
   end
 

@@ -4,7 +4,7 @@ require "tmpdir"
 require_relative "rails_skeleton"
 
 # A Rails application as `rails new` makes it, with memscope in its Gemfile, in a directory of its own. Its commands
-# are run as a person runs them.
+# are run as a user would.
 class GeneratedApplication
   ROOT = ChildProcess::ROOT
   GEMFILE = <<~RUBY.freeze

@@ -62,7 +62,7 @@ module GrowthBlocks
     class Job; CALLBACKS = []; end
   RUBY
 
-  # A leak: the source, the class that grows (nil: blocks of malloc), by how many an iteration, what holds it, and
+  # A leak: the source, the class that grows (nil: blocks of malloc), by how many per iteration, what holds it, and
   # whether Ruby says which line allocated it.
   Leak = Struct.new(:source, :name, :per_iteration, :held_by, :lineless, keyword_init: true)
 

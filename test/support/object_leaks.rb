@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Leaks as they happen in Ruby programs, of some objects a request: those of test/fixtures/object_leaks.txt. Each has a
-# name; how many requests to serve, if one takes long; one or more paths, with * for anything, of which any is right;
+# name; how many requests to serve, if one is slow; one or more paths, with * for anything, of which any is right;
 # and a script that defines `leak(number)`, with "# leaks" at the lines whose objects stay.
 module ObjectLeaks
   # Each request allocates some sixty objects that die, and replaces one in a full cache of 1,000.

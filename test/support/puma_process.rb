@@ -60,7 +60,7 @@ class PumaProcess
     Net::HTTP.start("127.0.0.1", port, open_timeout: PATIENCE, read_timeout: PATIENCE) { |http| http.request(request) }
   end
 
-  # Seconds between two looks: many are requests, which the server's processors have to answer.
+  # Seconds between polls: many polls are requests, which cost the server CPU time.
   PAUSE = 0.1
   private_constant :PAUSE
 

@@ -54,7 +54,7 @@ class WorkerCluster
       @spike = 0.0
     end
 
-    # What it would grow by in an hour, as one who watches it sees it.
+    # Its hourly growth, as an observer would estimate it.
     def growth
       share = [@load, 0.05].max * 3600
       (@trace.leak(@index) * share / 3600) + ([@trace.base - @warm, 0].max * [share / @trace.warm_up, 1].min) +

@@ -195,8 +195,8 @@ static VALUE close_census(VALUE argument) {
 }
 
 /*
- * budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL, and
- * not more than a fork; 0 to take it in a child in any case.
+ * budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL, or no
+ * more than a fork; 0 always takes it in a child.
  */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
     struct census_scan scan = {.collect = RTEST(collect),

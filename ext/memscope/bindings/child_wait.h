@@ -20,7 +20,7 @@ VALUE memscope_reason_child_refused(enum memscope_status status);
 enum memscope_forked_progress memscope_child_wait(struct memscope_forked_child *child, void *answer, size_t size,
                                                   uint64_t *without_gvl_ns);
 
-/* Why a child that has not answered did not. */
+/* Why a child did not answer. */
 VALUE memscope_reason_unanswered(enum memscope_forked_progress progress);
 
 #endif

@@ -195,7 +195,7 @@ static void *write_out(void *argument) {
 
 /* Not interrupted: a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* whose malloc they are of is not known */
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* it is not known whose malloc they are of */
     conversion->file.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);

@@ -194,7 +194,7 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
 
 /*
  * The coverage: how much of the allocator's growth since the start the samples account for. What sampling itself has
- * added is no growth: with small blocks, it may be more than the program asked for.
+ * added is not growth: with small blocks, it may be more than the program asked for.
  */
 static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);

@@ -308,8 +308,8 @@ static VALUE close_heap(VALUE argument) {
 
 /*
  * objects: also read what objects hold through malloc. budget_us: nil to always walk in the process; else a walk that
- * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time; 0 to
- * walk in a child in any case.
+ * would hold the GVL for longer than budget_us runs in a forked child, if the fork holds the GVL for less time; 0
+ * always walks in a child.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
     struct heap_scan scan = {.collect = RTEST(collect),

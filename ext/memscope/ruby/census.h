@@ -56,7 +56,7 @@ struct memscope_census {
 void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
                           struct memscope_census *census);
 
-/* How long a census of so many slots will take in the process, judging by the last one. */
+/* How long a census of this many slots will take in the process, judging by the last one. */
 uint64_t memscope_census_predicted_ns(uint64_t slots);
 
 /* Called with what a child answered. */

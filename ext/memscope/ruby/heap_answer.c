@@ -303,7 +303,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-/* Those paths first whose ends weigh most, or without weights retain most; not those of the first nodes. */
+/* Paths with the heaviest ends come first, or without weights by what the ends retain; not by the order of nodes. */
 static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {

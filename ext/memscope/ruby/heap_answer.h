@@ -148,7 +148,7 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer);
 
-/* How long an answer takes for so many slots, judging by the last one. */
+/* How long an answer takes for this many slots, judging by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
 
 /* Called with what a child answered. */

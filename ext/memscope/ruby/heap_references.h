@@ -25,7 +25,7 @@ struct memscope_heap_references {
  * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
  * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
  * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export references. The
- * caller closes the graph in any case.
+ * caller always closes the graph.
  *
  * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
  */

@@ -34,7 +34,7 @@ struct memscope_heap_walk {
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);
 
-/* Predicts how long a walk of so many slots takes, from the last walk for these subjects, in the process or a child. */
+/* Predicts how long a walk of this many slots takes, from the last one for these subjects, in the process or child. */
 uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects);
 
 /* Called with what a child found. */

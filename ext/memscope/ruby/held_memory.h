@@ -1,7 +1,7 @@
 /*
  * The malloc memory that live objects report, beyond their slots.
  *
- * Each type of a C extension has its own dsize function, which may take long: google-protobuf's visits all arenas that
+ * Each type of a C extension has its own dsize function, which may be slow: google-protobuf's visits all arenas that
  * were ever fused with the one whose size is asked for. Types whose function is slow are left out.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H

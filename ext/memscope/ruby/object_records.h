@@ -42,7 +42,7 @@ void memscope_object_records_settle(struct memscope_object_samples *samples);
 /* Within a mark phase: pins the frames. */
 void memscope_object_records_mark(void);
 
-/* Within compaction. Frames recorded after the mark phase are not pinned. */
+/* In compaction. Frames recorded after the mark phase are not pinned. */
 void memscope_object_records_move(void);
 
 size_t memscope_object_records_bytes(void);

@@ -47,7 +47,7 @@ static struct sampler {
     uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
     uint64_t started_at, cpu_started_at;
-    uint64_t forked_at;                               /* allocation; 0 in the process that started the profile */
+    uint64_t forked_at;                               /* an allocation count; 0 where the profile was started */
     uint64_t watched_before, spent_before, gc_before; /* in windows that have ended */
 } sampler;
 
@@ -410,7 +410,7 @@ static void check_collections(void) {
 /*
  * Runs within each mark phase, in the Ractor that began the GC; before 4.0, hooks run in the main Ractor only. If no
  * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, none
- * is requested: no hook sees the GCs of a job, so it would request itself without end.
+ * is requested: no hook sees the GCs of a job, so it would request itself forever.
  */
 static void mark(void *unused) {
     if (!sampler.running)

@@ -209,7 +209,7 @@ void memscope_heap_collect(void) {
 
 #define LONGEST_WAIT_NS UINT64_C(2000000000)
 #define STEP_NS 5000000
-/* After so many steps without any allocation, no other thread is advancing the collection. */
+/* After this many steps without any allocation, no other thread is advancing the collection. */
 #define IDLE_STEPS 4
 
 static void rest(void *argument) {

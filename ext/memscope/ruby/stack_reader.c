@@ -82,8 +82,8 @@ static enum memscope_stack_state state_of_thread(void) {
  *
  * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
  * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that
- * came first. Both orders are seq_cst: either the reader sees during_gc, or the marking sees the reader. (Without the
- * wait, nothing failed in minutes: a reading takes a microsecond.) A GC cannot run while a reader holds the GVL; but a
+ * came first. Both orders are seq_cst: either the reader sees during_gc, or the marking sees the reader. (Minutes of
+ * tests without the wait saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds the GVL; but a
  * thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only blocking
  * regions give it up), and a signal handler may allocate.
  *

@@ -34,7 +34,7 @@ module Memscope
       end
 
       # @param allocated [Hash{String => Integer}] objects by class; "objects" for all
-      # @return [Hash{String => Range<Integer>}] what may be allocated; if baselines are recorded now, as many
+      # @return [Hash{String => Range<Integer>}] what may be allocated: as many as now, if baselines are recorded
       # @raise [Unavailable] if nothing has been recorded on such a platform
       def limits(allocated)
         ENV[UPDATE] == "1" ? record(allocated) : recorded

@@ -11,7 +11,7 @@ module Memscope
     # @api private
     module Kept
       class << self
-        # @param gc [Boolean] as Census.read
+        # @param gc [Boolean] as in Census.read
         # @return [Integer, nil] objects; nil if they could not be walked
         def take(gc: false) = keep(Census.bounded(gc: gc)).total_count
 

@@ -11,7 +11,7 @@ module Memscope
         Ruby's internal objects, which are hidden from Ruby code, count too, by type or
         kind (T_STRING, imemo_iseq). So does garbage, unless --gc collects it first. To
         find what grows, save one census with --json --output FILE, and print the growth
-        since then with --since FILE; with --gc both times, garbage is no growth.
+        since then with --since FILE; with --gc both times, garbage is not growth.
         Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
         forked by that process counts a large heap, and only the fork stops Ruby.
       TEXT

@@ -16,7 +16,7 @@ module Memscope
                    example: "memscope convert --output heap.pftrace heap.json", notes: NOTES,
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
-                              "perfetto, heapsnapshot or objspace;", "default: by the ending of FILE"],
+                              "perfetto, heapsnapshot or objspace;", "default: by FILE's extension"],
                              TEXT.first] }
       }.freeze
       private_constant :FORMS, :NOTES

@@ -9,13 +9,13 @@ module Memscope
 
       NOTES = <<~TEXT
         The dump has names of classes, constants and variables, but no objects'
-        contents. The format perfetto opens at https://ui.perfetto.dev, heapsnapshot in
+        contents. Open perfetto files at https://ui.perfetto.dev, heapsnapshot in
         Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
         which must not exist yet.
       TEXT
-      FILE = ["-o", "--output FILE", "default: memscope-PID with the ending of", "the format, such as .pftrace"].freeze
+      FILE = ["-o", "--output FILE", "default: memscope-PID with the format's", "extension, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
-                "default: by the ending of FILE;", "without --output, perfetto"].freeze
+                "default: by FILE's extension;", "without --output, perfetto"].freeze
       FORMS = {
         process: { summary: "write a heap dump of a process, without objects' contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,

@@ -13,7 +13,7 @@ module Memscope
                 "#{"; memscope writes #{written}, but does not read it" if written}")
       end
 
-      # The format that the ending of FILE stands for.
+      # The format that FILE's extension stands for.
       def format_of_output
         Dump.format_of(output) ||
           usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \

@@ -11,16 +11,16 @@ module Memscope
         process (bundle exec, for its gems); RAILS_ENV and RACK_ENV are production
         unless one of them is set. The requests are made in ten rounds. After each,
         garbage is collected, and what is in use is counted: objects, malloc's blocks.
-        What grows has risen by one a request in each of the last five rounds. Then
-        some more requests find the lines.
+        Growth is a rise of at least one per request in each of the last five rounds. A
+        few more requests then find the lines.
 
-        A URL is that of a server on this machine, whose processes listen (plugin
-        :memscope, MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there
-        is no verdict. --pid names one of its processes if memscope cannot find them: in
-        a container, behind a proxy.
+        A URL names a server on this machine whose processes listen (plugin :memscope,
+        MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there is no
+        verdict. --pid names one of its processes if memscope cannot find them: in a
+        container, behind a proxy.
 
-        An answer other than 200 to 299 ends the exercise: an error page is not what is
-        to be measured.
+        A response other than 200 to 299 ends the exercise: error pages are not
+        measured.
 
         exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a
         request failed, or was interrupted
@@ -32,12 +32,12 @@ module Memscope
                    example: "memscope exercise --path=/orders\n  " \
                             "memscope exercise http://localhost:3000/orders --gc", notes: NOTES,
                    defaults: { requests: 1000, threads: 1 },
-                   options: [["--path PATH", "what is requested (default: /)"],
+                   options: [["--path PATH", "the path to request (default: /)"],
                              number.call("requests", Exercise::REQUESTS, "how many requests"),
-                             number.call("threads", Exercise::THREADS, "how many make them at once"),
-                             ["--header LINE", HEADER, "of each request, such as", "\"Accept: text/html\"; repeatable"],
+                             number.call("threads", Exercise::THREADS, "how many run concurrently"),
+                             ["--header LINE", HEADER, "sent each time, such as", "\"Accept: text/html\"; repeatable"],
                              ["--allow-status N", OptionParser::DecimalInteger, Limit.of(300..499),
-                              "a status that is no error; repeatable"],
+                              "a status to accept; repeatable"],
                              PROCESS.first, ["--gc", "collect garbage in the server", "before each count"], *TEXT] }
       }.freeze
       # Options for a rackup file only, and for a URL only.

@@ -13,7 +13,7 @@ module Memscope
         takes about a second for a few million objects; the process keeps running
         meanwhile. The report states the child's own memory and how long the fork
         stopped Ruby. No object's contents are shown.
-        A class or an object retains what would be free without it: its own bytes, and
+        A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
         another, so the rows do not add up.
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
@@ -85,7 +85,7 @@ module Memscope
                 "memscope dump --format objspace")
       end
 
-      # No class is named so, or it has no instances.
+      # No class has this name, or it has no instances.
       def refuse_class(reading)
         given = @given[:paths_to]
         usage_error("--paths-to #{CLI.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")

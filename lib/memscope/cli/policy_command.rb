@@ -2,13 +2,13 @@
 
 module Memscope
   module CLI
-    # `memscope policy FILE`: what a policy decides by the readings in a file.
+    # `memscope policy FILE`: what a policy decides on the readings in a file.
     class PolicyCommand < Command
       NOTES = <<~TEXT.freeze
-        FILE has one reading of the group of workers a line, oldest first, as the policy
-        of a server writes them. Nothing is done: memscope prints what it would have
-        done, when, to which worker and why; with --json, each decision, those to do
-        nothing too.
+        FILE has one reading of the group of workers per line, oldest first, as a
+        server's policy writes them. Nothing is done: memscope prints what it would have
+        done, when, to which worker and why; with --json, every decision, even to do
+        nothing.
         After a restart that would have been made, the readings go on as if nothing had
         happened, so the next decision may be about the same memory.
 
@@ -16,7 +16,7 @@ module Memscope
                        .scan(/\S.{0,72}(?=,? |\z),?/).join("\n  ")}
       TEXT
       FORMS = {
-        process: { summary: "print what a policy would have done, by recorded readings",
+        process: { summary: "print what a policy would have done on recorded readings",
                    example: "memscope policy --rules soft=0.7,interval_seconds=600 groups.jsonl", notes: NOTES,
                    options: [["--rules NAME=NUMBER,...", Array, "rules that differ from the defaults"], *TEXT] }
       }.freeze

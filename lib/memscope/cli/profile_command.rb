@@ -2,28 +2,28 @@
 
 module Memscope
   module CLI
-    # `memscope profile`: which lines hold the malloc memory of a process that listens; `memscope profile -- COMMAND`:
-    # which lines hold the malloc memory of a Ruby program, profiled from its first line until it ends. With --objects,
-    # which lines hold Ruby's objects.
+    # `memscope profile`: which lines allocated the live malloc memory of a process that listens; `memscope profile --
+    # COMMAND`: that of a Ruby program, profiled from its first line until it ends. With --objects, which lines
+    # allocated live Ruby objects.
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see
-        allocations made before it started. The backend auto is jemalloc's profiler, if
+        allocations made before it started. Backend `auto` is jemalloc's profiler, if
         that was enabled when the process started (memscope exec --profile), else
-        imports, which needs no settings: it patches the process's calls to malloc while
-        the profile runs. The report names the backend. If a profile is already running,
-        it continues with its own backend and rate, and the report shows only the change
-        during --seconds N.
+        `imports`, which needs no settings: it patches the process's calls to malloc
+        while the profile runs. The report names the backend. If a profile is already
+        running, it continues with its own backend and rate, and the report shows only
+        the change during --seconds N.
 
         The report separates memory that has survived a full garbage collection from
         memory that was allocated after the last one, which may be garbage. A longer
         profile sees more of the process's own collections; --gc adds one at its end.
 
-        With --objects, the report shows which lines keep Ruby objects alive, and of
-        which classes (--by class). The profile takes --budget of the process's CPU
-        time: the default is 0.01, 1 watches every allocation. Before Ruby 3.1.4 the
-        process would crash if it created a Ractor meanwhile: --ractors never says
-        that it creates none.
+        With --objects, the report shows which lines allocated live objects, and their
+        classes (--by class). The profile takes --budget of the process's CPU time: the
+        default is 0.01, 1 watches every allocation. Before Ruby 3.1.4 the process would
+        crash if it created a Ractor meanwhile: `--ractors never` promises that it will
+        not.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -34,15 +34,15 @@ module Memscope
         do other programs that COMMAND starts. For a running process that listens, use
         --pid. The exit status is COMMAND's own.
 
-        With the backend auto, the program starts with jemalloc and its profiler
-        enabled, if such a jemalloc is installed and is not 5.3.0, whose profiler can
-        crash; else it is profiled with imports. The report names the backend.
+        With backend `auto`, the program starts with jemalloc and its profiler enabled,
+        if such a jemalloc is installed and is not 5.3.0, whose profiler can crash; else
+        it is profiled with `imports`. The report names the backend.
       TEXT
       GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
                   ["--budget SHARE", Float, "with --objects: the share of CPU time to take"],
                   ["--ractors NAME", ObjectProfile::RACTORS.compact,
-                   "with --objects: the value never says that", "the program creates no Ractor (required",
+                   "with --objects: `never` promises that", "the program creates no Ractor (required",
                    "before Ruby 3.1.4)"],
                   ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
                   ["--rate BYTES", OptionParser::DecimalInteger,
@@ -50,21 +50,22 @@ module Memscope
                    "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
-                  ["--by NAME", GROUPINGS, "text by #{GROUPINGS.first(4).join(', ')},", GROUPINGS.drop(4).join(", "),
-                   "caller: the nearest line of the application", "class needs --objects; native excludes it"],
+                  ["--by NAME", GROUPINGS, "group text by #{GROUPINGS.first(4).join(', ')},",
+                   GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
+                   "class with --objects only; native without"],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, SECONDS, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze
       DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
-        process: { summary: "print which lines of Ruby hold malloc memory or objects",
+        process: { summary: "print which Ruby lines allocated live memory or objects",
                    example: "memscope profile --pid 4711 --seconds 60\n  " \
                             "memscope profile --objects --pid 4711 --by class", notes: NOTES,
                    defaults: { **DEFAULTS, seconds: 60.0 },
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
                              ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
-        program: { summary: "run a Ruby program and print which Ruby lines hold its malloc memory or objects",
+        program: { summary: "run a Ruby program and print which lines allocated its live memory or objects",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"],
@@ -78,7 +79,7 @@ module Memscope
 
       def objects? = @given[:objects]
 
-      # The prefix of the names of the calls that the other process answers.
+      # The prefix of the names of the other process's calls.
       def profiler = objects? ? :object_profile : :malloc_profile
 
       def give(name, value)

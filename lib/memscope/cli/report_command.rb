@@ -11,15 +11,17 @@ module Memscope
         execs another Ruby program. It does not report if it calls exit!, is killed,
         execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
         exit status is COMMAND's own. With --every, Ruby does not detect deadlocks,
-        because memscope's thread is in a timed sleep. With --history, the same; and
-        memscope is loaded before the program, so what its gem does by itself in Rails
-        is not done.
+        because memscope's thread is in a timed sleep.
+      TEXT
+      HISTORY_NOTES = <<~TEXT
+        Nor does it with --history, which also loads memscope before the program, so
+        that memscope's Railtie does not run.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
                  objects: "add the malloc memory that objects report",
-                 garbage: "tell garbage from what is reachable" }.freeze
+                 garbage: "split garbage from reachable memory" }.freeze
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's slabs",
                    fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
@@ -33,10 +35,12 @@ module Memscope
                    example: "memscope report --pid 4711 --json --output ledger.json",
                    options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC] },
         program: { summary: "run a Ruby program and print where its memory is when it ends",
-                   example: "memscope report --every 60 --output app.txt -- bundle exec puma", notes: PROGRAM_NOTES,
+                   example: "memscope report --every 60 --output app.txt -- bundle exec puma",
+                   notes: PROGRAM_NOTES + HISTORY_NOTES,
                    options: [*EVERY, HISTORY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }
       }.freeze
-      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :HISTORY, :OPTIONS
+      private_constant :FORMS, :PROGRAM_NOTES, :HISTORY_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :HISTORY,
+                       :OPTIONS
 
       private
 

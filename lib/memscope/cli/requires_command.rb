@@ -7,17 +7,17 @@ module Memscope
     # `memscope requires -- COMMAND`: what each file and gem that a Ruby program loads costs.
     class RequiresCommand < Command
       NOTES = <<~TEXT
-        COMMAND runs once for each of --runs, to its end. The report goes to standard
-        error, or to FILE. Costs are in order: memory that is in use at the end is
-        charged to the file that was being loaded when it was allocated, the innermost
-        one, so that all costs sum to the difference of the ledger's rows. --alone also
-        requires each of the N most costly gems in a process of its own, with what it
-        requires. Only the started process is measured, with what it execs: no forks.
+        COMMAND runs to its end, --runs times. The report goes to standard error, or to
+        FILE. Load order matters: memory that is in use at the end is charged to the
+        file that was being loaded when it was allocated, the innermost one, so that all
+        costs sum to the difference of the ledger's rows. --alone also requires each of
+        the N most costly gems, with its dependencies, in a separate process. Only the
+        started process is measured, even past exec; no children.
 
         exit status: COMMAND's own; 1 if it succeeds, but objects and malloc take more
         than --limit, in the median run
       TEXT
-      # Bytes of each unit that --limit may have, in any case.
+      # Bytes of each unit that --limit may have, in lower case; upper case is allowed too.
       UNITS = { "" => 1, "k" => 10**3, "m" => 10**6, "g" => 10**9,
                 "ki" => 1 << 10, "mi" => 1 << 20, "gi" => 1 << 30 }.freeze
       SIZE = /\A(\d+(?:\.\d+)?) ?([kmg]i?|)b?\z/i
@@ -29,8 +29,8 @@ module Memscope
                    defaults: { runs: 1, alone: 0, top: 20 },
                    options: [number.call("runs", 1..100, "run COMMAND N times, and print the spread"),
                              number.call("alone", 0..1000, "require the N most costly gems alone, too"),
-                             number.call("top", 1..10_000, "gems and files that are listed"),
-                             ["--limit SIZE", LIMIT, "fail if objects and malloc take more,", "such as 150MB"],
+                             number.call("top", 1..10_000, "how many gems and files to list"),
+                             ["--limit SIZE", LIMIT, "fail if objects and malloc exceed SIZE,", "such as 150MB"],
                              ["--since FILE", "print the difference from FILE, written", "earlier with --json"],
                              ["--html", "print a page with an icicle graph"], *TEXT] }
       }.freeze

@@ -8,16 +8,16 @@ module Memscope
     class TagsCommand < Command
       NOTES = <<~TEXT
         The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
-        Memscope.tag. What is retained needs a running profile of objects (the setting
-        objects_profile, or memscope profile --objects --pid N meanwhile), and two full
-        garbage collections since that began; with --seconds, two after the first
+        Memscope.tag. Retained counts need a running object profile (the setting
+        `objects_profile`, or memscope profile --objects --pid N meanwhile), and two
+        full garbage collections since that began; with --seconds, two after the first
         reading. "<120" is an upper bound for tags with fewer than 10 samples.
       TEXT
       FORMS = {
         process: { summary: "print what endpoints and jobs allocate and retain",
                    example: "memscope tags --pid 4711 --seconds 600", notes: NOTES,
                    defaults: { top: Report::TagsPage::ROWS },
-                   options: [*PROCESS, *TEXT, ["--seconds S", Float, SECONDS, "only what happens in S seconds"],
+                   options: [*PROCESS, *TEXT, ["--seconds S", Float, SECONDS, "count only the next S seconds"],
                              ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
                               "the number of rows to print"]] }
       }.freeze

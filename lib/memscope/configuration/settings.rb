@@ -11,7 +11,7 @@ module Memscope
     # @api private
     module Types
       WRONG = Object.new.freeze
-      # Spellings of a switch in the environment, in any case.
+      # Spellings of a switch in the environment, in upper or lower case.
       WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
       # A number in the environment.
@@ -262,24 +262,24 @@ module Memscope
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
-        sentence: "The policy restarts no worker that started less than this ago."
+        sentence: "The shortest time that a worker must have run before the policy restarts it."
       },
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
-        sentence: "Where the policy keeps, before a restart, why: the worker's memory by owner, how it grew, the " \
-                  "verdict, the largest classes, and the last readings that it decided by. Each file has at most " \
-                  "50 KB of JSON; the newest 20 stay. If it is nil, they are in the directory of the sockets. If it " \
-                  "is set, each reading also goes to groups.jsonl there, of at most 8 MiB with one before it, which " \
-                  "`memscope policy` replays. It is created if it is missing, and must belong to the process's user " \
-                  "with mode 0700. Each server needs its own."
+        sentence: "Where the policy records, before a restart, the reason: the worker's memory by owner, how it " \
+                  "grew, the verdict, the largest classes, and the last readings that it decided by. Each file has " \
+                  "at most 50 KB of JSON; the newest 20 stay. If it is nil, they are in the directory of the " \
+                  "sockets. If it is set, each reading also goes to groups.jsonl there, of at most 8 MiB with one " \
+                  "before it, which `memscope policy` replays. It is created if it is missing, and must belong to " \
+                  "the process's user with mode 0700. Each server needs its own."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
         sentence: "Whether something starts this process again when it ends, so that the policy may restart it. It " \
                   "is only needed where memscope cannot tell. It knows that Puma's master starts its workers again, " \
                   "and systemd a service with Restart=always or on-success. It assumes that Kubernetes starts " \
-                  "Sidekiq again if Sidekiq has pid 1, which it has not under tini or sh -c; restartPolicy cannot be " \
-                  "read."
+                  "Sidekiq again if Sidekiq has pid 1, which it does not have under tini or sh -c; restartPolicy " \
+                  "cannot be read."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

@@ -40,7 +40,7 @@ module Memscope
 
       # @param number [Numeric, nil]
       # @param threshold [Numeric]
-      # @return [Boolean] whether the number is as large, also if the threshold is multiplied by the margin
+      # @return [Boolean] whether the number reaches the threshold times the margin
       def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
 
       # @param margin [Float]

@@ -2,7 +2,7 @@
 
 module Memscope
   class Exercise < Reading
-    # Refuses answers that an exercise must not be about: a leak that is measured on an error page is another one.
+    # Refuses answers that would mislead an exercise: a leak on an error page is not the one in question.
     #
     # @api private
     module Answer

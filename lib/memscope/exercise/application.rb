@@ -72,7 +72,7 @@ module Memscope
         failed(what, e)
       end
 
-      # Whatever was raised, but a signal: the status of an `exit` would pass for a verdict.
+      # Converts all errors but signals: the status of an `exit` would pass for a verdict.
       def failed(what, error)
         raise error if error.is_a?(SignalException)
 
@@ -87,7 +87,7 @@ module Memscope
         [PLAIN.include?(name) ? name : "HTTP_#{name}", value]
       end
 
-      # Code that is reloaded, and caches that are off, are for developing: as a server would, unless it is said.
+      # Production, as on a server, unless told otherwise: development reloads code and turns caches off.
       def choose_environment
         given = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", nil)
         @reasons[:environment] = "neither RAILS_ENV nor RACK_ENV is set" unless given

@@ -25,8 +25,8 @@ module Memscope
         raise Interrupt if @over
       end
 
-      # Between two requests: an exception within one could be rescued by the application. The second time, at once.
-      # Works in a trap handler.
+      # Interrupts between two requests, since the application could rescue an exception within one; the second time,
+      # at once. Works in a trap handler.
       #
       # @return [void]
       def interrupt
@@ -49,7 +49,7 @@ module Memscope
         end
       end
 
-      # As many in each thread, or one more.
+      # Equally many for each thread, or one more.
       def share(times)
         @threads ||= start
         each, more = times.divmod(@callers.size)

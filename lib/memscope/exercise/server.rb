@@ -15,7 +15,7 @@ module Memscope
       HOSTS = "http or https, and localhost or an address of this machine: an exercise is a load"
       private_constant :HOSTS
 
-      # @raise [ArgumentError] for a wrong URL, or one of another machine
+      # @raise [ArgumentError] for an invalid URL, or one of another machine
       # @raise [Failed] if the server's processes are not found, or do not listen
       def initialize(url, pid:, gc:, headers:, allowed:)
         @url = parsed(url)
@@ -80,7 +80,7 @@ module Memscope
         @url = url
         @headers = headers
         @allowed = allowed
-        @http = Net::HTTP.new(url.hostname, url.port, nil) # nil: by no proxy
+        @http = Net::HTTP.new(url.hostname, url.port, nil) # nil: through no proxy
         @http.use_ssl = url.is_a?(URI::HTTPS)
         @http.verify_mode = OpenSSL::SSL::VERIFY_NONE # the machine's own, with whatever certificate
       end

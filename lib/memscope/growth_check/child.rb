@@ -98,7 +98,7 @@ module Memscope
           ["", false]
         end
 
-        # Ends the child, which has answered or will not, unless it ends by itself in so many seconds.
+        # Ends the child, which has answered or will not, unless it ends by itself within this many seconds.
         #
         # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
         def finish(pid, patience)

@@ -2,8 +2,8 @@
 
 module Memscope
   class GrowthCheck < Reading
-    # Counts what is alive and in use in other processes, all of them together, by their listeners; and what holds there
-    # what grows.
+    # Counts what is alive and in use in other processes, all of them together, through their listeners, and finds what
+    # holds what grows.
     #
     # @api private
     class Listeners
@@ -12,8 +12,8 @@ module Memscope
       # From outside, no line is known.
       PLACES = "the lines that allocated it are known in the process itself only"
       # Only a thread can empty its cache.
-      CACHED = "blocks in jemalloc's thread caches count as in use, some hundreds a thread: growth of less than that " \
-               "in a round is not seen; it is with more requests"
+      CACHED = "blocks in jemalloc's thread caches count as in use, some hundreds per thread: growth of less than " \
+               "that in a round is not seen; it is with more requests"
       private_constant :HOLDERS, :PLACES, :CACHED
 
       # @param clients [Array<Client>]

@@ -10,7 +10,7 @@ module Memscope
       # The most rounds that an automatic warm-up takes.
       WARMUP_ROUNDS = 10
       PLACES = [nil, :fork, :process].freeze
-      # With fewer iterations, a few objects more or less could look like one an iteration.
+      # With fewer iterations, a few objects more or less could look like one per iteration.
       ITERATIONS = (10..1_000_000)
       RUNS = (2..100)
       private_constant :PLACES, :ITERATIONS, :RUNS
@@ -20,7 +20,7 @@ module Memscope
       # @return [Numeric] seconds
       attr_reader :deadline
 
-      # @raise [ArgumentError] for an unknown option or a wrong value
+      # @raise [ArgumentError] for an unknown option or an invalid value
       def initialize(**given)
         unknown = given.keys - DEFAULTS.keys
         refuse("option", unknown.first, DEFAULTS.keys.join(", ")) if unknown.any?
@@ -53,7 +53,7 @@ module Memscope
       def ignored_place?(place) = @ignored.any? { |one| one.is_a?(Regexp) && one.match?(place) }
 
       # @param growth [Numeric] in a round
-      # @return [Integer] an iteration, rounded
+      # @return [Integer] per iteration, rounded
       def per_iteration(growth) = growth.fdiv(iterations).round
 
       # @param growth [Numeric] in a round

@@ -68,7 +68,7 @@ module Memscope
         end
       end
 
-      # nil if what is left of its growth, without ignored places, is allowed.
+      # nil if its growth outside ignored places is within the limit.
       def grown_class(name)
         places = places(name)
         judged = places.reject { |place| ignored?(place) }
@@ -78,7 +78,7 @@ module Memscope
         body(name, judged)
       end
 
-      # @return [Array<Place>] with one object an iteration or more, the one with most first
+      # @return [Array<Place>] with at least one object per iteration, the one with most first
       def places(name)
         found = name == Rounds::ALL ? places_of_all : @survivors.fetch(name, {}).keys
         found.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
@@ -116,7 +116,7 @@ module Memscope
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
-      # What Ruby's jobs take while the profile is read: some dozens, which are many for rounds of a few iterations.
+      # Blocks that Ruby's jobs take while the profile is read: some dozens, many for rounds of a few iterations.
       def own?(place) = place.path&.start_with?(Survivors::OWN)
 
       # @return [Boolean] whether Ruby itself took the block for an object: at a line that also leaves objects behind,

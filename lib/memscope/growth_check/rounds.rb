@@ -12,8 +12,8 @@ module Memscope
       ALL = "all objects"
       # What blocks of malloc count as.
       MALLOC = "malloc"
-      # What has not grown in so many rounds cannot fail any more. In one of them, objects of earlier rounds could have
-      # been let go of.
+      # What has not grown in this many rounds cannot fail any more. In one of them, objects of earlier rounds could
+      # have been released.
       QUIET = 2
       UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
                   "which of its pages are resident"
@@ -37,7 +37,7 @@ module Memscope
       attr_reader :malloc_reason
 
       # @param options [Options]
-      # @param work [#call] does so many iterations
+      # @param work [#call] does this many iterations
       # @param memory [#read] counts what is left: Counts or Listeners
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count] after each round; what the block keeps of it counts in the next one
@@ -123,8 +123,8 @@ module Memscope
         end
       end
 
-      # What is left of it then has grown; the rest was in a buffer that is sent now and then, or held by a thread that
-      # was about to end, and came in equal parts in the rounds without a fall.
+      # Growth that is left after the pause counts; the rest was in a buffer that is sent now and then, or held by a
+      # thread that was about to end. It is subtracted in equal parts from the rounds of growth.
       def pause
         sleep(@options.pause)
         later = count
@@ -136,7 +136,7 @@ module Memscope
         @expired = left.keys - grown.keys
       end
 
-      # What the count itself leaves behind is as much each time.
+      # The count itself leaves the same behind each time.
       def count
         Rounds.without_gc do
           found = @memory.read(malloc: @options.malloc?)

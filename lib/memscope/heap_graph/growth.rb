@@ -63,7 +63,7 @@ module Memscope
       field :classes, [Row], null: false
       # @return [Array<Site>] by bytes; empty, with a reason, unless allocations were traced
       field :sites, [Site], null: false
-      # @return [Array<Path>] from objects that are not new to new ones that refer to all others. `accumulated_bytes`
+      # @return [Array<Path>] from objects that are not new to the new ones that lead to all others. `accumulated_bytes`
       #   are those of all new objects that hang there, so that they add up to new_bytes
       field :paths, [Path], null: false
       # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them

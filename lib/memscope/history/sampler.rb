@@ -24,7 +24,7 @@ module Memscope
       SHARE = 0.0002
       # Seconds between two verdicts.
       EPOCH = 300
-      NOT_STARTED = "neither Memscope::History.start nor the setting `history` has started it"
+      NOT_STARTED = "a history needs Memscope::History.start or the setting `history`"
       FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
       private_constant :SLOW, :RARE, :SHARE, :NOT_STARTED, :FLOORS
 
@@ -107,8 +107,8 @@ module Memscope
           false
         end
 
-        # Always at the same place in a bucket, another one in each process, so that the processes of a server do not
-        # work at the same moment.
+        # At the same place in each bucket, but a different one in each process, so that the processes of a server do
+        # not work at the same moment.
         def follow(sampler, delay)
           place = 0.5 + (Process.pid % SECONDS * 0.9)
           sleep(delay)
@@ -136,7 +136,7 @@ module Memscope
         defer
       end
 
-      # Takes what costs more when its spacing has passed from now on: a process that ends sooner does not pay for it.
+      # Takes the first costly samples only after their spacing: a process that ends sooner does not pay for them.
       #
       # @return [void]
       def defer

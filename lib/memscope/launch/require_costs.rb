@@ -78,7 +78,7 @@ module Memscope
           runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped }] }
       end
 
-      # What memscope has recorded is no cost of the program.
+      # memscope's own records do not count as the program's cost.
       def rise(after, name, own) = after[name] && (after[name] - @before[name] - own)
 
       def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i

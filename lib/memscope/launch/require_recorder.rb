@@ -2,7 +2,7 @@
 
 module Memscope
   module Launch
-    # Numbers the files that a program loads, and has what is allocated meanwhile charged to them. What it allocates
+    # Numbers the files that a program loads, and charges to them what is allocated meanwhile. What it allocates
     # itself is charged to memscope.
     module RequireRecorder
       # A file: its number, that of the file which requires it, what was required, the path once it is loaded, whether

@@ -2,8 +2,8 @@
 
 module Memscope
   class Profile < Reading
-    # Starting, recording and reading a profile, and the messages of what prevents it. Each profiler is a module that is
-    # extended with this one, and has `check`, `running?`, an Unavailable of its own, and three private methods:
+    # Starting, recording and reading a profile, and messages that say what prevents it. Each profiler is a module that
+    # is extended with this one, and has `check`, `running?`, an Unavailable of its own, and three private methods:
     # `begin_session(**options)` returns the started profile's number, :running or a reason; `end_session` ends the
     # profile; `recorded` makes a Profile of what `end_session` returned.
     #

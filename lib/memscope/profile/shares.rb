@@ -25,8 +25,8 @@ module Memscope
                   profile).round
       end
 
-      # @param sums [Array(Numeric, Numeric, Numeric)] over windows: of what each adds, of its square, and of its
-      #   product with the allocations that the window stands for
+      # @param sums [Array(Numeric, Numeric, Numeric)] over windows: Σx, Σx² and Σxn, where x is what a window
+      #   adds, and n how many allocations it stands for
       # @param samples [Integer] what the sum is estimated from
       # @param objects [Numeric] how many objects the samples stand for
       # @param profile [Profile, Difference, Tags::Windows]

@@ -171,7 +171,7 @@ module Memscope
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
 
-      # Threads that are above it end when their requests have.
+      # Threads beyond `most` end when their requests do.
       def lower_threads(most: nil)
         check_actions
         now = thread_control&.max_threads
@@ -199,7 +199,7 @@ module Memscope
         Field.refuse("heap_graph: paths_to", given, "a class's name")
       end
 
-      # For other people: in a forked child, if it would stop this process for long.
+      # For other processes: in a forked child, if it would stop this process for long.
       def census(gc: false) = Census::Kept.keep(Census.bounded(gc: gc))
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)

@@ -165,7 +165,7 @@ module Memscope
       ready = wait
       return unless @open
 
-      moment = Clock.now # calls can take long: a client that has written meanwhile is read before it can be dropped
+      moment = Clock.now # calls can be slow: a client that has written meanwhile is read before it can be dropped
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer

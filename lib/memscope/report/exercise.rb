@@ -4,7 +4,7 @@ require_relative "growth_check"
 
 module Memscope
   module Report
-    # An exercise: what was in use after each round, its growth a request, the verdict, and what grows.
+    # An exercise: what was in use after each round, its growth per request, the verdict, and what grows.
     class ExercisePage < ReadingPage
       include GrownLines
 
@@ -59,21 +59,22 @@ module Memscope
         names = @reading.check&.expired.to_a
         return if names.empty?
 
-        @page.wrapped("Let go of some seconds after the last request, by a timer or by a thread that ended, and so " \
-                      "no growth: #{names.join(', ')}.")
+        @page.wrapped("Released some seconds after the last request, by a timer or by a thread that ended, so not " \
+                      "growth: #{names.join(', ')}.")
       end
 
-      # Counts do not show it, and it comes in steps.
+      # Growth that counts do not show, and that comes in steps.
       def uncounted
         bytes = counted(@reading.uncounted_bytes, "bytes")
-        @page.wrapped("Nothing grows by one a request in #{rounds}, but malloc does, by #{bytes}: a String, an Array " \
-                      "or a Hash that is kept may grow (a log in memory, a list of numbers), or something leaks less " \
-                      "often. If --requests=#{@reading.longer_requests} shows as much a request, it is a leak.")
+        @page.wrapped("Nothing grows by one per request in #{rounds}, but malloc does, by #{bytes}: a String, an " \
+                      "Array or a Hash that is kept may grow (a log in memory, a list of numbers), or something " \
+                      "leaks less often. If --requests=#{@reading.longer_requests} shows as much per request, it is " \
+                      "a leak.")
       end
 
       def rounds = "the last #{@reading.check.runs} rounds of #{counted(@reading.check.iterations, 'requests')}"
 
-      def grown = @reading.check.grown.map { |one| lines(one, "a request") }
+      def grown = @reading.check.grown.map { |one| lines(one, "per request") }
 
       def telling(fills)
         @page.wrapped("It is a leak, or a cache that #{fills} filling: --requests=#{@reading.longer_requests} tells.")

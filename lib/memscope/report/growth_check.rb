@@ -5,14 +5,14 @@ module Memscope
     # What has grown, as text: by how much, where it was allocated, what holds it.
     module GrownLines
       ARROWS = { true => " → ", false => " -> " }.freeze
-      # What has no class.
+      # Names for what has no class.
       NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
       private_constant :ARROWS, :NAMELESS
 
       private
 
       # @param grown [GrowthCheck::Grown]
-      # @param each [String] "an iteration", "a request"
+      # @param each [String] "per iteration", "per request"
       # @return [Array<String>]
       def lines(grown, each)
         ["  #{amount(grown, each)}", *grown.places.map { |place| "    allocated at #{short(place)}: #{share(place)}" },
@@ -39,7 +39,7 @@ module Memscope
       def held_by(grown) = grown.held_by.join(ARROWS[@page.unicode?])
     end
 
-    # What grows, by how much an iteration, where it was allocated, what holds it, and how to allow it.
+    # What grows, by how much per iteration, where it was allocated, what holds it, and how to allow it.
     class GrowthCheckPage < ReadingPage
       include GrownLines
 
@@ -58,15 +58,15 @@ module Memscope
 
       def iterations(number) = counted(number, "iterations")
 
-      def sections = [*@reading.grown.map { |one| lines(one, "an iteration") }, remedy]
+      def sections = [*@reading.grown.map { |one| lines(one, "per iteration") }, remedy]
 
       def remedy
         return unless @reading.grows?
 
         names = @reading.grown.filter_map { |one| one.layer == :malloc ? ":malloc" : one.name&.inspect }
         @page.wrapped("It is a leak, or a cache that is still filling: for a cache, warmup: " \
-                      "#{10 * @reading.total_iterations} runs the block so often before anything is judged. To allow " \
-                      "it: ignore: [#{names.join(', ')}], or max: #{@reading.grown.map(&:per_iteration).max}.")
+                      "#{10 * @reading.total_iterations} runs the block that often before anything is judged. To " \
+                      "allow it: ignore: [#{names.join(', ')}], or max: #{@reading.grown.map(&:per_iteration).max}.")
       end
 
       def footer = nil

@@ -72,7 +72,7 @@ module Memscope
         listed("new MiB  new objects  allocated at", rows)
       end
 
-      # Which process a dump is of, it does not say.
+      # A dump does not say which process it is of.
       def title = @page.joined(["memscope #{@reading.memscope}", "dumps #{@reading.sources.join(', ')}"])
     end
 
@@ -116,7 +116,7 @@ module Memscope
         rows = @reading.retained.map do |row|
           [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
         end
-        note = "Objects retain what would be free without them. What one class retains may be part of what another " \
+        note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
                "retains, so the rows do not add up."
         [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
       end
@@ -152,7 +152,7 @@ module Memscope
           "#{milliseconds(@reading.pause_ms * 1000)}"
       end
 
-      # A dump does not say of which process it is.
+      # A dump does not say which process it is of.
       def title
         return super unless @reading.source
 

@@ -6,7 +6,7 @@ module Memscope
   module Report
     # A History: a line for each series, with its first and its last sample, the change, and a sparkline.
     #
-    # Each sparkline has its own scale, from the least value of its series. A full bar stands for a MiB at least, or for
+    # Each sparkline has its own scale, from the least value of its series. A full bar stands for at least a MiB, or for
     # a hundredth of the largest count: smaller changes look flat.
     class HistoryPage < ReadingPage
       NAMES = 17
@@ -80,7 +80,7 @@ module Memscope
         Sparkline.of(Sparkline.parts(values, columns), scale: scale, unicode: @page.unicode?)
       end
 
-      # The day only if the history is longer than one.
+      # With the date only if it spans over a day.
       def time(point) = point.at.strftime(@reading.at - @reading.started_at < 86_400 ? "%H:%M:%S" : "%-d %b %H:%M")
     end
   end

@@ -5,7 +5,7 @@ module Memscope
     # The processes of a server, one a line: what each costs, what it shares, how it grows; then their largest rows.
     class WorkersPage < ReadingPage
       SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
-                "CoW lost" => :unshared_since_fork_bytes }.freeze
+                "unshared" => :unshared_since_fork_bytes }.freeze
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
       # If these are missing, the table shows a dash; their reasons are not printed.
@@ -80,7 +80,7 @@ module Memscope
         return unless many?
 
         @page.wrapped("PSS divides each shared page among the processes that share it, so the sum of PSS is what all " \
-                      "processes use. CoW lost: memory that was shared with the parent right after the fork and is " \
+                      "processes use. unshared: memory that was shared with the parent right after the fork and is " \
                       "private now.")
       end
 

@@ -6,7 +6,7 @@ module Memscope
     class RequiresPage < ReadingPage
       # Gems and files that are listed unless `limit` says how many.
       ROWS = 20
-      # Gems that are named as those which require one.
+      # How many of the gems that require a gem are named.
       CALLERS = 2
       private_constant :CALLERS
 

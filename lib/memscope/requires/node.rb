@@ -35,7 +35,7 @@ module Memscope
       def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
     end
 
-    # What files belong to that are of no gem.
+    # What files of no gem belong to.
     NO_GEMS = ["ruby", "application", "(elsewhere)"].freeze
     private_constant :NO_GEMS
 

@@ -6,7 +6,7 @@ module Memscope
     #
     # @api private
     module Repetition
-      # What a gem costs that is not loaded.
+      # The cost of a gem that is not loaded.
       NOTHING = { files: 0, lazy_files: 0, objects_bytes: 0, malloc_bytes: 0, mapped_bytes: 0, inclusive_bytes: 0,
                   spread_bytes: nil, alone_bytes: nil, required_by: [] }.freeze
       private_constant :NOTHING

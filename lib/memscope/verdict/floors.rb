@@ -4,17 +4,17 @@ module Memscope
   class Verdict < Reading
     # The least sample of each epoch, of the series of a history that a verdict needs. Pure.
     #
-    # Epochs have the same length, whatever the ring: two that are older than twelve hours share a bucket. A series that
-    # is sampled more rarely moves, between two samples, when the series moves that it is a part of. Epochs without a
-    # sample of RSS, in which the process or the machine was suspended, are left out; so are the first ones, until all
-    # series are known.
+    # Epochs have the same length, whatever the ring: two that are older than twelve hours share a bucket. Between two
+    # samples, a series that is sampled more rarely moves with the series that it is a part of. Epochs without a sample
+    # of RSS, in which the process or the machine was suspended, are left out; so are the first ones, until all series
+    # are known.
     #
     # @api private
     class Floors
-      # Seconds that an epoch can have: so many that it has a major GC, as long as ENOUGH epochs remain.
+      # Lengths of an epoch, in seconds: long enough for a major GC, as long as ENOUGH epochs remain.
       EPOCHS = [300, 600, 1200, 1800].freeze
       ENOUGH = 24
-      # A series without a sample in so many first epochs is left out.
+      # A series without a sample in this many first epochs is left out.
       LATE = 3
       # Each with the series that it is a part of, which comes before it.
       SERIES = { rss: :rss, uss: :rss, live_bytes: :rss, **History::ROWS.to_h { |row| [row, :rss] },

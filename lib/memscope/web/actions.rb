@@ -6,7 +6,7 @@ module Memscope
     # The first two take the parameter worker: a worker's index, or "all" (the default). The parameter pid names the
     # process that the page with the button showed: if given, no other process is changed.
     #
-    # Methods raise HttpError for wrong parameters, or if the request reached another process than the page's.
+    # Methods raise HttpError for invalid parameters, or if the request reached another process than the page's.
     #
     # @api private
     class Actions

@@ -24,7 +24,7 @@ module Memscope
       ALL = "all"
       # The profilers, by the kinds of profile that pages show.
       PROFILERS = { "malloc" => MallocProfile, "objects" => ObjectProfile }.freeze
-      # The names of their calls begin so.
+      # How the names of their calls begin.
       CALLS = { MallocProfile => "malloc_profile", ObjectProfile => "object_profile" }.freeze
       UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
@@ -110,7 +110,7 @@ module Memscope
       # @param options [Hash{Symbol => Object}] of the kind
       # @return [Object] the reading of that process, possibly some seconds old
       # @raise [HttpError] if the process does not answer
-      # @raise [ArgumentError] for wrong options
+      # @raise [ArgumentError] for invalid options
       def read(place, kind, **options)
         sharers = [@workers.size, 1].max
         return @readings.fetch(kind, sharers: sharers, **options) if place.here?
@@ -140,7 +140,7 @@ module Memscope
       # @yieldparam place [Place] each process before it is called
       # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
       # @raise [HttpError] for an unknown worker, or if the only one that was called did not answer
-      # @raise [ArgumentError, Purge::Busy] as Memscope.purge
+      # @raise [ArgumentError, Purge::Busy] like Memscope.purge
       def purge(levers, dry_run:, worker: nil, &announce)
         places = choose(worker)
         return purge_each(places, levers, dry_run, announce) unless places.one?
@@ -205,7 +205,7 @@ module Memscope
       # Takes a census in the process, which keeps it.
       #
       # @param place [Place]
-      # @param gc [Boolean] as Memscope.census
+      # @param gc [Boolean] as in Memscope.census
       # @raise [HttpError] if the process does not answer
       def take_census(place, gc:) = answer(place, :reading, :take_census, gc: gc)
 
@@ -223,9 +223,9 @@ module Memscope
       # Takes a heap graph in the process, which keeps it.
       #
       # @param place [Place]
-      # @param options [Hash{Symbol => Object}] as HeapGraph::Kept.take
+      # @param options [Hash{Symbol => Object}] as in HeapGraph::Kept.take
       # @raise [HttpError] if the process does not answer
-      # @raise [ArgumentError] for wrong options
+      # @raise [ArgumentError] for invalid options
       def take_heap_graph(place, **options) = answer(place, :graph, :take_heap_graph, **options)
 
       # Has the process write a heap dump. It is under a path that nobody else may open, and that has gone when this
@@ -355,7 +355,7 @@ module Memscope
         @delta = Mutex.new
       end
 
-      # Errors are sentences in plain text: the client is no browser.
+      # Errors are sentences in plain text: the client is not a browser.
       #
       # @param request [Request]
       # @param readings [Readings]

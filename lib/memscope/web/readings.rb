@@ -6,7 +6,7 @@ module Memscope
   module Web
     # Readings for all requests. One thread at a time takes a reading; threads that wait for the same one share it. A
     # reading is kept for ten times as long as reading and rendering took, so that any number of requests costs at most
-    # a tenth of the time, but for a second at least and for half a minute at most: a reading that takes more than three
+    # a tenth of the time, but for at least a second and at most half a minute: a reading that takes more than three
     # seconds costs more than that tenth. Errors are kept as well. A forked child takes its own readings.
     #
     # @api private

@@ -14,7 +14,7 @@ module Memscope
     # The thread that takes readings of this process calls `step`, which raises nothing. Nothing waits between two
     # steps; only a purge or the evidence of a restart holds the thread, for at most Evidence::PATIENCE seconds each.
     #
-    # The host (PumaHost, SingleHost) is what the kinds of servers differ in: `members`, `workers`, `supervisor`, why
+    # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervisor`, why
     # nothing must be done now (`obstacle`), the actions, and what became of a restart (`successor`).
     #
     # @api private
@@ -39,7 +39,7 @@ module Memscope
 
         private
 
-        # Of a report that is a while old, nothing.
+        # Nothing if the report is missing or old.
         def sizes(worker)
           return {} if worker.reasons.key?(:at)
 
@@ -87,7 +87,7 @@ module Memscope
 
       private
 
-      # What the group does meanwhile says nothing about it.
+      # What the group does now must not count in later decisions.
       def put_off(why)
         @groups = [].freeze
         @last = "Nothing to do: #{why}."
@@ -190,7 +190,7 @@ module Memscope
         "#{e.message} (#{e.class})"
       end
 
-      # What a garbage collection frees, malloc keeps, so that it is purged afterwards.
+      # malloc keeps what a garbage collection frees, so it is purged afterwards.
       def levers(action)
         [*{ purge: [], gc: %i[gc], compact: %i[gc compact] }.fetch(action), *Purge.allocators_lever]
       end
@@ -208,8 +208,8 @@ module Memscope
         @decided = { **@decided, action => { **counts, key => counts.fetch(key, 0) + 1 }.freeze }.freeze
       end
 
-      # Most decisions are to do nothing, for the reason of a minute before with other numbers: such a line is logged
-      # once, and again when it has not come for a while.
+      # Most decisions are to do nothing, for the same reason as a minute ago with other numbers: such a line is logged
+      # once, and again after a while without it.
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
         @said.delete_if { |_kind, at| Clock.now - at > AGAIN }

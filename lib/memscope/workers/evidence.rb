@@ -10,7 +10,7 @@ module Memscope
   class Workers < Reading
     # Keeps, in files that only this user can read, why a worker is restarted: the decision, the worker's last report
     # with its verdict and its memory by owner, how each row grew since its first report, the largest classes, and as
-    # many as fit of the readings that the decision was made by. In the directory of the setting, it also keeps all
+    # many as fit of the readings behind the decision. In the directory of the setting, it also keeps all
     # readings, which `memscope policy` replays.
     #
     # @api private

@@ -14,7 +14,7 @@ module Memscope
     class SingleHost
       # Seconds in which a quiet Sidekiq must have been idle: longer than it waits for a job (2), which it gives back.
       IDLE = 5
-      # Seconds after which the log says that jobs keep it from ending; then again after as many.
+      # Seconds between lines in the log that say that jobs keep it from ending.
       PATIENCE = 900
       # Seconds of a job after which it may run for ever: nothing ends a job but itself.
       LONG_JOB = 900

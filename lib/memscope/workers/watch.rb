@@ -5,7 +5,7 @@ require_relative "../forks"
 module Memscope
   class Workers < Reading
     # A thread that takes readings of this process at an interval, and delivers each. It sleeps in between, longer if a
-    # reading takes long, so that it uses at most SHARE of a core.
+    # reading is slow, so that it uses at most SHARE of a core.
     #
     # @api private
     class Watch

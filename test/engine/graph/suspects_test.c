@@ -68,7 +68,7 @@ static void test_a_list_of_roots(const char *category, bool is_list) {
     uproot(&planted);
 }
 
-/* What holds the collection, however long the chain, is not where it accumulates. */
+/* Memory accumulates in the collection, not in the chain of objects holding it. */
 static void test_a_chain_before_it(void) {
     uint32_t at = grow_program(), cache;
 

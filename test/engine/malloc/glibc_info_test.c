@@ -1,4 +1,4 @@
-/* The parser of malloc_info's text, in each known format and in none of them. */
+/* The parser of malloc_info's text, in each known format and an unknown one. */
 #include "../expect.h"
 #include "malloc/glibc_info.h"
 

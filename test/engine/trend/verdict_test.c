@@ -258,7 +258,7 @@ static void test_copy_on_write(void) {
     EXPECT(verdict.shares[MEMSCOPE_LAYER_COPY_ON_WRITE] == 1 && sum_of_shares(&verdict) == 1);
 }
 
-/* After a restart, nothing of before counts. */
+/* After a restart, nothing earlier counts. */
 static void test_restart(void) {
     struct memscope_trend trend = trend_of(300);
 

@@ -82,11 +82,11 @@ class WebHistoryTest < WebCase
 
   def test_without_a_history_the_page_says_how_to_start_one
     none = Memscope::History.capture({ running: false, started_at: nil, curves: [], events: [],
-                                       reasons: { running: "neither `x` nor y has started it" },
+                                       reasons: { running: "a history needs `x` or y" },
                                        cost: Memscope::Cost.of(:T1) })
     body = page("/history", on: serving(history: -> { none })).body
 
-    assert_includes body, "Neither <code>x</code> nor y has started it."
+    assert_includes body, "A history needs <code>x</code> or y."
     refute_includes body, "<tbody>"
   end
 

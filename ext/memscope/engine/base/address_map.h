@@ -2,8 +2,8 @@
  * A number for each address of a block: of malloc, or of a slot of Ruby's heap. Blocks begin at multiples of 8 bytes:
  * jemalloc's smallest have 8 (LG_TINY_MIN).
  *
- * Takes 4 bytes for each 8 of the pages in which blocks begin, mapped and inherited by forked children as a lasting
- * map (base/scratch.h). No lock, and no allocation but the kernel's: callable from any thread, inside malloc, and in a
+ * Takes 4 bytes per 8 bytes of each page in which a block begins: a lasting mapping (base/scratch.h), inherited by
+ * forked children. No lock, and no allocation but the kernel's: callable from any thread, inside malloc, and in a
  * hook of Ruby's.
  */
 #ifndef MEMSCOPE_ADDRESS_MAP_H

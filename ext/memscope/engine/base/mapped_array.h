@@ -14,7 +14,7 @@
 /* Zeroed, aligned to 64 bytes; the caller's until unmapped. NULL if the kernel refuses. */
 void *memscope_array_map(size_t count, size_t item_size);
 
-/* The same for one of which little will be written, here and there: huge pages would make it much larger. */
+/* The same for a sparsely written one: huge pages would make it much larger. */
 void *memscope_array_map_sparse(size_t count, size_t item_size);
 
 /* The same for one whose items are all written before they are read: in a child, they are not zeroed. */

@@ -27,7 +27,7 @@ struct memscope_own_memory {
     enum memscope_status refusal; /* why there is no memfd; MEMSCOPE_OK when there is */
 };
 
-/* Fails if no way works. Call memscope_own_memory_close in any case. */
+/* Fails if no way works. Always call memscope_own_memory_close. */
 enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory);
 void memscope_own_memory_close(struct memscope_own_memory *memory);
 

@@ -25,8 +25,8 @@ struct memscope_growth_row {
 struct memscope_dump_growth {
     struct memscope_compared_dump first, second, last; /* second.reader is NULL if there are two dumps */
 
-    /* By node of the last dump: whether the object is new, which is not in the first dump and, of three, is in the
-     * second. Garbage is not, once it was counted. */
+    /* By node of the last dump: whether the object is new: not in the first dump and, of three, in the second. Garbage
+     * counts as not new once it was counted. */
     uint8_t *is_new;
     uint32_t *first_names;                       /* by name of the first dump: the same name's number in the last */
     struct memscope_growth_row *classes, *sites; /* by name of the last dump */
@@ -39,7 +39,7 @@ struct memscope_dump_growth {
 };
 
 /* Finds the new objects. NOT_FOUND if most classes of a dump are not in the last: they are of different processes.
- * NO_MEMORY. To be closed after either. */
+ * NO_MEMORY. Close it after either. */
 enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *growth);
 
 /* Adds up rows, and sorts out new objects that these paths do not reach. */

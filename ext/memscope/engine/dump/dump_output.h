@@ -21,7 +21,7 @@ struct memscope_dump_output {
     size_t used;
 };
 
-/* False, with `error` set, if there is no memory. To be closed in any case. */
+/* False, with `error` set, if there is no memory. Always close it. */
 bool memscope_dump_output_open(struct memscope_dump_output *output, int file);
 void memscope_dump_output_close(struct memscope_dump_output *output);
 

@@ -58,8 +58,8 @@ static inline unsigned digit_of(char character) {
     return code - '0' < 10 ? code - '0' : letter < 6 ? letter + 10 : 16;
 }
 
-/* Up to eight digits, which follow those of *value; returns how many. Bytes from '0' on count as digits, whatever they
- * are; quotes, blanks and newlines are below. */
+/* Appends up to eight digits to *value; returns how many. Any byte >= '0' counts as a digit; quotes, blanks and
+ * newlines are less. */
 static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     uint64_t bytes = load(text), others = ((bytes - EACH('0')) | bytes) & EACH(0x80);

@@ -10,7 +10,7 @@
 
 /* Bytes to read at a time; more for a longer line. */
 #define PIECE ((size_t)1 << 20)
-/* No object has so many references that its line is longer. */
+/* Longer than the line of any object, however many its references. */
 #define LONGEST_LINE ((size_t)1 << 30)
 /* Between two calls, the caller looks whether it is to stop. */
 #define PIECES_OF_A_CALL 64
@@ -84,7 +84,7 @@ static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspa
                : MEMSCOPE_EDGE_LOCAL;
 }
 
-/* Before its references count. Names in another order than the references' are left out. */
+/* Runs before its references count. Names that are not in the references' order are left out. */
 static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     struct named_reference *list = reader->named_references.list;
     struct memscope_objspace_text rest = line->edge_names, name;
@@ -199,7 +199,7 @@ static bool reserve(struct memscope_growing_array *array, uint64_t count, size_t
     return memscope_growing_array_reserve(array, (size_t)(count * size));
 }
 
-/* Makes room for whatever so many bytes of lines can hold, so that reading a line needs no checks. */
+/* Makes room for whatever this many bytes of lines can hold, so that reading a line needs no checks. */
 static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
     uint64_t lines = bytes / LINE_MIN + 1, objects = reader->object_count + lines;
     uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + lines;

@@ -3,8 +3,8 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
- * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. Only those that
- * memscope wrote have names of constants and variables, but global ones. A dump tells no empty slots: each slot of the
+ * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. Only dumps that
+ * memscope wrote name constants and variables, except global ones. A dump does not tell empty slots: each slot of the
  * graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H

@@ -1,7 +1,7 @@
 /*
- * The lines of ObjectSpace.dump_all, as far as they have no contents and no address. What stands for an address is a
- * slot's distance from BasicObject, so that tools that compare two dumps by it find the same objects. What Ruby's own
- * lines lack is "edge_names", which other tools pass over: {"2":"HANDLERS"} if the third reference is by that constant.
+ * The lines of ObjectSpace.dump_all, without contents and addresses. A slot's distance from BasicObject replaces its
+ * address, so that tools that compare two dumps by it find the same objects. Ruby's own lines have no "edge_names",
+ * which other tools ignore: {"2":"HANDLERS"} if the third reference is by that constant.
  */
 #include "dump/heap_dump.h"
 

@@ -19,8 +19,8 @@
 uint64_t memscope_fork_predicted_ns(void);
 
 /*
- * Whether work belongs in a child: it is predicted to take longer than the budget, and longer than a fork. With a
- * budget of 0 it does, however long a fork takes.
+ * Whether work belongs in a child: it is predicted to take longer than the budget, and longer than a fork.
+ * With a budget of 0 it always does.
  */
 bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns);
 

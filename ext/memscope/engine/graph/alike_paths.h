@@ -35,13 +35,13 @@ struct memscope_alike_paths {
 /* How `from` refers to `to`. */
 typedef memscope_edge_name memscope_name_edge(void *context, uint32_t from, uint32_t to);
 
-/* Who holds those of these nodes that are reached? */
+/* Who holds these nodes, as far as they are reached? */
 struct memscope_path_question {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     const uint32_t *nodes;
-    const uint64_t *weights; /* of the nodes: those paths first whose ends weigh most; NULL: whose ends retain most */
+    const uint64_t *weights; /* by node: paths with the heaviest ends come first; NULL: by what the ends retain */
     size_t node_count;
     memscope_name_edge *namer; /* NULL: as the graph has them */
     void *context;

@@ -14,7 +14,7 @@ struct memscope_weighed {
 };
 
 struct memscope_largest {
-    struct memscope_weighed *items; /* a heap, the smallest first, until sorted */
+    struct memscope_weighed *items; /* a min-heap until sorted */
     size_t count, room;
 };
 

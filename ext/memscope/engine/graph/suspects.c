@@ -9,7 +9,7 @@
 /* A part is small if it is at most this fraction of all that its holder holds. */
 #define SMALL_PARTS 8
 
-/* Fewer nodes are no list: a Hash in a Hash is none. */
+/* Fewer nodes are no list, such as a nested Hash. */
 #define SHORTEST_LIST 8
 
 /* What the nodes after one in a list have accumulated, and how many they are. */

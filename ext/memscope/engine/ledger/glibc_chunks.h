@@ -48,7 +48,7 @@ enum memscope_chunk_kind {
     MEMSCOPE_CHUNK_FAST,     /* in a fastbin, which was visited as in use before */
 };
 
-/* Shown each chunk of a heap in the order of addresses, then those in its arena's fastbins. */
+/* Called for each chunk of a heap in address order, then for those in its arena's fastbins. */
 typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
 
 struct memscope_chunk_walk {

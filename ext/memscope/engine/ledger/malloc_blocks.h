@@ -60,10 +60,10 @@ struct memscope_malloc_blocks {
 };
 
 /*
- * Prepares for the blocks of the ledger's allocator; MEMSCOPE_UNSUPPORTED unless it is glibc or jemalloc, or if
- * residency is not known by pages. The ledger must stay open as long as the blocks. 4 ms per resident GB, to find out
+ * Prepares for the blocks of the ledger's allocator; MEMSCOPE_UNSUPPORTED unless it is glibc or jemalloc and per-page
+ * residency is known. The ledger must stay open as long as the blocks. 4 ms per resident GB, to find out
  * which pages other processes map too: do this before a fork, since a child shares all memory with its parent. No GVL
- * needed. To be closed in any case.
+ * needed. Always close it.
  */
 enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *blocks, struct memscope_ledger *ledger);
 void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks);

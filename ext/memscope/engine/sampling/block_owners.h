@@ -19,7 +19,7 @@ enum memscope_owner {
     MEMSCOPE_OWNER_BEFORE,
     MEMSCOPE_OWNER_OUTSIDE,  /* of a thread that has set none */
     MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and the descriptions of heap pages */
-    MEMSCOPE_OWNER_MEMSCOPE, /* what is recorded */
+    MEMSCOPE_OWNER_MEMSCOPE, /* its own records */
     MEMSCOPE_OWNER_FIRST,    /* of the caller's numbers */
 };
 

@@ -52,7 +52,7 @@ enum memscope_status memscope_import_sampler_record(const struct memscope_block_
 /* Removes the patches. Sampled blocks stay in the table, readable. */
 void memscope_import_sampler_stop(void);
 
-/* Patches objects loaded since the last patching; takes microseconds if there are none. In any thread. */
+/* Patches libraries loaded since the last patching; takes microseconds if there are none. In any thread. */
 void memscope_import_sampler_patch_new(void);
 
 /* The patches of the running sampler, or of the last one. */

@@ -36,7 +36,7 @@ bool memscope_native_frames_unwinder(const struct memscope_shared_object *object
 size_t memscope_native_frames_resident_bytes(void);
 
 /*
- * Learns the VM entry points that leaf_only stops at: the innermost count functions on the stack, at most 4, without
+ * Learns the VM entry points that leaf_only stops at: the innermost `count` functions on the stack, at most 4, without
  * the leading frames of this library. Called once, before the first unwinding.
  */
 void memscope_native_frames_learn_callers(unsigned count);

@@ -95,7 +95,7 @@ struct memscope_sampling_plan memscope_plan_at(const struct memscope_sampling_pl
 
 /*
  * The effective number of windows: how many windows with equal parts would be as precise as all of them ((Σw)² / Σw²,
- * by Kish); 0 before the first window.
+ * Kish); 0 before the first window.
  */
 double memscope_plan_equal_windows(const struct memscope_sampling_plan *plan);
 

@@ -19,7 +19,7 @@ struct memscope_tag_allocations {
     struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what these stand for */
 };
 
-/* Begins another window. `stands_for`: what an allocation of the last one stood for (memscope_plan_begin_window). */
+/* Begins another window. `stands_for`: the weight of an allocation in the last one (memscope_plan_begin_window). */
 void memscope_tag_allocations_next_window(struct memscope_tag_allocations *allocations, double stands_for);
 
 /*

@@ -7,13 +7,13 @@
 
 #define MEBIBYTE 1048576.0
 #define MOST_BYTES 1152921504606846976.0 /* 2^60 */
-/* The newest points stay as they are; then, each that many points, twice as many are taken together. */
+/* The newest points stay as they are; each OF_A_SIZE points further back, twice as many are averaged into one. */
 #define NEWEST 32
 #define OF_A_SIZE 14
-/* A point is an outlier so many standard deviations of the noise from its neighbours. */
+/* A point is an outlier if it is this many standard deviations of the noise from its neighbours. */
 #define OUTLIER 6
 #define RESTART_SHARE (1.0 / 6)
-/* Of how many points before and after the noise, and a lasting fall, are estimated. */
+/* How many points before and after serve to estimate the noise, and a lasting fall. */
 #define NOISE_POINTS 128
 #define NEIGHBOURS 3
 

@@ -5,16 +5,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Growth may have begun so many points ago, or at the first one. */
+/* Growth may have begun this many points ago, or at the first one. */
 static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 
 #define ONSETS (sizeof onsets / sizeof *onsets)
 #define SHORTEST_GROWTH_HOURS 0.5
 /* What begins later may also be a warm-up of its own. */
 #define SHORTEST_LATER_HOURS 2
-/* What growth since a later time must explain more, in variances of the noise, since there are many such times. */
+/* How much more growth since a later time must explain, in variances of the noise: there are many such times. */
 #define PRICE_OF_AN_ONSET 12
-/* A step is accepted if it is so many standard deviations high, and most of it happens from one point to the next. */
+/* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
 #define HEIGHT_OF_A_STEP 5
 #define SHARPNESS_OF_A_STEP 0.6
 #define BESIDE_A_STEP 3
@@ -179,7 +179,7 @@ void memscope_growth_find(struct memscope_regression *regression, const struct m
     fit(regression, points, values, level, growth);
     memscope_regression_values(regression, growth->remains, remains);
     *noise = memscope_trend_noise_find(points, remains, memscope_regression_parameters(regression) + 1, least);
-    /* What is not as the noise was taken to be. */
+    /* Widens the errors if more remains than the noise explains. */
     parameters = memscope_regression_parameters(regression) + 1;
     larger = sqrt(fmax(squares_of(growth->remains, points->count) / fmax((double)points->count - parameters, 1), 1));
     growth->error *= larger;
@@ -211,7 +211,7 @@ size_t memscope_growth_alone(const struct memscope_regression *regression, const
     return count;
 }
 
-/* The standard error of a slope after so many hours. */
+/* The standard error of a slope after this many hours. */
 static double planned_error(double hours, double onset, double interval, double level,
                             const struct memscope_trend_noise *noise) {
     struct memscope_regression regression;

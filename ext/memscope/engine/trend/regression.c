@@ -17,7 +17,7 @@ static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.05,                        /* what grows by its logarithm, after 9 minutes */
 };
 
-/* The same at a time. One call each of what the C library takes long for. */
+/* The same at a time. One call of each of the C library's slow functions. */
 static void habits_at(double hours, double *shapes) {
     double sine = sin(TURN / 24 * hours), cosine = cos(TURN / 24 * hours), left = exp(-hours / 9);
 

@@ -37,7 +37,7 @@ struct memscope_regression {
     double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
 };
 
-/* Sets up the columns, without steps. `level` is what the process has. Keeps the pointers. */
+/* Sets up the columns, without steps. `level` is the process's memory. Keeps the pointers. */
 void memscope_regression_open(struct memscope_regression *regression, const struct memscope_points *points,
                               double level, const struct memscope_trend_noise *noise);
 
@@ -62,14 +62,14 @@ bool memscope_regression_add(struct memscope_regression *regression, const doubl
 /* How many parameters the columns are worth: those that an expected size binds count less. */
 double memscope_regression_parameters(const struct memscope_regression *regression);
 
-/* The noise under which a series around 0 is most likely: `least` or more of it wanders. `parameters` were fitted to
- * it. */
+/* The noise under which a series around 0 is most likely: at least `least` of it wanders. `parameters` were fitted
+ * to it. */
 struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
                                                       double parameters, const struct memscope_trend_noise *least);
 
 double memscope_product(const double *one, const double *other, size_t count);
 
-/* Takes `factor` times what `from` has. */
+/* Subtracts `factor` times `from`. */
 void memscope_subtract(double *rows, const double *from, double factor, size_t count);
 
 #endif

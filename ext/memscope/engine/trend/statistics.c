@@ -94,7 +94,7 @@ double memscope_variance_factor(double autocorrelation) {
     return (1 + autocorrelation) / (1 - autocorrelation);
 }
 
-/* The variance of Kendall's score of so many points that are all different. */
+/* The variance of Kendall's score of this many points that are all different. */
 static double score_variance(double count) {
     return count * (count - 1) * (2 * count + 5) / 18;
 }
@@ -121,7 +121,7 @@ struct memscope_slope memscope_theil_sen(const double *times, const double *valu
     return slope;
 }
 
-/* What values that occur more than once take from the variance of the score. Reorders the values. */
+/* By how much values that occur more than once reduce the variance of the score. Reorders the values. */
 static double variance_of_ties(double *values, size_t count) {
     double variance = 0;
 

@@ -29,8 +29,8 @@ double memscope_normal_tail(double z);
 double memscope_noise(const double *values, size_t count, double *room);
 
 /*
- * The correlation of a series around 0 with itself one point later, between 0 and 0.97. Residuals of a fit with so many
- * parameters, or of a short series, show less of it than there is: corrected to first order (Kendall 1954).
+ * The correlation of a series around 0 with itself one point later, between 0 and 0.97. Residuals of a fit with this
+ * many parameters, or of a short series, show less of it than there is: corrected to first order (Kendall 1954).
  */
 double memscope_autocorrelation(const double *values, size_t count, double parameters);
 

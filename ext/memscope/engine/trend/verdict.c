@@ -12,7 +12,7 @@
 #define DAY_HOURS 24.0
 #define FEWEST_POINTS 12
 #define SHORTEST_HOURS 0.5
-/* Growth matters if it is so much in a day: mebibytes, or a share of RSS. */
+/* Growth matters if it is this much a day: mebibytes, or a share of RSS. */
 #define MATTERS 16.0
 #define MATTERING_SHARE 0.02
 /* Pages come in 4 KiB, and no process is as regular as that. */
@@ -27,7 +27,7 @@
 /* Memory is steady only where growth by this share of RSS in twelve points (an hour) would have been told from none. */
 #define TOLD_SHARE 0.25
 #define TOLD_POINTS 12
-/* Of the time of a growth, in which there are points. */
+/* Parts of the time of a growth that must have points. */
 #define FEWEST_PARTS 8
 #define FEWEST_OF_A_LINE 4
 /* A rise in the first hours is a warm-up. A later one may come again on another day, this many times as large. */
@@ -36,7 +36,7 @@
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
 #define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
-/* Growth that was found may be missed for so long, and still counts as having held. */
+/* Growth that was found may be missed for this long, and still counts as having held. */
 #define FORGETTING_SECONDS (2 * STANDING_SECONDS)
 /* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit. */
@@ -183,7 +183,7 @@ static bool is_new(const struct judgement *judgement, int series) {
     return now - highest > grown / 2 && grown > RISES_DIFFER_BY * earlier_rise(judgement, series);
 }
 
-/* Whether the series that was looked at grows without an end, in each of several ways to see it. */
+/* Whether the series that was looked at grows without bound, in each of several ways to see it. */
 static bool grows(struct judgement *judgement, int series) {
     const struct memscope_growth *growth = &judgement->growth;
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS];
@@ -387,7 +387,7 @@ static size_t without_steps(const struct judgement *judgement, double *hours, do
     return count;
 }
 
-/* Whether RSS grew along a curve that comes to an end, and where that is. */
+/* Whether RSS grew along a curve that levels off, and where. */
 static bool tell_plateau(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS], one = 1, span, more, room;
     size_t count = without_steps(judgement, hours, values), scales = sizeof curve_hours / sizeof *curve_hours;
@@ -443,7 +443,7 @@ static bool is_most_of_growth(const struct judgement *judgement, double mebibyte
     return mebibytes > grown / 2;
 }
 
-/* The verdict if nothing grows without an end. */
+/* The verdict if nothing grows without bound. */
 static void tell_rest(struct judgement *judgement, const struct memscope_verdict_memory *memory,
                       struct memscope_verdict *verdict) {
     const struct memscope_growth *growth = &judgement->growth;

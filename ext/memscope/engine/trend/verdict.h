@@ -3,7 +3,7 @@
  * long it still takes until it can be told.
  *
  * One regression explains a series by all that moves memory in a healthy process, each with a size that is expected
- * beforehand (warm-up, a day's and a week's load, steps), and by growth without an end, which may have begun at any
+ * beforehand (warm-up, a day's and a week's load, steps), and by unbounded growth, which may have begun at any
  * time. Only what nothing else explains is a leak; while something else may explain it, the verdict is "insufficient".
  *
  * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
@@ -31,7 +31,7 @@ enum memscope_layer {
 enum memscope_verdict_kind {
     MEMSCOPE_VERDICT_INSUFFICIENT,
     MEMSCOPE_VERDICT_STEADY,
-    MEMSCOPE_VERDICT_PLATEAU, /* grew, as it warmed up or filled a cache, and comes to an end */
+    MEMSCOPE_VERDICT_PLATEAU, /* grew, as it warmed up or filled a cache, and levels off */
     MEMSCOPE_VERDICT_STEP,    /* grew at once, and stayed */
     MEMSCOPE_VERDICT_LEAK,
 };
@@ -70,13 +70,12 @@ struct memscope_verdict_memory {
  * p_value. */
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
-    bool grows; /* this judgement alone: growth without an end, in RSS or a layer */
+    bool grows; /* this judgement alone: unbounded growth, in RSS or a layer */
     /* Of the growth that the verdict is about: which layer it is in most, and the shares of those that grow. Shares sum
      * to 1; all are 0 if nothing grows. */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
-    /* Growth beside all else, and between what it is with a probability of 95 %: of RSS, or of the layer that leaks
-     * while RSS does not grow. */
+    /* Growth beside all else, and its 95 % interval: of RSS, or of the layer that leaks while RSS does not grow. */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
@@ -91,16 +90,16 @@ struct memscope_verdict {
 };
 
 #define MEMSCOPE_TREND_POINTS 128
-/* Growth must have held for so long until it is called a leak, if the limit is not nearer. */
+/* Growth must have held for this long until it is called a leak, if the limit is not nearer. */
 #define MEMSCOPE_STANDING_HOURS 2.0
 
 /*
- * Judges the series. A leak is called when two judgements in a row find growth without an end, and the first one that
+ * Judges the series. A leak is called when two judgements in a row find unbounded growth, and the first one that
  * found it is MEMSCOPE_STANDING_HOURS ago, or as long ago as it still takes to the limit; judgements in between may
  * have missed it, for twice those hours at most. Until then the kind is insufficient whenever growth is found, and
  * needs_seconds is what is left of that time. Three judgements in a row that find none clear the leak.
  *
- * No growth without an end: what goes on at less than half its mean rate in the last quarter of its time, or at less
+ * Not unbounded growth: what goes on at less than half its mean rate in the last quarter of its time, or at less
  * than half the first half's rate in the second; and what is not twice any rise of the same series before it, in as
  * long a time, that was neither a step nor in the first three hours: one day's load may be twice another's.
  *

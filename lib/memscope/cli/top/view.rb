@@ -8,7 +8,7 @@ module Memscope
       # Formats frames as lines: MiB, change since the first frame, sparkline, text of the row.
       #
       # All sparklines have one scale, each from its row's lowest value: equal heights are equal amounts, and a row that
-      # does not change is flat. A full bar stands for a MiB at least.
+      # does not change is flat. A full bar stands for at least a MiB.
       class View
         include Report::Quantity
 

@@ -104,19 +104,19 @@ module Memscope
           end
         },
         glibc_holes: {
-          subject: "free parts of pages that no trim returns",
+          subject: "free memory in partly used pages",
           affected: ->(f) { f.unreturnable_bytes(:main_heap) },
           floor: 2 * FLOOR, ratio: 0.30, confidence: :likely,
           recoverable: lambda do |f|
-            between_blocks(f, "The free memory is parts of pages between used blocks, which no trim returns.")
+            between_blocks(f, "The free memory is in partly used pages, between used blocks: no trim returns it.")
           end,
           title: lambda do |f, bytes|
             "#{size(bytes)} is free between used blocks; " \
               "#{unjudged(f) ? 'some of these blocks may be garbage' : 'no trim returns it'}"
           end,
           explanation: lambda do |f, bytes|
-            "#{percent(f.of_rss(bytes))} of RSS is free parts of pages in the main heap. malloc reuses them for " \
-              "blocks that fit; a page returns to the kernel only when all blocks in it are free."
+            "#{percent(f.of_rss(bytes))} of RSS is free memory in partly used pages of the main heap. malloc reuses " \
+              "it for blocks that fit; a page returns to the kernel only when all blocks in it are free."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, main_heap_bytes: f.bytes(:malloc, :main_heap),

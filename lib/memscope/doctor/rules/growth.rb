@@ -55,8 +55,8 @@ module Memscope
           end
         },
         leak: {
-          subject: "growth without an end, by the history of the process",
-          inapplicable: ->(f) { "it keeps no history, or too short a one" unless f.judged? },
+          subject: "unbounded growth, judged by the process's history",
+          inapplicable: ->(f) { "this process's history is absent or too short" unless f.judged? },
           affected: :leaked_bytes,
           present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,

@@ -6,7 +6,7 @@ module Memscope
       # Versions with a known defect that can affect this process.
       KNOWN_RULES = table(
         wasteful_yjit: {
-          subject: "a YJIT that makes all of its memory resident",
+          subject: "YJIT that makes all of its memory resident",
           inapplicable: ->(f) { "this is not Ruby 3.1 with YJIT" unless f.ruby?("3.1") && f.environment.yjit? },
           affected: ->(f) { f.bytes(:jit) },
           floor: FLOOR, ratio: 0.10,

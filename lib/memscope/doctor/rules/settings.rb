@@ -13,7 +13,7 @@ module Memscope
         unread_settings: ["settings that no allocator reads",
                           %i[other_allocator misspelt_variable wrong_prefix ignored_environment without_effect]],
         harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
-        too_many_arenas: ["too many arenas for threads and processors", %i[too_many_arenas]]
+        too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]]
       }.freeze
 
       SETTINGS = table(

@@ -34,7 +34,7 @@ module Memscope
           tcache: ["Flush the thread cache",
                    "Flushes the malloc cache of the thread that serves this request, so that Decay and Purge can " \
                    "return the pages of the cached blocks."],
-          decay: ["Decay", "Returns the unused pages whose decay time is over."],
+          decay: ["Decay", "Returns the unused pages whose decay time has passed."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],
           collect: ["Collect", "Returns the allocator's unused memory."]
