@@ -19,10 +19,10 @@ class VerdictTest < MemscopeTest
 
   def verdict(history, cgroup: nil) = Memscope::Verdict.of(history, cgroup: cgroup)
 
-  def leak(layer, hours = 5)
+  def leak(layer, hours = 5, **given)
     names = LEAKS.fetch(layer)
     slope = 40.0 / (names & %i[ruby_heap malloc stacks jit unattributed]).size
-    Histories.plant(hours) { |hour| names.to_h { |name| [name, slope * hour] } }
+    Histories.plant(hours, **given) { |hour| names.to_h { |name| [name, slope * hour] } }
   end
 
   def saturated(hour) = 60 * (1 - Math.exp(-hour))
@@ -59,6 +59,18 @@ class VerdictTest < MemscopeTest
                  verdict.sentence)
     assert_match(/; the limit of 1,024\.0 MiB is reached in 5 hours \(\d hours to \d hours\)\.\z/, verdict.sentence)
     assert_match(/working set of the cgroup\s+824\.0\s+MiB, its limit/, verdict.to_s)
+  end
+
+  # 40 MiB an hour are 8 KiB of each of 5,120 requests.
+  def test_a_leak_per_request
+    leak = verdict(leak(:native, requests: 5120))
+
+    assert_in_delta 5120 * leak.evidence[:lasting_seconds] / 3600.0, leak.evidence[:requests], 100
+    assert_in_delta 8192, leak.bytes_per_request, 512
+    assert_match(/ for [45] hours, 8 KiB per request \(\d+ % native memory/, leak.sentence)
+    assert_nil verdict(leak(:native, requests: 10)).bytes_per_request
+    assert_nil verdict(leak(:native, without: [:requests])).evidence[:requests]
+    assert_nil verdict(Histories.plant(5, requests: 5120) { {} }).bytes_per_request
   end
 
   # What the whole machine uses does not matter to a process without a limit.

@@ -4,7 +4,7 @@ require_relative "reading"
 
 module Memscope
   # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
-  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 365 KiB.
+  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 380 KiB.
   #
   #   Memscope::History.start
   #   # … later
@@ -21,10 +21,11 @@ module Memscope
     # The series that are rows of a ledger; a row that it does not have has 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
     # What each series counts. `live_bytes` are those of live slots, `held` is what objects report to hold through
-    # malloc, `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's.
+    # malloc, `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's,
+    # `requests` those that Puma has taken in this process.
     SERIES = { rss: :bytes, live_slots: :count, live_bytes: :bytes, old_objects: :count, minor_gcs: :count,
-               major_gcs: :count, threads: :count, malloc_in_use: :bytes, malloc_active: :bytes,
-               malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
+               major_gcs: :count, threads: :count, requests: :count, malloc_in_use: :bytes,
+               malloc_active: :bytes, malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
                **ROWS.to_h { |row| [row, :bytes] } }.freeze
     # Seconds of a ring's buckets.
     STEPS = [10, 60, 600].freeze
@@ -179,6 +180,15 @@ module Memscope
       epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
       known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
       known.chunk(&:last).map { |_epoch, points| points.map(&:first).min_by(&:min) }
+    end
+
+    # @api private
+    # @param name [Symbol] a series that only rises
+    # @param since [Numeric] seconds since 1970
+    # @return [Integer, nil] by how much it has risen; nil if that is unknown
+    def rise(name, since)
+      samples = points(name, since: since).filter_map(&:last) if series.include?(name)
+      samples.last - samples.first if samples && samples.size > 1
     end
 
     # @return [String] all samples as counter tracks, which ui.perfetto.dev and Chrome's tracing draw: JSON of the Trace

@@ -61,7 +61,7 @@ module Memscope
     field :confidence, :number, null: false
     # @return [Hash{Symbol => Numeric}] the numbers that it rests on: `points` of `epoch_seconds` over `span_seconds`,
     #   `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`, `ends_near_bytes`,
-    #   `limit_bytes`, `working_set_bytes`, `lasting_seconds` (since `since`)
+    #   `limit_bytes`, `working_set_bytes`; since `since`, `lasting_seconds` and the `requests` of Puma
     field :evidence, :hash, null: false
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string
@@ -72,9 +72,11 @@ module Memscope
     # Fields that the extension knows as Floats.
     WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
                needs_seconds detectable_bytes_per_hour].freeze
+    # With fewer, most of the growth may be of something else.
+    ENOUGH_REQUESTS = 100
     # What the extension would say if it could judge.
     UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze
-    private_constant :REPLAYED, :WHOLE, :UNJUDGED
+    private_constant :REPLAYED, :WHOLE, :ENOUGH_REQUESTS, :UNJUDGED
 
     class << self
       # (see Memscope.verdict)
@@ -105,7 +107,8 @@ module Memscope
         layers = Layers.new(floors)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         judged = judgement(floors, layers.series, room, replayed)
-        capture({ **body(judged), evidence: { **evidence(judged, floors), **room }.compact,
+        requests = judged[:since] && history.rise(:requests, judged[:since])
+        capture({ **body(judged), evidence: { **evidence(judged, floors), requests: requests, **room }.compact,
                                   remedy: remedy(judged, history), reasons: reasons(judged, history, layers),
                                   cost: Cost.of(:T1, Cost.now - since) }, history.envelope)
       end
@@ -148,6 +151,14 @@ module Memscope
 
     # @return [Symbol] one of KINDS
     def kind = verdict
+
+    # @return [Integer, nil] bytes that each request leaks; nil without a leak, or with few or unknown requests
+    def bytes_per_request
+      requests, seconds = evidence.values_at(:requests, :lasting_seconds)
+      return unless leak? && requests.to_i >= ENOUGH_REQUESTS
+
+      (bytes_per_hour * seconds / 3600.0 / requests).round
+    end
 
     # @return [Boolean] whether memory grows without bound
     def leak? = kind == :leak

@@ -46,6 +46,24 @@ class HistorySamplerTest < MemscopeTest
     assert_operator(pairs.count { |sample, both| both.include?(sample) }, :>, 20)
   end
 
+  # Puma counts a request when it has been answered, which its client may see first.
+  def test_requests_of_puma
+    before, after = child_json(<<~RUBY, requires: %w[json net/http puma puma/server], bundler: true)
+      #{PREPARE}
+      step(0)
+      before = [Memscope.history.series.include?(:requests), SAMPLER.reasons[:requests]]
+      server = Puma::Server.new(->(_env) { [200, {}, ["ok"]] })
+      port = server.add_tcp_listener("127.0.0.1", 0).addr[1]
+      server.run
+      7.times { Net::HTTP.get("127.0.0.1", "/", port) }
+      wait { server.requests_count == 7 }
+      step(10)
+      puts JSON.generate([before, last(:requests)])
+    RUBY
+
+    assert_equal [[false, "only Puma's requests are counted"], 7], [before, after]
+  end
+
   both_allocators "what grows is in the right series" do |preload|
     skip_under_sanitizer
     grown = run_child(<<~RUBY, preload: preload)

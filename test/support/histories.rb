@@ -9,8 +9,9 @@ module Histories
            ruby_internal: 5, files: 15, unattributed: 1 }.freeze
   # Series that are parts of others, and so not of RSS.
   PARTS = %i[live_bytes malloc_in_use held].freeze
-  SPACING = { rss: 10, live_bytes: 10, major_gcs: 10, held: 600 }.freeze
-  private_constant :SPACING
+  SPACING = { rss: 10, live_bytes: 10, major_gcs: 10, requests: 10, held: 600 }.freeze
+  COUNTS = %i[major_gcs requests].freeze
+  private_constant :SPACING, :COUNTS
 
   module_function
 
@@ -18,14 +19,15 @@ module Histories
   # @param without [Array<Symbol>] series that have no samples
   # @param baseline [Integer, nil] of RSS, in a forked process
   # @param major_gcs [Numeric] an hour
+  # @param requests [Numeric] an hour
   # @param reasons [Hash]
   # @yieldparam hour [Float] since the start
   # @yieldreturn [Hash{Symbol => Numeric, nil}] MiB that rows have more than at the start; nil for no sample at all
   # @return [Memscope::History]
-  def plant(hours, without: [], baseline: nil, major_gcs: 60, reasons: {})
+  def plant(hours, without: [], baseline: nil, major_gcs: 60, requests: 0, reasons: {})
     samples = (0...(hours * 360)).map do |at|
       grown = yield(at / 360.0)
-      grown && sample(grown, at, major_gcs)
+      grown && sample(grown, at, { major_gcs: major_gcs, requests: requests })
     end
     names = samples.compact.first.keys - without
     curves = names.map { |name| curve(name, samples.map { |values| values&.fetch(name) }, baseline) }
@@ -35,13 +37,14 @@ module Histories
                                cost: { tier: "T1", wall_us: 1, gvl_us: 1, scratch_bytes: 0 } })
   end
 
-  def sample(grown, at, major_gcs)
+  def sample(grown, at, counts)
     rows = ROWS.to_h { |name, start| [name, start + grown.fetch(name, 0)] }
     noise = 0.3 * Math.sin(at * 12.9898) * Math.sin(at * 78.233)
     rss = rows.except(*PARTS).values.sum + noise
     bytes = { rss: rss, uss: rss - 20 + grown.fetch(:uss, 0), **rows }.transform_values { |mib| (mib * MEBIBYTE).to_i }
     sampled = bytes.select { |name, _| (at % (SPACING.fetch(name, 60) / 10)).zero? || at == 6 }
-    { **bytes.transform_values { nil }, **sampled, major_gcs: (at * major_gcs / 360.0).floor }
+    counted = counts.transform_values { |per_hour| (at * per_hour / 360.0).floor }
+    { **bytes.transform_values { nil }, **sampled, **counted }
   end
 
   # The rings keep the last hour, the last twelve, and all.
@@ -52,7 +55,7 @@ module Histories
       { step_seconds: step, at: time(lost * step), min: buckets.drop(lost).map(&:min),
         last: buckets.drop(lost).map(&:last) }
     end
-    { id: name, unit: name == :major_gcs ? "count" : "bytes", spacing_seconds: SPACING.fetch(name, 60),
+    { id: name, unit: COUNTS.include?(name) ? "count" : "bytes", spacing_seconds: SPACING.fetch(name, 60),
       baseline: (baseline if name == :rss), rings: rings }
   end
 

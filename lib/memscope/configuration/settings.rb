@@ -238,7 +238,7 @@ module Memscope
         type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY", example: "false",
         sentence: "Whether Rails, Puma's master and workers (with `plugin :memscope`) and a process that has called " \
                   "`Memscope::Workers.watch`, such as Sidekiq's, keep the history of their memory, which " \
-                  "`Memscope.history` returns: by a thread that uses at most a thousandth of a core, in 365 KiB. In " \
+                  "`Memscope.history` returns: by a thread that uses at most a thousandth of a core, in 380 KiB. In " \
                   "any other process, only the environment variable starts it."
       },
       policy: {

@@ -79,7 +79,11 @@ module Memscope
         def leak(verdict)
           low, high = [verdict.bytes_per_hour_low, verdict.bytes_per_hour_high].map { |bytes| mebibytes(bytes) }
           "Leak of #{LAYERS[verdict.layer]}: +#{per_hour(verdict.bytes_per_hour)} (#{low} to #{high}) for " \
-            "#{duration(verdict.evidence[:lasting_seconds])}#{shares(verdict)}#{eta(verdict)}"
+            "#{duration(verdict.evidence[:lasting_seconds])}#{per_request(verdict)}#{shares(verdict)}#{eta(verdict)}"
+        end
+
+        def per_request(verdict)
+          ", #{size(verdict.bytes_per_request)} per request" if verdict.bytes_per_request&.positive?
         end
 
         def eta(verdict)

@@ -127,7 +127,7 @@ static void test_memory_is_fixed(void) {
     mapped = 0;
     memscope_scratch_each(add_up, &before);
     bytes = mapped / before;
-    EXPECT(bytes >= 350 << 10 && bytes <= 370 << 10);
+    EXPECT(bytes >= 370 << 10 && bytes <= 390 << 10);
     EXPECT(memscope_rings_add(rings, 1000, values));
     EXPECT(memscope_lasting_resident_bytes(rings, bytes) <= 32 << 10);
     for (uint64_t now = 1000; now < 1000 + 2 * week; now += 7)

@@ -6,7 +6,7 @@
  * Time is in seconds of CLOCK_BOOTTIME, given by the caller: it never goes back, and goes on while the machine is
  * suspended, so that a suspended machine or process leaves buckets without samples.
  *
- * A store is one lasting mapping (base/scratch.h), 365 KiB, of which one page is resident at first and all after a
+ * A store is one lasting mapping (base/scratch.h), 380 KiB, of which one page is resident at first and all after a
  * week. Forked children inherit it, and restart it. One thread at a time may use a store; the bindings' callers hold
  * the GVL. Nothing here allocates after the mapping.
  */
@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEMSCOPE_RINGS_SERIES 22
+#define MEMSCOPE_RINGS_SERIES 23
 #define MEMSCOPE_RINGS_EVENTS 128 /* the latest ones are kept */
 #define MEMSCOPE_RINGS_MOST 1008  /* buckets of the largest ring */
 #define MEMSCOPE_RINGS_UNKNOWN UINT64_MAX
