@@ -112,7 +112,11 @@ class VerdictTest < MemscopeTest
 
     assert_equal :insufficient, verdict.kind
     assert_equal 1800, verdict.needs_seconds
-    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more.", verdict.sentence
+    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more, and up to 2 hours after that " \
+                 "to call a leak.", verdict.sentence
+    assert_nil verdict.detectable_bytes_per_hour
+    assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
+                    "#define MEMSCOPE_STANDING_HOURS 2.0\n"
   end
 
   def test_what_objects_hold_is_unknown

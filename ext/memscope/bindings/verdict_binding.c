@@ -67,7 +67,7 @@ static VALUE verdict_to_hash(const struct memscope_verdict *verdict, const struc
     memscope_hash_set(hash, "eta_seconds_low", number_or_nil(verdict->eta_seconds_low));
     memscope_hash_set(hash, "eta_seconds_high", number_or_nil(verdict->eta_seconds_high));
     memscope_hash_set(hash, "needs_seconds", number_or_nil(verdict->needs_seconds));
-    memscope_hash_set(hash, "detectable_bytes_per_hour", DBL2NUM(verdict->detectable_bytes_per_hour));
+    memscope_hash_set(hash, "detectable_bytes_per_hour", number_or_nil(verdict->detectable_bytes_per_hour));
     memscope_hash_set(hash, "ends_near_bytes", number_or_nil(verdict->ends_near_bytes));
     memscope_hash_set(hash, "step_at", number_or_nil(verdict->step_seconds));
     memscope_hash_set(hash, "step_bytes", number_or_nil(verdict->step_bytes));

@@ -30,7 +30,9 @@ module Memscope
                  unattributed: "memory of an unknown owner" }.freeze
       # The least share that is named.
       NAMED = 0.05
-      private_constant :NAMED
+      # Seconds that growth must have lasted until it is called a leak (MEMSCOPE_STANDING_HOURS).
+      LASTING = 2 * 3600
+      private_constant :NAMED, :LASTING
 
       class << self
         # @param verdict [Verdict]
@@ -52,10 +54,17 @@ module Memscope
           return "Not judged: #{why}" unless verdict.known?
 
           points, span, = verdict.evidence.values_at(:points, :span_seconds)
-          needs = verdict.needs_seconds ? "needs #{duration(verdict.needs_seconds)} more" : "takes over a month to tell"
           rate = verdict.bytes_per_hour
           maybe = "; RSS may grow by #{per_hour(rate)}" if rate&.positive?
-          "Too early to tell: #{counted(points, 'points')} over #{duration(span)}, #{needs}#{maybe}"
+          "Too early to tell: #{counted(points, 'points')} over #{duration(span)}, #{needs(verdict)}#{maybe}"
+        end
+
+        # Before the first judgement nothing is known of the noise, and a leak is called only once it has lasted.
+        def needs(verdict)
+          return "takes over a month to tell" unless verdict.needs_seconds
+
+          called = ", and up to #{duration(LASTING)} after that to call a leak" unless verdict.detectable_bytes_per_hour
+          "needs #{duration(verdict.needs_seconds)} more#{called}"
         end
 
         def steady(verdict)

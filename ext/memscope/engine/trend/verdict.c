@@ -85,6 +85,7 @@ static void forget(struct memscope_verdict *verdict) {
         .eta_seconds_low = NAN,
         .eta_seconds_high = NAN,
         .needs_seconds = NAN,
+        .detectable_bytes_per_hour = NAN,
         .ends_near_bytes = NAN,
         .step_seconds = NAN,
         .step_bytes = NAN,

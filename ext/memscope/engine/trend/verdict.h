@@ -82,7 +82,8 @@ struct memscope_verdict {
     /* If insufficient: until the present slope, or one that matters, can be told from none, and has held for long
      * enough; INFINITY: over a month */
     double needs_seconds;
-    double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now */
+    double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
+                                         unknown */
     double ends_near_bytes;           /* RSS at the end of a plateau, or at the horizon */
     double step_seconds, step_bytes;  /* the largest step up, if it matters: when it was there, its height */
     double confidence;                /* that the kind is right, 0 to 1; 0 if insufficient */
