@@ -324,8 +324,15 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_equal "jemalloc keeps 100.0 MiB of freed pages", sure.title
     assert_equal [mebibytes(100), mebibytes(80)], [unsure.affected_bytes, unsure.evidence[:least_resident_bytes]]
     assert_equal "jemalloc keeps up to 100.0 MiB of freed pages", unsure.title
-    assert_match(/\AUp to \d+ % of RSS is dirty pages: .* at least 80\.0 MiB of them is resident\.\z/,
-                 unsure.explanation)
+    assert_match(/\AUp to \d+ % of RSS is dirty pages: /, unsure.explanation)
+    assert_match(/\. Some were never written to; at least 80\.0 MiB in all is resident\.\z/, unsure.explanation)
+  end
+
+  def test_dirty_pages_of_which_none_is_known_to_be_resident
+    unknown = dirty(malloc: { not_resident: -100 })
+
+    assert_equal 0, unknown.evidence[:least_resident_bytes]
+    assert_match(/ Some were never written to\.\z/, unknown.explanation)
   end
 
   # A page that a forked process shares stays in memory, even if this process returns it.

@@ -9,7 +9,7 @@ require_relative "cgroup"
 
 # Where the memory of this Ruby process is.
 #
-# Calls that read change nothing, take no lock, and do not raise if the system does not report a value: such a value is
+# Reading calls change nothing, take no lock, and do not raise if the system does not report a value: such a value is
 # nil, and the reading's `reasons` say why. The classes describe what each call returns.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
@@ -198,8 +198,7 @@ module Memscope
       Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
-    # Which Ruby lines allocated malloc memory while the block ran, in any thread, that is still live when the block
-    # ends.
+    # By Ruby line, the malloc memory allocated in any thread while the block ran, and still live when it ends.
     #
     #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
     #
@@ -211,7 +210,7 @@ module Memscope
     # @raise [MallocProfile::Unavailable] if a profile is already running, or this process cannot be profiled
     def malloc_profile(...) = MallocProfile.record(...)
 
-    # Which Ruby lines allocated objects while the block ran, in any thread, that are still alive when the block ends.
+    # By Ruby line, the objects allocated in any thread while the block ran, and still alive when it ends.
     #
     #   puts Memscope.object_profile { Report.render }
     #

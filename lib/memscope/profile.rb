@@ -38,8 +38,8 @@ module Memscope
       field :table_bytes, :bytes, null: false
       # @return [Integer] samples for which a table had no room; their bytes are missing from the estimates
       field :dropped_samples, :count, null: false
-      # @return [Integer] frees of sampled blocks that were missed, and found only when the same address was sampled
-      #   again; until then the block counted as live
+      # @return [Integer] missed frees of sampled blocks, found only when the same address was sampled again; until then
+      #   the block counted as live
       field :lost_frees, :count, null: false
       # @return [Integer, nil] what sampling adds to the allocator's active bytes: jemalloc places each sampled small
       #   block in an extent of its own

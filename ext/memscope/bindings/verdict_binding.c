@@ -27,7 +27,7 @@ static struct memscope_verdict_memory *memory_of_this_process(void) {
     return &memory;
 }
 
-/* Fills the next count numbers of the room, and returns them. */
+/* Fills and returns the next `count` numbers of `*room`, which it moves past them. */
 static const double *take(VALUE list, size_t count, double **room) {
     double *numbers = *room;
 

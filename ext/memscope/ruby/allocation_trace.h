@@ -42,7 +42,7 @@ struct memscope_trace_result {
     const struct memscope_names *names;              /* of its groups; likewise */
     const struct memscope_held_memory *held;         /* objects that were not asked for all their bytes; likewise */
     uint64_t others;                                 /* allocations of other threads while it counted */
-    uint64_t unsized;    /* T_DATA objects that were dead when they could not be asked for their size */
+    uint64_t unsized;    /* T_DATA objects found dead, which cannot be asked for their size */
     uint64_t gc_ns;      /* time that it has added to mark phases */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */
 };

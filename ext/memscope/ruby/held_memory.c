@@ -50,8 +50,8 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 }
 
 /*
- * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
- * this clock only causes the next calls to be timed by the thread's CPU clock, which takes a system call to read.
+ * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a slow call by this clock
+ * merely has the next calls timed by the thread's CPU clock, which takes a system call to read.
  */
 static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;

@@ -43,7 +43,7 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
                                               uint32_t free_slots);
 
 /*
- * How many pages are returned once all are swept: no more than `most`, and `least` of them if there are that many.
+ * How many pages are returned once all are swept: at most `most`, and at least `least` if the sweep finds so many.
  * allocatable_slots are those of pages yet to be added.
  */
 struct memscope_sweep_limit {

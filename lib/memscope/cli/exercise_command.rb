@@ -8,7 +8,7 @@ module Memscope
     class ExerciseCommand < Command
       NOTES = <<~TEXT
         The application of config.ru, or of another rackup file, is loaded into this
-        process (bundle exec, for its gems); RAILS_ENV and RACK_ENV are production
+        process (use bundle exec for its gems); RAILS_ENV and RACK_ENV are production
         unless one of them is set. The requests are made in ten rounds. After each,
         garbage is collected, and what is in use is counted: objects, malloc's blocks.
         Growth is a rise of at least one per request in each of the last five rounds. A

@@ -15,7 +15,7 @@ module Memscope
         stopped Ruby. No object's contents are shown.
         A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
-        another, so the rows do not add up.
+        another, so do not sum the rows.
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
         paths lead to where memory has accumulated.
         DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace

@@ -9,7 +9,7 @@ module Memscope
         #{Purge::LEVERS.join(', ')}.
         gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free
         memory. By default, all levers that the process supports run. Without --pid or
-        --socket, memscope purges itself.
+        --socket, memscope's own process is purged.
       TEXT
       ARENA = Limit.new(nil, "the number of an arena, as `memscope report --arenas` lists them").freeze
       FORMS = {

@@ -14,8 +14,8 @@ module Memscope
         because memscope's thread is in a timed sleep.
       TEXT
       HISTORY_NOTES = <<~TEXT
-        Nor does it with --history, which also loads memscope before the program, so
-        that memscope's Railtie does not run.
+        Nor with --history, which also loads memscope before the program: memscope's
+        Railtie does not run.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.

@@ -4,7 +4,7 @@ require "objspace"
 
 module Memscope
   class GrowthCheck < Reading
-    # Where what grows was allocated, and what holds it: runs the block in two more rounds, in which each allocation is
+    # Where growth was allocated, and what holds it: runs the block in two more rounds, in which each allocation is
     # traced, first of objects and then of blocks, and makes heap graphs for some of the classes.
     #
     # @api private

@@ -4,8 +4,8 @@ require "rbconfig"
 
 module Memscope
   module Launch
-    # The files that a program loaded, as bodies of Requires::Node. What a require of a loaded file allocated, or one
-    # that found no file, belongs to the file that required.
+    # The files that a program loaded, as bodies of Requires::Node. What a require of a loaded or missing file allocated
+    # belongs to the file that called it.
     class RequireTree
       RUBY = RbConfig::CONFIG.values_at("rubylibdir", "rubyarchdir", "vendordir", "sitedir").compact
                              .to_h { |directory| ["#{directory}/", "ruby"] }.freeze

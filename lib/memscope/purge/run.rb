@@ -40,7 +40,7 @@ module Memscope
       end
 
       # @param evidence [Diagnosis::Evidence]
-      # @return [Result] of a dry run, predicted from these readings: of each lever by itself
+      # @return [Result] of a dry run: each lever predicted by itself, from these readings
       def forecast(evidence)
         start = Cost.now
         @ledgers << evidence.ledger

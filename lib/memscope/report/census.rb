@@ -33,7 +33,7 @@ module Memscope
       def lede
         whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
                 "#{size(@reading.total_memsize_bytes)} with malloc memory"
-        garbage = "garbage included; gc: true (--gc) first collects it"
+        garbage = "garbage included; --gc (gc: true) collects it first"
         garbage = "after a garbage collection" if @reading.collected?
         ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
       end

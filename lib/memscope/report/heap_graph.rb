@@ -117,7 +117,7 @@ module Memscope
           [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
         end
         note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
-               "retains, so the rows do not add up."
+               "retains, so do not sum the rows."
         [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
       end
 

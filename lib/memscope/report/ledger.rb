@@ -125,7 +125,7 @@ module Memscope
       # How much of the memory in use may be garbage; before that, if garbage was collected, what the collection did.
       def garbage
         collected = self.class.of_collection(@reading.collected) if @reading.collected
-        first = "; gc: true (--gc) first collects it" unless collected
+        first = "; --gc (gc: true) collects it first" unless collected
         [collected, garbage_bound(first)].compact.map { |text| @page.wrapped(text) }
       end
 

@@ -70,7 +70,7 @@ module Memscope
         return unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
         @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return it, " \
-                      "but the prediction leaves it out. dry_run with gc: true (--dry-run --gc) first collects it.")
+                      "but the prediction leaves it out. --dry-run --gc (dry_run with gc: true) collects it first.")
       end
 
       def settled

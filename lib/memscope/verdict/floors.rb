@@ -16,7 +16,7 @@ module Memscope
       ENOUGH = 24
       # A series without a sample in this many first epochs is left out.
       LATE = 3
-      # Each with the series that it is a part of, which comes before it.
+      # Each with the series that contains it, listed before it.
       SERIES = { rss: :rss, uss: :rss, live_bytes: :rss, **History::ROWS.to_h { |row| [row, :rss] },
                  malloc_in_use: :malloc, held: :malloc_in_use }.freeze
       private_constant :EPOCHS, :ENOUGH, :LATE, :SERIES

@@ -152,7 +152,7 @@ module Memscope
         end
       end
 
-      # The page that the block returns, which can take half a minute. As HTML, it begins with what is running, and the
+      # The page that the block returns, which can take half a minute. HTML is streamed, first what is running; the
       # block gets a Proc that shows the next place.
       def acted(request, title, template, subject, place: nil)
         return shown(yield, request) unless request.format == :html

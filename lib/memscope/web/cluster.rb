@@ -309,7 +309,7 @@ module Memscope
         end
       end
 
-      # Makes a call of Calls in that process; in this one, without its socket.
+      # Makes a call of Calls in that process; no socket if it is this one.
       def ask(place, seconds, name, **options)
         return Calls.run(name, **options) if place.here?
         raise Client::Failed, "timed out before the request was sent" unless seconds.positive?

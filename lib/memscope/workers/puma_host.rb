@@ -26,7 +26,7 @@ module Memscope
         launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
       end
 
-      # Makes a Puma without workers listen, not before its application may have chosen the socket's path.
+      # Makes a single-mode Puma listen, once its application may have chosen the socket's path.
       #
       # @param launcher [Puma::Launcher]
       # @return [void]

@@ -12,7 +12,7 @@ module Memscope
     #
     # @api private
     class SingleHost
-      # Seconds in which a quiet Sidekiq must have been idle: longer than it waits for a job (2), which it gives back.
+      # Seconds a quieted Sidekiq must be idle: more than the 2 it waits for a job, which it then requeues.
       IDLE = 5
       # Seconds between lines in the log that say that jobs keep it from ending.
       PATIENCE = 900

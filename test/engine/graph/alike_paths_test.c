@@ -252,7 +252,7 @@ static memscope_edge_name answer(void *context, uint32_t from, uint32_t to) {
                               memscope_names_find(&graph->names, name, strlen(name)));
 }
 
-/* Whoever names edges is asked for those of a large array only where one is shown. */
+/* Of a large array's edges, the namer is asked only for the names of those shown. */
 static void test_names_are_asked_for(void) {
     struct planted planted;
     struct memscope_path_question question = {.namer = answer};

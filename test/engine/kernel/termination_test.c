@@ -61,7 +61,7 @@ static void test_the_process_and_no_other(bool pidfd) {
 }
 
 #ifdef __GLIBC__
-/* As on a kernel without it (ENOSYS), or in an old container (EPERM). */
+/* As on a kernel without pidfds (ENOSYS), or in an old container (EPERM). */
 static void test_without_pidfds(unsigned error) {
     pid_t pid = fork();
     int status;

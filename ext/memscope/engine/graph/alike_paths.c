@@ -332,7 +332,7 @@ static void note_places(struct path_scan *scan) {
 
 /* ---- The answer */
 
-/* Whether a new step begins at this node: objects of one class in a row are one step, classes and modules are not. */
+/* Whether a new step begins at this node: objects of one class in a row are one step; modules and classes never are. */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;
 

@@ -123,7 +123,7 @@ static void search_depth_first(struct dominator_scan *scan) {
     scan->number = NULL;
 }
 
-/* The smallest semidominator on the path from a node up to, but excluding, its first ancestor not above `last`. */
+/* The smallest semidominator from a node up to, but excluding, its first ancestor numbered `last` or less. */
 static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_t last) {
     struct search *search = scan->search;
     uint32_t at = number, depth = 0;

@@ -186,7 +186,7 @@ static enum memscope_status read_mapping(struct pagemap_pass *pass, const struct
 
 /*
  * With use_smaps, mappings carry Rss. A mapping without Rss is skipped. If a mapping has more present pages than Rss,
- * some map the zero page: the doubtful pages are left out, provided that the others still amount to Rss.
+ * some map the zero page: all pages that may be it are left out if the others still amount to Rss.
  */
 static enum memscope_status read_mappings(struct pagemap_pass *pass, const struct memscope_mappings *mappings,
                                           bool use_smaps) {

@@ -191,7 +191,7 @@ static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable
     totals->kept_bytes += amount.kept_bytes;
 }
 
-/* Subtracts nothing if amount exceeds totals, since the heap has then changed since it was walked. */
+/* Subtracts nothing if amount exceeds totals: the heap has changed since it was walked. */
 static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
     if (totals->trimmable_bytes < amount.bytes || totals->trimmable_shared_bytes < amount.shared_bytes ||
         totals->kept_bytes < amount.kept_bytes)

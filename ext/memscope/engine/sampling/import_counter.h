@@ -18,9 +18,9 @@
 #include "malloc/thread_bytes.h"
 
 /*
- * Counts for the calling thread from now on. Returns MEMSCOPE_UNSUPPORTED where the sampler is, MEMSCOPE_DENIED if the
- * kernel refuses to make an import writable, and MEMSCOPE_NOT_FOUND if another copy of this library has replaced the
- * imports, or none could be replaced. On failure, nothing stays replaced.
+ * Counts for the calling thread from now on. Returns MEMSCOPE_UNSUPPORTED where the sampler does, MEMSCOPE_DENIED if
+ * the kernel refuses to make an import writable, and MEMSCOPE_NOT_FOUND if another copy of this library has replaced
+ * the imports, or none could be replaced. On failure, nothing stays replaced.
  */
 enum memscope_status memscope_import_counter_start(void);
 

@@ -62,7 +62,7 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
 
 /*
  * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
- * What a window contributes is compared with its proportional part of the estimate: by the allocations that it stands
+ * Each window's contribution is compared with its share of the estimate, in proportion to the allocations it stands
  * for. The result is never below the variance of as many independent samples. `objects`: how many objects the samples
  * stand for.
  */

@@ -1,7 +1,6 @@
 /*
- * Statistics of short series, robust where a series of memory is not as the textbook has it: outliers, ties, values
- * that resemble the one before. Pure functions of their arguments, which must be finite. No GVL needed; no memory but
- * the stack and what the caller gives.
+ * Statistics of short series, robust where memory series defy the textbook: outliers, ties, autocorrelation. Pure
+ * functions of their arguments, which must be finite. No GVL needed; no memory but the stack and what the caller gives.
  */
 #ifndef MEMSCOPE_STATISTICS_H
 #define MEMSCOPE_STATISTICS_H

@@ -27,7 +27,7 @@
 /* Memory is steady only where growth by this share of RSS in twelve points (an hour) would have been told from none. */
 #define TOLD_SHARE 0.25
 #define TOLD_POINTS 12
-/* Parts of the time of a growth that must have points. */
+/* How many time slices of a growth must have points. */
 #define FEWEST_PARTS 8
 #define FEWEST_OF_A_LINE 4
 /* A rise in the first hours is a warm-up. A later one may come again on another day, this many times as large. */

@@ -79,8 +79,10 @@ module Memscope
           title: ->(f, bytes) { "jemalloc keeps #{'up to ' if UNSURE_DIRTY.call(f)}#{size(bytes)} of freed pages" },
           explanation: lambda do |f, bytes|
             unsure = UNSURE_DIRTY.call(f)
+            least = f.dirty_bytes.begin
+            resident = "; at least #{size(least)} in all is resident" if least.positive?
             "#{'Up to ' if unsure}#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}." +
-              (unsure ? " Some were never written to: at least #{size(f.dirty_bytes.begin)} of them is resident." : "")
+              (unsure ? " Some were never written to#{resident}." : "")
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), least_resident_bytes: f.dirty_bytes.begin,
