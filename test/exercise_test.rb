@@ -73,6 +73,7 @@ class ExerciseTest < MemscopeTest
     assert_match(/Released some seconds after the last request,.*Exercised/m, buffer.to_s)
     assert_equal [:grows, [["Exercised", [20] * 5]]],
                  [both.verdict, both.check.grown.map { |one| [one.name, one.growth] }]
+    assert_equal [40], both.check.grown.first.places.map(&:count)
   end
 
   # Each thread keeps its own.

@@ -112,8 +112,8 @@ class VerdictTest < MemscopeTest
 
     assert_equal :insufficient, verdict.kind
     assert_equal 1800, verdict.needs_seconds
-    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more, and up to 2 hours after that " \
-                 "to call a leak.", verdict.sentence
+    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more; a leak is called once " \
+                 "growth has lasted for 2 hours.", verdict.sentence
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
                     "#define MEMSCOPE_STANDING_HOURS 2.0\n"

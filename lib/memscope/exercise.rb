@@ -206,7 +206,7 @@ module Memscope
     #   blocks that become larger, such as that of an Array of numbers, or by a leak in fewer than every other request;
     #   nil if that is less than an Array's element, or less than 2 KiB in all
     def uncounted_bytes
-      return unless verdict == :steady
+      return unless verdict == :steady && check.expired.empty?
 
       bytes = per_request(:malloc_bytes)&.round
       bytes if bytes && bytes >= ELEMENT_BYTES && bytes * judged_requests >= NOISE_BYTES

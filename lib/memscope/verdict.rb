@@ -61,7 +61,7 @@ module Memscope
     field :confidence, :number, null: false
     # @return [Hash{Symbol => Numeric}] the numbers that it rests on: `points` of `epoch_seconds` over `span_seconds`,
     #   `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`, `ends_near_bytes`,
-    #   `limit_bytes`, `working_set_bytes`; since `since`, `lasting_seconds` and the `requests` of Puma
+    #   `limit_bytes`, `working_set_bytes`; since the growth began, `lasting_seconds` and the `requests` of Puma
     field :evidence, :hash, null: false
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string

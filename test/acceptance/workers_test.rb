@@ -224,9 +224,10 @@ class WorkersAcceptanceTest < MemscopeTest
       server.until_found("all of memscope") { true if server.get("/loaded") == "true" }
 
       refute_match(/arning/, server.log)
-      listening = Memscope::Client.at(File.join(server.directory, "#{server.pid}.sock"))
+      path = File.join(server.directory, "#{server.pid}.sock")
+      server.until_found("a socket") { File.socket?(path) }
 
-      assert_equal server.pid, listening.call(:process_memory).pid
+      assert_equal server.pid, Memscope::Client.at(path).call(:process_memory).pid
     end
   end
 

@@ -175,7 +175,7 @@ module Memscope
         type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
         sentence: "Whether this process answers memscope's commands that take `--pid` on a Unix socket that only its " \
                   "own user and root can open. A path places the socket outside of " \
-                  "`socket_directory`. With `plugin :memscope` Puma's master and workers always have such sockets: " \
+                  "`socket_directory`. With `plugin :memscope`, Puma and what it forks always have such sockets: " \
                   "workers ask their master over them, and a purge reaches each worker."
       },
       socket_directory: {

@@ -39,10 +39,12 @@ module Memscope
         def uncounted(reasons) = "objects cannot be counted: #{reasons.values.join('; ')}"
 
         # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
-        # @return [Array(Integer, Integer)] blocks and bytes in use
+        # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if this jemalloc does not count blocks
         def of_jemalloc(totals)
+          return unless totals[:small_nmalloc]
+
           [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
-           totals[:allocated_bytes] - totals.fetch(:internal_bytes, 0)]
+           totals[:allocated_bytes] - totals[:internal_bytes].to_i]
         end
 
         # @param rows [Array<Hash>] of a ledger with `deep`

@@ -67,7 +67,7 @@ module Memscope
         rows = client.call(:ledger, deep: true, gc: @gc).rows.map(&:to_h)
         totals = client.call(:snapshot).jemalloc or return Counts.of_glibc(rows)
         @cached = true
-        [Counts.of_jemalloc(totals).first, rows.find { |row| row[:id] == :malloc }.dig(:detail, :in_use_bytes)]
+        [Counts.of_jemalloc(totals)&.first, rows.find { |row| row[:id] == :malloc }.dig(:detail, :in_use_bytes)]
       end
 
       def sum(numbers) = (numbers.sum unless numbers.include?(nil))

@@ -42,6 +42,7 @@ module Memscope
 
       def repeat
         @rounds.repeat(ROUNDS * @options.iterations)
+        sleep(@options.pause) if @rounds.released?
         Native.clear_stack
         Native.collect_garbage
       end

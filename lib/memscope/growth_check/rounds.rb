@@ -17,7 +17,9 @@ module Memscope
       QUIET = 2
       UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
                   "which of its pages are resident"
-      private_constant :QUIET, :UNCOUNTED
+      # A share of growth: less of it is left if something was released, and not only counted twice.
+      MOST = 0.9
+      private_constant :QUIET, :UNCOUNTED, :MOST
 
       # Calls a block that no garbage collection interrupts, unless it asks for one.
       def self.without_gc
@@ -48,6 +50,7 @@ module Memscope
         @seen = seen
         @total_iterations = 0
         @expired = []
+        @released = false
         @series = {}
         @rounds_of_growth = Hash.new(0)
       end
@@ -76,8 +79,9 @@ module Memscope
 
       # @return [Array<String>] what has grown: classes, or ALL if no single one has; then MALLOC
       def names
-        classes = grown.keys - [ALL, MALLOC]
-        [*(classes.empty? ? grown.keys & [ALL] : classes), *(grown.keys & [MALLOC])]
+        classes = grown.keys.select { |name| class?(name) }
+        classes = grown.keys & [ALL] if classes.empty? && expired.none? { |name| class?(name) }
+        [*classes, *(grown.keys & [MALLOC])]
       end
 
       # @param name [String] of `names`
@@ -85,9 +89,12 @@ module Memscope
       # @return [Hash{Symbol => Object}] the body of a Grown
       def body(name, places = [])
         growth = grown.fetch(name)
-        { layer: name == MALLOC ? :malloc : :objects, name: (name unless [ALL, MALLOC].include?(name)), growth: growth,
+        { layer: name == MALLOC ? :malloc : :objects, name: (name if class?(name)), growth: growth,
           per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
       end
+
+      # @return [Boolean] whether much of what had grown was released in the pause
+      def released? = @released
 
       # @return [Array<Hash>] the bodies of all that has grown, without their places
       def bodies = names.map { |name| body(name) }
@@ -124,16 +131,29 @@ module Memscope
       end
 
       # Growth that is left after the pause counts; the rest was in a buffer that is sent now and then, or held by a
-      # thread that was about to end. It is subtracted in equal parts from the rounds of growth.
+      # thread that was about to end. It is subtracted from the rounds in proportion.
       def pause
         sleep(@options.pause)
         later = count
-        left = grown.to_h do |name, growth|
-          fallen = [@counts.fetch(name) - later.fetch(name, 0), 0].max / @series.fetch(name).size
-          [name, growth.map { |number| number - fallen }]
-        end
-        @grown = left.select { |_name, growth| @options.excessive?(growth.sum.fdiv(growth.size)) }
-        @expired = left.keys - grown.keys
+        shares = grown.to_h { |name, growth| [name, share_left(name, mean(growth), later)] }
+        @released = shares.each_value.min < MOST
+        left = grown.to_h { |name, growth| [name, growth.map { |number| (number * shares[name]).round }] }
+        @grown, expired = left.partition { |_name, growth| @options.excessive?(mean(growth)) }.map(&:to_h)
+        @expired = expired.keys
+      end
+
+      def mean(growth) = growth.sum.fdiv(growth.size)
+
+      def class?(name) = ![ALL, MALLOC].include?(name)
+
+      # What was released is of the whole series, but not of a round's growth above the mean, as in the first one.
+      #
+      # @return [Float] the share of growth that is left; 1 if that is unknown
+      def share_left(name, mean, later)
+        return 1.0 if name == MALLOC && !later.key?(name)
+
+        grew = @series.fetch(name).sum { |number| [number, mean].min }
+        (grew - @counts.fetch(name) + later.fetch(name, 0)).fdiv(grew).clamp(0.0, 1.0)
       end
 
       # The count itself leaves the same behind each time.

@@ -25,9 +25,11 @@ module Memscope
       # Seconds between two verdicts.
       EPOCH = 300
       UNCOUNTED = "only Puma's requests are counted"
+      # Threads of 5.6 to 8.0: "puma srv tp 001".
+      PUMA_THREAD = /\Apuma srv tp /
       NOT_STARTED = "a history needs Memscope::History.start or the setting `history`"
       FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
-      private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :NOT_STARTED, :FLOORS
+      private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
 
       # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two, the seconds
       # now, the time of the next.
@@ -141,7 +143,6 @@ module Memscope
       #
       # @return [void]
       def defer
-        @server = nil
         now = self.class.now
         @tasks.each { |task| task.due = now + task.spacing }
       end
@@ -199,16 +200,25 @@ module Memscope
         { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], live_bytes: live_bytes(gc, snapshot.gc_heaps),
           old_objects: gc[:old_objects],
           minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count], threads: Thread.list.size,
-          requests: requests, malloc_in_use: malloc[:allocated_bytes], malloc_active: malloc[:active_bytes],
+          requests: requests, malloc_in_use: in_use(malloc), malloc_active: malloc[:active_bytes],
           malloc_resident: malloc[:resident_bytes] }
       end
 
-      # Puma's threads know its server once they have worked.
+      # Puma's threads know its server once they have worked; those of its control server have another name.
       def requests
-        @server ||= Thread.list.filter_map { |one| one.respond_to?(:puma_server) ? one.puma_server : one[:puma_server] }
-                          .first
-        explain(requests: UNCOUNTED) unless @server
-        @server&.requests_count
+        explain(requests: UNCOUNTED) unless defined?(::Puma::Server)
+        servers = Thread.list.filter_map do |thread|
+          next unless thread.name&.match?(PUMA_THREAD)
+
+          thread.respond_to?(:puma_server) ? thread.puma_server : thread[:puma_server]
+        end
+        servers.first&.requests_count
+      end
+
+      # As in the ledger: without what thread caches keep, and what jemalloc allocates for itself.
+      def in_use(malloc)
+        allocated, *others = malloc.values_at(:allocated_bytes, :tcache_bytes, :tcache_stashed_bytes, :internal_bytes)
+        [allocated - others.compact.sum, 0].max if allocated
       end
 
       # Exact if all slots are of one size (until Ruby 3.1), or counted by size (since 3.4); between these, as if slots

@@ -63,8 +63,8 @@ module Memscope
         def needs(verdict)
           return "takes over a month to tell" unless verdict.needs_seconds
 
-          called = ", and up to #{duration(LASTING)} after that to call a leak" unless verdict.detectable_bytes_per_hour
-          "needs #{duration(verdict.needs_seconds)} more#{called}"
+          called = "; a leak is called once growth has lasted for #{duration(LASTING)}"
+          "needs #{duration(verdict.needs_seconds)} more#{called unless verdict.detectable_bytes_per_hour}"
         end
 
         def steady(verdict)

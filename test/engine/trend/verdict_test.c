@@ -326,7 +326,9 @@ static void test_malformed(void) {
 }
 
 static void expect_no_nan(const struct memscope_verdict *verdict) {
-    EXPECT(!isinf(verdict->detectable_bytes_per_hour) && isfinite(verdict->confidence) && isfinite(verdict->p_value));
+    EXPECT(isfinite(verdict->detectable_bytes_per_hour) ||
+           (verdict->kind == MEMSCOPE_VERDICT_INSUFFICIENT && isnan(verdict->bytes_per_hour)));
+    EXPECT(isfinite(verdict->confidence) && isfinite(verdict->p_value));
     EXPECT(verdict->confidence >= 0 && verdict->confidence <= 1 && verdict->p_value >= 0 && verdict->p_value <= 1);
     for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
         EXPECT(isfinite(verdict->shares[layer]));

@@ -15,7 +15,7 @@ last = 0
 clock = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) }
 sender = nil
 put = lambda do
-  sender ||= Thread.new { loop { sleep(0.5) && clock.call - last > 4 && buffer.clear } }
+  sender ||= Thread.new { loop { sleep(0.5) && clock.call - last > 2 && buffer.clear } }
   last = clock.call
   buffer << Exercised.new
 end
