@@ -333,7 +333,7 @@ class ObjectProfileTest < MemscopeTest
       profile
       $held = Array.new(400_000) { Object.new }
       2.times { GC.start }
-      Ractor.new { 1 }.take
+      Thread.new { 5.times { Ractor.new { 1 }.take } }.join # one of them is on no stack any more
       def deep(number) = number.zero? ? nil : deep(number - 1)
       deep(50)
       GC.start

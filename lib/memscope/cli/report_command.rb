@@ -15,7 +15,7 @@ module Memscope
       TEXT
       HISTORY_NOTES = <<~TEXT
         Nor with --history, which also loads memscope before the program: memscope's
-        Railtie does not run.
+        railtie does not run.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
