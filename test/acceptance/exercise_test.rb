@@ -33,7 +33,9 @@ class ExerciseAcceptanceTest < MemscopeTest
 
       assert_equal [:steady, "production", :process], [found.verdict, found.environment, found.check.ran_in]
       assert_operator found.points.first.objects, :<, found.points[1].objects
-      assert_in_delta 0, found.per_request(:objects), 0.2
+      grown = found.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects }
+
+      assert_in_delta 0, grown.sort[2], 4, grown # Rails may load something in one of them
       assert_equal "GET /broken: status 500 RuntimeError: no database", message
     end
   end
