@@ -49,6 +49,21 @@ class HistorySamplerTest < MemscopeTest
     assert_operator(pairs.count { |sample, both| both.include?(sample) }, :>, 20)
   end
 
+  both_allocators "malloc in use is that of the ledger" do |preload|
+    skip_under_sanitizer
+    task = preload ? :totals : :walk # which walks the heaps of glibc
+    sampled, in_use = run_child(<<~RUBY, preload: preload)
+      kept = Array.new(20_000) { |number| "x" * (64 + number % 500) }
+      32.times.map { Thread.new { Array.new(500) { "y" * 100 } } }.each(&:join)
+      3.times { Memscope.ledger(deep: true) }
+      sampled = SAMPLER.send(#{task.inspect})[:malloc_in_use]
+      puts JSON.generate([sampled, Memscope.ledger(deep: true)[:malloc].detail[:in_use_bytes], kept.size])
+    RUBY
+
+    assert_operator sampled, :>, 4 << 20
+    assert_in_delta in_use, sampled, 256 << 10
+  end
+
   # Those of Puma's control server are not counted.
   def test_requests_of_puma
     without, control, requests = child_json(<<~RUBY, requires: %w[json net/http], bundler: true)

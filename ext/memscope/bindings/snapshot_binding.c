@@ -32,7 +32,7 @@ static const char *const jemalloc_names[] = {
 };
 #undef STAT
 static VALUE jemalloc_keys[MEMSCOPE_JEMALLOC_FIELD_COUNT];
-static VALUE slab_slack_key;
+static VALUE slab_slack_key, in_use_key;
 static VALUE usual_reasons, usual_jemalloc_reason, usual_glibc_reason;
 static VALUE reason_not_jemalloc, reason_not_glibc, reason_not_asked, reason_no_heaps;
 
@@ -142,8 +142,9 @@ static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
 #include "malloc/jemalloc_stats.def"
     };
 #undef STAT
-    VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 1)];
+    VALUE pairs[2 * (MEMSCOPE_JEMALLOC_FIELD_COUNT + 2)];
     VALUE *next = pairs;
+    int64_t in_use = memscope_jemalloc_in_use(stats);
 
     for (size_t field = 0; field < MEMSCOPE_JEMALLOC_FIELD_COUNT; field++) {
         *next++ = jemalloc_keys[field];
@@ -151,7 +152,9 @@ static VALUE jemalloc_to_hash(const struct memscope_jemalloc_stats *stats) {
     }
     *next++ = slab_slack_key;
     *next++ = stats->has_slab_slack ? ULL2NUM(stats->slab_slack_bytes) : Qnil;
-    return pairs_to_hash(pairs, MEMSCOPE_JEMALLOC_FIELD_COUNT + 1);
+    *next++ = in_use_key;
+    *next++ = in_use >= 0 ? LL2NUM(in_use) : Qnil;
+    return pairs_to_hash(pairs, MEMSCOPE_JEMALLOC_FIELD_COUNT + 2);
 }
 
 static bool jemalloc_is_read(const struct readings *readings) {
@@ -304,6 +307,7 @@ static void define_jemalloc_counters(void) {
             rb_ary_push(counters, jemalloc_keys[field]);
     }
     slab_slack_key = memscope_symbol("slab_slack_bytes");
+    in_use_key = memscope_symbol("in_use_bytes");
     rb_define_const(rb_mMemscopeNative, "JEMALLOC_COUNTERS", rb_obj_freeze(counters));
 }
 

@@ -44,7 +44,7 @@ module Memscope
           return unless totals[:small_nmalloc]
 
           [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
-           totals[:allocated_bytes] - totals[:internal_bytes].to_i]
+           totals[:in_use_bytes]]
         end
 
         # @param rows [Array<Hash>] of a ledger with `deep`

@@ -200,7 +200,7 @@ module Memscope
         { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], live_bytes: live_bytes(gc, snapshot.gc_heaps),
           old_objects: gc[:old_objects],
           minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count], threads: Thread.list.size,
-          requests: requests, malloc_in_use: in_use(malloc), malloc_active: malloc[:active_bytes],
+          requests: requests, malloc_in_use: malloc[:in_use_bytes], malloc_active: malloc[:active_bytes],
           malloc_resident: malloc[:resident_bytes] }
       end
 
@@ -213,12 +213,6 @@ module Memscope
           thread.respond_to?(:puma_server) ? thread.puma_server : thread[:puma_server]
         end
         servers.first&.requests_count
-      end
-
-      # As in the ledger: without what thread caches keep, and what jemalloc allocates for itself.
-      def in_use(malloc)
-        allocated, *others = malloc.values_at(:allocated_bytes, :tcache_bytes, :tcache_stashed_bytes, :internal_bytes)
-        [allocated - others.compact.sum, 0].max if allocated
       end
 
       # Exact if all slots are of one size (until Ruby 3.1), or counted by size (since 3.4); between these, as if slots

@@ -80,8 +80,10 @@ bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memsco
 }
 
 bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_t *bytes) {
-    if (ledger->jemalloc_status == MEMSCOPE_OK && memscope_jemalloc_in_use(&ledger->jemalloc) >= 0)
-        *bytes = (uint64_t)memscope_jemalloc_in_use(&ledger->jemalloc);
+    int64_t in_use = memscope_jemalloc_in_use(&ledger->jemalloc);
+
+    if (ledger->jemalloc_status == MEMSCOPE_OK && in_use >= 0)
+        *bytes = (uint64_t)in_use;
     else if (ledger->walked_chunks)
         *bytes = ledger->main_heap.in_use.bytes + ledger->arenas.in_use.bytes + ledger->glibc.mmapped_bytes;
     else
