@@ -82,7 +82,8 @@ module Memscope
       # @param allow_status [Array<Integer>] statuses from 300 to 499 to accept
       # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
       # @param gc [Boolean] whether the server's processes collect garbage before each count
-      # @yieldparam requests [Integer] so far, after each round; what the block keeps counts in the next one
+      # @yieldparam made [Integer] requests so far, after each round; what the block keeps counts in the next one
+      # @yieldparam all [Integer] as many as it will make
       # @return [Exercise]
       # @raise [ArgumentError] for an invalid value
       # @raise [Failed]
@@ -94,7 +95,8 @@ module Memscope
         check_headers(headers)
         given = { headers: headers, allowed: allow_status }
         subject = url?(target) ? Server.new(target, pid: pid, gc: gc, **given) : Application.new(target, path, **given)
-        of(subject, requests.fdiv(ROUNDS).ceil, threads, Curve.new(&progress))
+        iterations = requests.fdiv(ROUNDS).ceil
+        of(subject, iterations, threads, Curve.new(iterations * ROUNDS, &progress))
       rescue GrowthCheck::Unavailable => e
         raise Failed, e.message
       end
@@ -150,7 +152,8 @@ module Memscope
     class Curve
       NUMBERS = Point.fields.map(&:name).freeze
 
-      def initialize(&progress)
+      def initialize(all, &progress)
+        @all = all
         @numbers = Array.new(NUMBERS.size * (ROUNDS + 1))
         @size = 0
         @progress = progress
@@ -173,7 +176,7 @@ module Memscope
         put(count.slot_bytes)
         put(count.malloc_bytes)
         put(count.rss_bytes)
-        @progress&.call(requests)
+        @progress&.call(requests, @all)
       end
 
       def put(number)

@@ -67,12 +67,27 @@ module Memscope
       # @return [Array<Point>] from the bucket that holds that time on
       def points(since)
         step = step_seconds * 1000
-        from = ((since - values[:at]) / step).clamp(0, min.size)
-        (from...min.size).map { |at| Point.capture({ at: values[:at] + (at * step), min: min[at], last: last[at] }) }
+        (bucket(since)...min.size).map do |at|
+          Point.capture({ at: values[:at] + (at * step), min: min[at], last: last[at] })
+        end
+      end
+
+      # @api private
+      # @param since [Integer] milliseconds since 1970
+      # @return [Integer, nil] from the last sample of that bucket, or of the next with one, to the very last; nil with
+      #   fewer than two
+      def rise(since)
+        samples = last.drop(bucket(since)).compact
+        samples.last - samples.first if samples.size > 1
       end
 
       # @return [Boolean] whether no older bucket has been given up after that time
       def reaches?(since) = values[:at] <= since
+
+      private
+
+      # The index of the bucket that holds that time.
+      def bucket(since) = ((since - values[:at]) / (step_seconds * 1000)).clamp(0, min.size)
     end
 
     # One series.
@@ -186,10 +201,7 @@ module Memscope
     # @param name [Symbol] a series that only rises
     # @param since [Numeric] seconds since 1970
     # @return [Integer, nil] by how much it has risen; nil if that is unknown
-    def rise(name, since)
-      samples = points(name, since: since).filter_map(&:last) if series.include?(name)
-      samples.last - samples.first if samples && samples.size > 1
-    end
+    def rise(name, since) = (ring(name, since, nil).rise(milliseconds(since)) if series.include?(name))
 
     # @return [String] all samples as counter tracks, which ui.perfetto.dev and Chrome's tracing draw: JSON of the Trace
     #   Event Format

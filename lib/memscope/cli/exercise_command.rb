@@ -90,8 +90,7 @@ module Memscope
       def follow
         return Exercise.run(@target, **options) unless @err.tty?
 
-        all = @given[:requests].fdiv(Exercise::ROUNDS).ceil * Exercise::ROUNDS
-        Exercise.run(@target, **options) { |requests| @err.print("\r#{requests} of #{all} requests") }
+        Exercise.run(@target, **options) { |made, all| @err.print("\r#{made} of #{all} requests") }
       ensure
         @err.print("\r\e[K") if @err.tty?
       end
