@@ -73,10 +73,13 @@ class WebBrowserTest < MemscopeTest
   # Waits until the overview has the parts that are fetched later.
   def completed(page) = page.until_found("findings") { page.evaluate("!!document.getElementById('findings')") }
 
+  def drawn(page) = page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+
   PATHS.each do |path|
     define_method("test_the_page_at_#{path.delete('/')}") do
       visit(path) do |page|
         completed(page) if path.empty?
+        drawn(page) if path == "/history"
 
         assert_empty page.evaluate(Browser::STRUCTURE)
         [PHONE, DESK].product(%w[light dark]).each do |size, scheme|
@@ -198,7 +201,7 @@ class WebBrowserTest < MemscopeTest
 
   def test_rows_are_drawn_over_time
     visit(**DESK) do |page|
-      page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+      drawn(page)
 
       assert_match(/\A\d+\.\d MiB now, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
       assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
@@ -206,10 +209,25 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
+  # A chart that is not drawn yet for the new width of the page.
+  def test_a_chart_never_widens_the_page
+    visit("/history") do |page|
+      drawn(page)
+      page.look(**PHONE)
+
+      assert_equal PHONE[:width], page.evaluate(<<~JS)
+        (() => {
+          document.querySelector(".uplot").style.width = "1168px";
+          return document.documentElement.scrollWidth;
+        })()
+      JS
+    end
+  end
+
   def with_a_week(path, **options)
     Browser.page(**options) do |page|
       page.go_to("http://localhost:#{self.class.of_a_week.port}/memscope#{path}")
-      page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
+      drawn(page)
       yield page
 
       assert_empty page.complaints
