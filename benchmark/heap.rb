@@ -11,6 +11,7 @@
 # The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
 require_relative "floor/floor"
+require "fiddle"
 require "memscope"
 require "objspace"
 

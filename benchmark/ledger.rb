@@ -20,6 +20,7 @@ unless SHAPES.key?(ARGV.first)
   exit
 end
 
+require "fiddle"
 require_relative "floor/floor"
 require "memscope"
 

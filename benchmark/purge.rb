@@ -12,6 +12,7 @@ unless ARGV.first == "measure"
   exit
 end
 
+require "fiddle"
 require_relative "floor/floor"
 require "memscope"
 

@@ -2,6 +2,7 @@
 
 # Memscope.rss against one pread of /proc/self/statm in C, and against the get_process_mem gem.
 
+require "fiddle"
 require_relative "floor/floor"
 require "memscope"
 

@@ -11,6 +11,7 @@ unless ARGV.first == "measure"
   exit
 end
 
+require "fiddle"
 require_relative "floor/floor"
 require "memscope"
 
