@@ -8,12 +8,12 @@
 
 #include "dump/objspace_line.h"
 
-/* Bytes to read at a time; more for a longer line. */
-#define PIECE ((size_t)1 << 20)
+/* Bytes to read at a time, which stay in the processor's cache until they are parsed; more for a longer line. */
+#define PIECE ((size_t)128 << 10)
 /* Longer than the line of any object, however many its references. */
 #define LONGEST_LINE ((size_t)1 << 30)
 /* Between two calls, the caller looks whether it is to stop. */
-#define PIECES_OF_A_CALL 64
+#define PIECES_OF_A_CALL 512
 /* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
 /* How many superclasses to follow: a dump may have cycles. */
