@@ -34,7 +34,7 @@ class AllocationCheckTest < MemscopeTest
     assert_match(/^ +3  #{File.expand_path(__FILE__).delete_prefix("#{Dir.pwd}/")}:13$/, check.to_s)
   end
 
-  # As GC.stat counts them, in a thread of its own, which allocates nothing else.
+  # GC.stat's count is taken in a thread that does nothing else.
   def test_the_number_is_that_of_gc_stat
     block = -> { 1_000.times { Object.new } }
     block.call

@@ -203,7 +203,7 @@ class VerdictTest < MemscopeTest
     verdict = Memscope::Verdict.from_h(child_json("puts Memscope.verdict.to_json", requires: ["json"]))
 
     assert_equal :insufficient, verdict.kind
-    assert_equal "Not judged: a history needs Memscope::History.start or the setting `history`.",
+    assert_equal "Not judged: a history needs Memscope::History.start or MEMSCOPE_HISTORY=1.",
                  verdict.sentence
     assert_match(/History\.start/, verdict.remedy)
   end

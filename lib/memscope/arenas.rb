@@ -54,7 +54,7 @@ module Memscope
     field :extent_avail, :count, sparse: true
     # @return [Integer, nil] cached in the thread caches of its threads
     field :tcache_bytes, :bytes, sparse: true
-    # @return [Integer, nil] freed, but still in the thread caches (jemalloc 5.3)
+    # @return [Integer, nil] stashed in thread caches by jemalloc's sanitizer (jemalloc 5.3)
     field :tcache_stashed_bytes, :bytes, sparse: true
     # @return [Integer, nil] address space abandoned for good
     field :abandoned_vm_bytes, :bytes, sparse: true

@@ -18,7 +18,7 @@ module Memscope
     config.after_initialize { Railtie.start }
 
     class << self
-      # Logs, and listens, profiles objects and keeps the history if configured. Never raises, so that no boot fails.
+      # Logs; listens, profiles objects and keeps a history as configured. Never raises, so that no boot fails.
       #
       # @return [void]
       def start

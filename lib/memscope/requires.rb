@@ -67,7 +67,7 @@ module Memscope
     # @return [Integer] bytes of objects and malloc, with the files that it required
     def inclusive_bytes(node) = inclusive.fetch(node.id)
 
-    # What changed since an earlier run. A gem that one of them did not load cost nothing in it.
+    # What changed since an earlier run. A gem that only one of the runs loaded cost 0 in the other.
     #
     # @param other [Requires] the earlier one
     # @return [Diff]

@@ -115,7 +115,7 @@ module Memscope
 
       private
 
-      # The last judgement, after one of each epoch in the last `replayed` seconds; nil: only the last epoch is judged.
+      # Judges each epoch of the last `replayed` seconds; nil: the last epoch only. Returns the last judgement.
       def judgement(floors, series, room, replayed)
         epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
         judged = Native.judge(floors.seconds, floors.rss, series, room.values.map(&:to_i), epochs)

@@ -254,7 +254,7 @@ class DoctorSettingTest < DoctorAcceptanceTest
 
   private
 
-  # The remedy here returns the bytes that are left of the heap.
+  # The remedy's value is the size of the heap afterwards.
   def half_full(run, call, runs: nil, env: {})
     patient(<<~RUBY, env: env)
       runs = Patients.half_full(64, run: #{run}, runs: #{runs.inspect})

@@ -39,7 +39,7 @@ class PackagingTest < MemscopeTest
 
   private
 
-  # Compiles without optimization, which takes half of the time.
+  # Compiles without optimization, which halves the time.
   def run_gem(*arguments)
     result = ChildProcess.run_command(RbConfig.ruby, "-C", ChildProcess::ROOT, "-S", "gem", *arguments,
                                       env: { "MAKEFLAGS" => "-j#{Etc.nprocessors} CFLAGS=-fPIC" }, timeout: 600)

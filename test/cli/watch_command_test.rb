@@ -53,7 +53,7 @@ class CLIWatchTest < MemscopeTest
     process = listening
 
     assert_equal ["memscope watch: process #{process.pid} has no history: a history needs Memscope::History.start " \
-                  "or the setting `history`\n", 74], memscope("watch", "--pid", process.pid.to_s, "--trace")
+                  "or MEMSCOPE_HISTORY=1\n", 74], memscope("watch", "--pid", process.pid.to_s, "--trace")
     assert_match(/\Amemscope watch: --trace and --json exclude each other; allowed: --pid N, /,
                  memscope("watch", "--pid", process.pid.to_s, "--trace", "--json").first)
   end

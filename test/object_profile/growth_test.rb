@@ -53,7 +53,7 @@ class ObjectGrowthDecisionTest < MemscopeTest
   BODY = { windows: 3, allocations: 60_000, windows_share: 0.5, equal_windows: 2.5 }.freeze
   BODIES = [["/a.rb", "block in save", 4]].freeze
 
-  # A line is counted once, whether it runs in a method or in a block, and not where a tag is applied.
+  # A line is counted once, whether it runs in a method or in a block; memscope's own frame, of a tag, is not counted.
   def test_the_parts_of_a_line_are_one_count
     tag = ["/gems/memscope/tags.rb", "Memscope.tag", 9]
     counts = GROWTH.count(BODY.merge(lines: [[BODIES, 6, 300, [[1, 20_000, 100], [2, 20_000, 200]]],

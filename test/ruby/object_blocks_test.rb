@@ -32,7 +32,7 @@ class ObjectBlocksTest < MemscopeTest
              [*(TABLE[:sizeof] if RUBY_VERSION < "3.3"), 128 * TABLE[:entry], 256]],
       float: [-> { 1e300 }, []]
     }
-    # An object is in an old Array before it is asked for: new ones may lie in Ruby's own transient heap.
+    # The objects are old before their buffers are asked for: those of young ones may lie in the transient heap.
     def grown(make) = Array.new(COUNT) { make.call }.tap { 4.times { GC.start } }
     def owned(objects) = Memscope.const_get(:Native).object_blocks(objects, false, false)[:garbage]
   RUBY

@@ -13,7 +13,7 @@ module Groups
 
   module_function
 
-  # @param working_set [Numeric, Array<Numeric>] of each reading, oldest first; a number is that of 20 of them
+  # @param working_set [Numeric, Array<Numeric>] of each reading, oldest first; one number: of all 20 readings
   # @param workers [Hash{Integer => Hash}] what is special about a worker, by its index; nil: there is no such worker
   # @param count [Integer] number of workers
   # @param every [Numeric] seconds between two readings

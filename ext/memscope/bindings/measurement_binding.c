@@ -115,7 +115,7 @@ static void begin(struct measurement *measurement) {
     memscope_trace_count(true);
 }
 
-/* The counters of a native thread are gone when it ends, so those of another one are not read. */
+/* If the Ruby thread has moved to another native thread, malloc's counters are not read: the first's may be gone. */
 static void end(struct measurement *measurement) {
     memscope_trace_count(false);
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);

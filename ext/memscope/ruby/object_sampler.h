@@ -2,7 +2,7 @@
  * Samples allocations of Ruby objects, and tracks which of the sampled objects are still alive.
  *
  * During a window, an event hook (NEWOBJ) watches all allocations; its fast path only counts down. The plan
- * (sampling/sampling_plan.h) decides when a window is due. A postponed job begins it, which a GC event requests: while
+ * (sampling/sampling_plan.h) decides when a window is due. A GC event requests a postponed job, which begins it: while
  * a program allocates, Ruby sweeps its heap in steps of some thousand slots, and each step is such an event. If the
  * program runs its GCs itself, the events are far apart: the window then first skips a random number of allocations, up
  * to as many as lie between two events. So nothing runs while a program allocates nothing; there is neither a thread

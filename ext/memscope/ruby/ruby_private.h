@@ -245,7 +245,7 @@ extern const void *rb_shape_tree;
 #define MEMSCOPE_IS_FIELDS(imemo) false
 #endif
 
-/* The object that a singleton class is of. Exported from 3.2 on, where it is no longer a variable of the class. */
+/* The object that has this singleton class: by an exported function from 3.2 on, before that in a hidden variable. */
 #ifdef HAVE_RB_CLASS_ATTACHED_OBJECT
 #define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_class_attached_object(singleton)
 #else

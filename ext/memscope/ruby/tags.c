@@ -41,7 +41,7 @@ enum memscope_status memscope_tag_bytes_status(void) {
     return bytes_status;
 }
 
-/* Charges what this native thread has allocated since its tag last changed to that tag: two loads and a few adds. */
+/* Charges the current tag with what this native thread has allocated since the last charge: two loads, a few adds. */
 static void charge(void) {
     uint64_t now;
 

@@ -19,8 +19,8 @@ module Memscope
         verdict. --pid names one of its processes if memscope cannot find them: in a
         container, behind a proxy.
 
-        A response other than 200 to 299 ends the exercise: error pages are not
-        measured.
+        A status other than 200 to 299 that is not allowed ends the exercise: error
+        pages are not measured.
 
         exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a
         request failed, or was interrupted

@@ -22,8 +22,8 @@ module Memscope
         With --objects, the report shows which lines allocated live objects, and their
         classes (--by class). The profile takes --budget of the process's CPU time: the
         default is 0.01; 1 watches every allocation. Before Ruby 3.1.4 the process would
-        crash if it created a Ractor meanwhile: `--ractors never` promises that it will
-        not.
+        crash if it created a Ractor meanwhile: `--ractors never` promises that it
+        creates none.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -52,7 +52,7 @@ module Memscope
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
                   ["--by NAME", GROUPINGS, "group text by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
-                   "class needs --objects; native excludes it"],
+                   "class only with --objects, native without"],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, SECONDS, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze

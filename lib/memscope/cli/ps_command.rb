@@ -7,12 +7,11 @@ module Memscope
       include Report::Quantity
 
       NOTES = <<~TEXT
-        With --pid, report, doctor, census, heap, dump, purge, profile and top can query
-        a process that listens (MEMSCOPE_LISTEN=1, Memscope.listen). For other
-        processes, ps shows only the kernel's view: "?" marks a malloc that is mapped
-        but may not be in use. verdict: whether the memory grows, as in memscope watch,
-        for processes that keep their history. Only root sees other users' processes in
-        full.
+        Every command that has --pid can query a process that listens
+        (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
+        kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
+        whether the memory grows, as in memscope watch, for processes that keep their
+        history. Only root sees other users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",

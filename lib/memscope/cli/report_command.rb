@@ -14,7 +14,7 @@ module Memscope
         because memscope's thread is in a timed sleep.
       TEXT
       HISTORY_NOTES = <<~TEXT
-        Nor with --history, which also loads memscope before the program: memscope's
+        The same holds for --history: it loads memscope before Rails, so that memscope's
         railtie does not run.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze

@@ -5,9 +5,9 @@ module Memscope
     # `memscope watch`: whether the memory of a process grows, by its history.
     class WatchCommand < Command
       NOTES = <<~TEXT
-        The process must keep its history. Puma's plugin, Sidekiq's block and Rails
+        The process must keep its history. Puma's plugin, Workers.watch and Rails
         start it; without them, set MEMSCOPE_HISTORY=1. The process judges itself every
-        five minutes, after an hour or more; till then it says how long.
+        five minutes, after an hour or more; before, it says how long that will take.
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT

@@ -27,7 +27,7 @@ module Memscope
       UNCOUNTED = "only Puma's requests are counted"
       # Threads of 5.6 to 8.0: "puma srv tp 001".
       PUMA_THREAD = /\Apuma srv tp /
-      NOT_STARTED = "a history needs Memscope::History.start or the setting `history`"
+      NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
       FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
       private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
 

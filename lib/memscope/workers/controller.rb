@@ -21,7 +21,7 @@ module Memscope
     class Controller
       include Report::Quantity
 
-      # The readings that a decision is made by: a quarter of an hour.
+      # The number of readings that a decision is based on: those of a quarter of an hour.
       KEPT = 15
       # Seconds without a line after which it is logged again.
       AGAIN = 3600

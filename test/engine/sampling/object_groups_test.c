@@ -100,7 +100,7 @@ static void watch(uint64_t from, uint64_t passed, uint64_t cpu_ns) {
                                     });
 }
 
-/* Whether a window has been watched from this allocation on. */
+/* Watches a window from this allocation on if one is due; returns whether it did. */
 static bool watches(uint64_t at, uint64_t passed) {
     uint64_t cpu_ns = (at - plan.ended_at) * ALLOCATION_NS;
 

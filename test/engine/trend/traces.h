@@ -436,12 +436,12 @@ static double hour_of_week(const struct trace *trace, size_t point, double start
     return fmod(start + trace->hours[point], 168); /* 0: Monday, midnight */
 }
 
-/* A public site's, 0.1 at four in the morning and 1 at four in the afternoon; weekends have `weekend` of it. */
+/* A public site's traffic: 0.1 at 4 am and 1 at 4 pm; on weekends, `weekend` times as much. */
 static double traffic_at(double hour, double weekend) {
     return (0.55 - 0.45 * cos((hour - 4) * 6.283185307179586 / 24)) * (hour < 120 ? 1 : weekend);
 }
 
-/* An office's, 0 to 1: people come from 8 to 10, fewer are there at noon, and they leave from 16 to 18:30. */
+/* An office's traffic, 0 to 1: people come from 8 to 10, fewer are there at noon, and they leave from 16 to 18:30. */
 static double office_at(double hour) {
     double of_day = fmod(hour, 24), noon = fabs(of_day - 12.5) < 0.5 ? 0.6 : 1;
 

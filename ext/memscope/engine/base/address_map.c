@@ -46,7 +46,7 @@ static struct memscope_address_chunk *chunk_at(struct memscope_address_map *map,
     return atomic_compare_exchange_strong(place, &chunk, added) ? added : chunk;
 }
 
-/* The chunk that has the address's number already, or NULL. */
+/* The address's chunk if it exists already, or NULL. */
 static struct memscope_address_chunk *known_chunk(const struct memscope_address_map *map, uintptr_t address) {
     struct memscope_address_branch *branch;
 

@@ -1,7 +1,8 @@
 /*
- * Series of samples over time, in memory of fixed size: three rings of buckets, fine ones for the last hour, coarse
- * ones for the last week. A bucket keeps the least and the last value of each series, and nothing where there was no
- * sample: means would hide the floors, and values made up between samples would look like evidence.
+ * Series of samples over time, in memory of fixed size, as three rings of buckets: of 10 seconds for an hour, of a
+ * minute for 12 hours, of 10 minutes for a week. A bucket keeps the least and the last value of each series, and
+ * nothing where there was no sample: means would hide the floors, and values made up between samples would look like
+ * evidence.
  *
  * Time is in seconds of CLOCK_BOOTTIME, given by the caller: it never goes back, and goes on while the machine is
  * suspended, so that a suspended machine or process leaves buckets without samples.

@@ -53,8 +53,8 @@ struct memscope_trend {
 
 /* In mebibytes. */
 struct memscope_trend_noise {
-    double white;            /* the standard deviation of what is new in a value */
-    double wandering, hours; /* that of what wanders, and for how long it resembles itself */
+    double white;            /* the standard deviation of the white noise */
+    double wandering, hours; /* that of the autocorrelated part, and its time constant */
 };
 
 /* What one judgement leaves to the next, in the same process; zeroed before the first. */

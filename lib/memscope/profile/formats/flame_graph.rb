@@ -81,7 +81,7 @@ module Memscope
           # @return [String] shown while the pointer is on no frame
           def hint = HINT
 
-          # @return [String] of the box that inverts the graph
+          # @return [String] the label of the box that inverts the graph
           def inversion = "Invert: the allocating function first"
 
           # @return [Hash{String => String}] what each colour means
