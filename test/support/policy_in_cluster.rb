@@ -37,7 +37,7 @@ module RestartRules
     def lost(cluster)
       @readings = []
       @outcomes = []
-      @unbroken_since = cluster ? cluster.now : 0
+      @last_reading = @unbroken_since = nil
     end
 
     def step(cluster)
@@ -59,12 +59,17 @@ module RestartRules
     def reading?(cluster)
       if @faults && @faults.rand < 0.005
         @missed_until = cluster.now + @faults.rand(30..1200)
-        @suspended += 3600 if @faults.rand < 0.2
+        suspend if @faults.rand < 0.2
       end
-      return true if cluster.now >= @missed_until
+      return false if cluster.now < @missed_until
 
-      @unbroken_since = cluster.now
-      false
+      @unbroken_since = cluster.now unless @last_reading && cluster.now - @last_reading <= @policy.gap_seconds
+      @last_reading = cluster.now
+    end
+
+    def suspend
+      @suspended += 3600
+      @last_reading = nil
     end
 
     def follow(cluster)
