@@ -1,4 +1,4 @@
-#include "dump/objspace_reader.h"
+#include "dump/objspace_graph.h"
 
 #include <fcntl.h>
 #include <time.h>
@@ -24,7 +24,7 @@ long long floor_read_dump(const char *path) {
     if (memscope_objspace_reader_open(&reader, file) == MEMSCOPE_OK) {
         while (memscope_objspace_reader_continue(&reader))
             continue;
-        if (memscope_objspace_reader_graph(&reader, &graph, &dump) == MEMSCOPE_OK)
+        if (memscope_objspace_graph_make(&reader, &graph, &dump) == MEMSCOPE_OK)
             took = cpu_ns() - start;
     }
     memscope_objspace_reader_close(&reader);

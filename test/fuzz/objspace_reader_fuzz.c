@@ -1,6 +1,7 @@
 /* Whatever a dump says, its graph is one: edges lead to nodes, names are known, all formats can be written, and what is
  * new in it hangs from its tops without rest. */
 #include "dump/dump_growth.h"
+#include "dump/objspace_graph.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ static enum memscope_status read_all(struct memscope_objspace_reader *reader, co
     reader->is_compared = true;
     while (memscope_objspace_reader_continue(reader))
         continue;
-    return memscope_objspace_reader_graph(reader, graph, dump);
+    return memscope_objspace_graph_make(reader, graph, dump);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

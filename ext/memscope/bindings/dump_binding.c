@@ -145,7 +145,7 @@ static void *read_on(void *argument) {
 static void *resolve(void *argument) {
     struct memscope_dump_file *file = argument;
 
-    file->status = memscope_objspace_reader_graph(&file->reader, &file->graph, &file->dump);
+    file->status = memscope_objspace_graph_make(&file->reader, &file->graph, &file->dump);
     return NULL;
 }
 

@@ -4,7 +4,7 @@
 
 #include "values.h"
 
-#include "dump/objspace_reader.h"
+#include "dump/objspace_graph.h"
 
 struct memscope_dump_file {
     enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */

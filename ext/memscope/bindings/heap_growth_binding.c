@@ -38,7 +38,7 @@ static bool read_files(struct growth_scan *scan) {
         }
         memscope_dump_file_set_reasons(file, scan->reasons, "new_count");
         if (index < scan->count - 1)
-            memscope_objspace_reader_drop_edges(&file->reader);
+            memscope_objspace_graph_drop_edges(&file->reader);
     }
     return true;
 }

@@ -1,4 +1,4 @@
-#include "dump/objspace_reader.h"
+#include "dump/objspace_graph.h"
 
 #include "dump/objspace_line.h"
 
@@ -63,7 +63,7 @@ static void read_text(struct reading *reading, const char *text, size_t length) 
     EXPECT(memscope_objspace_reader_open(&reading->reader, file) == MEMSCOPE_OK);
     while (memscope_objspace_reader_continue(&reading->reader))
         continue;
-    reading->status = memscope_objspace_reader_graph(&reading->reader, &reading->graph, &reading->dump);
+    reading->status = memscope_objspace_graph_make(&reading->reader, &reading->graph, &reading->dump);
     close(file);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/mapped_array.h"
 
@@ -25,6 +26,11 @@ static inline bool memscope_growing_array_reserve(struct memscope_growing_array 
         return false;
     *array = (struct memscope_growing_array){list, target};
     return true;
+}
+
+static inline bool memscope_growing_array_reserve_items(struct memscope_growing_array *array, uint64_t count,
+                                                        size_t item_size) {
+    return memscope_growing_array_reserve(array, (size_t)(count * item_size));
 }
 
 static inline void memscope_growing_array_close(struct memscope_growing_array *array) {

@@ -20,6 +20,25 @@
 #include "dump/heap_dump.h"
 #include "graph/heap_graph.h"
 
+/* A flag in a type: the object's last reference is to its class. Ruby's type numbers have five bits. */
+#define MEMSCOPE_HAS_CLASS 0x80
+
+struct memscope_class_line {
+    uint64_t superclass;
+    uint32_t node, name, label;
+    bool singleton;
+};
+
+struct memscope_named_reference {
+    uint64_t reference; /* its place among all */
+    memscope_edge_name name;
+};
+
+struct memscope_root_line {
+    uint64_t first;
+    uint32_t count, category;
+};
+
 struct memscope_objspace_reader {
     int file;
     enum memscope_status status; /* of reading so far */
@@ -49,7 +68,7 @@ struct memscope_objspace_reader {
         generations; /* 64 bits: number of garbage collections before, plus 1; 0: not stated */
     struct memscope_address_index index;
 
-    struct memscope_growing_array classes; /* class_line structs */
+    struct memscope_growing_array classes; /* struct memscope_class_line */
     uint32_t class_count;
     struct memscope_growing_array root_lines, root_references;
     uint32_t root_line_count;
@@ -69,17 +88,6 @@ enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_read
  * there is no more, status says whether all could be read.
  */
 bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
-
-/*
- * Makes the graph, once, when all is read: half a second for five million objects. It lies in the reader's memory, and
- * so does what belongs to it in a dump. Names may be added to the graph, which stays where it is until the reader is
- * closed. MALFORMED if there is no object in the file.
- */
-enum memscope_status memscope_objspace_reader_graph(struct memscope_objspace_reader *reader,
-                                                    struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);
-
-/* Frees the graph's edges, when only its objects are needed any more. */
-void memscope_objspace_reader_drop_edges(struct memscope_objspace_reader *reader);
 
 /* Idempotent; a zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);
