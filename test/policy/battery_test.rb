@@ -13,7 +13,10 @@ class PolicyBatteryTest < MemscopeTest
   KINDS = LONG ? ClusterTrace::KINDS : %i[fast_leak failing_boots tight_limit mixture]
   # In hours, which boots fail is chance.
   COMPARED = LONG ? KINDS : %i[fast_leak tight_limit]
-  RIVALS = ["puma_worker_killer", "GitLab's watchdog"].freeze
+  RESTLESS = "puma_worker_killer"
+  # puma_worker_killer counts shared memory once for each worker. Unless its user has told it of more memory, it
+  # restarts workers all the time: over days, the kernel finds hardly any to kill.
+  RIVALS = [LONG ? "the same, sharing added" : RESTLESS, "GitLab's watchdog"].freeze
 
   def test_no_rule_is_ever_broken
     runs = KINDS.product(SEEDS.to_a).map do |kind, seed|
@@ -46,12 +49,9 @@ class PolicyBatteryTest < MemscopeTest
     puts table if LONG
     own = table.totals["memscope"]
 
-    RIVALS.each do |rival|
-      others = table.totals[rival]
-
-      assert_operator own[:oom_kills], LONG ? :< : :<=, others[:oom_kills], rival
-      assert_operator own[:restarts], :<=, others[:restarts], rival
-      assert_operator own[:lost_seconds], :<=, others[:lost_seconds], rival
+    RIVALS.each { |rival| assert_operator own[:oom_kills], LONG ? :< : :<=, table.totals[rival][:oom_kills], rival }
+    [RESTLESS, *RIVALS].product(%i[restarts lost_seconds]) do |rival, loss|
+      assert_operator own[loss], :<=, table.totals[rival][loss], "#{loss}, #{rival}"
     end
     assert_operator own[:oom_kills], :<, table.totals["none"][:oom_kills]
   end
