@@ -367,52 +367,83 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /* ---- which objects a mark phase has found alive (ruby/object_sampler.c) ----------------------------------------- */
 
 /*
- * Whether an object is marked, to be asked at the end of a mark phase. Exported: before 3.4
- * rb_objspace_marked_object_p; in 3.4 rb_obj_gc_flags, which lists IDs; from 4.0 on rb_gc_object_metadata, whose list
- * ends with name 0. The latter two intern their IDs in their first call, which must not be during a GC.
+ * What the GC knows of an object, by name. Exported: before 4.0 rb_obj_gc_flags, which lists IDs; from 4.0 on
+ * rb_gc_object_metadata, whose list ends with name 0. Both intern their IDs in their first call, as the callers below
+ * do: it must not be during a GC.
  */
-#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
-int rb_objspace_marked_object_p(VALUE object);
-#define MEMSCOPE_KNOWS_MARKED 1
-static inline bool memscope_object_is_marked(VALUE object) {
-    return rb_objspace_marked_object_p(object) != 0;
-}
-#elif defined(HAVE_RB_GC_OBJECT_METADATA)
+#if defined(HAVE_RB_GC_OBJECT_METADATA)
 struct rb_gc_object_metadata_entry {
     ID name;
     VALUE value;
 };
 struct rb_gc_object_metadata_entry *rb_gc_object_metadata(VALUE object);
-#define MEMSCOPE_KNOWS_MARKED 1
-static inline bool memscope_object_is_marked(VALUE object) {
+#define MEMSCOPE_KNOWS_GC_FLAGS 1
+static inline bool memscope_object_has_gc_flag(VALUE object, ID flag) {
     const struct rb_gc_object_metadata_entry *entry = rb_gc_object_metadata(object);
-    static ID marked;
 
-    if (!marked)
-        marked = rb_intern("marked");
-    while (entry->name != 0 && entry->name != marked)
+    while (entry->name != 0 && entry->name != flag)
         entry++;
     return entry->name != 0;
 }
 #elif defined(HAVE_RB_OBJ_GC_FLAGS)
 size_t rb_obj_gc_flags(VALUE object, ID *flags, size_t room);
-#define MEMSCOPE_KNOWS_MARKED 1
-static inline bool memscope_object_is_marked(VALUE object) {
+#define MEMSCOPE_KNOWS_GC_FLAGS 1
+static inline bool memscope_object_has_gc_flag(VALUE object, ID flag) {
     ID flags[8];
     size_t count = rb_obj_gc_flags(object, flags, 8);
+
+    while (count > 0 && flags[count - 1] != flag)
+        count--;
+    return count > 0;
+}
+#else
+#define MEMSCOPE_KNOWS_GC_FLAGS 0
+#endif
+
+/* Whether an object is marked, to be asked at the end of a mark phase. */
+#if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P)
+int rb_objspace_marked_object_p(VALUE object); /* before 3.4 */
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
+    return rb_objspace_marked_object_p(object) != 0;
+}
+#elif MEMSCOPE_KNOWS_GC_FLAGS
+#define MEMSCOPE_KNOWS_MARKED 1
+static inline bool memscope_object_is_marked(VALUE object) {
     static ID marked;
 
     if (!marked)
         marked = rb_intern("marked");
-    while (count > 0 && flags[count - 1] != marked)
-        count--;
-    return count > 0;
+    return memscope_object_has_gc_flag(object, marked);
 }
 #else
 #define MEMSCOPE_KNOWS_MARKED 0
 static inline bool memscope_object_is_marked(VALUE object) {
     return true;
 }
+#endif
+
+/*
+ * The bitmaps of marked objects, and of those that a minor GC does not free, in struct heap_page, which the first word
+ * of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) it has a bit for each 40 bytes of
+ * the page, whatever the size of its slots; the second bitmap is of marked objects, the third of uncollectible ones.
+ * Four words before the bitmaps is the address of the page's first slot. Readers must compare the bits with what the
+ * functions here say of the same objects (ruby/mark_bits.c).
+ */
+#if RUBY_API_VERSION_CODE < 40100 && SIZEOF_VOIDP == 8 && MEMSCOPE_KNOWS_MARKED && MEMSCOPE_KNOWS_GC_FLAGS
+#define MEMSCOPE_KNOWS_MARK_BITS 1
+#define MEMSCOPE_BYTES_OF_MARK_BIT 40
+#define MEMSCOPE_PAGE_BITMAPS_AT ((RUBY_API_VERSION_CODE < 30400 ? 8 : 9) * sizeof(void *))
+#define MEMSCOPE_PAGE_START_AT (MEMSCOPE_PAGE_BITMAPS_AT - 4 * sizeof(void *))
+static inline bool memscope_object_is_uncollectible(VALUE object) {
+    static ID uncollectible;
+
+    if (!uncollectible)
+        uncollectible = rb_intern("uncollectible");
+    return memscope_object_has_gc_flag(object, uncollectible);
+}
+#else
+#define MEMSCOPE_KNOWS_MARK_BITS 0
 #endif
 
 /* A minor GC does not free such an object, even if it loses its write barrier afterwards (rb_gc_writebarrier_unprotect

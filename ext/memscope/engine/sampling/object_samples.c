@@ -101,22 +101,18 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
 
 /* ---- garbage collections ---------------------------------------------------------------------------------------- */
 
-/* Prefetches a sample's object: a sweep spends most of its time on cache misses at objects. */
-static void fetch(const struct memscope_object_samples *samples, uint32_t index) {
-    if (index < samples->count)
-        __builtin_prefetch((const void *)samples->list[index].address);
-}
-
 /* An old object that has lost its write barrier is young after a major GC. */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
-                                   enum memscope_object_age (*age_of)(uintptr_t address)) {
+                                   enum memscope_object_age (*age_of)(uintptr_t address),
+                                   void (*fetch)(uintptr_t address)) {
     uint32_t first = minor ? samples->old : 0;
     struct pass pass = {.old = first, .kept = first};
 
     for (uint32_t index = first; index < samples->count; index++) {
         enum memscope_object_age age = age_of(samples->list[index].address);
 
-        fetch(samples, index + AHEAD);
+        if (index + AHEAD < samples->count)
+            fetch(samples->list[index + AHEAD].address);
         if (age != MEMSCOPE_OBJECT_DEAD)
             keep(samples, &pass, index, age == MEMSCOPE_OBJECT_OLD && !samples->list[index].pending);
     }
