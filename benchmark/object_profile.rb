@@ -48,25 +48,31 @@ LOOPS = {
 
 def median(numbers) = numbers.sort[numbers.size / 2]
 
+# The median, and the range of the half in the middle.
+def quartiles(numbers)
+  sorted = numbers.sort
+  format("%.3f (%.3f to %.3f)", median(numbers), sorted[sorted.size / 4], sorted[-1 - (sorted.size / 4)])
+end
+
 def with_profile(&)
   PROFILE.start(ractors: :never)
   seconds = timed(&)
   [seconds, PROFILE.stop.overhead]
 end
 
+# A round with a profile is compared with the mean of those before and after it: the machine's speed drifts.
 def measure_loops
   LOOPS.each do |name, (goal, body)|
     body.call
-    overheads = []
-    ratios, controls = Array.new(ROUNDS) do
-      without = timed(&body)
+    ratios, controls, overheads = Array.new(ROUNDS) do
+      before = timed(&body)
       with, overhead = with_profile(&body)
-      overheads << overhead
-      [without / with, without / timed(&body)]
+      after = timed(&body)
+      [(before + after) / 2 / with, before / after, overhead]
     end.transpose
     last = overheads.last
-    puts format("%-20s %.3f of the speed without a profile (goal %.3f; control %.3f); it says that it took %.1f %% " \
-                "and watched %.1f %% of the allocations", name, median(ratios), goal, median(controls),
+    puts format("%-20s %s of the speed without a profile (goal %.3f; control %s); it says that it took %.1f %% " \
+                "and watched %.1f %% of the allocations", name, quartiles(ratios), goal, quartiles(controls),
                 100 * last.cpu_share, 100 * last.watched_share.to_f)
   end
 end
