@@ -4,8 +4,8 @@ require_relative "../test_helper"
 require_relative "../support/restart_table"
 
 # The policy in simulated clusters: what it must never do, it never does, and it loses fewer processes to the kernel
-# than what others use, with no more restarts. `rake battery:policy` runs the long form; benchmark/policy.rb prints the
-# table.
+# than rules that let workers live, with no more restarts. `rake battery:policy` runs the long form;
+# benchmark/policy.rb prints the table.
 class PolicyBatteryTest < MemscopeTest
   LONG = ENV.key?("MEMSCOPE_SEEDS")
   SEEDS = (1..Integer(ENV.fetch("MEMSCOPE_SEEDS", "1")))
@@ -50,7 +50,7 @@ class PolicyBatteryTest < MemscopeTest
     own = table.totals["memscope"]
 
     RIVALS.each { |rival| assert_operator own[:oom_kills], LONG ? :< : :<=, table.totals[rival][:oom_kills], rival }
-    [RESTLESS, *RIVALS].product(%i[restarts lost_seconds]) do |rival, loss|
+    [RESTLESS, *RIVALS].uniq.product(%i[restarts lost_seconds]) do |rival, loss|
       assert_operator own[loss], :<=, table.totals[rival][loss], "#{loss}, #{rival}"
     end
     assert_operator own[:oom_kills], :<, table.totals["none"][:oom_kills]

@@ -67,6 +67,23 @@ class MarkBitsTest < MemscopeTest
     assert_equal ["unproven"], state
   end
 
+  # No object is marked before the first collection.
+  def test_a_profile_that_starts_before_the_first_collection
+    slots = %w[RUBY_GC_HEAP_INIT_SLOTS RUBY_GC_HEAP_0_INIT_SLOTS RUBY_GC_HEAP_1_INIT_SLOTS].to_h { |name| [name, "400000"] }
+    before, samples = child_json(<<~RUBY, env: slots)
+      require "json"
+      require "memscope"
+      before = GC.count
+      Memscope::ObjectProfile.start(ractors: :never)
+      kept = Array.new(50_000) { "x" * 10 }
+      6.times { GC.start }
+      puts JSON.generate([before, Memscope::ObjectProfile.stop.samples])
+    RUBY
+
+    assert_equal 0, before
+    assert_operator samples, :>=, 0
+  end
+
   def test_bitmaps_at_another_place_are_refused
     [-@bitmap, -40, -16, -8, 8, 16, 40, @bitmap, 2 * @bitmap].each do |bytes|
       assert_equal "refused", proof(:marked, bytes), "marked objects, #{bytes} bytes further"

@@ -56,6 +56,12 @@ static enum memscope_object_age age_by_ruby(uintptr_t object) {
     return memscope_object_is_uncollectible(object) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
 }
 
+/* Both intern their IDs in their first call, which allocates; age_by_ruby asks the second only about marked objects. */
+static void intern_flags(void) {
+    memscope_object_is_marked(rb_cObject);
+    memscope_object_is_uncollectible(rb_cObject);
+}
+
 /* ---- whether they are where they are expected -------------------------------------------------------------------- */
 
 static void refuse(void) {
@@ -73,10 +79,17 @@ static size_t constant(VALUE constants, const char *name, size_t otherwise) {
 
 /* Whether the sizes are those of a Ruby without debugging aids, with the garbage collector that has heap pages. */
 static bool find_places(void) {
-    VALUE constants = rb_const_get(rb_const_get(rb_cObject, rb_intern("GC")), rb_intern("INTERNAL_CONSTANTS"));
-    size_t page = constant(constants, "HEAP_PAGE_SIZE", 0), bitmap = constant(constants, "HEAP_PAGE_BITMAP_SIZE", 0);
-    size_t bits = (page + MEMSCOPE_BYTES_OF_MARK_BIT - 1) / MEMSCOPE_BYTES_OF_MARK_BIT;
+    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC")), constants = rb_hash_new();
+    ID name = rb_intern("INTERNAL_CONSTANTS");
+    size_t page, bitmap, bits;
 
+    if (rb_const_defined(gc, name))
+        constants = rb_const_get(gc, name);
+    if (!RB_TYPE_P(constants, T_HASH))
+        return false;
+    page = constant(constants, "HEAP_PAGE_SIZE", 0);
+    bitmap = constant(constants, "HEAP_PAGE_BITMAP_SIZE", 0);
+    bits = (page + MEMSCOPE_BYTES_OF_MARK_BIT - 1) / MEMSCOPE_BYTES_OF_MARK_BIT;
     if (page == 0 || (page & (page - 1)) != 0 || bitmap != (bits + 63) / 64 * 8 ||
         RTEST(rb_hash_lookup(constants, ID2SYM(rb_intern("DEBUG")))) || constant(constants, "RVALUE_OVERHEAD", 0) != 0)
         return false;
@@ -122,7 +135,7 @@ bool memscope_mark_bits_compare(void) {
 
 /* ---- witnesses --------------------------------------------------------------------------------------------------- */
 
-/* A hidden Array, which Ruby code cannot find. Each eighth is in a slot of any size. */
+/* A hidden Array, which Ruby code cannot find. Every eighth has a slot of another size. */
 static VALUE new_witness(uint32_t number) {
     return rb_obj_hide(rb_ary_new_capa(number % 8 == 0 ? number / 8 % 64 : 0));
 }
@@ -151,7 +164,7 @@ void memscope_mark_bits_begin(void) {
     memscope_mark_bits_end();
     if (state != UNPROVEN)
         return;
-    age_by_ruby(rb_cObject); /* interns IDs, which allocates */
+    intern_flags();
     if (!find_places()) {
         refuse();
         return;
@@ -162,8 +175,11 @@ void memscope_mark_bits_begin(void) {
     make_witnesses();
 }
 
+/* Without the dropped ones nothing can be proven, so the kept ones are let go too. */
 void memscope_mark_bits_unseen(void) {
     dropped_count = 0;
+    if (agreed[MEMSCOPE_OBJECT_DEAD] < ENOUGH)
+        kept = Qnil;
 }
 
 void memscope_mark_bits_end(void) {

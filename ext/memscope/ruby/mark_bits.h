@@ -10,7 +10,7 @@
  * - memscope_mark_bits_begin makes 1,024 objects, and keeps a random half of them. At the end of each mark phase, what
  *   the bitmaps say of each must be Ruby's answer, until hundreds of answers of each kind agree: dead, young, old. A
  *   bitmap at another place does not repeat the random pattern.
- * - From then on, each 251st answer is compared too.
+ * - From then on, every 251st answer is compared too.
  */
 #ifndef MEMSCOPE_MARK_BITS_H
 #define MEMSCOPE_MARK_BITS_H

@@ -279,7 +279,7 @@ static void settle_samples(void) {
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
-static enum memscope_object_age age_by_ruby(uintptr_t address) {
+static enum memscope_object_age age_by_flags(uintptr_t address) {
     if (!memscope_object_is_marked((VALUE)address))
         return MEMSCOPE_OBJECT_DEAD;
     return MEMSCOPE_IS_OLD((VALUE)address) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
@@ -336,7 +336,7 @@ static void sweep_samples(bool minor) {
     if (by_bits)
         memscope_object_samples_sweep(samples, minor, memscope_mark_bits_age, memscope_mark_bits_fetch);
     else
-        memscope_object_samples_sweep(samples, minor, age_by_ruby, fetch_object);
+        memscope_object_samples_sweep(samples, minor, age_by_flags, fetch_object);
     if (by_bits && !memscope_mark_bits_proven())
         memscope_object_samples_forget(samples, false);
 }
@@ -682,8 +682,9 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     count_runs(&tags->start);
     sampler = (struct sampler){.running = true, .pid = getpid()};
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
-    sampler.collections = sampler.entered = rb_gc_count();
-    sampler.majors = gc_figure("major_gc_count");
+    sampler.entered = rb_gc_count();
+    sampler.collections = ended_collections();
+    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections); /* it marks: a major one */
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();
     watch_gc();

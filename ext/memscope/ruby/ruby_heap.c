@@ -187,10 +187,26 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     count_slots(listing, wanted);
 }
 
-/* rb_gc_disable finishes a collection (gc.c, gc_rest), as a walk of the object space would, which reads all headers. */
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
+    return 1;
+}
+#endif
+
+/*
+ * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space does too, but reads the headers of all
+ * pages: only beside other Ractors, because it takes the VM lock.
+ */
 bool memscope_heap_finish_gc(void) {
     if (rb_gc_latest_gc_info(symbol_state) == symbol_none)
         return false;
+    if (memscope_other_ractors()) {
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+        return walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
+#else
+        return false;
+#endif
+    }
     if (!RTEST(rb_gc_disable()))
         rb_gc_enable();
     return rb_gc_latest_gc_info(symbol_state) == symbol_none;

@@ -19,7 +19,7 @@ module Memscope
         verdict. --pid names one of its processes if memscope cannot find them: in a
         container, behind a proxy.
 
-        A status other than 200 to 299 that is not allowed ends the exercise: error
+        Any status but 200 to 299 and those of --allow-status ends the exercise: error
         pages are not measured.
 
         exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a

@@ -16,7 +16,7 @@ module Memscope
                        .scan(/\S.{0,72}(?=,? |\z),?/).join("\n  ")}
       TEXT
       FORMS = {
-        process: { summary: "print which purges and restarts a policy would have made",
+        process: { summary: "print what a policy would have done with recorded readings",
                    example: "memscope policy --rules soft=0.7,interval_seconds=600 groups.jsonl", notes: NOTES,
                    options: [["--rules NAME=NUMBER,...", Array, "rules that differ from the defaults"], *TEXT] }
       }.freeze

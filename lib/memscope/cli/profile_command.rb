@@ -52,7 +52,7 @@ module Memscope
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
                   ["--by NAME", GROUPINGS, "group text by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
-                   "class only with --objects, native without"],
+                   "class needs --objects; native is for malloc only"],
                   TEXT.last].freeze
       GENERATIONS = ["--generations SECONDS", Float, SECONDS, "group allocations by time: begin a new",
                      "group (generation) every SECONDS"].freeze

@@ -7,7 +7,7 @@ module Memscope
       NOTES = <<~TEXT
         The process must keep its history. Puma's plugin, Workers.watch and Rails
         start it; without them, set MEMSCOPE_HISTORY=1. The process judges itself every
-        five minutes, after an hour or more; before, it says how long that will take.
+        five minutes, after an hour or more; until then, it says how long that will take.
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT

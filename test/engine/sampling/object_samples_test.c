@@ -126,11 +126,11 @@ static void test_stacks_that_find_no_room(void) {
 
 /* ---- garbage collections ---------------------------------------------------------------------------------------- */
 
-/* Addresses below 1,000 die, those below 2,000 stay young. */
 static void fetch_nothing(uintptr_t address) {
     (void)address;
 }
 
+/* Addresses below 1,000 die, those below 2,000 stay young. */
 static enum memscope_object_age by_address(uintptr_t address) {
     return address < 1000 ? MEMSCOPE_OBJECT_DEAD : address < 2000 ? MEMSCOPE_OBJECT_YOUNG : MEMSCOPE_OBJECT_OLD;
 }

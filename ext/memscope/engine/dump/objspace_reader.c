@@ -8,11 +8,11 @@
 
 #include "dump/objspace_line.h"
 
-/* Bytes to read at a time, which stay in the processor's cache until they are parsed; more for a longer line. */
+/* Bytes to read at a time, which stay in the processor's cache until they are parsed. */
 #define PIECE ((size_t)128 << 10)
 /* Longer than the line of any object, however many its references. */
 #define LONGEST_LINE ((size_t)1 << 30)
-/* Between two calls, the caller looks whether it is to stop. */
+/* Between two calls, the caller looks whether it is to stop: 64 MiB. */
 #define PIECES_OF_A_CALL 512
 /* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
@@ -211,10 +211,10 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
         reader->status = MEMSCOPE_TRUNCATED;
 }
 
-/* Parses the whole lines of what was read, and keeps the rest for the next piece. */
-static void take_lines(struct memscope_objspace_reader *reader) {
+/* Parses the whole lines of what was read, and keeps the rest for the next piece: no newline is in what was kept. */
+static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
     char *text = reader->text.list;
-    const char *last = memrchr(text, '\n', reader->text_length);
+    const char *last = memrchr(text + reader->text_length - count, '\n', count);
     size_t whole = last == NULL ? 0 : (size_t)(last - text) + 1;
 
     if (whole == 0)
@@ -250,8 +250,7 @@ static bool read_piece(struct memscope_objspace_reader *reader) {
         reader->status = MEMSCOPE_NO_MEMORY;
         return false;
     }
-    count = read(reader->file, (char *)reader->text.list + reader->text_length,
-                 reader->text.bytes - reader->text_length - MEMSCOPE_OBJSPACE_PADDING);
+    count = read(reader->file, (char *)reader->text.list + reader->text_length, PIECE);
     if (count < 0) {
         if (errno != EINTR)
             reader->status = memscope_status_of_errno(errno);
@@ -263,7 +262,7 @@ static bool read_piece(struct memscope_objspace_reader *reader) {
     }
     reader->bytes += (uint64_t)count;
     reader->text_length += (size_t)count;
-    take_lines(reader);
+    take_lines(reader, (size_t)count);
     return true;
 }
 

@@ -73,8 +73,8 @@ enum memscope_object_age { MEMSCOPE_OBJECT_DEAD, MEMSCOPE_OBJECT_YOUNG, MEMSCOPE
 
 /*
  * Called at the end of a mark phase, when it is known which objects survive the GC: drops the samples of the others.
- * `minor`: skips the old objects, since a minor GC frees none of them. `fetch`: prefetches
- * what age_of reads for this address.
+ * `minor`: skips the old objects, since a minor GC frees none of them. `fetch`: prefetches what age_of reads for this
+ * address.
  */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address),

@@ -48,7 +48,7 @@ static void compare_objects(VALUE data, rb_trace_arg_t *event) {
 static VALUE host_compare_marks(VALUE self) {
     VALUE counts = rb_ary_new();
 
-    age_by_ruby(rb_cObject);
+    intern_flags();
     if (!find_places())
         return Qnil;
     differences = 0;
