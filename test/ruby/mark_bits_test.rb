@@ -69,7 +69,7 @@ class MarkBitsTest < MemscopeTest
 
   # No object is marked before the first collection.
   def test_a_profile_that_starts_before_the_first_collection
-    slots = %w[RUBY_GC_HEAP_INIT_SLOTS RUBY_GC_HEAP_0_INIT_SLOTS RUBY_GC_HEAP_1_INIT_SLOTS].to_h { |name| [name, "400000"] }
+    slots = ["", "0_", "1_"].to_h { |size| ["RUBY_GC_HEAP_#{size}INIT_SLOTS", "400000"] }
     before, samples = child_json(<<~RUBY, env: slots)
       require "json"
       require "memscope"

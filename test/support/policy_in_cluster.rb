@@ -34,7 +34,7 @@ module RestartRules
     end
 
     # The container was killed, and its master with it.
-    def lost(cluster)
+    def lost(_cluster)
       @readings = []
       @outcomes = []
       @last_reading = @unbroken_since = nil
