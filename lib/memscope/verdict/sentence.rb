@@ -95,12 +95,13 @@ module Memscope
           ", #{size(verdict.bytes_per_request)} per request" if verdict.bytes_per_request&.positive?
         end
 
+        # Other processes may grow too, and reach it sooner.
         def eta(verdict)
           return unless verdict.eta_seconds
 
           most = verdict.eta_seconds_high ? "to #{duration(verdict.eta_seconds_high)}" : "or more"
-          "; the limit of #{size(verdict.evidence[:limit_bytes])} is reached in #{duration(verdict.eta_seconds)} " \
-            "(#{duration(verdict.eta_seconds_low)} #{most})"
+          "; this alone reaches the limit of #{size(verdict.evidence[:limit_bytes])} in " \
+            "#{duration(verdict.eta_seconds)} (#{duration(verdict.eta_seconds_low)} #{most})"
         end
 
         def shares(verdict)
