@@ -57,7 +57,8 @@ class VerdictTest < MemscopeTest
     assert_includes verdict.eta_seconds_low..verdict.eta_seconds_high, 5 * 3600
     assert_match(/\ALeak of native memory: \+(39|4\d)\.\d MiB.h \(\d\d\.\d to \d\d\.\d\) for [45] hours /,
                  verdict.sentence)
-    assert_match(/; this alone reaches the limit of 1,024\.0 MiB in 5 hours \(\d hours to \d hours\)\.\z/, verdict.sentence)
+    assert_match(/; this alone reaches the limit of 1,024\.0 MiB in 5 hours \(\d hours to \d hours\)\.\z/,
+                 verdict.sentence)
     assert_match(/working set of the cgroup\s+824\.0\s+MiB, its limit/, verdict.to_s)
   end
 
