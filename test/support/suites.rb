@@ -34,7 +34,7 @@ module Suites
   # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/{census,memscope,purge,ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
-               "test/ruby/{census,heap_references,named_references}_test.rb")
+               "test/ruby/{census,heap_references,mark_bits,named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")
