@@ -369,7 +369,7 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /*
  * What the GC knows of an object, by name. Exported: before 4.0 rb_obj_gc_flags, which lists IDs; from 4.0 on
  * rb_gc_object_metadata, whose list ends with name 0. Both intern their IDs in their first call, as the callers below
- * do: it must not be during a GC.
+ * do (rb_intern keeps the ID of a literal): it must not be during a GC.
  */
 #if defined(HAVE_RB_GC_OBJECT_METADATA)
 struct rb_gc_object_metadata_entry {
@@ -410,11 +410,7 @@ static inline bool memscope_object_is_marked(VALUE object) {
 #elif MEMSCOPE_KNOWS_GC_FLAGS
 #define MEMSCOPE_KNOWS_MARKED 1
 static inline bool memscope_object_is_marked(VALUE object) {
-    static ID marked;
-
-    if (!marked)
-        marked = rb_intern("marked");
-    return memscope_object_has_gc_flag(object, marked);
+    return memscope_object_has_gc_flag(object, rb_intern("marked"));
 }
 #else
 #define MEMSCOPE_KNOWS_MARKED 0
@@ -436,11 +432,7 @@ static inline bool memscope_object_is_marked(VALUE object) {
 #define MEMSCOPE_PAGE_BITMAPS_AT ((RUBY_API_VERSION_CODE < 30400 ? 8 : 9) * sizeof(void *))
 #define MEMSCOPE_PAGE_START_AT (MEMSCOPE_PAGE_BITMAPS_AT - 4 * sizeof(void *))
 static inline bool memscope_object_is_uncollectible(VALUE object) {
-    static ID uncollectible;
-
-    if (!uncollectible)
-        uncollectible = rb_intern("uncollectible");
-    return memscope_object_has_gc_flag(object, uncollectible);
+    return memscope_object_has_gc_flag(object, rb_intern("uncollectible"));
 }
 #else
 #define MEMSCOPE_KNOWS_MARK_BITS 0
