@@ -5,16 +5,18 @@
 # - loops: one that only allocates, one that works on strings and hashes as an application does, and one that allocates
 #   nothing; by turns with and without a profile, in one process; as a control, without one twice.
 # - asleep: the CPU time of a process that sleeps, with and without a profile.
-# - requests: those of a Rails application, as the loops; and their instructions under callgrind, in which a profile has
-#   the same share of the time as anywhere. The machine's own counter (perf) is often not there in a virtual machine.
+# - programs: requests of a Rails application, and loops that work on strings, JSON and hashes, as above, with a profile
+#   that has run for a while.
+# - instructions: those of the same under callgrind, in which a profile has the same share of the time as anywhere. The
+#   machine's own counter (perf) is often not there in a virtual machine.
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
 #   PEERS=tmp/peers; where one is not to be had, its line says "not run".
 # - tables: with tens of thousands of samples of live objects, of one stack and of 8,000, how much longer a minor and a
 #   major GC take, and the one in which all of them die; how long readings take; and the memory of the tables.
 #
-# PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), STARTS (processes with requests) and REQUESTS (of a batch)
-# say how much of this is measured.
+# PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), TURNS (with a profile), REQUESTS (of a turn) and WARM
+# (requests before a turn with a profile) say how much of this is measured.
 
 require_relative "floor/servers"
 require "memscope"
@@ -92,26 +94,73 @@ def measure_asleep
   PROFILE.stop
 end
 
-# ---- requests --------------------------------------------------------------------------------------------------------
+# ---- programs: requests of a Rails application, and loops -----------------------------------------------------------
 
-REQUESTS = [File.expand_path("floor/requests.rb", __dir__)].freeze
-LOADED = { "MEMSCOPE" => "1", "PROFILE" => "objects", "COLLECT" => "10" }.freeze
-STARTS = Integer(ENV.fetch("STARTS", FEWEST_STARTS.to_s))
-# So many that some windows fall into each batch: a pause between two may last a second.
-BATCH = Integer(ENV.fetch("REQUESTS", "2000"))
-COUNTED = BATCH / 2
+FLOOR = File.expand_path("floor", __dir__)
+# Each: the program; the goal; how many rounds take as long as one request.
+PROGRAMS = {
+  "Rails requests" => [["requests.rb"], 0.98, 1],
+  **%w[objects strings JSON hashes].to_h { |name| ["loop: #{name}", [["allocations.rb", name], 0.95, 5]] }
+}.transform_values { |(file, *rest), *others| [[File.join(FLOOR, file), *rest], *others] }.freeze
+LOADED = { "MEMSCOPE" => "1", "COLLECT" => "10" }.freeze
+TURNS = Integer(ENV.fetch("TURNS", "9"))
+REQUESTS = Integer(ENV.fetch("REQUESTS", "500"))
+# A profile first takes twice its share, and slows down to it within some seconds of CPU time.
+WARM = Integer(ENV.fetch("WARM", "1500"))
 
-def measure_requests
-  with = Side.new(LOADED, "profiled")
-  without = Side.new(LOADED)
-  compared = { "Rails requests" => [with, without], "without a profile twice (control)" => [without, without] }
-  compare(REQUESTS, compared, starts: STARTS, batch: BATCH, pairs: 1).each do |what, (ratio, least, most)|
-    say(what, ratio, "#{'goal ≥ 0.98; ' if compared[what].first == with}95 %: #{least.round(4)} to #{most.round(4)}")
+# By turns without a profile and in one that has run for a while, in one process: two of them differ by some percent,
+# such as by the seed of hashes. Each turn with is compared with the mean of those without before and after it.
+def turns(server, rounds, times)
+  without = [yield(rounds)]
+  pairs = Array.new(TURNS) do
+    server.ask(WARM * times, "start")
+    with = yield(rounds)
+    server.ask(rounds, "stop")
+    without << yield(rounds)
+    [without.last(2).sum / 2.0 / with, without.last(2).reduce(:fdiv)]
   end
+  pairs.transpose
+end
+
+def say_turns(name, goal, (ratios, controls))
+  puts "#{name.ljust(16)} #{quartiles(ratios)} (goal #{goal}; without a profile twice: #{quartiles(controls)})"
+end
+
+def measure_programs
+  PROGRAMS.each do |name, (program, goal, times)|
+    server = Server.new(program, LOADED)
+    say_turns(name, goal, turns(server, REQUESTS * times, times) { |rounds| server.ask(rounds) })
+    server.stop
+  end
+end
+
+def control(server, *how)
+  system("callgrind_control", *how, server.pid.to_s, %i[out err] => File::NULL, exception: true)
+end
+
+# Each dump begins to count anew.
+def instructions_of(server, rounds, out)
+  control(server, "--instr=on")
+  server.ask(rounds)
+  control(server, "--instr=off")
+  control(server, "--dump")
+  last = Dir["#{out}.*"].max_by { |path| Integer(File.extname(path).delete(".")) }
+  Integer(File.foreach(last).grep(/^totals:/).last.split.last)
+end
+
+def measure_instructions
   return puts("instructions: not counted (valgrind is not installed)") unless valgrind?
 
-  bare, profiled = [without, with].map { |side| instructions(REQUESTS, side, count: COUNTED) }
-  say("instructions without ÷ with a profile", bare / profiled, "goal ≥ 0.98; #{bare.round} a request without")
+  PROGRAMS.each do |name, (program, goal, times)|
+    Dir.mktmpdir do |directory|
+      out = File.join(directory, "counts")
+      server = Server.new(program, LOADED, "valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no",
+                          "--callgrind-out-file=#{out}")
+      found = turns(server, REQUESTS * times, times) { |rounds| instructions_of(server, rounds, out) }
+      say_turns("instructions of #{name}", goal, found)
+      server.stop
+    end
+  end
 end
 
 # ---- other profilers, on the loop that only allocates ----------------------------------------------------------------
@@ -256,8 +305,8 @@ def measure_tables
   end
 end
 
-PARTS = { "loops" => :measure_loops, "asleep" => :measure_asleep, "requests" => :measure_requests,
-          "others" => :measure_others, "tables" => :measure_tables }.freeze
+PARTS = { "loops" => :measure_loops, "asleep" => :measure_asleep, "programs" => :measure_programs,
+          "instructions" => :measure_instructions, "others" => :measure_others, "tables" => :measure_tables }.freeze
 
 puts RUBY_DESCRIPTION
 ENV.fetch("PARTS", PARTS.keys.join(",")).split(",").each { |part| send(PARTS.fetch(part)) }

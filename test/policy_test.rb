@@ -214,6 +214,7 @@ class PolicyTest < MemscopeTest
     assert_none(/it was the last to be restarted/, decide(1700, workers: FAT, outcomes: last))
     assert_restart(1, decide(1700, workers: { **FAT, 1 => { private: 300 } }, outcomes: last))
     assert_restart(2, decide(1700, workers: { 2 => Groups.leak(30, private: 500) }, outcomes: last))
+    assert_restart(2, decide(1700, workers: FAT, outcomes: [Groups.outcome(:restart, 2, 6.1 * HOUR, returned: 300)]))
   end
 
   def test_ranked_by_what_leaks_not_by_size
@@ -352,9 +353,15 @@ class PolicyTest < MemscopeTest
 
     assert_none(/has run for less than 1917 s/, decide(1700, workers: started[1400]))
     assert_restart(2, decide(1700, workers: started[2200]))
-    all = (0..3).to_h { |index| [index, started[1400][2]] }
+  end
 
-    assert_none(/has run for less than 1917 s/, decide(1950, workers: all))
+  # A limit that is too low for warm workers is reached before any of them has run for half an hour.
+  def test_above_the_hard_limit_ten_minutes_are_enough
+    all = ->(ago) { (0..3).to_h { |index| [index, { private: 500, started_seconds: Groups::NOW - ago }] } }
+
+    assert_none(/has run for less than 639 s/, decide(1950, workers: all[599]))
+    assert_restart(0, decide(1950, workers: all[721])) # 600 s and up to a fifth more
+    assert_restart(0, decide(1950, workers: all[599], policy: Memscope::Policy.new(hard_min_uptime_seconds: 60)))
   end
 
   # --- Observed decisions, and values
@@ -378,10 +385,14 @@ class PolicyTest < MemscopeTest
     assert_predicate decisions.first, :frozen?
   end
 
-  # Groups in which anything may be unknown, at the edges of the limits.
-  def test_any_readings
+  # Groups in which anything may be unknown, at the edges of the limits; each with what is decided.
+  def any_decisions
     random = Random.new(18)
-    decisions = Array.new(800) { Memscope::Policy.new(jitter: 0).decide(any_group(random)) }
+    Array.new(800) { any_group(random) }.map { |groups| [groups.last, Memscope::Policy.new(jitter: 0).decide(groups)] }
+  end
+
+  def test_any_readings
+    decisions = any_decisions.map(&:last)
 
     assert_equal Memscope::Policy::ACTIONS.sort, decisions.map(&:action).uniq.sort
     decisions.each do |decision|
@@ -390,10 +401,16 @@ class PolicyTest < MemscopeTest
       assert_equal decision.none?, decision.worker.nil?
       assert_operator decision.expected_bytes, :>, 0 unless decision.none?
     end
-    restarted = decisions.select { |decision| decision.action == :restart }.map(&:worker)
+  end
 
-    assert(restarted.all? { |worker| worker.exempt.nil? && worker.booted? && worker.private_bytes })
-    assert(restarted.all? { |worker| Groups::NOW - worker.started_seconds >= 1800 })
+  def test_who_is_restarted_in_any_readings
+    any_decisions.select { |_, decision| decision.action == :restart }.each do |group, decision|
+      worker = decision.worker
+      least = group.working_set_bytes > 0.95 * group.limit_bytes ? 600 : 1800
+
+      assert_equal [nil, true, true], [worker.exempt, worker.booted?, worker.private_bytes.positive?]
+      assert_operator Groups::NOW - worker.started_seconds, :>=, least
+    end
   end
 
   def test_json

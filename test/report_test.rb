@@ -51,7 +51,7 @@ class ReportTest < MemscopeTest
       text(rows: rows.call(detail), garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
     end
 
-    assert_includes known, "Up to 41.0 MiB of live slots and of malloc memory in use may be garbage; --gc (gc: true)"
+    assert_includes known, "Up to 41.0 MiB of live slots and of malloc memory in use, resident or not, may be garbage;"
     assert_includes unknown, "Up to 41.0 MiB of live slots and of malloc memory may be garbage, or free already " \
                              "(deep: true, --deep, tells what is in use); --gc (gc: true) collects it first."
   end

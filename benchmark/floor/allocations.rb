@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Loops that do little but allocate strings, JSON or hashes. The first argument names the loop, the second is how many
-# blocks of HELD_BYTES are held while it runs.
+# Loops that do little but allocate small objects, strings, JSON or hashes. The first argument names the loop, the
+# second is how many blocks of HELD_BYTES are held while it runs.
 
 require "json"
 require "memscope" if ENV["MEMSCOPE"]
@@ -14,6 +14,7 @@ ORDERS = Array.new(40) do |id|
 end
 
 LOOPS = {
+  "objects" => -> { 1000.times { |number| ["x#{number}"] } },
   "strings" => lambda do
     lines = Array.new(200) { |index| "GET /orders/#{index}?#{'x' * (index % 100)} 200 #{index * 3} ms" }
     lines.join("\n").split("\n").map { |line| line.sub("GET", "POST") }

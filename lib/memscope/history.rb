@@ -74,8 +74,8 @@ module Memscope
 
       # @api private
       # @param since [Integer] milliseconds since 1970
-      # @return [Integer, nil] from the last sample of that bucket, or of the next with one, to the very last; nil with
-      #   fewer than two
+      # @return [Integer, nil] the rise to the latest sample from the last one in the bucket of `since`, or in the next
+      #   bucket that has any; nil with fewer than two samples
       def rise(since)
         samples = last.drop(bucket(since)).compact
         samples.last - samples.first if samples.size > 1

@@ -30,6 +30,8 @@ module Memscope
     field :least_share, :number, null: false
     # @return [Numeric] a worker that started less than this many seconds ago is not restarted
     field :min_uptime_seconds, :number, null: false
+    # @return [Numeric] the same above `hard`, where the kernel is about to kill it
+    field :hard_min_uptime_seconds, :number, null: false
     # @return [Numeric] the least between two restarts, and between two equal actions on one worker
     field :interval_seconds, :number, null: false
     # @return [Numeric] the least between two restarts above `hard`
@@ -43,8 +45,8 @@ module Memscope
     field :failed_boots, :count, null: false
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
-    # @return [Numeric] `sustained_seconds`, `min_uptime_seconds` and the intervals are longer by up to this share, by
-    #   host and worker, so that hosts do not act at once. Times are only made longer, so a least time stays one
+    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are longer by up to this share, by host and
+    #   worker, so that hosts do not act at once. Times are only made longer, so a least time stays one
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap longer than this do not count
     field :gap_seconds, :number, null: false
@@ -55,9 +57,9 @@ module Memscope
     RULES = {
       soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
       eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
-      interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK], settle_seconds: [60.0, WEEK],
-      stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000], min_healthy: [nil, 0..1000], jitter: [0.2, 0..0.5],
-      gap_seconds: [150.0, 1..3600]
+      hard_min_uptime_seconds: [600.0, WEEK], interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK],
+      settle_seconds: [60.0, WEEK], stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000],
+      min_healthy: [nil, 0..1000], jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
     }.freeze
     private_constant :WEEK, :RULES
 

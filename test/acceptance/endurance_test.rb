@@ -110,7 +110,7 @@ class EnduranceTest < MemscopeTest
     repeat([lever], 1) { answered("purge", @server.post("/memscope/purge", { lever: lever })) }
   end
 
-  # Again and again through a list until the end; a failure is noted, and goes on.
+  # Cycles through a list until @ending. Notes a failure, and goes on.
   def repeat(list, pause)
     Thread.new do
       list.cycle do |item|
@@ -150,7 +150,7 @@ class EnduranceTest < MemscopeTest
     most.each { |measure, limit| assert_operator grown[measure], :<=, limit, shown }
   end
 
-  # From the first part to the lesser of the last two: what a request has just left goes with the next one.
+  # From the first part to the lesser of the last two: what the last request leaves behind, the next one frees.
   def growth(parts, measure)
     bytes = parts.map { |settled| send(measure, settled.fetch(:ledger)) }
     bytes.drop(1).last(2).min - bytes.first

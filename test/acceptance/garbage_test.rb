@@ -48,7 +48,7 @@ class GarbageTest < MemscopeTest
       assert_operator read["bound"], :>=, read["freed"], read
       assert_operator read["after"], :<, 2 * MEBIBYTE, read
       assert_operator read.dig("collected", "pause_us"), :positive?
-      assert_match(/Up to [\d.]+ MiB of live slots and of malloc memory in use may be garbage/,
+      assert_match(/Up to [\d.]+ MiB of live slots and of malloc memory in use, resident or not, may be garbage/,
                    read["text"].gsub(/\s+/, " "))
     end
   end

@@ -57,7 +57,7 @@ class PolicyPumaTest < MemscopeTest
     end
   end
 
-  # No signal, and no call to a worker: strace sees both.
+  # No signal, and no call to a worker: strace would see either.
   def test_observing_changes_nothing
     skip "strace is not installed" unless ENV["CI"] || system("strace", "--version", out: File::NULL)
 

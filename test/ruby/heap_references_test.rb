@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 
-# Graphs planted in a process of their own, with retained sizes by hand.
+# Graphs planted in a process of their own, with retained sizes computed by hand.
 class HeapReferencesTest < MemscopeTest
   # Retained bytes by name, as the graph has them and as the objects' own sizes add up to.
   PLANTED = <<~RUBY

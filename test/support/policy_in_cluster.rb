@@ -81,8 +81,13 @@ module RestartRules
         last[:failed_boots] = cluster.boots[last[:index]] - last[:boots]
         last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
       elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
-        last[:returned_bytes] = last[:before] - bytes(cluster.working_set)
+        last[:returned_bytes] = last[:before] - bytes(cluster.working_set - growth_of_others(cluster))
       end
+    end
+
+    def growth_of_others(cluster)
+      earlier = @outcomes.last[:others]
+      cluster.workers.select { |one| earlier.key?(one.pid) }.sum { |one| one.private - earlier.fetch(one.pid) }
     end
 
     def act(cluster, decision)
@@ -90,7 +95,8 @@ module RestartRules
       @outcomes << { action: decision.action, index: worker.index, pid: worker.pid, executed: true,
                      seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
                      expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
-                     before: bytes(cluster.working_set), boots: cluster.boots[worker.index] }
+                     before: bytes(cluster.working_set), boots: cluster.boots[worker.index],
+                     others: (cluster.workers - [worker]).to_h { |one| [one.pid, one.private] } }
       return cluster.terminate(worker) if decision.action == :restart
 
       worker.purge
@@ -117,11 +123,13 @@ module RestartRules
       least = hard?(cluster) ? @policy.hard_interval_seconds : @policy.interval_seconds
       { "no supervisor" => cluster.trace.supervisor.nil?,
         "exempt" => exempt(cluster.trace, worker),
-        "too young" => worker.uptime(cluster.now) < @policy.min_uptime_seconds,
+        "too young" => worker.uptime(cluster.now) < least_uptime(cluster),
         "too soon" => restarts.any? && cluster.now - restarts.last[:seconds] < least,
         "the last did not help" => restarts.any? { |one| useless?(one, cluster.now) },
         "boots have failed" => boots_fail?(cluster.now) }
     end
+
+    def least_uptime(cluster) = hard?(cluster) ? @policy.hard_min_uptime_seconds : @policy.min_uptime_seconds
 
     def boots_fail?(now)
       last = restarts.last(2)
@@ -156,7 +164,7 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:before, :boots) }
+      @outcomes.map { |one| one.except(:before, :boots, :others) }
     end
 
     def member(worker, cluster)

@@ -199,7 +199,7 @@ class ClusterTrace
     @limit = (demand / @fill).round unless kind == :no_limit
   end
 
-  # Requests at work in each worker, 0 to 1.
+  # The share of time in which each worker is busy, 0 to 1.
   def load(now)
     day = 0.5 + (0.3 * Math.sin(2 * Math::PI * ((now / 86_400.0) + @phase)))
     burst = @bursts.any? { |from, to| now.between?(from, to) } ? 2.0 : 1.0

@@ -94,6 +94,19 @@ class ControllerTest < MemscopeTest
     assert_equal [[:restart, 1000]], @host.done
   end
 
+  # While successors fail to boot, for hours, the other workers go on leaking.
+  def test_what_other_workers_have_grown_by_is_not_taken_from_what_a_restart_returned
+    other = @host.members.last
+    step
+    grown = { private_bytes: other.private_bytes + (400 * MEBIBYTE) }
+    @host.members = [Memscope::Policy::Member.capture({ **other.to_h, **grown })]
+    @host.booted = [true, 3]
+    @working_set = 1000 * MEBIBYTE
+    2.times { step }
+
+    assert_equal 370 * MEBIBYTE, @controller.groups.last.outcomes.last.returned_bytes
+  end
+
   def test_says_what_follows_from_a_restart_that_did_not_help
     step
     @host.booted = [true, 0]

@@ -35,7 +35,7 @@ struct measurement {
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
     bool by_imports; /* how malloc is counted: by memscope, or else by the allocator */
-    bool profiled;   /* not by memscope, because a malloc profile has the imports */
+    bool profiled;   /* malloc is not counted: a malloc profile has patched the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
     struct moment begun, ended, collected;
     uint64_t started_ns, peak_bytes, spent_ns;

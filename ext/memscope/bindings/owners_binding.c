@@ -20,7 +20,7 @@ static VALUE native_start_owners(VALUE self) {
     return status == MEMSCOPE_OK ? Qnil : memscope_status_reason(status);
 }
 
-/* Native.own(owner) -> the owner before: whom the allocations of this thread belong to from now on. */
+/* Native.own(owner) -> the previous owner. From now on, this thread's allocations belong to owner. */
 static VALUE native_own(VALUE self, VALUE owner) {
     uint32_t number = NUM2UINT(owner);
 

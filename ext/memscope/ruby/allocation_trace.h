@@ -40,7 +40,7 @@ bool memscope_trace_runs(void);
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
     const struct memscope_names *names;              /* of its groups; likewise */
-    const struct memscope_held_memory *held;         /* objects that were not asked for all their bytes; likewise */
+    const struct memscope_held_memory *held;         /* objects whose bytes were not all asked for; likewise */
     uint64_t others;                                 /* allocations of other threads while it counted */
     uint64_t unsized;    /* T_DATA objects found dead, which cannot be asked for their size */
     uint64_t gc_ns;      /* time that it has added to mark phases */

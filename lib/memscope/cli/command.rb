@@ -50,7 +50,7 @@ module Memscope
       # Options of several commands.
       PROCESS = [["--pid N", OptionParser::DecimalInteger,
                   Limit.new(:positive?.to_proc, "a process ID, as `memscope ps` lists them"),
-                  "process N, started with MEMSCOPE_LISTEN=1"],
+                  "process N; memscope ps lists those that listen"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze

@@ -17,7 +17,7 @@ module Memscope
                    options: [["-o", "--output FILE", "write to FILE, which must not exist yet"],
                              ["--format FORMAT", Dump::FORMATS.keys.map(&:name),
                               "perfetto, heapsnapshot or objspace;", "default: by FILE's extension"],
-                             TEXT.first] }
+                             SUMMARY] }
       }.freeze
       private_constant :FORMS, :NOTES
 

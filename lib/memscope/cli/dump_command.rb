@@ -19,10 +19,10 @@ module Memscope
       FORMS = {
         process: { summary: "write a heap dump of a process, without objects' contents",
                    example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
-                   options: [*PROCESS, FORMAT, FILE, TEXT.first, ["--gc", "collect garbage first"]] },
+                   options: [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"]] },
         program: { summary: "run a Ruby program and write a heap dump when it ends",
                    example: "memscope dump -o heap.heapsnapshot -- ruby app.rb", notes: NOTES,
-                   options: [FORMAT, FILE, TEXT.first] }
+                   options: [FORMAT, FILE, SUMMARY] }
       }.freeze
       private_constant :FORMS, :NOTES, :FILE, :FORMAT
 

@@ -4,6 +4,9 @@ module Memscope
   module CLI
     # The files of commands that read or write heap dumps.
     module DumpFiles
+      # Since FILE is the dump, what is printed is about it.
+      SUMMARY = ["--json", "print the summary as JSON; FILE stays", "a dump in its format"].freeze
+
       private
 
       # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
@@ -28,7 +31,6 @@ module Memscope
         refuse_dump(path, (File.exist?(path) ? Errno::EACCES : Errno::ENOENT).new.message)
       end
 
-      # Prints what was written, since FILE is the dump itself.
       def deliver_dump(dump) = self.class.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
     end
   end

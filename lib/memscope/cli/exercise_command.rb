@@ -23,7 +23,7 @@ module Memscope
         pages are not measured.
 
         exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a
-        request failed, or was interrupted
+        request failed, or the exercise was interrupted
       TEXT
       number = ->(name, range, *text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), *text] }
       HEADER = Limit.new(/\A[!#$%&'*+.^`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze

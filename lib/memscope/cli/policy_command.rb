@@ -5,10 +5,10 @@ module Memscope
     # `memscope policy FILE`: what a policy decides on the readings in a file.
     class PolicyCommand < Command
       NOTES = <<~TEXT.freeze
-        FILE has one reading of the group of workers per line, oldest first, as a
+        FILE has one reading of a server's workers per line, oldest first, as the
         server's policy writes them. Nothing is done: memscope prints what it would have
-        done, when, to which worker and why; with --json, every decision, even to do
-        nothing.
+        done, when, to which worker and why; with --json, every decision, also those to
+        do nothing.
         After a restart that would have been made, the readings go on as if nothing had
         happened, so the next decision may be about the same memory.
 
@@ -16,7 +16,7 @@ module Memscope
                        .scan(/\S.{0,72}(?=,? |\z),?/).join("\n  ")}
       TEXT
       FORMS = {
-        process: { summary: "print what a policy would have done with recorded readings",
+        process: { summary: "print when a policy would have purged or restarted workers",
                    example: "memscope policy --rules soft=0.7,interval_seconds=600 groups.jsonl", notes: NOTES,
                    options: [["--rules NAME=NUMBER,...", Array, "rules that differ from the defaults"], *TEXT] }
       }.freeze

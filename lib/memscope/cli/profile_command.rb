@@ -50,7 +50,7 @@ module Memscope
                    "bytes between samples, a power of two"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
-                  ["--by NAME", GROUPINGS, "group text by #{GROUPINGS.first(4).join(', ')},",
+                  ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
                    "class needs --objects; native is for malloc only"],
                   TEXT.last].freeze

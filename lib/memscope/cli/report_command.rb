@@ -10,12 +10,12 @@ module Memscope
         when it ends, and with --every also at that interval. It still does so after it
         execs another Ruby program. It does not report if it calls exit!, is killed,
         execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
-        exit status is COMMAND's own. With --every or --history, Ruby does not detect
-        deadlocks, because memscope's thread is in a timed sleep.
+        exit status is COMMAND's own. With --every, Ruby does not detect deadlocks, because
+        memscope's thread is in a timed sleep.
       TEXT
       HISTORY_NOTES = <<~TEXT
-        With --history, memscope's railtie does not run, because memscope is loaded
-        before Rails.
+        With --history, Ruby does not detect deadlocks either, and memscope's railtie
+        does not run, because memscope is loaded before Rails.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.

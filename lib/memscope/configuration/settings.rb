@@ -262,7 +262,8 @@ module Memscope
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
-        sentence: "The shortest time that a worker must have run before the policy restarts it."
+        sentence: "The shortest time that a worker must have run before the policy restarts it; above 0.95 of the " \
+                  "limit at most 600 s."
       },
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',

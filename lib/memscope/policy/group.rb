@@ -80,7 +80,8 @@ module Memscope
       # @return [Integer] how many successors died before they had booted
       field :failed_boots, :count, null: false
       # @return [Integer, nil] what it returned: the group's working set before it began less that
-      #   `Policy#settle_seconds` after `booted_seconds`; nil until then
+      #   `Policy#settle_seconds` after `booted_seconds`, without what the other workers have grown by meanwhile; nil
+      #   until then
       field :returned_bytes, :signed_bytes
 
       # The least share of what was expected that an action must return.

@@ -57,14 +57,17 @@ module Memscope
 
       def young?(member) = uptime(member) < least_uptime(member)
 
-      def least_uptime(member) = @policy.time(:min_uptime_seconds, @group.host, member.index || member.pid)
+      def least_uptime(member)
+        @policy.time(@hard ? :hard_min_uptime_seconds : :min_uptime_seconds, @group.host, member.index || member.pid)
+      end
 
       def uptime(member) = @group.seconds - member.started_seconds
 
-      # The successor of the worker that was restarted last comes next only if it leaks, or is alone.
+      # The successor of the worker that was restarted last comes next only if it leaks, or is alone, or after a while.
       def last?(member)
         last = @past.last
-        last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak
+        last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak &&
+          @group.seconds - last.seconds < @policy.stop_seconds
       end
 
       # What a successor will not need again: what has leaked, or what the worker has more than the others. Above the

@@ -233,7 +233,7 @@ module Memscope
           lease(profiler).stop(token, gc: gc)
         end
 
-        # `snapshot` still reads it.
+        # Answers with the state only: `snapshot` still reads the stopped profile.
         define_method(:"#{profile}_stop_shared") do
           check_actions
           lease(profiler).stop_shared

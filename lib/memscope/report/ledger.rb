@@ -131,7 +131,7 @@ module Memscope
 
       def garbage_bound(first)
         known, most = [@reading.garbage_bytes, @reading.garbage_max_bytes].map { |bytes| bytes if bytes&.positive? }
-        of = "of live slots and of malloc memory in use"
+        of = "of live slots and of malloc memory in use, resident or not,"
         return "#{size(known)} #{of} is garbage, and up to #{size([most.to_i, known].max)} may be#{first}." if known
 
         return if most.nil? || mebibytes(most) == "0.0"

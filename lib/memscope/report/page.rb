@@ -204,8 +204,8 @@ module Memscope
 
       def reasons = explained(@reading.reasons)
 
-      # Reasons as sentences, without the fields that they are about. The reason for names matters to whoever passes a
-      # dump or JSON on.
+      # Reasons as sentences, without the fields that they are about. Those for :names and :target_count are hidden:
+      # they matter only to whoever passes a dump or JSON on.
       def sentences(hidden = %i[names target_count])
         @reading.reasons.except(*hidden).values.uniq.map do |why|
           @page.wrapped(why.sub(/\Aa lower bound /, "Bytes are a lower bound ").sub(/\A[a-z]/, &:upcase).concat("."))

@@ -106,8 +106,8 @@ module Memscope
         self.class.send(:new, { **values, **grown })
       end
 
-      # By all that a tag retains, also of few samples: an endpoint that fills its caches in its first request retains
-      # more by the run than a leak does.
+      # By what a tag retains in total, even from few samples. Not per run: an endpoint that fills its caches in its
+      # first request would come before a leak.
       #
       # @api private
       # @return [Array] the least one is first in a list

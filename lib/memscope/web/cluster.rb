@@ -263,7 +263,7 @@ module Memscope
         retry if File.exist?(directory)
       end
 
-      # What the process keeps, as the block makes it of the answer's JSON.
+      # What the process has kept, made from the answer's JSON by the block.
       def kept(place, name, key)
         found = answer(place, :reading, name)
         raise ArgumentError, "no #{key}" unless found.is_a?(Hash) && found.key?(key)

@@ -96,8 +96,9 @@ module Memscope
       def rules
         interval = Workers.setting(:policy_interval_seconds)
         soft = Workers.setting(:policy_soft)
+        uptime = Workers.setting(:policy_min_uptime_seconds)
         { soft: soft, hard: [soft, 0.95].max, interval_seconds: interval, hard_interval_seconds: [interval, 300].min,
-          min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
+          min_uptime_seconds: uptime, hard_min_uptime_seconds: [uptime, 600].min }
       end
 
       # Says what to expect, at first and whenever that changes.
@@ -115,27 +116,34 @@ module Memscope
         now = Clock.now.round(3)
         members = @host.members
         @outcomes ||= @host.earlier_restarts
-        @outcomes.each { |outcome| settle(outcome, policy, cgroup.working_set_bytes, now) }
+        @outcomes.each { |outcome| settle(outcome, policy, cgroup.working_set_bytes, members, now) }
         forget(now - policy.stop_seconds)
         Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
                                 working_set_bytes: cgroup.working_set_bytes, supervisor: @host.supervisor,
                                 workers: @host.workers, members: members,
-                                outcomes: @outcomes.map { |outcome| outcome.except(:before) },
+                                outcomes: @outcomes.map { |outcome| outcome.except(:before, :others) },
                                 reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
       end
 
       # Measures what an action returned, once its successor, if there is one, has booted and settled.
-      def settle(outcome, policy, working_set, now)
+      def settle(outcome, policy, working_set, members, now)
         return unless outcome[:executed] && outcome[:returned_bytes].nil?
 
         if outcome[:action] == :restart && outcome[:booted_seconds].nil?
           booted, outcome[:failed_boots] = @host.successor(outcome)
           outcome[:booted_seconds] = now if booted
         elsif working_set && now >= outcome[:booted_seconds] + policy.settle_seconds
-          outcome[:returned_bytes] = outcome[:before] - working_set
-          @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before)), policy)}")
+          outcome[:returned_bytes] = outcome[:before] - working_set + growth(outcome[:others], members)
+          @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before, :others)), policy)}")
         end
       end
+
+      # By how many private bytes the processes have grown: those of which both sizes are known.
+      def growth(earlier, members)
+        private_bytes(members).slice(*earlier.keys).sum { |pid, bytes| bytes - earlier.fetch(pid) }
+      end
+
+      def private_bytes(members) = members.to_h { |member| [member.pid, member.private_bytes] }.compact
 
       def returned(outcome, policy)
         stopped = outcome.action == :restart ? "no restart" : "not again"
@@ -172,7 +180,8 @@ module Memscope
 
       def outcome_of(decision)
         group = @groups.last
-        { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes }
+        others = private_bytes(group.members - [decision.worker])
+        { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes, others: others }
       end
 
       # Returns why it was not done; nil if it was.

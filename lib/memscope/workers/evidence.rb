@@ -63,7 +63,7 @@ module Memscope
           outcome = JSON.parse(text, symbolize_names: true)
           before = Integer(outcome.delete(:before))
           known = Policy::Outcome.from_h(outcome)
-          known.seconds < Clock.now ? [{ **known.to_h, before: before }] : []
+          known.seconds < Clock.now ? [{ **known.to_h, before: before, others: {} }] : []
         rescue SystemCallError, Sockets::Refused, JSON::ParserError, ArgumentError, TypeError, NoMethodError
           []
         end

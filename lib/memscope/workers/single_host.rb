@@ -82,7 +82,7 @@ module Memscope
 
         Process.kill(:TSTP, Process.pid)
         @quiet_since = @busy_at = @said_at = Clock.now
-        Evidence.leave({ **outcome, executed: true })
+        Evidence.leave({ **outcome.except(:others), executed: true })
       end
 
       def purge(_member, levers) = Purge.run(levers, arena: nil, dry_run: false, settle: 0)

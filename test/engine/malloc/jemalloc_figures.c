@@ -76,7 +76,7 @@ static void *allocate_and_stay(void *stays) {
 /* Not static: the compiler may otherwise drop a block that nobody reads. */
 void *largest;
 
-/* Threads that live at once are spread over the arenas. */
+/* Threads that live at the same time are spread over the arenas. */
 static void fragment_in_threads(void) {
     pthread_t threads[THREADS];
 

@@ -130,7 +130,7 @@ static void name(struct memscope_allocation_group *group) {
     group->path_name = ++named;
 }
 
-/* An address that was another's begins another group, with a name of its own. */
+/* A reused address begins a new group, with a name of its own. */
 static void detached_groups_get_nothing_more(void) {
     struct memscope_allocation_counts counts = {.name = name};
 

@@ -19,7 +19,7 @@ class Item
   def initialize(number) = @number = number
 end
 
-# Each makes one object. What is kept of it, of a thousand.
+# Each makes one object. KEPT says how many of a thousand are kept.
 def rare(number) = [number]
 def some(number) = Item.new(number)
 def many(number) = { number => number }

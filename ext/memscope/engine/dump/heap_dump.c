@@ -18,7 +18,7 @@ void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memsco
     }
 }
 
-/* A place has 32 bytes. No slot is smaller, so no two slots lie in one place. */
+/* A place has 32 bytes. No slot is smaller, so no two slots begin in one place. */
 #define PLACE_SHIFT 5
 
 uint32_t memscope_heap_dump_id(int64_t distance) {

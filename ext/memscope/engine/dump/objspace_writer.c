@@ -65,7 +65,7 @@ static uint32_t name_of_edge(memscope_edge_name name) {
     }
 }
 
-/* By the places of the references that put_references writes. The names are those of class_edge. */
+/* Keys: indices into the references that put_references writes. class_edge must have set edge_names. */
 static void put_edge_names(const struct writer *writer, uint32_t node, uint32_t left_out) {
     const memscope_edge_name *names = writer->edge_names;
     uint32_t first = writer->graph->first_edge[node], place = 0;

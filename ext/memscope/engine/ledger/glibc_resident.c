@@ -22,7 +22,7 @@ struct resident_scan {
     struct state *states;
     size_t count;
     struct state **order; /* the states in the order of glibc's list, which is circular */
-    size_t first;         /* index in order of the state that comes after the main arena */
+    size_t first;         /* index in `order`: the state that comes after the main arena */
 };
 
 static struct state *state_at(struct resident_scan *scan, uintptr_t address) {

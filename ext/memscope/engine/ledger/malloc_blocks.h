@@ -52,7 +52,7 @@ struct memscope_malloc_blocks {
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
     struct memscope_mib batch_query;             /* how full a slab is; its length is 0 if this jemalloc cannot tell */
-    struct memscope_block_sum doomed_runs;       /* page runs of large garbage, of jemalloc: resident bytes */
+    struct memscope_block_sum doomed_runs;       /* jemalloc: resident bytes of the extents of large garbage */
     uint64_t doomed_private_bytes;               /* those that no other process maps */
     struct memscope_residency private_residency; /* resident pages that no other process maps */
     enum memscope_status private_status;

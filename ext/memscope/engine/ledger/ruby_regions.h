@@ -33,7 +33,7 @@ struct memscope_ruby_layout {
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count;                 /* pages with and without objects, likewise */
     size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */
-    size_t thread_vm_bytes; /* VM stack of a thread that may migrate; 0 if this Ruby has no such threads */
+    size_t thread_vm_bytes; /* VM stack of an M:N thread (Ruby 3.3 and newer); 0 if this Ruby has none */
     size_t thread_machine_bytes;
     size_t transient_heap_bytes; /* size of its only mapping; 0 if this Ruby has no transient heap */
     size_t transient_block_bytes;

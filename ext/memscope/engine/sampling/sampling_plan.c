@@ -5,7 +5,7 @@
 #define WINDOW ((double)MEMSCOPE_WINDOW_ALLOCATIONS)
 #define MEMORY 16          /* windows in the moving means */
 #define LONGEST_PART 1e9   /* allocations */
-#define DEAREST_WINDOW 2e7 /* nanoseconds: the most that counts, since more is the machine's doing */
+#define DEAREST_WINDOW 2e7 /* nanoseconds: costs above it count as this much, since they are noise of the machine */
 #define SPARE_LIMIT 2e7    /* nanoseconds */
 #define FIRST_SPARE 1e7    /* nanoseconds */
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */

@@ -13,8 +13,8 @@ module Memscope
         # The part of Protobuf's wire format that profile.proto needs: https://protobuf.dev/programming-guides/encoding
         #
         # Encoded directly: message objects for each sample and label would be slow to create, and google-protobuf's
-        # have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all that were joined with
-        # it.
+        # have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all arenas that are fused
+        # with its own.
         #
         # @api private
         module Wire
