@@ -61,7 +61,7 @@ class CLITest < MemscopeTest
 
     assert_operator ledger.garbage_bytes, :positive?
     assert_match(/in use .*\n +[\d.]+ .*reachable or native\n +[\d.]+ .*garbage\n/, text)
-    assert_match(/^  [\d.]+ [KM]iB of live slots and of malloc memory in use is garbage/, text)
+    assert_match(/^  [\d.]+ [KM]iB of live slots and of malloc memory in use, resident or not, is\s+garbage/, text)
   end
 
   def test_report_of_the_mappings

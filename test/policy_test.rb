@@ -356,12 +356,31 @@ class PolicyTest < MemscopeTest
   end
 
   # A limit that is too low for warm workers is reached before any of them has run for half an hour.
-  def test_above_the_hard_limit_ten_minutes_are_enough
+  def test_if_the_limit_is_about_to_be_reached_one_worker_of_ten_minutes_is_restarted
     all = ->(ago) { (0..3).to_h { |index| [index, { private: 500, started_seconds: Groups::NOW - ago }] } }
+    rising = [*[1700] * 17, 1910, 1930, 1950] # 20 MiB in 30 s
+    early = { policy: Memscope::Policy.new(hard_min_uptime_seconds: 60) }
 
-    assert_none(/has run for less than 639 s/, decide(1950, workers: all[599]))
-    assert_restart(0, decide(1950, workers: all[721])) # 600 s and up to a fifth more
-    assert_restart(0, decide(1950, workers: all[599], policy: Memscope::Policy.new(hard_min_uptime_seconds: 60)))
+    assert_none(/has run for less than 639 s/, decide(rising, workers: all[599]))
+    assert_restart(0, decide(rising, workers: all[721])) # 600 s and up to a fifth more
+    assert_restart(0, decide(rising, workers: all[599], **early))
+    assert_none(/has run for less than 1917 s/, decide(1950, workers: all[1400]))
+    assert_none(/has run for less than 1917 s/, decide([*[1700] * 17, 1946, 1948, 1950], workers: all[1400]))
+    before = ->(ago) { [Groups.outcome(:restart, 3, ago, returned: 100)] }
+
+    assert_none(/has run for less than 1917 s/, decide(rising, workers: all[1400], outcomes: before[1799]))
+    assert_restart(0, decide(rising, workers: all[1400], outcomes: before[1800]))
+  end
+
+  # What is allowed above a hard limit is never stricter than below.
+  def test_shorter_times_than_those_of_the_hard_limit
+    policy = Memscope::Policy.new(min_uptime_seconds: 60, interval_seconds: 120, jitter: 0)
+    young = { 2 => { private: 900, started_seconds: Groups::NOW - 80 } }
+    last = [Groups.outcome(:restart, 0, 121, returned: 100)]
+
+    [1700, [*[1700] * 17, 1910, 1930, 1950]].each do |readings|
+      assert_restart(2, decide(readings, workers: young, outcomes: last, policy: policy))
+    end
   end
 
   # --- Observed decisions, and values

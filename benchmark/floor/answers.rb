@@ -5,10 +5,11 @@
 #
 # "20 profiled" runs 20 rounds in a malloc profile at the default rate, with the backend that PROFILE names, or if that
 # is "objects", in a profile of objects; starting and stopping the profile does not count. "20 malloc" prints how many
-# bytes 20 rounds allocate, as a malloc profile estimates. "20 start" starts a profile of objects, and "20 stop" stops
-# it; both then run 20 rounds. With REPORT, memory_profiler reports on each batch. With COLLECT=N, a minor GC runs after
-# every N rounds: otherwise it would run whenever the heap is full, and a thousand objects more or less (those of a
-# loaded library) would change that by some percent of all work.
+# bytes 20 rounds allocate, as a malloc profile estimates. "20 start" starts a profile of objects, "20 watch" one that
+# watches all allocations, and "20 stop" stops it; each then collects garbage and runs 20 rounds. "0 share" prints how
+# many of a million allocations it has watched. With REPORT, memory_profiler reports on each batch. With COLLECT=N, a
+# minor GC runs after every N rounds: otherwise it would run whenever the heap is full, and a thousand objects more or
+# less (those of a loaded library) would change that by some percent of all work.
 
 # Loops this small are some percent faster or slower if a thousand objects more or less were allocated before theirs. So
 # each process first allocates a random number of objects: otherwise those of a loaded library would bias every result
@@ -62,6 +63,14 @@ def allocated_bytes(&)
   Memscope::MallocProfile.snapshot.stacks.sum(&:allocated_bytes).round
 end
 
+# The heap is then as full as after any other switch.
+def switch(profile, how)
+  profile.stop if profile.running?
+  profile.start(ractors: :never) if how == "start"
+  profile.start(ractors: :never, budget: 1) if how == "watch"
+  GC.start
+end
+
 def result(work, count, how, held)
   case how
   when nil then nanoseconds(held) { work.call(count) }
@@ -70,9 +79,10 @@ def result(work, count, how, held)
     profiled { taken = nanoseconds(held) { work.call(count) } }
     taken
   when "malloc" then allocated_bytes { work.call(count) }
-  when "start", "stop"
-    Memscope::ObjectProfile.public_send(how, **({ ractors: :never } if how == "start"))
+  when "start", "watch", "stop"
+    switch(Memscope::ObjectProfile, how)
     nanoseconds(held) { work.call(count) }
+  when "share" then (1e6 * Memscope::ObjectProfile.snapshot.overhead.watched_share).round
   end
 end
 

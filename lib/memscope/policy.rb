@@ -30,7 +30,8 @@ module Memscope
     field :least_share, :number, null: false
     # @return [Numeric] a worker that started less than this many seconds ago is not restarted
     field :min_uptime_seconds, :number, null: false
-    # @return [Numeric] the same above `hard`, where the kernel is about to kill it
+    # @return [Numeric] the same above `hard`, if the group is about to reach the limit (at its present growth, within
+    #   `gap_seconds`) and the last restart was `min_uptime_seconds` ago
     field :hard_min_uptime_seconds, :number, null: false
     # @return [Numeric] the least between two restarts, and between two equal actions on one worker
     field :interval_seconds, :number, null: false
@@ -38,8 +39,8 @@ module Memscope
     field :hard_interval_seconds, :number, null: false
     # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
     field :settle_seconds, :number, null: false
-    # @return [Numeric] how long to restart nothing after a restart that did not help, and how long to wait for one
-    #   that has not ended
+    # @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for one that has
+    #   not ended, and how long the worker that was restarted last is spared
     field :stop_seconds, :number, null: false
     # @return [Integer] how many failed boots, after the last two restarts, end all restarts
     field :failed_boots, :count, null: false

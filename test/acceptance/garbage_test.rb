@@ -102,7 +102,8 @@ class GarbageTest < MemscopeTest
 
     assert_equal garbage.values.sum + slots, read["bytes"]
     assert_operator read["most"], :>=, read["bytes"]
-    assert_match(/ MiB of live slots and of malloc memory in use is garbage, and up to /, read["text"].gsub(/\s+/, " "))
+    assert_match(/ MiB of live slots and of malloc memory in use, resident or not, is garbage, and up to /,
+                 read["text"].gsub(/\s+/, " "))
     assert_match(/\Aa lower bound: garbage may own more blocks, which count as reachable \(/, read["reason"])
   end
 

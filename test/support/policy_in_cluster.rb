@@ -82,12 +82,13 @@ module RestartRules
         last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
       elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
         last[:returned_bytes] = last[:before] - bytes(cluster.working_set - growth_of_others(cluster))
+        last[:saved] = last[:private_bytes] - bytes(worker.private)
       end
     end
 
     def growth_of_others(cluster)
       earlier = @outcomes.last[:others]
-      cluster.workers.select { |one| earlier.key?(one.pid) }.sum { |one| one.private - earlier.fetch(one.pid) }
+      cluster.workers.select { |one| earlier.key?(one.index) }.sum { |one| one.rss - earlier.fetch(one.index) }
     end
 
     def act(cluster, decision)
@@ -96,7 +97,7 @@ module RestartRules
                      seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
                      expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
                      before: bytes(cluster.working_set), boots: cluster.boots[worker.index],
-                     others: (cluster.workers - [worker]).to_h { |one| [one.pid, one.private] } }
+                     others: (cluster.workers - [worker]).to_h { |one| [one.index, one.rss] } }
       return cluster.terminate(worker) if decision.action == :restart
 
       worker.purge
@@ -137,9 +138,10 @@ module RestartRules
         now - (last.last[:booted_seconds] || now) < @policy.min_uptime_seconds
     end
 
+    # By what the successor does not use.
     def useless?(outcome, now)
-      returned, expected, since = outcome.values_at(:returned_bytes, :expected_bytes, :seconds)
-      returned && 2 * returned < expected && now - since < @policy.stop_seconds
+      saved, expected, since = outcome.values_at(:saved, :expected_bytes, :seconds)
+      saved && 2 * saved < expected && now - since < @policy.stop_seconds
     end
 
     def hard?(cluster) = cluster.working_set > @policy.hard * cluster.trace.limit
@@ -164,12 +166,12 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:before, :boots, :others) }
+      @outcomes.map { |one| one.except(:before, :boots, :others, :saved) }
     end
 
     def member(worker, cluster)
       { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?, busy: nil,
-        private_bytes: bytes(worker.private), **judged(worker, cluster),
+        private_bytes: bytes(worker.private), rss_bytes: bytes(worker.rss), **judged(worker, cluster),
         purge_bytes: bytes(predicted(0.8 * worker.free)), gc_bytes: nil, compact_bytes: nil, thread_bytes: nil,
         threads: 5, least_threads: nil, exempt: exempt(cluster.trace, worker), refused: {}.freeze }
     end

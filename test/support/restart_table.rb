@@ -14,18 +14,17 @@ class RestartTable
     @totals = rules.to_h { |rule| [rule, Hash.new(0)] }
   end
 
-  # Runs one trace under each rule.
-  #
-  # @return [Array<Object>] the rules, as they are afterwards
+  # Runs one trace under each rule, unless nothing would start a worker again: there, no rule may stop one.
   def add(kind, seed, steps)
-    @rules.map do |name|
-      rule = RestartRules::ALL.fetch(name).call
-      result = WorkerCluster.new(ClusterTrace.new(kind, seed, steps * WorkerCluster::STEP), rule).run(steps)
+    trace = ClusterTrace.new(kind, seed, steps * WorkerCluster::STEP)
+    return unless trace.supervisor
+
+    @rules.each do |name|
+      result = WorkerCluster.new(trace, RestartRules::ALL.fetch(name).call).run(steps)
       row = (@rows[kind] ||= @rules.to_h { |one| [one, Hash.new(0)] })[name]
       [row, @totals[name]].each do |sums|
         result.to_h.slice(:oom_kills, :restarts, :lost_seconds).each { |key, number| sums[key] += number }
       end
-      rule
     end
   end
 

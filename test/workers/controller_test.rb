@@ -23,7 +23,7 @@ class ControllerTest < MemscopeTest
 
     def worker(index, bytes, **rest)
       report = Memscope::Worker.capture({ index: index, pid: 1000 + index, role: :worker, samples: 9, uss_bytes: bytes,
-                                          reasons: {}, **rest })
+                                          rss_bytes: bytes + (100 * MEBIBYTE), reasons: {}, **rest })
       Memscope::Workers::Controller.member(report, started_seconds: 0, booted: true)
     end
 
@@ -94,17 +94,46 @@ class ControllerTest < MemscopeTest
     assert_equal [[:restart, 1000]], @host.done
   end
 
-  # While successors fail to boot, for hours, the other workers go on leaking.
-  def test_what_other_workers_have_grown_by_is_not_taken_from_what_a_restart_returned
-    other = @host.members.last
+  # What a restart of worker 0 returned, if afterwards the working set is this, and the members are these.
+  def returned_with(working_set, *members)
     step
-    grown = { private_bytes: other.private_bytes + (400 * MEBIBYTE) }
-    @host.members = [Memscope::Policy::Member.capture({ **other.to_h, **grown })]
-    @host.booted = [true, 3]
-    @working_set = 1000 * MEBIBYTE
+    @host.members = members
+    @host.booted = [true, 0]
+    @working_set = working_set * MEBIBYTE
     2.times { step }
+    @controller.groups.last.outcomes.last.returned_bytes / MEBIBYTE
+  end
 
-    assert_equal 370 * MEBIBYTE, @controller.groups.last.outcomes.last.returned_bytes
+  # While successors fail to boot, for hours, the other workers go on leaking.
+  def test_what_other_workers_grow_by_is_not_taken_from_what_a_restart_returned
+    assert_equal 370, returned_with(1000, @host.worker(1, 500 * MEBIBYTE))
+  end
+
+  # With fork_worker, a successor shares worker 0's memory; and what two workers shared is the other's alone afterwards.
+  def test_memory_that_becomes_shared_or_private_is_not_growth
+    assert_equal 370, returned_with(600, @host.worker(1, 0, rss_bytes: 200 * MEBIBYTE))
+  end
+
+  def test_a_worker_that_the_kernel_killed_meanwhile_or_that_was_added
+    replaced = @host.worker(1, 30 * MEBIBYTE, pid: 4711)
+
+    assert_equal 370, returned_with(600, replaced, @host.worker(2, 0, rss_bytes: 70 * MEBIBYTE))
+  end
+
+  def test_without_a_report_of_another_worker_its_growth_is_unknown
+    assert_equal 370, returned_with(600, @host.worker(1, 500 * MEBIBYTE, rss_bytes: nil))
+  end
+
+  def test_what_a_purge_returned
+    @host.members = [@host.worker(0, 400 * MEBIBYTE, predicted_bytes: { purge: 300 * MEBIBYTE })]
+    @working_set = 900 * MEBIBYTE
+    step
+    @host.members = [@host.worker(0, 100 * MEBIBYTE)]
+    @working_set = 600 * MEBIBYTE
+    step
+
+    assert_equal([%i[purge], [1000]], @host.done.map { |what| what.first(2) }.transpose)
+    assert_equal [300 * MEBIBYTE], @controller.groups.last.outcomes.map(&:returned_bytes)
   end
 
   def test_says_what_follows_from_a_restart_that_did_not_help
@@ -218,7 +247,7 @@ class ControllerTest < MemscopeTest
 
   # The numbers of the last report are those of a while ago.
   def test_of_a_worker_that_does_not_report_everything_is_unknown
-    sizes = %i[private_bytes bytes_per_hour verdict eta_seconds purge_bytes compact_bytes thread_bytes]
+    sizes = %i[private_bytes rss_bytes bytes_per_hour verdict eta_seconds purge_bytes compact_bytes thread_bytes]
     leak = Memscope::Verdict.capture({ verdict: :leak, shares: {}, bytes_per_hour: MEBIBYTE, eta_seconds: 9,
                                        confidence: 1.0, evidence: {}, reasons: {}, cost: Memscope::Cost.of(:T0) })
     known, silent = [{}, { at: "no report for 90 s" }].map do |reasons|
@@ -226,7 +255,7 @@ class ControllerTest < MemscopeTest
       @host.worker(0, 400 * MEBIBYTE, **report).to_h.values_at(*sizes)
     end
 
-    assert_equal [400 * MEBIBYTE, MEBIBYTE, :leak, 9, 1, 2, 3], known
+    assert_equal [400 * MEBIBYTE, 500 * MEBIBYTE, MEBIBYTE, :leak, 9, 1, 2, 3], known
     assert_equal [nil], silent.uniq
   end
 end

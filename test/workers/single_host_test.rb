@@ -57,6 +57,15 @@ class SingleHostTest < MemscopeTest
     assert_equal %i[TSTP TERM], @signals
   end
 
+  def test_its_successor_knows_of_the_restart
+    outcome = Memscope::Policy::Outcome.capture({ action: :restart, pid: 1, executed: false, seconds: 9,
+                                                  expected_bytes: 5, failed_boots: 0 })
+    outcome = { **outcome.to_h, before: 7, others: {} }
+    left = settled { @host.restart(nil, outcome) && Memscope::Workers::Evidence.left }
+
+    assert_equal [{ **outcome, executed: true }], left
+  end
+
   def test_a_job_that_may_never_end
     @work = [job({ "class" => "Short" }), job('{"class":"Wrapper","wrapped":"Endless"}', seconds: 901)]
 

@@ -38,6 +38,7 @@ static struct sampler {
     double widest;        /* the longest interval so far */
     bool working;
     uint64_t cpu_at;                            /* CPU time when the last window ended */
+    uint64_t watched_ns;                        /* struct memscope_window; while it is open, when it began */
     uint64_t spent_ns, gc_ns;                   /* since then */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
@@ -179,6 +180,11 @@ static void end_skip(void) {
     sampler.skipping = false;
 }
 
+/* The process's CPU time without what samples have taken since the last window. */
+static uint64_t own_time(void) {
+    return cpu_of_process() - sampler.spent_ns;
+}
+
 static void begin_window(uint64_t now, uint64_t reach) {
     uint64_t skip;
 
@@ -194,6 +200,7 @@ static void begin_window(uint64_t now, uint64_t reach) {
         end_skip();
     count_down(skip > 0 ? skip : memscope_plan_interval(&sampler.plan), sampler.watched);
     sampler.phase = WATCHING;
+    sampler.watched_ns = own_time();
     memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
 }
 
@@ -202,10 +209,13 @@ static void begin_window(uint64_t now, uint64_t reach) {
  * one begins a GC at that moment. So there, the postponed job removes the hook.
  */
 static void end_window(void) {
+    uint64_t now = own_time();
+
     if (!MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
         memscope_event_hook_remove(on_allocation);
     STORE(left, INT64_MAX);
     sampler.phase = WATCHED;
+    sampler.watched_ns = now > sampler.watched_ns ? now - sampler.watched_ns : 0;
     request_job();
 }
 
@@ -492,6 +502,7 @@ static void account_window(void) {
     memscope_plan_end_window(&sampler.plan, (struct memscope_window){
                                                 .ends_at = allocations(),
                                                 .watched = sampler.watched,
+                                                .watched_ns = sampler.watched_ns,
                                                 .spent_ns = sampler.spent_ns,
                                                 .cpu_ns = cpu_since(sampler.cpu_at),
                                             });
@@ -617,7 +628,7 @@ static uint64_t time_of_allocations(void) {
 
 /*
  * The extra cost of an allocation while it is watched, in nanoseconds: between a tenth and four times that of one that
- * is not, however slow the machine is.
+ * is not, however slow the machine is; at least 5, as the clock may be coarse.
  */
 static double watching_ns(void) {
     uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
@@ -631,7 +642,7 @@ static double watching_ns(void) {
         memscope_event_hook_remove(on_allocation);
         watched = time < watched ? time : watched;
     }
-    return fmin(fmax((double)watched - (double)plain, (double)plain / 10), 4 * (double)plain) / TRIAL;
+    return fmax(fmin(fmax((double)watched - (double)plain, (double)plain / 10), 4 * (double)plain) / TRIAL, 5);
 }
 
 /* Once in a process. */

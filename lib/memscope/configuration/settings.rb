@@ -262,8 +262,8 @@ module Memscope
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
-        sentence: "The shortest time that a worker must have run before the policy restarts it; above 0.95 of the " \
-                  "limit at most 600 s."
+        sentence: "The shortest time that a worker must have run before the policy restarts it. If the limit is " \
+                  "about to be reached although nothing was restarted for as long, 600 s are enough for one worker."
       },
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',

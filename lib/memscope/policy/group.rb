@@ -31,6 +31,8 @@ module Memscope
       field :busy, :count
       # @return [Integer, nil] memory that only this process maps, which its exit returns: USS, not RSS
       field :private_bytes, :bytes
+      # @return [Integer, nil]
+      field :rss_bytes, :bytes
       # @return [Integer, nil] growth of its memory, as of Verdict#bytes_per_hour
       field :bytes_per_hour, :signed_bytes
       # @return [Symbol, nil] kind of its last Verdict; nil if there is none
@@ -80,8 +82,8 @@ module Memscope
       # @return [Integer] how many successors died before they had booted
       field :failed_boots, :count, null: false
       # @return [Integer, nil] what it returned: the group's working set before it began less that
-      #   `Policy#settle_seconds` after `booted_seconds`, without what the other workers have grown by meanwhile; nil
-      #   until then
+      #   `Policy#settle_seconds` after `booted_seconds`, plus what the other workers have grown by meanwhile, by their
+      #   RSS; nil until then
       field :returned_bytes, :signed_bytes
 
       # The least share of what was expected that an action must return.

@@ -20,6 +20,7 @@ module Memscope
         @group = window.newest
         @hard = window.hard?
         @past = @group.outcomes.select { |outcome| outcome.action == :restart }
+        @hurried = window.imminent? && !recent?
       end
 
       # @return [String, nil] why no worker may be restarted now; nil if one may
@@ -58,8 +59,14 @@ module Memscope
       def young?(member) = uptime(member) < least_uptime(member)
 
       def least_uptime(member)
-        @policy.time(@hard ? :hard_min_uptime_seconds : :min_uptime_seconds, @group.host, member.index || member.pid)
+        times = @hurried ? %i[min_uptime_seconds hard_min_uptime_seconds] : %i[min_uptime_seconds]
+        least_time(times, member.index || member.pid)
       end
+
+      # Once the first worker has been restarted, the others soon are old enough.
+      def recent? = @past.any? && @group.seconds - @past.last.seconds < @policy.min_uptime_seconds
+
+      def least_time(rules, *who) = rules.map { |rule| @policy.time(rule, @group.host, *who) }.min
 
       def uptime(member) = @group.seconds - member.started_seconds
 
@@ -121,7 +128,7 @@ module Memscope
         "the last restart was #{passed.round} s ago, and #{interval.round} s must pass" if passed < interval
       end
 
-      def interval = @policy.time(@hard ? :hard_interval_seconds : :interval_seconds, @group.host)
+      def interval = least_time(@hard ? %i[interval_seconds hard_interval_seconds] : %i[interval_seconds])
 
       def unhealthy
         serving = @group.members.count(&:booted?)

@@ -9,7 +9,9 @@ module Memscope
     class Window
       # So many readings in a row must be above the hard limit: one may be an outlier.
       HARD_READINGS = 2
-      private_constant :HARD_READINGS
+      # By so many, how fast the group grows.
+      RISING_READINGS = 3
+      private_constant :HARD_READINGS, :RISING_READINGS
 
       # @return [Array<Group>] oldest first
       attr_reader :readings
@@ -27,6 +29,13 @@ module Memscope
       # @return [Boolean] whether the group is above the hard limit
       def hard?
         readings.size >= HARD_READINGS && readings.last(HARD_READINGS).all? { |one| above?(one, @policy.hard) }
+      end
+
+      # @return [Boolean] whether it is above the hard limit, and may reach the limit before the next reading
+      def imminent?
+        first = readings.last(RISING_READINGS).find(&:known?)
+        hard? && room_bytes * span([newest, first]) <
+          @policy.gap_seconds * (newest.working_set_bytes - first.working_set_bytes)
       end
 
       # @return [Boolean] whether it is above the soft limit, and has been for long enough

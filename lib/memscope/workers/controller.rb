@@ -45,8 +45,8 @@ module Memscope
 
           verdict = worker.verdict
           predicted = worker.predicted_bytes || {}
-          { private_bytes: worker.uss_bytes, bytes_per_hour: verdict&.bytes_per_hour, verdict: verdict&.kind,
-            eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
+          { private_bytes: worker.uss_bytes, rss_bytes: worker.rss_bytes, verdict: verdict&.kind,
+            bytes_per_hour: verdict&.bytes_per_hour, eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
             thread_bytes: predicted[:thread] }
         end
       end
@@ -94,11 +94,9 @@ module Memscope
       end
 
       def rules
-        interval = Workers.setting(:policy_interval_seconds)
         soft = Workers.setting(:policy_soft)
-        uptime = Workers.setting(:policy_min_uptime_seconds)
-        { soft: soft, hard: [soft, 0.95].max, interval_seconds: interval, hard_interval_seconds: [interval, 300].min,
-          min_uptime_seconds: uptime, hard_min_uptime_seconds: [uptime, 600].min }
+        { soft: soft, hard: [soft, 0.95].max, interval_seconds: Workers.setting(:policy_interval_seconds),
+          min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
       end
 
       # Says what to expect, at first and whenever that changes.
@@ -133,17 +131,29 @@ module Memscope
           booted, outcome[:failed_boots] = @host.successor(outcome)
           outcome[:booted_seconds] = now if booted
         elsif working_set && now >= outcome[:booted_seconds] + policy.settle_seconds
-          outcome[:returned_bytes] = outcome[:before] - working_set + growth(outcome[:others], members)
-          @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before, :others)), policy)}")
+          measure(outcome, policy, working_set, others(members, outcome[:index]))
         end
       end
 
-      # By how many private bytes the processes have grown: those of which both sizes are known.
-      def growth(earlier, members)
-        private_bytes(members).slice(*earlier.keys).sum { |pid, bytes| bytes - earlier.fetch(pid) }
+      def measure(outcome, policy, working_set, others)
+        outcome[:returned_bytes] = outcome[:before] - working_set + growth(outcome[:others], others)
+        @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before, :others)), policy)}")
       end
 
-      def private_bytes(members) = members.to_h { |member| [member.pid, member.private_bytes] }.compact
+      # The RSS of each worker but one, by its number: what a process has alone changes when another one, which has
+      # shared it, ends or begins.
+      def others(members, index)
+        numbered = members.select { |member| member.index && member.index != index }
+        numbered.to_h { |member| [member.index, member.rss_bytes] }
+      end
+
+      # Where both sizes are known; a worker that did not exist had none.
+      def growth(earlier, later)
+        (earlier.keys | later.keys).sum do |index|
+          before, after = [earlier, later].map { |sizes| sizes.fetch(index, 0) }
+          before && after ? after - before : 0
+        end
+      end
 
       def returned(outcome, policy)
         stopped = outcome.action == :restart ? "no restart" : "not again"
@@ -180,7 +190,7 @@ module Memscope
 
       def outcome_of(decision)
         group = @groups.last
-        others = private_bytes(group.members - [decision.worker])
+        others = others(group.members, decision.worker.index)
         { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes, others: others }
       end
 

@@ -10,6 +10,9 @@
 #define FIRST_SPARE 1e7    /* nanoseconds */
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
 #define UNEVEN 0.25        /* by what share of their mean pauses may differ from it */
+#define LEARNING 64        /* windows: fewer tell too little of what watching costs */
+#define FORGETTING 256     /* windows after which earlier ones count half */
+#define COLDEST 4          /* watching costs at most so many times what it cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
     uint64_t bits = plan->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -36,6 +39,7 @@ void memscope_plan_begin(struct memscope_sampling_plan *plan, double budget, dou
         .random = seed,
         .budget = budget,
         .watching_ns = watching_ns,
+        .measured_ns = watching_ns,
         .interval = MEMSCOPE_FIRST_INTERVAL,
         .part_length = MEMSCOPE_WINDOW_ALLOCATIONS,
         .spare_ns = fmin(spare, FIRST_SPARE),
@@ -66,6 +70,31 @@ bool memscope_plan_affords(const struct memscope_sampling_plan *plan, uint64_t c
 
 static void follow(double *mean, double value, uint64_t count) {
     *mean += (value - *mean) / (double)(count < MEMORY ? count : MEMORY);
+}
+
+static void add(struct memscope_pace *pace, double ns, double allocations) {
+    pace->ns += ns;
+    pace->allocations += allocations;
+}
+
+static void halve(struct memscope_pace *pace) {
+    *pace = (struct memscope_pace){pace->ns / 2, pace->allocations / 2};
+}
+
+static void learn(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
+    struct memscope_pace *watched = &plan->watched, *others = &plan->others;
+    double between = (double)window->cpu_ns - (double)window->watched_ns - (double)window->spent_ns, extra;
+
+    add(watched, (double)window->watched_ns, (double)window->watched);
+    add(others, fmax(between, 0), (double)(window->ends_at - plan->ended_at) - (double)window->watched);
+    if (plan->windows >= LEARNING && others->allocations >= watched->allocations) {
+        extra = watched->ns / watched->allocations - others->ns / others->allocations;
+        plan->watching_ns = fmin(fmax(extra, plan->measured_ns), COLDEST * plan->measured_ns);
+    }
+    if (plan->windows % FORGETTING == 0) {
+        halve(watched);
+        halve(others);
+    }
 }
 
 /* Updates the moving means and what may still be spent. */
@@ -141,6 +170,7 @@ double memscope_plan_share(const struct memscope_sampling_plan *plan) {
 }
 
 void memscope_plan_end_window(struct memscope_sampling_plan *plan, struct memscope_window window) {
+    learn(plan, &window);
     account(plan, &window);
     plan->ended_at = window.ends_at;
     plan_part(plan);

@@ -9,6 +9,10 @@
  * Parts are so long that the mean cost, judged by recent windows, stays within the budget. The first parts are shorter,
  * and may cost twice the budget, so that even a program that ends soon has several windows.
  *
+ * What watching an allocation costs is measured at the start, in a loop. In a large program, whose code and data are
+ * not in the processor's caches, it costs more; so once there were many windows, it is learned from how much longer an
+ * allocation takes within windows than between them.
+ *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
 #ifndef MEMSCOPE_SAMPLING_PLAN_H
@@ -21,16 +25,23 @@
 #define MEMSCOPE_LONGEST_REACH 1048576 /* allocations: memscope_plan_skip */
 #define MEMSCOPE_FIRST_INTERVAL 50     /* a sample then costs about as much as watching the allocations before it */
 
+/* CPU time of the process, without what samples take, and allocations meanwhile. */
+struct memscope_pace {
+    double ns, allocations;
+};
+
 struct memscope_sampling_plan {
     uint64_t random;
     double budget;      /* share of the process's CPU time */
-    double watching_ns; /* the extra cost of an allocation while it is watched */
+    double watching_ns; /* the extra cost of an allocation while it is watched, */
+    double measured_ns; /* and as it was measured at the start */
     double interval;    /* mean distance of samples, in allocations */
     double spare_ns;    /* what may still be spent, at twice the budget */
     double window_ns;   /* moving means, from the end of one window to the end of the next: the cost, */
     double cpu_ns;      /* the process's CPU time, */
     double allocations; /* and its allocations */
-    uint64_t ended_at;  /* allocation at which the last window ended */
+    struct memscope_pace watched, others; /* in some hundreds of windows, and between them */
+    uint64_t ended_at;                    /* allocation at which the last window ended */
     uint64_t part_begins, part_length, due;
     uint64_t windows;          /* begun */
     uint64_t last_begins;      /* where the part of the last window begins */
@@ -42,10 +53,11 @@ struct memscope_sampling_plan {
 
 /* A window that has ended. Times are in nanoseconds, and begin when the previous window ended. */
 struct memscope_window {
-    uint64_t ends_at;  /* allocation */
-    uint64_t watched;  /* allocations: the skip and the window */
-    uint64_t spent_ns; /* on samples, names and the ends of mark phases */
-    uint64_t cpu_ns;   /* of the process */
+    uint64_t ends_at;    /* allocation */
+    uint64_t watched;    /* allocations: the skip and the window */
+    uint64_t watched_ns; /* CPU time of the process meanwhile, without what was spent on samples */
+    uint64_t spent_ns;   /* on samples, names and the ends of mark phases */
+    uint64_t cpu_ns;     /* of the process */
 };
 
 /* `cpu_ns`: the process's CPU time so far, none of which the profile took. The first window is due at once. */

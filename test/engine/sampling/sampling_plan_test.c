@@ -1,0 +1,100 @@
+/*
+ * What the profile of objects costs in a simulated program in which watching an allocation costs more than it did in
+ * the loop at the start: the plan learns that from the windows, and stays within its budget.
+ */
+#include "sampling/sampling_plan.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define BUDGET 0.01
+#define MEASURED_NS 60.0
+#define SAMPLE_NS 5000
+#define STEP 1000 /* allocations from one moment at which a window may begin to the next */
+
+static uint64_t mixed(uint64_t number) {
+    number = (number ^ number >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    number = (number ^ number >> 27) * UINT64_C(0x94D049BB133111EB);
+    return number ^ number >> 31;
+}
+
+struct program {
+    double allocation_ns; /* in the mean: it varies by half, from one thousand allocations to the next */
+    double watching_ns;   /* in truth */
+};
+
+/* CPU time from one allocation to another. */
+static double time_between(const struct program *program, uint64_t from, uint64_t to) {
+    double ns = 0;
+
+    for (uint64_t at = from; at < to;) {
+        uint64_t block = at / STEP, end = (block + 1) * STEP < to ? (block + 1) * STEP : to;
+
+        ns += program->allocation_ns * (0.5 + (double)(mixed(block) % 1000) / 1000) * (double)(end - at);
+        at = end;
+    }
+    return ns;
+}
+
+/* Runs the program; *spent is what the profile took of it. Returns its CPU time. */
+static double run(struct memscope_sampling_plan *plan, const struct program *program, uint64_t from, uint64_t to,
+                  double *spent) {
+    double cpu = 0;
+
+    *spent = 0;
+    for (uint64_t at = from; at < to;) {
+        double between, watched, samples;
+        uint64_t ends_at = at + MEMSCOPE_WINDOW_ALLOCATIONS;
+
+        if (at < plan->due) {
+            at += (plan->due - at + STEP - 1) / STEP * STEP;
+            continue;
+        }
+        between = time_between(program, plan->ended_at, at);
+        if (!memscope_plan_affords(plan, (uint64_t)between, 0)) {
+            at += STEP;
+            continue;
+        }
+        memscope_plan_begin_window(plan, at, 0, 0);
+        watched = time_between(program, at, ends_at) + program->watching_ns * MEMSCOPE_WINDOW_ALLOCATIONS;
+        samples = SAMPLE_NS * MEMSCOPE_WINDOW_ALLOCATIONS / plan->interval;
+        *spent += program->watching_ns * MEMSCOPE_WINDOW_ALLOCATIONS + samples;
+        cpu += between + watched + samples;
+        memscope_plan_end_window(plan, (struct memscope_window){
+                                           .ends_at = ends_at,
+                                           .watched = MEMSCOPE_WINDOW_ALLOCATIONS,
+                                           .watched_ns = (uint64_t)watched,
+                                           .spent_ns = (uint64_t)samples,
+                                           .cpu_ns = (uint64_t)(between + watched + samples),
+                                       });
+        at = ends_at;
+    }
+    return cpu;
+}
+
+/* The share that the profile takes once it has run for a while. */
+static double share(struct memscope_sampling_plan *plan, struct program program) {
+    double spent, cpu;
+
+    memscope_plan_begin(plan, BUDGET, MEASURED_NS, 500000000, 1);
+    run(plan, &program, 0, 200000000, &spent);
+    cpu = run(plan, &program, plan->ended_at, 600000000, &spent);
+    return spent / cpu;
+}
+
+static void check(const char *what, double found, double least, double most) {
+    if (!(found >= least && found <= most))
+        printf("%s: %g, allowed: %g to %g\n", what, found, least, most);
+}
+
+int main(void) {
+    struct memscope_sampling_plan plan;
+
+    check("a large program: share", share(&plan, (struct program){1000, 150}), 0.85 * BUDGET, 1.15 * BUDGET);
+    check("what watching costs there", plan.watching_ns, 120, 180);
+    check("a loop: share", share(&plan, (struct program){1000, MEASURED_NS}), 0.8 * BUDGET, 1.05 * BUDGET);
+    check("what watching costs there", plan.watching_ns, MEASURED_NS, 1.5 * MEASURED_NS);
+    check("more than is believed", share(&plan, (struct program){1000, 1000}), BUDGET, 5 * BUDGET);
+    check("what is then believed", plan.watching_ns, 4 * MEASURED_NS, 4 * MEASURED_NS);
+    return 0;
+}
