@@ -105,7 +105,7 @@ PROGRAMS = {
 LOADED = { "MEMSCOPE" => "1", "COLLECT" => "10" }.freeze
 TURNS = Integer(ENV.fetch("TURNS", "15"))
 REQUESTS = Integer(ENV.fetch("REQUESTS", "60"))
-# Until the share of the allocations that a profile watches has settled: it first watches more of them.
+# Until the share of the allocations that a profile watches has settled.
 WARM = Integer(ENV.fetch("WARM", "3000"))
 CALLGRIND = %w[valgrind --quiet --tool=callgrind --instr-atstart=no].freeze
 
@@ -124,10 +124,13 @@ def watching(server, rounds, times: TURNS)
   end
 end
 
-# The share of the allocations that a profile watches at its default budget.
+# The share of the allocations that a profile watches at its default budget, in the second of two halves: in the first
+# one it watches more, until it has learned what that costs.
 def watched_share(server, rounds)
   server.ask(rounds, "start")
-  server.ask(0, "share") / 1e6
+  first = server.ask(0, "share")
+  server.ask(rounds)
+  ((2 * server.ask(0, "share")) - first) / 1e6
 end
 
 def control(server, *how)
@@ -148,7 +151,7 @@ def watching_in_instructions(program, rounds)
   Dir.mktmpdir do |directory|
     out = File.join(directory, "counts")
     server = Server.new(program, LOADED, *CALLGRIND, "--callgrind-out-file=#{out}")
-    watching(server, rounds, times: 2) { |number| instructions_of(server, number, out) }.tap { server.stop }
+    watching(server, rounds, times: 3) { |number| instructions_of(server, number, out) }.tap { server.stop }
   end
 end
 

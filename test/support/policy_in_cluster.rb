@@ -74,21 +74,28 @@ module RestartRules
 
     def follow(cluster)
       last = @outcomes.last
-      return if last.nil? || last[:returned_bytes]
+      return if last.nil? || last[:returned_bytes] || last[:disturbed]
 
       worker = cluster.workers.find { |one| one.index == last[:index] }
       if last[:booted_seconds].nil?
         last[:failed_boots] = cluster.boots[last[:index]] - last[:boots]
         last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
       elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
-        last[:returned_bytes] = last[:before] - bytes(cluster.working_set - growth_of_others(cluster))
-        last[:saved] = last[:private_bytes] - bytes(worker.private)
+        measure(last, cluster, worker)
       end
+    end
+
+    def measure(outcome, cluster, worker)
+      grown = growth_of_others(cluster)
+      outcome[:disturbed] = grown.nil?
+      outcome[:returned_bytes] = outcome[:before] - bytes(cluster.working_set - grown) if grown
+      outcome[:saved] = outcome[:private_bytes] - bytes(worker.private)
     end
 
     def growth_of_others(cluster)
       earlier = @outcomes.last[:others]
-      cluster.workers.select { |one| earlier.key?(one.index) }.sum { |one| one.rss - earlier.fetch(one.index) }
+      others = cluster.workers.reject { |one| one.index == @outcomes.last[:index] }
+      others.sum { |one| one.rss - earlier.fetch(one.pid) } if others.all? { |one| earlier.key?(one.pid) }
     end
 
     def act(cluster, decision)
@@ -97,7 +104,7 @@ module RestartRules
                      seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
                      expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
                      before: bytes(cluster.working_set), boots: cluster.boots[worker.index],
-                     others: (cluster.workers - [worker]).to_h { |one| [one.index, one.rss] } }
+                     others: (cluster.workers - [worker]).to_h { |one| [one.pid, one.rss] } }
       return cluster.terminate(worker) if decision.action == :restart
 
       worker.purge
@@ -166,7 +173,7 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:before, :boots, :others, :saved) }
+      @outcomes.map { |one| one.except(:before, :boots, :others, :saved, :disturbed) }
     end
 
     def member(worker, cluster)

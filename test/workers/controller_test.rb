@@ -101,7 +101,7 @@ class ControllerTest < MemscopeTest
     @host.booted = [true, 0]
     @working_set = working_set * MEBIBYTE
     2.times { step }
-    @controller.groups.last.outcomes.last.returned_bytes / MEBIBYTE
+    @controller.groups.last.outcomes.last.returned_bytes&./(MEBIBYTE)
   end
 
   # While successors fail to boot, for hours, the other workers go on leaking.
@@ -114,10 +114,15 @@ class ControllerTest < MemscopeTest
     assert_equal 370, returned_with(600, @host.worker(1, 0, rss_bytes: 200 * MEBIBYTE))
   end
 
-  def test_a_worker_that_the_kernel_killed_meanwhile_or_that_was_added
-    replaced = @host.worker(1, 30 * MEBIBYTE, pid: 4711)
+  def test_a_worker_that_was_added_meanwhile_is_growth
+    assert_equal 440, returned_with(600, @host.members.last, @host.worker(2, 0, rss_bytes: 70 * MEBIBYTE))
+  end
 
-    assert_equal 370, returned_with(600, replaced, @host.worker(2, 0, rss_bytes: 70 * MEBIBYTE))
+  def test_if_the_kernel_has_killed_another_worker_meanwhile_it_stays_unknown
+    assert_nil returned_with(300, @host.worker(1, 0, pid: 4711))
+    step
+
+    assert_nil @controller.groups.last.outcomes.last.returned_bytes
   end
 
   def test_without_a_report_of_another_worker_its_growth_is_unknown

@@ -83,7 +83,7 @@ module Memscope
       field :failed_boots, :count, null: false
       # @return [Integer, nil] what it returned: the group's working set before it began less that
       #   `Policy#settle_seconds` after `booted_seconds`, plus what the other workers have grown by meanwhile, by their
-      #   RSS; nil until then
+      #   RSS; nil until then, and for ever if another worker was replaced meanwhile
       field :returned_bytes, :signed_bytes
 
       # The least share of what was expected that an action must return.

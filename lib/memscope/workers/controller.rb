@@ -46,8 +46,8 @@ module Memscope
           verdict = worker.verdict
           predicted = worker.predicted_bytes || {}
           { private_bytes: worker.uss_bytes, rss_bytes: worker.rss_bytes, verdict: verdict&.kind,
-            bytes_per_hour: verdict&.bytes_per_hour, eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge], compact_bytes: predicted[:compact],
-            thread_bytes: predicted[:thread] }
+            bytes_per_hour: verdict&.bytes_per_hour, eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge],
+            compact_bytes: predicted[:compact], thread_bytes: predicted[:thread] }
         end
       end
 
@@ -125,7 +125,7 @@ module Memscope
 
       # Measures what an action returned, once its successor, if there is one, has booted and settled.
       def settle(outcome, policy, working_set, members, now)
-        return unless outcome[:executed] && outcome[:returned_bytes].nil?
+        return unless outcome[:executed] && outcome[:returned_bytes].nil? && outcome[:others]
 
         if outcome[:action] == :restart && outcome[:booted_seconds].nil?
           booted, outcome[:failed_boots] = @host.successor(outcome)
@@ -136,7 +136,10 @@ module Memscope
       end
 
       def measure(outcome, policy, working_set, others)
-        outcome[:returned_bytes] = outcome[:before] - working_set + growth(outcome[:others], others)
+        grown = growth(outcome[:others], others)
+        return outcome[:others] = nil unless grown # it stays unknown
+
+        outcome[:returned_bytes] = outcome[:before] - working_set + grown
         @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before, :others)), policy)}")
       end
 
@@ -144,13 +147,17 @@ module Memscope
       # shared it, ends or begins.
       def others(members, index)
         numbered = members.select { |member| member.index && member.index != index }
-        numbered.to_h { |member| [member.index, member.rss_bytes] }
+        numbered.to_h { |member| [[member.index, member.pid], member.rss_bytes] }
       end
 
-      # Where both sizes are known; a worker that did not exist had none.
+      # Where both sizes are known; a worker that did not exist had none. nil if one was replaced, as when the kernel
+      # has killed it: what that returned cannot be told from what the action did.
       def growth(earlier, later)
-        (earlier.keys | later.keys).sum do |index|
-          before, after = [earlier, later].map { |sizes| sizes.fetch(index, 0) }
+        gone, come = [earlier.keys - later.keys, later.keys - earlier.keys].map { |workers| workers.map(&:first) }
+        return if gone.intersect?(come)
+
+        (earlier.keys | later.keys).sum do |worker|
+          before, after = [earlier, later].map { |sizes| sizes.fetch(worker, 0) }
           before && after ? after - before : 0
         end
       end
