@@ -8,7 +8,8 @@
 # - programs: requests of a Rails application, and loops that work on strings, JSON and hashes. A percent cannot be seen
 #   where the machine's speed varies by ten. So what is measured is by how much a profile that watches all allocations
 #   slows them down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of its
-#   own); a profile with the default budget does so for the share that it watches, which is measured as well.
+#   own); a profile with the default budget does so for the share that it watches, which is measured as well. By how much
+#   longer a GC takes with many samples is in "tables".
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
 #   PEERS=tmp/peers; where one is not to be had, its line says "not run".
@@ -159,7 +160,7 @@ end
 def say_speed(name, goal, times, watched)
   speeds = times.map { |ratio| 1 / (1 + ((ratio - 1) * watched)) }
   puts "#{name.ljust(29)} #{quartiles(speeds)} (goal #{goal}; where all are watched, " \
-       "#{median(times).round(2)} times as many)"
+       "1 / #{median(times).round(2)})"
 end
 
 def measure_programs

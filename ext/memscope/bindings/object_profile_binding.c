@@ -347,7 +347,7 @@ static enum memscope_status count_samples(struct scan *scan) {
 static VALUE overhead(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
     const struct memscope_object_sampler_state *state = &scan->state;
-    double spent = (double)state->spent_ns + state->plan.watching_ns * (double)state->watched;
+    double spent = (double)state->spent_ns + state->watching_ns;
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "samples_taken", ULL2NUM(samples->taken));

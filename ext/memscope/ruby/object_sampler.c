@@ -39,6 +39,8 @@ static struct sampler {
     bool working;
     uint64_t cpu_at;                            /* CPU time when the last window ended */
     uint64_t watched_ns;                        /* struct memscope_window; while it is open, when it began */
+    bool unpaired;                              /* a fork since the last window: the child's CPU clock began at 0 */
+    double watching_before;                     /* nanoseconds, for watched_before */
     uint64_t spent_ns, gc_ns;                   /* since then */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
@@ -502,12 +504,14 @@ static void account_window(void) {
     memscope_plan_end_window(&sampler.plan, (struct memscope_window){
                                                 .ends_at = allocations(),
                                                 .watched = sampler.watched,
-                                                .watched_ns = sampler.watched_ns,
+                                                .watched_ns = sampler.unpaired ? 0 : sampler.watched_ns,
                                                 .spent_ns = sampler.spent_ns,
                                                 .cpu_ns = cpu_since(sampler.cpu_at),
                                             });
     sampler.cpu_at = cpu_of_process();
+    sampler.unpaired = false;
     sampler.watched_before += sampler.watched;
+    sampler.watching_before += sampler.plan.watching_ns * (double)sampler.watched;
     sampler.spent_before += sampler.spent_ns;
     sampler.gc_before += sampler.gc_ns;
     sampler.spent_ns = sampler.gc_ns = sampler.watched = 0;
@@ -564,6 +568,8 @@ static void notice_fork(void) {
     sampler.cpu_at = sampler.cpu_started_at = 0;
     sampler.spent_ns = sampler.gc_ns = sampler.spent_before = sampler.gc_before = 0;
     sampler.watched_before = 0 - watched_of_window(); /* the sum of both is what the child has watched */
+    sampler.watching_before = -sampler.plan.watching_ns * (double)watched_of_window();
+    sampler.unpaired = true;
     sampler.forked_at = allocations();
     memscope_plan_reseed(&sampler.plan, seed());
 }
@@ -782,6 +788,7 @@ struct memscope_object_sampler_state memscope_object_sampler_state(void) {
         .allocations = allocations() - sampler.forked_at,
         .watched = sampler.watched_before + watched_of_window(),
         .spent_ns = sampler.spent_before + sampler.spent_ns,
+        .watching_ns = sampler.watching_before + sampler.plan.watching_ns * (double)watched_of_window(),
         .gc_ns = sampler.gc_before + sampler.gc_ns,
         .cpu_ns = cpu_since(sampler.cpu_started_at),
         .rearmed = sampler.rearmed,

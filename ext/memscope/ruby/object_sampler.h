@@ -69,6 +69,7 @@ struct memscope_object_sampler_state {
     double last;
     uint64_t allocations, watched;    /* allocations since the start; in a forked child, since the fork */
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
+    double watching_ns;               /* what watching has cost, which is not in spent_ns */
     uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off; GCs that no hook saw */
     bool shared;                      /* another Ractor was alive: the plan leaves out allocations since then */
     struct memscope_generations generations;

@@ -21,6 +21,7 @@ static uint64_t mixed(uint64_t number) {
 struct program {
     double allocation_ns; /* in the mean: it varies by half, from one thousand allocations to the next */
     double watching_ns;   /* in truth */
+    uint64_t phase;       /* allocations, after which all take ten times as long, and so on by turns; or 0 */
 };
 
 /* CPU time from one allocation to another. */
@@ -29,8 +30,9 @@ static double time_between(const struct program *program, uint64_t from, uint64_
 
     for (uint64_t at = from; at < to;) {
         uint64_t block = at / STEP, end = (block + 1) * STEP < to ? (block + 1) * STEP : to;
+        double times = program->phase && at / program->phase % 2 ? 10 : 1;
 
-        ns += program->allocation_ns * (0.5 + (double)(mixed(block) % 1000) / 1000) * (double)(end - at);
+        ns += times * program->allocation_ns * (0.5 + (double)(mixed(block) % 1000) / 1000) * (double)(end - at);
         at = end;
     }
     return ns;
@@ -73,10 +75,10 @@ static double run(struct memscope_sampling_plan *plan, const struct program *pro
 }
 
 /* The share that the profile takes once it has run for a while. */
-static double share(struct memscope_sampling_plan *plan, struct program program) {
+static double share(struct memscope_sampling_plan *plan, struct program program, double budget) {
     double spent, cpu;
 
-    memscope_plan_begin(plan, BUDGET, MEASURED_NS, 500000000, 1);
+    memscope_plan_begin(plan, budget, MEASURED_NS, 500000000, 1);
     run(plan, &program, 0, 200000000, &spent);
     cpu = run(plan, &program, plan->ended_at, 600000000, &spent);
     return spent / cpu;
@@ -87,14 +89,59 @@ static void check(const char *what, double found, double least, double most) {
         printf("%s: %g, allowed: %g to %g\n", what, found, least, most);
 }
 
+/* Windows after pauses of a million allocations, which take a microsecond each. */
+static void feed(struct memscope_sampling_plan *plan, int count, uint64_t watched_ns, uint64_t cpu_ns) {
+    for (; count > 0; count--) {
+        uint64_t begins_at = plan->ended_at + 1000000;
+
+        memscope_plan_begin_window(plan, begins_at, 0, 0);
+        memscope_plan_end_window(plan, (struct memscope_window){
+                                           .ends_at = begins_at + MEMSCOPE_WINDOW_ALLOCATIONS,
+                                           .watched = MEMSCOPE_WINDOW_ALLOCATIONS,
+                                           .watched_ns = watched_ns,
+                                           .spent_ns = 1000000,
+                                           .cpu_ns = cpu_ns,
+                                       });
+    }
+}
+
+#define DEARER (MEMSCOPE_WINDOW_ALLOCATIONS * 1150) /* nanoseconds, of which watching took 150 each */
+#define CPU_NS(watched_ns) (1000000000 + 1000000 + (watched_ns))
+
+static void check_odd_windows(void) {
+    struct memscope_sampling_plan plan;
+
+    memscope_plan_begin(&plan, BUDGET, MEASURED_NS, 500000000, 1);
+    feed(&plan, 100, UINT64_MAX - 5, 3000000);
+    feed(&plan, 100, 6000000, 3000000);
+    check("after windows of unknown times", plan.watching_ns, MEASURED_NS, MEASURED_NS);
+    for (int count = 0; count < 100; count++) {
+        feed(&plan, 1, DEARER, CPU_NS(DEARER));
+        feed(&plan, 1, 0, CPU_NS(0));
+    }
+    check("beside windows of unknown times", plan.watching_ns, 149, 151);
+    feed(&plan, 1, 900000000, CPU_NS(900000000));
+    check("after one long call", plan.watching_ns, MEASURED_NS, 2.6 * MEASURED_NS);
+    feed(&plan, 5000, MEMSCOPE_WINDOW_ALLOCATIONS * 1000, CPU_NS(MEMSCOPE_WINDOW_ALLOCATIONS * 1000));
+    check("long after", plan.watching_ns, MEASURED_NS, MEASURED_NS);
+    feed(&plan, 300, DEARER, CPU_NS(DEARER));
+    check("and in another phase", plan.watching_ns, 80, 151);
+}
+
 int main(void) {
     struct memscope_sampling_plan plan;
 
-    check("a large program: share", share(&plan, (struct program){1000, 150}), 0.85 * BUDGET, 1.15 * BUDGET);
-    check("what watching costs there", plan.watching_ns, 120, 180);
-    check("a loop: share", share(&plan, (struct program){1000, MEASURED_NS}), 0.8 * BUDGET, 1.05 * BUDGET);
-    check("what watching costs there", plan.watching_ns, MEASURED_NS, 1.5 * MEASURED_NS);
-    check("more than is believed", share(&plan, (struct program){1000, 1000}), BUDGET, 5 * BUDGET);
-    check("what is then believed", plan.watching_ns, 4 * MEASURED_NS, 4 * MEASURED_NS);
+    check("a large program: share", share(&plan, (struct program){1000, 150, 0}, BUDGET), 0.85 * BUDGET, 1.2 * BUDGET);
+    check("what watching costs there", plan.watching_ns, 120, 160);
+    check("a loop: share", share(&plan, (struct program){1000, MEASURED_NS, 0}, BUDGET), 0.8 * BUDGET, 1.05 * BUDGET);
+    check("what watching costs there", plan.watching_ns, MEASURED_NS, 1.2 * MEASURED_NS);
+    check("phases: share", share(&plan, (struct program){300, MEASURED_NS, 30000000}, BUDGET), 0.8 * BUDGET,
+          1.2 * BUDGET);
+    check("what watching costs there", plan.watching_ns, MEASURED_NS, 1.2 * MEASURED_NS);
+    share(&plan, (struct program){1000, 1000, 0}, BUDGET);
+    check("more than is believed", plan.watching_ns, 4 * MEASURED_NS, 4 * MEASURED_NS);
+    share(&plan, (struct program){1000, 150, 0}, 1);
+    check("where all is watched, nothing can be learned", plan.watching_ns, MEASURED_NS, MEASURED_NS);
+    check_odd_windows();
     return 0;
 }

@@ -11,7 +11,7 @@
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
 #define UNEVEN 0.25        /* by what share of their mean pauses may differ from it */
 #define LEARNING 64        /* windows: fewer tell too little of what watching costs */
-#define FORGETTING 256     /* windows after which earlier ones count half */
+#define FORGETTING 256     /* windows after which all of them count half */
 #define COLDEST 4          /* watching costs at most so many times what it cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
@@ -72,29 +72,28 @@ static void follow(double *mean, double value, uint64_t count) {
     *mean += (value - *mean) / (double)(count < MEMORY ? count : MEMORY);
 }
 
-static void add(struct memscope_pace *pace, double ns, double allocations) {
-    pace->ns += ns;
-    pace->allocations += allocations;
-}
-
-static void halve(struct memscope_pace *pace) {
-    *pace = (struct memscope_pace){pace->ns / 2, pace->allocations / 2};
-}
-
+/*
+ * Each window is compared with the pause before it, since an allocation may take ten times as long in one phase of a
+ * program as in another. Less one standard error: costs vary, and must not seem high by chance.
+ */
 static void learn(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
-    struct memscope_pace *watched = &plan->watched, *others = &plan->others;
-    double between = (double)window->cpu_ns - (double)window->watched_ns - (double)window->spent_ns, extra;
+    struct memscope_extra_cost *extra = &plan->extra;
+    double watched = (double)window->watched, others = (double)(window->ends_at - plan->ended_at) - watched;
+    double between_ns = (double)window->cpu_ns - (double)window->watched_ns - (double)window->spent_ns, longer, mean;
 
-    add(watched, (double)window->watched_ns, (double)window->watched);
-    add(others, fmax(between, 0), (double)(window->ends_at - plan->ended_at) - (double)window->watched);
-    if (plan->windows >= LEARNING && others->allocations >= watched->allocations) {
-        extra = watched->ns / watched->allocations - others->ns / others->allocations;
-        plan->watching_ns = fmin(fmax(extra, plan->measured_ns), COLDEST * plan->measured_ns);
+    if (window->watched_ns == 0 || between_ns <= 0 || others < watched)
+        return;
+    longer = (double)window->watched_ns / watched - between_ns / others;
+    extra->windows++;
+    extra->sum += longer;
+    extra->squares += longer * longer;
+    mean = extra->sum / extra->windows;
+    if (extra->windows >= LEARNING) {
+        mean -= sqrt(fmax(extra->squares / extra->windows - mean * mean, 0) / extra->windows);
+        plan->watching_ns = fmin(fmax(mean, plan->measured_ns), COLDEST * plan->measured_ns);
     }
-    if (plan->windows % FORGETTING == 0) {
-        halve(watched);
-        halve(others);
-    }
+    if (extra->windows >= FORGETTING)
+        *extra = (struct memscope_extra_cost){extra->windows / 2, extra->sum / 2, extra->squares / 2};
 }
 
 /* Updates the moving means and what may still be spent. */

@@ -11,7 +11,8 @@
  *
  * What watching an allocation costs is measured at the start, in a loop. In a large program, whose code and data are
  * not in the processor's caches, it costs more; so once there were many windows, it is learned from how much longer an
- * allocation takes within windows than between them.
+ * allocation takes within a window than in the pause before it. Where a program runs its GCs itself, that tells less
+ * than the truth: the GC at which a window begins is in the pause.
  *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
@@ -25,9 +26,9 @@
 #define MEMSCOPE_LONGEST_REACH 1048576 /* allocations: memscope_plan_skip */
 #define MEMSCOPE_FIRST_INTERVAL 50     /* a sample then costs about as much as watching the allocations before it */
 
-/* CPU time of the process, without what samples take, and allocations meanwhile. */
-struct memscope_pace {
-    double ns, allocations;
+/* By how many nanoseconds allocations took longer in windows than before them: recent windows count more. */
+struct memscope_extra_cost {
+    double windows, sum, squares;
 };
 
 struct memscope_sampling_plan {
@@ -40,8 +41,8 @@ struct memscope_sampling_plan {
     double window_ns;   /* moving means, from the end of one window to the end of the next: the cost, */
     double cpu_ns;      /* the process's CPU time, */
     double allocations; /* and its allocations */
-    struct memscope_pace watched, others; /* in some hundreds of windows, and between them */
-    uint64_t ended_at;                    /* allocation at which the last window ended */
+    struct memscope_extra_cost extra;
+    uint64_t ended_at; /* allocation at which the last window ended */
     uint64_t part_begins, part_length, due;
     uint64_t windows;          /* begun */
     uint64_t last_begins;      /* where the part of the last window begins */
@@ -55,7 +56,7 @@ struct memscope_sampling_plan {
 struct memscope_window {
     uint64_t ends_at;    /* allocation */
     uint64_t watched;    /* allocations: the skip and the window */
-    uint64_t watched_ns; /* CPU time of the process meanwhile, without what was spent on samples */
+    uint64_t watched_ns; /* CPU time of the process meanwhile, without the part of spent_ns; 0 if it is unknown */
     uint64_t spent_ns;   /* on samples, names and the ends of mark phases */
     uint64_t cpu_ns;     /* of the process */
 };
