@@ -8,7 +8,7 @@
 # - programs: requests of a Rails application, and loops that work on strings, JSON and hashes. A percent cannot be seen
 #   where the machine's speed varies by ten. So what is measured is by how much a profile that watches all allocations
 #   slows them down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of its
-#   own); a profile with the default budget does so for the share that it watches, which is measured as well. By how much
+#   own); a profile with the default budget does so for the share that it watches, which is measured as well. How much
 #   longer a GC takes with many samples is in "tables".
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
