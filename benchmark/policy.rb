@@ -3,14 +3,13 @@
 # What restart rules do to the same simulated clusters (test/support/worker_cluster.rb): processes that the kernel kills
 # at the limit, restarts, and hours of workers that did not serve. Memscope::Policy against puma_worker_killer's sum of
 # RSS, the same with what it counts twice added to its memory, its rolling restart alone, and GitLab's watchdog.
-# SEEDS=3 traces of each kind, STEPS=100000 of 5 seconds; FIRST=1001 is the first seed.
+# A trace of each kind for each of SEEDS=1-3,1001-1008; STEPS=100000 of 5 seconds.
 
 require_relative "../test/support/restart_table"
 
-first = Integer(ENV.fetch("FIRST", "1001"))
-seeds = first...(first + Integer(ENV.fetch("SEEDS", "3")))
+seeds = RestartTable.seeds(ENV.fetch("SEEDS", "1-3,1001-1008"))
 steps = Integer(ENV.fetch("STEPS", "100000"))
 table = RestartTable.new
-ClusterTrace::KINDS.product(seeds.to_a) { |kind, seed| table.add(kind, seed, steps) }
+ClusterTrace::KINDS.product(seeds) { |kind, seed| table.add(kind, seed, steps) }
 puts "#{seeds.size} traces of each kind, #{(steps * WorkerCluster::STEP / 86_400.0).round(1)} days each"
 puts table

@@ -8,7 +8,7 @@ require_relative "../support/restart_table"
 # table.
 class PolicyBatteryTest < MemscopeTest
   LONG = ENV.key?("MEMSCOPE_SEEDS")
-  SEEDS = (1..Integer(ENV.fetch("MEMSCOPE_SEEDS", "1")))
+  SEEDS = RestartTable.seeds(ENV.fetch("MEMSCOPE_SEEDS", "1"))
   STEPS = Integer(ENV.fetch("MEMSCOPE_STEPS", "5000"))
   KINDS = LONG ? ClusterTrace::KINDS : %i[fast_leak failing_boots tight_limit mixture]
   # In hours, which boots fail is chance.
@@ -17,7 +17,7 @@ class PolicyBatteryTest < MemscopeTest
   LOSSES = %i[restarts lost_seconds].freeze
 
   def test_no_rule_is_ever_broken
-    runs = KINDS.product(SEEDS.to_a).map do |kind, seed|
+    runs = KINDS.product(SEEDS).map do |kind, seed|
       rule = RestartRules::Policy.new(faults: Random.new(seed))
       result = WorkerCluster.new(ClusterTrace.new(kind, seed, STEPS * WorkerCluster::STEP), rule).run(STEPS)
 
@@ -43,7 +43,7 @@ class PolicyBatteryTest < MemscopeTest
 
   def test_fewer_kills_than_other_rules_with_no_more_restarts_and_no_more_lost_time
     table = RestartTable.new(LONG ? RestartRules::ALL.keys : ["memscope", *RIVALS, "none"])
-    COMPARED.product(SEEDS.to_a) { |kind, seed| table.add(kind, seed, STEPS) }
+    COMPARED.product(SEEDS) { |kind, seed| table.add(kind, seed, STEPS) }
     puts table if LONG
     own = table.totals["memscope"]
 

@@ -4,6 +4,15 @@ require_relative "policy_in_cluster"
 
 # What each rule did to the same clusters: OOM kills, restarts and lost worker-seconds, by kind of trace.
 class RestartTable
+  # @param text [String] such as "1-3,1001-1008"
+  # @return [Array<Integer>]
+  def self.seeds(text)
+    text.split(",").flat_map do |part|
+      first, last = part.split("-").map { |number| Integer(number) }
+      [*first..(last || first)]
+    end
+  end
+
   # @return [Hash{String => Hash{Symbol => Integer}}] the sums, by rule
   attr_reader :totals
 
