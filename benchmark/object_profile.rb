@@ -126,12 +126,13 @@ def watching(server, rounds, times: TURNS)
 end
 
 # The share of the allocations that a profile watches at its default budget, in the second of two halves: in the first
-# one it watches more, until it has learned what that costs.
-def watched_share(server, rounds)
+# one it watches more, until it has learned what that costs. GCs run when Ruby runs them, as it learns less otherwise.
+def watched_share(program, rounds)
+  server = Server.new(program, LOADED.except("COLLECT"))
   server.ask(rounds, "start")
   first = server.ask(0, "share")
   server.ask(rounds)
-  ((2 * server.ask(0, "share")) - first) / 1e6
+  (((2 * server.ask(0, "share")) - first) / 1e6).tap { server.stop }
 end
 
 def control(server, *how)
@@ -167,8 +168,8 @@ def measure_programs
   PROGRAMS.each do |name, (program, goal, times)|
     server = Server.new(program, LOADED)
     found = watching(server, REQUESTS * times) { |rounds| server.ask(rounds) }
-    watched = watched_share(server, WARM * times)
     server.stop
+    watched = watched_share(program, WARM * times)
     puts format("%s: %.1f %% of the allocations are watched", name, 100 * watched)
     say_speed("  CPU time", goal, found, watched)
     say_speed("  instructions", goal, watching_in_instructions(program, REQUESTS * times), watched) if valgrind?
