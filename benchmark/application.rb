@@ -4,7 +4,7 @@
 # request under callgrind, and CPU time in pairs of processes that take turns. As a control, the same is done with pairs
 # in which neither process has memscope.
 
-require_relative "floor/servers"
+require_relative "floor/counted_server"
 
 REQUESTS = [File.expand_path("floor/requests.rb", __dir__)].freeze
 LOADED = { "MEMSCOPE" => "1" }.freeze

@@ -11,7 +11,7 @@
 #
 # STARTS, LOOPS ("strings,requests") and PARTS ("idle,memory") say how much of this is measured.
 
-require_relative "floor/servers"
+require_relative "floor/counted_server"
 require "memscope"
 
 # How often processes are started; less often for requests, since an application takes seconds to start.

@@ -19,7 +19,7 @@
 # PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), TURNS, REQUESTS (of a turn) and WARM (requests until the
 # share is measured) say how much of this is measured.
 
-require_relative "floor/servers"
+require_relative "floor/counted_server"
 require "memscope"
 
 ROUNDS = Integer(ENV.fetch("ROUNDS", "5"))
@@ -108,21 +108,23 @@ TURNS = Integer(ENV.fetch("TURNS", "15"))
 REQUESTS = Integer(ENV.fetch("REQUESTS", "60"))
 # Until the share of the allocations that a profile watches has settled.
 WARM = Integer(ENV.fetch("WARM", "3000"))
-CALLGRIND = %w[valgrind --quiet --tool=callgrind --instr-atstart=no].freeze
 
-# How many times as long rounds take while all allocations are watched, in one process by turns: two of them differ by
-# some percent, such as by the seed of hashes. Each turn is compared with the mean of those before and after it.
-def watching(server, rounds, times: TURNS)
+# How many times as much (CPU time or instructions) rounds take while all allocations are watched, in one process by
+# turns: two of them differ by some percent, such as by the seed of hashes. Each turn is compared with the mean of those
+# before and after it.
+def watching(kind, program, rounds, measure, turns)
+  server = kind.new(program, LOADED)
   turn = lambda do |how|
     server.ask(1, how)
-    yield rounds
+    server.public_send(measure, rounds)
   end
   without = [turn["stop"]]
-  Array.new(times) do
+  found = Array.new(turns) do
     with = turn["watch"]
     without << turn["stop"]
     with / (without.last(2).sum / 2.0)
   end
+  found.tap { server.stop }
 end
 
 # The share of the allocations that a profile watches at its default budget, in the second of two halves: in the first
@@ -135,28 +137,6 @@ def watched_share(program, rounds)
   (((2 * server.ask(0, "share")) - first) / 1e6).tap { server.stop }
 end
 
-def control(server, *how)
-  system("callgrind_control", *how, server.pid.to_s, %i[out err] => File::NULL, exception: true)
-end
-
-# Each dump begins to count anew.
-def instructions_of(server, rounds, out)
-  control(server, "--instr=on")
-  server.ask(rounds)
-  control(server, "--instr=off")
-  control(server, "--dump")
-  last = Dir["#{out}.*"].max_by { |path| Integer(File.extname(path).delete(".")) }
-  Integer(File.foreach(last).grep(/^totals:/).last.split.last)
-end
-
-def watching_in_instructions(program, rounds)
-  Dir.mktmpdir do |directory|
-    out = File.join(directory, "counts")
-    server = Server.new(program, LOADED, *CALLGRIND, "--callgrind-out-file=#{out}")
-    watching(server, rounds, times: 3) { |number| instructions_of(server, number, out) }.tap { server.stop }
-  end
-end
-
 # The speed with a profile, as a share of that without one.
 def say_speed(name, goal, times, watched)
   speeds = times.map { |ratio| 1 / (1 + ((ratio - 1) * watched)) }
@@ -166,13 +146,12 @@ end
 
 def measure_programs
   PROGRAMS.each do |name, (program, goal, times)|
-    server = Server.new(program, LOADED)
-    found = watching(server, REQUESTS * times) { |rounds| server.ask(rounds) }
-    server.stop
     watched = watched_share(program, WARM * times)
     puts format("%s: %.1f %% of the allocations are watched", name, 100 * watched)
-    say_speed("  CPU time", goal, found, watched)
-    say_speed("  instructions", goal, watching_in_instructions(program, REQUESTS * times), watched) if valgrind?
+    say_speed("  CPU time", goal, watching(Server, program, REQUESTS * times, :ask, TURNS), watched)
+    next puts("  instructions: not counted (valgrind is not installed)") unless valgrind?
+
+    say_speed("  instructions", goal, watching(CountedServer, program, REQUESTS * times, :count, 3), watched)
   end
 end
 

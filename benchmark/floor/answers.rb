@@ -3,13 +3,13 @@
 # Reads requests from standard input, one a line: the number of rounds of a block to run. Prints for each request the
 # CPU time of these rounds, in nanoseconds: nothing here waits, and other processes on the machine do not count.
 #
-# "20 profiled" runs 20 rounds in a malloc profile at the default rate, with the backend that PROFILE names, or if that
-# is "objects", in a profile of objects; starting and stopping the profile does not count. "20 malloc" prints how many
-# bytes 20 rounds allocate, as a malloc profile estimates. "20 start" starts a profile of objects, "20 watch" one that
-# watches all allocations, and "20 stop" stops it; each then collects garbage and runs 20 rounds. "0 share" prints how
-# many of a million allocations it has watched. With REPORT, memory_profiler reports on each batch. With COLLECT=N, a
-# minor GC runs after every N rounds: otherwise it would run whenever the heap is full, and a thousand objects more or
-# less (those of a loaded library) would change that by some percent of all work.
+# "20 profiled" runs 20 rounds in a malloc profile at the default rate, with the backend that PROFILE names; starting
+# and stopping the profile does not count. "20 malloc" prints how many bytes 20 rounds allocate, as such a profile
+# estimates. "20 start" starts a profile of objects, "20 watch" one that watches all allocations, and "20 stop" stops
+# it; each then collects garbage and runs 20 rounds. "0 share" prints how many of a million allocations it has watched.
+# With REPORT, memory_profiler reports on each batch. With COLLECT=N, a minor GC runs after every N rounds: otherwise it
+# would run whenever the heap is full, and a thousand objects more or less (those of a loaded library) would change that
+# by some percent of all work.
 
 # Loops this small are some percent faster or slower if a thousand objects more or less were allocated before theirs. So
 # each process first allocates a random number of objects: otherwise those of a loaded library would bias every result
@@ -35,8 +35,6 @@ def reported(work)
 end
 
 def profiled(&)
-  return Memscope.object_profile(ractors: :never, &) if ENV["PROFILE"] == "objects"
-
   Memscope.malloc_profile(backend: ENV.fetch("PROFILE").to_sym, &)
 end
 

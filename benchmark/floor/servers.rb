@@ -2,7 +2,6 @@
 
 require "open3"
 require "rbconfig"
-require "tmpdir"
 require_relative "floor"
 
 # All processes that are compared run on one processor: another one may be half as fast for minutes, because of its
@@ -74,24 +73,4 @@ end
 
 def say(what, *ratio, note)
   puts "#{what.ljust(42)} #{ratio.map { |number| format('%.4f', number) }.join(' ')}  (#{note})"
-end
-
-def valgrind? = system("valgrind", "--version", out: File::NULL, err: File::NULL)
-
-# Instructions per round; a server runs two rounds for each that is requested. What happens once in a process, such as
-# booting and whatever the first start of a profile loads, is not counted.
-def instructions(program, side, count:)
-  Dir.mktmpdir do |directory|
-    out = File.join(directory, "callgrind")
-    server = Server.new(program, side.env, "valgrind", "--quiet", "--tool=callgrind", "--instr-atstart=no",
-                        "--callgrind-out-file=#{out}")
-    server.ask(count, side.how)
-    %w[on off].each do |state|
-      system("callgrind_control", "--instr=#{state}", server.pid.to_s, out: File::NULL, err: File::NULL,
-                                                                       exception: true)
-      server.ask(count, side.how) if state == "on"
-    end
-    server.stop
-    Integer(File.foreach(out).grep(/^(?:summary|totals):/).last.split.last).fdiv(2 * count)
-  end
 end

@@ -257,6 +257,29 @@ class ObjectProfileTest < MemscopeTest
     assert_operator watched, :<=, 1.001
   end
 
+  # Where all allocations are watched, it is much of the time: the same loop by turns, with and without a profile. Other
+  # processes slow down either, so the least of some turns counts, and a factor of four is allowed.
+  def test_the_cost_is_what_the_program_takes_longer
+    longer, charged = child(<<~RUBY)
+      cpu = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) }
+      timed = -> { GC.start; cpu.call.then { |from| 300_000.times { Object.new }; cpu.call - from } }
+      charged = []
+      turns = Array.new(5) do
+        without = timed.call
+        profile
+        before = PROFILE.snapshot.overhead.nanoseconds
+        with = timed.call
+        charged << (PROFILE.stop.overhead.nanoseconds - before)
+        [without, with]
+      end
+      puts JSON.generate([turns.map(&:last).min - turns.map(&:first).min, charged.min])
+    RUBY
+
+    assert_operator longer, :>, 0
+    assert_operator charged, :>, longer / 4.0
+    assert_operator charged, :<, longer * 4
+  end
+
   # Objects that move keep their lines: those of one line are of one class, and are all there.
   def test_a_storm_of_compactions
     skip_without_compaction

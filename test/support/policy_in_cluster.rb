@@ -74,7 +74,7 @@ module RestartRules
 
     def follow(cluster)
       last = @outcomes.last
-      return if last.nil? || last[:returned_bytes] || last[:disturbed]
+      return if last.nil? || last[:saved]
 
       worker = cluster.workers.find { |one| one.index == last[:index] }
       if last[:booted_seconds].nil?
@@ -86,15 +86,15 @@ module RestartRules
     end
 
     def measure(outcome, cluster, worker)
-      grown = growth_of_others(cluster)
-      outcome[:disturbed] = grown.nil?
+      grown = growth_of_others(outcome, cluster)
       outcome[:returned_bytes] = outcome[:before] - bytes(cluster.working_set - grown) if grown
       outcome[:saved] = outcome[:private_bytes] - bytes(worker.private)
     end
 
-    def growth_of_others(cluster)
-      earlier = @outcomes.last[:others]
-      others = cluster.workers.reject { |one| one.index == @outcomes.last[:index] }
+    # nil if one of them was replaced meanwhile.
+    def growth_of_others(outcome, cluster)
+      earlier = outcome[:others]
+      others = cluster.workers.reject { |one| one.index == outcome[:index] }
       others.sum { |one| one.rss - earlier.fetch(one.pid) } if others.all? { |one| earlier.key?(one.pid) }
     end
 
@@ -173,7 +173,7 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:before, :boots, :others, :saved, :disturbed) }
+      @outcomes.map { |one| one.except(:before, :boots, :others, :saved) }
     end
 
     def member(worker, cluster)

@@ -119,7 +119,7 @@ module Memscope
         Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
                                 working_set_bytes: cgroup.working_set_bytes, supervisor: @host.supervisor,
                                 workers: @host.workers, members: members,
-                                outcomes: @outcomes.map { |outcome| outcome.except(:before, :others) },
+                                outcomes: @outcomes.map { |outcome| public_part(outcome) },
                                 reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
       end
 
@@ -140,8 +140,10 @@ module Memscope
         return outcome[:others] = nil unless grown # it stays unknown
 
         outcome[:returned_bytes] = outcome[:before] - working_set + grown
-        @host.log("policy: #{returned(Policy::Outcome.capture(outcome.except(:before, :others)), policy)}")
+        @host.log("policy: #{returned(Policy::Outcome.capture(public_part(outcome)), policy)}")
       end
+
+      def public_part(outcome) = outcome.except(:before, :others)
 
       # The RSS of each worker but one, by its number: what a process has alone changes when another one, which has
       # shared it, ends or begins.
