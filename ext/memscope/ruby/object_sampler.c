@@ -25,34 +25,39 @@ enum phase { RESTING, WATCHING, WATCHED };
 
 static struct sampler {
     bool running;
+    bool working;         /* within the postponed job */
+    bool skipping;        /* the window has not begun yet: memscope_plan_skip */
+    bool unpaired;        /* a fork since the last window: the child's CPU clock began at 0 */
+    _Atomic(bool) due;    /* whether the next call of hit takes a sample */
+    _Atomic(bool) shared; /* another Ractor was alive: sampling has ended */
     enum phase phase;
+    pid_t pid;
+    uint32_t marks;              /* major GCs that have ended their mark phase */
     _Atomic(int64_t) left;       /* allocations up to the next call of hit */
     _Atomic(uint64_t) step;      /* the value that left started from */
     _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of hit */
-    _Atomic(bool) due;           /* whether the next call of hit takes a sample */
-    bool skipping;               /* the window has not begun yet: memscope_plan_skip */
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
-    double stands_before; /* stands_for of the window before */
-    uint64_t passed_at;   /* allocation of the last GC event at which no window could begin: the reach counts from it */
-    double widest;        /* the longest interval so far */
-    bool working;
-    uint64_t cpu_at;                            /* CPU time when the last window ended */
-    uint64_t watched_ns;                        /* struct memscope_window; while it is open, when it began */
-    bool unpaired;                              /* a fork since the last window: the child's CPU clock began at 0 */
-    double watching_before;                     /* nanoseconds, for watched_before */
-    uint64_t spent_ns, gc_ns;                   /* since then */
+    double stands_before;                       /* stands_for of the window before */
+    double widest;                              /* the longest interval so far */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
-    _Atomic(bool) shared;                       /* another Ractor was alive: sampling has ended */
-    uint64_t alone_until;                       /* up to this allocation, there was no sign of another Ractor */
-    pid_t pid;
-    uint32_t marks; /* major GCs that have ended their mark phase */
     struct memscope_generations generations;
+
+    /* Allocation counts: total_allocated_objects at the start, the others as of then. */
+    uint64_t started_at;
+    uint64_t forked_at;   /* 0 where the profile was started */
+    uint64_t passed_at;   /* at the last GC event at which no window could begin: the reach counts from it */
+    uint64_t alone_until; /* up to here, there was no sign of another Ractor */
+
+    /* Costs since the last window; *_before: of windows that have ended. */
+    uint64_t cpu_started_at, cpu_at; /* CPU time at the start, and when the last window ended */
+    uint64_t watched_ns;             /* struct memscope_window; while it is open, when it began */
+    uint64_t spent_ns, gc_ns;
+    uint64_t watched_before, spent_before, gc_before;
+    double watching_before; /* nanoseconds, for watched_before */
+
     uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
     uint64_t rearmed, missed;
-    uint64_t started_at, cpu_started_at;
-    uint64_t forked_at;                               /* an allocation count; 0 where the profile was started */
-    uint64_t watched_before, spent_before, gc_before; /* in windows that have ended */
 } sampler;
 
 static struct memscope_object_samples *samples;
