@@ -62,6 +62,12 @@ class ProfileFormatsTest < MemscopeTest
     end
   end
 
+  def test_speedscope_names_the_kind_of_profile
+    { shop => "malloc", Profiles.objects(100) => "object" }.each do |profile, kind|
+      assert_equal "#{kind} profile of process #{profile.pid}", speedscope(profile)[:name]
+    end
+  end
+
   def test_speedscope
     SEEDS.each do |seed|
       profile = random(seed)

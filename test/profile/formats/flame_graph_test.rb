@@ -94,6 +94,17 @@ class FlameGraphTest < MemscopeTest
     end
   end
 
+  # The samples of objects that are allocated together are not independent, so the errors of stacks cannot be summed.
+  def test_a_frame_of_objects_has_no_error
+    opened(Profiles.objects(100, 40, 1, 20)) do |page|
+      titles = frames(page).keys
+
+      assert_includes titles, "all: 6.1 MiB, 100.0 %, 161 samples"
+      assert(titles.none? { |title| title.include?("±") })
+      assert_match(/±.*^3\.8\t4\.1\t100\t/m, page.text("table"))
+    end
+  end
+
   # Frames that the application calls are not folded: one of them may be what allocates.
   def test_frames_on_the_way_to_the_application_are_one
     way = %i[head callback head each thread]

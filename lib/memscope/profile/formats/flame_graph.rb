@@ -123,10 +123,14 @@ module Memscope
           # @return [Hash{Symbol => Object}] for the script
           def data
             frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
-            { difference: difference?, frames: frames, stacks: stacks }
+            { difference: difference?, errors: errors?, frames: frames, stacks: stacks }
           end
 
           private
+
+          # Whether the squared errors of stacks sum to that of a frame. Samples of objects are not independent of each
+          # other (Shares), so a frame's error is not shown for them; the table has that of each line.
+          def errors? = !@profile.objects?
 
           # Arrays, one for all stacks with the same frames: frames (leaf first), live bytes, samples, error.
           def stacks

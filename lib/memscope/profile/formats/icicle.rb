@@ -91,7 +91,7 @@ module Memscope
           # @return [Hash{Symbol => Object}] for the script: each file is a frame, below those that required it
           def data
             frames = @reading.nodes.map { |node| [File.basename(node.path), colour(node), name(node)] }
-            { difference: false, exact: true, frames: frames,
+            { difference: false, errors: false, exact: true, frames: frames,
               stacks: entries.map { |node| [lineage(node), node.bytes, 1, 0] } }
           end
 

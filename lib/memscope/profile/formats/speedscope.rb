@@ -19,7 +19,8 @@ module Memscope
         # @return [String] JSON
         def to_s
           JSON.generate("$schema": SCHEMA, exporter: "memscope #{@profile.memscope}",
-                        name: "malloc profile of process #{@profile.pid}", activeProfileIndex: 0,
+                        name: "#{@profile.objects? ? 'object' : 'malloc'} profile of process #{@profile.pid}",
+                        activeProfileIndex: 0,
                         shared: { frames: @profile.frames.map { |frame| frame(frame) } }, profiles: profiles)
         end
 
