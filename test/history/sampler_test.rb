@@ -247,6 +247,31 @@ class HistorySamplerTest < MemscopeTest
     assert_equal [1, nil, %w[started forked], true], parent
   end
 
+  # A worker's policy would otherwise act on what a purge of the master's heap returns.
+  def test_a_forked_child_does_not_know_its_parents_heap
+    skip_under_sanitizer
+    parent, child = run_child(<<~RUBY)
+      History.start
+      sampler = History::Sampler.instance_variable_get(:@sampler)
+      sampler.send(:walk)
+      known = -> { [History::Sampler.trimmable_bytes, History::Sampler.reasons.keys] }
+      reader, writer = IO.pipe
+      Memscope::Snapshot.define_singleton_method(:read) { raise IOError, "no more files" }
+      sampler.step
+      parent = known.call
+      pid = fork do
+        writer.puts(JSON.generate(known.call))
+        exit!
+      end
+      Process.wait(pid)
+      puts JSON.generate([parent, JSON.parse(reader.gets)])
+    RUBY
+
+    assert_kind_of Integer, parent.first
+    assert_includes parent.last, "failed"
+    assert_equal [nil, ["floors"]], child
+  end
+
   def test_many_forks_leave_nothing
     answer = run_child(<<~RUBY)
       History.start

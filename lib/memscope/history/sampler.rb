@@ -94,7 +94,7 @@ module Memscope
         # The thread is not there in a child. A child that ends within seconds does nothing else than start it.
         def forked
           @lock = Mutex.new
-          launch(@sampler.tap(&:defer), SECONDS) if @sampler
+          launch(@sampler.tap(&:begin_anew), SECONDS) if @sampler
         end
 
         def launch(sampler, delay)
@@ -131,18 +131,20 @@ module Memscope
       attr_reader :trimmable_bytes, :compactable_bytes
 
       def initialize
-        @reasons = {}.freeze
         kinds = { rows: ROWS, sizes: %i[pss uss] }
         kinds[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
         @tasks = kinds.map { |kind, series| Task.new(kind, series, SLOW, SLOW) }
         @tasks << Task.new(:held, %i[held], RARE, SLOW)
-        defer
+        begin_anew
       end
 
-      # Takes the first costly samples only after their spacing: a process that ends sooner does not pay for them.
+      # For a process that has just begun, also by a fork: nothing is known of it. Takes the first costly samples only
+      # after their spacing: a process that ends sooner does not pay for them.
       #
       # @return [void]
-      def defer
+      def begin_anew
+        @reasons = {}.freeze
+        @trimmable_bytes = @compactable_bytes = @epoch = nil
         now = self.class.now
         @tasks.each { |task| task.due = now + task.spacing }
       end
