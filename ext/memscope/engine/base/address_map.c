@@ -16,7 +16,7 @@ struct memscope_address_map *memscope_address_map_create(void) {
     return map;
 }
 
-/* Zeroed room, or NULL. Room that loses a race for its place stays unused. */
+/* Returns zeroed room, or NULL. Room taken by a thread that then loses the race to install it stays unused. */
 static void *take(struct memscope_address_map *map, size_t bytes) {
     uint64_t at = atomic_fetch_add_explicit(&map->taken, bytes, memory_order_relaxed);
 

@@ -1,10 +1,9 @@
 /*
- * A number for each address of a block: of malloc, or of a slot of Ruby's heap. Blocks begin at multiples of 8 bytes:
- * jemalloc's smallest have 8 (LG_TINY_MIN).
+ * Maps the address of each block (of malloc, or a slot of Ruby's heap) to a number. Blocks begin at multiples of 8
+ * bytes, the size of jemalloc's smallest (LG_TINY_MIN).
  *
- * Takes 4 bytes per 8 bytes of each page in which a block begins: a lasting mapping (base/scratch.h), inherited by
- * forked children. No lock, and no allocation but the kernel's: callable from any thread, inside malloc, and in a
- * hook of Ruby's.
+ * Takes 4 bytes per 8 bytes of each page in which a block begins, in a lasting mapping (base/scratch.h), inherited by
+ * forked children. Takes no lock and allocates nothing: callable from any thread, inside malloc, and in a Ruby hook.
  */
 #ifndef MEMSCOPE_ADDRESS_MAP_H
 #define MEMSCOPE_ADDRESS_MAP_H
@@ -14,12 +13,12 @@
 
 #include "base/status.h"
 
-#define MEMSCOPE_ADDRESS_BITS 48 /* of user space: x86-64 hands out 47, aarch64 48, unless asked to by mmap */
+#define MEMSCOPE_ADDRESS_BITS 48 /* of user space: x86-64 hands out 47, aarch64 48, unless mmap asks for more */
 #define MEMSCOPE_ADDRESS_BRANCH_BITS 30
 #define MEMSCOPE_ADDRESS_CHUNK_BITS 21
 #define MEMSCOPE_ADDRESS_UNIT_BITS 3
 
-/* The numbers of 2 MiB of addresses, and the chunks of 1 GiB of them. */
+/* A chunk holds the numbers of 2 MiB of addresses, a branch the chunks of 1 GiB. */
 struct memscope_address_chunk {
     _Atomic(uint32_t) numbers[1u << (MEMSCOPE_ADDRESS_CHUNK_BITS - MEMSCOPE_ADDRESS_UNIT_BITS)];
 };
@@ -32,11 +31,10 @@ struct memscope_address_map {
     _Atomic(struct memscope_address_branch *) branches[1u << (MEMSCOPE_ADDRESS_BITS - MEMSCOPE_ADDRESS_BRANCH_BITS)];
     char *room; /* for branches and chunks, taken from its beginning */
     _Atomic(uint64_t) taken;
-    _Atomic(uint64_t) lost; /* addresses without a number, since there was no room left */
+    _Atomic(uint64_t) lost; /* numbers not set: no room was left, or the address has more than 48 bits */
 };
 
-/* Maps an empty map for up to 2 GiB of addresses; NULL if the kernel refuses. It is kept for the rest of the process.
- */
+/* Creates an empty map for up to 2 GiB of addresses, kept for the rest of the process. NULL if the kernel refuses. */
 struct memscope_address_map *memscope_address_map_create(void);
 
 /* Sets the number of an address; 0 forgets it. */

@@ -1,11 +1,12 @@
 /*
- * The file descriptors of readings. A child that the host forks during a reading inherits none of the reading's
+ * The file descriptors of readings. A child that the host forks during a reading keeps none of the reading's
  * descriptors: the thread that would close them does not exist there. (Close-on-exec takes effect at exec, not at
  * fork.)
  *
- * An atfork handler closes them in the child right after the fork: only then are their numbers sure to name them. A
- * child made by the bare system call runs no handler and keeps them, because later the program may have closed such a
- * number and reused it. (memscope's own child, fork/forked_child.h, closes all descriptors that it does not need.)
+ * An atfork handler closes them in the child right after the fork, while their numbers certainly still refer to them. A
+ * child made by the bare system call runs no handler and keeps them: when memscope first runs there, the program may
+ * have closed such a number and reused it. (memscope's own child, fork/forked_child.h, closes all descriptors that it
+ * does not need.)
  */
 #ifndef MEMSCOPE_DESCRIPTORS_H
 #define MEMSCOPE_DESCRIPTORS_H

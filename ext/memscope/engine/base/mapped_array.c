@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Before the items, in the mapping. */
+/* Precedes the items in the mapping. */
 struct header {
     size_t size; /* bytes of the mapping */
     bool sparse; /* without huge pages */
@@ -14,10 +14,10 @@ struct header {
 /* Bytes. */
 #define HEADER 64
 
-/* From this size on, huge pages: filling an array takes 10 to 20 % less time, and hardly more memory. */
+/* In a child, mappings of this size and more get huge pages: filling takes 10 to 20 % less time, hardly more memory. */
 #define LARGE ((size_t)4 << 20)
 
-/* Large mappings that are kept for another array; more are not free at one time. */
+/* Large mappings kept for other arrays; no more are ever free at the same time. */
 #define KEPT_MAPPINGS 8
 
 static bool in_child;
@@ -42,7 +42,7 @@ static void *items_of(struct header *header) {
     return header == NULL ? NULL : (char *)header + HEADER;
 }
 
-/* By the kernel's default, a mapping has huge pages if it asks for them; the kernel may refuse. */
+/* With THP set to madvise, a mapping gets huge pages only if it asks for them; the kernel may refuse. */
 static void advise(struct header *header, size_t size, bool sparse) {
 #if defined(MADV_HUGEPAGE) && defined(MADV_NOHUGEPAGE)
     if (size >= LARGE && (sparse || in_child))

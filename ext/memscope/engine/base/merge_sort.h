@@ -27,7 +27,7 @@ MEMSCOPE_SORTS void memscope_merge(const char *from, size_t middle, size_t count
     }
 }
 
-/* Bottom-up; buffer is as large as items. */
+/* Bottom-up; `buffer` is as large as `items`. */
 MEMSCOPE_SORTS void memscope_merge_sort(char *items, size_t count, size_t size, char *buffer,
                                         memscope_in_order *in_order) {
     char *from = items, *to = buffer;

@@ -29,7 +29,7 @@ static bool read_through_window(const struct memscope_own_memory *memory, uintpt
     return true;
 }
 
-/* The pipe starts and ends empty. A write stops when it is full, or before the first unreadable page. */
+/* The pipe is empty before and after. A write stops when the pipe is full, or before the first unreadable page. */
 static bool read_through_pipe(const struct memscope_own_memory *memory, uintptr_t address, char *into, size_t size) {
     for (size_t done = 0; done < size;) {
         size_t wanted = size - done < WINDOW_BYTES ? size - done : WINDOW_BYTES;

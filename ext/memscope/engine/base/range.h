@@ -1,4 +1,4 @@
-/* Address ranges, and binary search in a sorted list whose items begin with one. */
+/* Address ranges, and binary search in a sorted list whose items begin with a range. */
 #ifndef MEMSCOPE_RANGE_H
 #define MEMSCOPE_RANGE_H
 
@@ -16,7 +16,8 @@ static inline bool memscope_range_contains(struct memscope_range range, uintptr_
 }
 
 /*
- * The index of the first item whose range ends after address. list: count items of size bytes that begin with a range.
+ * The index of the first item whose range ends after `address`. `list` has `count` items of `size` bytes, each
+ * beginning with a range.
  */
 static inline size_t memscope_range_position(const void *list, size_t count, size_t size, uintptr_t address) {
     size_t low = 0, high = count;

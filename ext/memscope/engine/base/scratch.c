@@ -12,7 +12,7 @@
 #define COMMIT_STEP ((size_t)256 << 10)
 #define OPEN_LIMIT 256
 
-/* With AddressSanitizer, poisoned bytes lie before each block, so that it finds accesses past the end of another. */
+/* With AddressSanitizer, poisoned bytes lie between blocks, so that it finds accesses past the end of a block. */
 #ifndef __has_feature
 #define __has_feature(feature) 0 /* of clang */
 #endif

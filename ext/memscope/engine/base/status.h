@@ -13,7 +13,7 @@ enum memscope_status {
     MEMSCOPE_DENIED,      /* it exists, and the kernel refuses it to this process (EACCES, EPERM, seccomp) */
     MEMSCOPE_NOT_FOUND,   /* the file, key or symbol is not there */
     MEMSCOPE_MALFORMED,   /* it was read and does not have the documented form */
-    MEMSCOPE_NO_MEMORY,   /* no scratch memory could be mapped */
+    MEMSCOPE_NO_MEMORY,   /* no memory could be mapped, or no room is left in a scratch */
     MEMSCOPE_TRUNCATED,   /* it is larger than the room given */
     MEMSCOPE_IO,          /* any other errno of a read */
     MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */

@@ -202,7 +202,7 @@ static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, 
     return start + (section->sh_size - offset);
 }
 
-/* Returns false unless symbol is a named function in this object's own code. names is table->names_size bytes long. */
+/* Returns false unless symbol is a named function in this object's own code. `names` has table->names_size bytes. */
 static bool describe(const struct table *table, const Elf64_Sym *symbol, const char *names,
                      struct memscope_function *function) {
     unsigned type = ELF64_ST_TYPE(symbol->st_info), binding = ELF64_ST_BIND(symbol->st_info);

@@ -47,8 +47,8 @@ enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_sourc
                                                  struct memscope_build_id *build_id);
 
 /*
- * Whether the file's code belongs where the object's code is loaded: the program headers are the same or, if the
- * build-ids are known to be equal, so are the addresses of executable segments (a separate debug file has its own
+ * Whether the file's code belongs where the object's code is loaded: the program headers are equal. If the build-ids
+ * are known to be equal, only the addresses of executable segments need to be (a separate debug file has its own
  * offsets and sizes).
  */
 bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct memscope_shared_object *object,

@@ -145,9 +145,9 @@ static bool find_symbol_table(const struct memscope_shared_object *object, struc
 }
 
 /*
- * The address of symbol index. Returns NULL unless the object itself defines the symbol and others can bind to it, and
- * in any case for indirect functions (their value is the resolver), thread-local variables (an offset), and versions
- * kept for old binaries only.
+ * The address of the symbol at `index`. Returns NULL unless the object itself defines the symbol and others can bind to
+ * it, and in any case for indirect functions (their value is the resolver), thread-local variables (an offset), and
+ * versions kept for old binaries only.
  */
 static const void *exported_address(const struct memscope_shared_object *object, const struct symbol_table *table,
                                     uint32_t index) {

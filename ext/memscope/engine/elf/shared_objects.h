@@ -29,7 +29,7 @@ void memscope_each_shared_object(memscope_shared_object_visitor visit, void *con
 uint64_t memscope_shared_objects_generation(void);
 
 /*
- * The address of the function or variable that this object itself defines and exports under name, or NULL. Reads
+ * The address of the function or variable that this object itself defines and exports as `name`, or NULL. Reads
  * the object's mapped .dynsym through its hash tables; never falls through to its dependencies as dlsym does.
  */
 const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name);
@@ -44,7 +44,7 @@ bool memscope_shared_object_imports(const struct memscope_shared_object *object,
 struct memscope_import_slot {
     const char *name;
     void **slot;
-    bool call;      /* only called through; otherwise it may be a function pointer in data */
+    bool call;      /* for calls only; any other slot may be a function pointer in data */
     bool own;       /* the object defines the symbol itself, though another definition may take precedence */
     bool read_only; /* made read-only when the object was loaded (RELRO) */
 };
@@ -66,8 +66,8 @@ bool memscope_shared_object_contains(const struct memscope_shared_object *object
 typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);
 
 /*
- * Visits the functions and variables that the object itself exports under names that end in suffix. Searches the string
- * table first, so that an object without such a name costs microseconds.
+ * Visits the functions and variables that the object itself exports under names that end in `suffix`. Searches the
+ * string table first, so that an object without such a name costs microseconds.
  */
 void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
                                            memscope_symbol_visitor visit, void *context);

@@ -1,5 +1,5 @@
 /*
- * Which function of which loaded object an address is in.
+ * Finds the function and the loaded object that an address is in.
  *
  * Covers the functions that an object exports (its .dynsym, in memory), and all others if its file, or a separate debug
  * file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone truncates

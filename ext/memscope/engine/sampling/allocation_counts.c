@@ -22,7 +22,7 @@ static size_t hash(const struct memscope_allocation_key *key) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* The place of a key's group, or the free one where it belongs. There is a free one. */
+/* The place of a key's group, or the free one where it belongs. There always is a free one. */
 static uint32_t *place_of(const struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     uint32_t *places = counts->places.list;
     size_t place = hash(key) & (counts->place_count - 1);
@@ -32,14 +32,14 @@ static uint32_t *place_of(const struct memscope_allocation_counts *counts, const
     return &places[place];
 }
 
-/* All places are free. */
+/* All places must be free. */
 static void fill_places(struct memscope_allocation_counts *counts) {
     for (uint32_t index = 0; index < counts->group_count; index++)
         if (!groups_of(counts)[index].detached)
             *place_of(counts, &groups_of(counts)[index].key) = index + 1;
 }
 
-/* Half of the places stay free. */
+/* Makes places so that at least half of them stay free. Returns false if there is no memory for them. */
 static bool make_places(struct memscope_allocation_counts *counts) {
     size_t count = counts->place_count == 0 ? LEAST_PLACES : counts->place_count * 2;
     struct memscope_growing_array places = {NULL, 0};
@@ -108,7 +108,7 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
         leave_out_of_log(counts, &groups_of(counts)[group], slot_bytes);
 }
 
-/* The group of an object whose class has become known since it was allocated. */
+/* The group of an object, to which it is moved if its class has become known since it was allocated. */
 static struct memscope_allocation_group *settled_group(struct memscope_allocation_counts *counts,
                                                        const struct memscope_allocation *allocation,
                                                        struct memscope_allocation_key is) {

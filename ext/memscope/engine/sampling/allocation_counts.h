@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-/* What allocations are told apart by. */
+/* Allocations with the same key count in one group. */
 struct memscope_allocation_key {
     uint64_t path, class; /* 0: none */
     uint32_t line;
@@ -19,7 +19,7 @@ struct memscope_allocation_key {
 
 struct memscope_allocation_group {
     struct memscope_allocation_key key;
-    bool detached;                  /* the key's addresses may be another's by now: no allocation is added any more */
+    bool detached;                  /* the key's addresses may have been reused: no more allocations are added */
     uint32_t path_name, class_name; /* the caller's numbers */
     uint64_t allocated_objects, allocated_bytes;
     uint64_t retained_objects, retained_bytes;
@@ -33,20 +33,20 @@ struct memscope_allocation {
 /* All zeroed: nothing is counted yet, and nothing mapped. */
 struct memscope_allocation_counts {
     struct memscope_growing_array groups; /* of struct memscope_allocation_group */
-    struct memscope_growing_array places; /* hash table of their numbers + 1; 0: a free place */
+    struct memscope_growing_array places; /* hash table of the groups' numbers + 1; 0: a free place */
     struct memscope_growing_array log;    /* of struct memscope_allocation */
     size_t group_count, place_count, log_count;
     uint32_t last;                                         /* the group of the last allocation */
-    void (*name)(struct memscope_allocation_group *group); /* called for each new group; NULL: it gets no names */
+    void (*name)(struct memscope_allocation_group *group); /* called for each new group; NULL: groups get no names */
     uint64_t unkept;  /* objects that are in a group, but not in the log: it is unknown whether they live */
-    uint64_t without; /* allocations for which not even a group could be had */
+    uint64_t without; /* allocations without a group, for lack of memory */
 };
 
 /* What is known of a logged object that was looked at. */
 struct memscope_allocation_fate {
     bool alive;
-    uint64_t bytes;                    /* all that it holds, its slot included; 0: as yet unknown */
-    struct memscope_allocation_key is; /* class, type and kind, for one that had no class when it was allocated */
+    uint64_t bytes;                    /* of its slot and of the memory it holds outside; 0: as yet unknown */
+    struct memscope_allocation_key is; /* its class, type and kind, even if it had no class when it was allocated */
 };
 
 typedef struct memscope_allocation_fate memscope_allocation_judge(const struct memscope_allocation *allocation,
@@ -59,11 +59,13 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
 /* Has each logged object judged; adds the bytes of the dead to their groups, and drops them from the log. */
 void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
-/* Has each logged object judged, all of which are alive; adds them to the allocated and the retained of their groups.
+/*
+ * Has each logged object judged, all of which are alive; counts them in their groups as retained, adds their bytes to
+ * the allocated ones too, and empties the log.
  */
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
-/* Empties the log, because any of its objects may be dead and its address another's: counts them as `unkept`. */
+/* Empties the log, because any of its objects may be dead and its address reused: counts them as `unkept`. */
 void memscope_allocations_forget(struct memscope_allocation_counts *counts);
 
 /* Detaches each group whose path or class is gone. */

@@ -25,21 +25,21 @@ static bool glibc_serves;
 static __thread uint32_t current;
 
 /*
- * A table that grows by copying keeps its owner, as one that realloc moves: Ruby's own (of frozen strings, symbols,
- * loaded features) would otherwise be charged to whichever file made them double, up to megabytes at once. Such a table
- * allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table), with no allocation
- * in between.
+ * A table that grows by copying keeps its owner, as a block that realloc moves does. Ruby's own tables (of frozen
+ * strings, symbols, loaded features) would otherwise be charged to whichever file made them double, up to megabytes at
+ * once. Such a table allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table),
+ * with no allocation in between.
  */
 #define TABLE_BYTES ((size_t)8 << 10) /* a smaller array matters little */
 #define ARRAYS 2
 
 static __thread struct {
-    void *block; /* NULL: small, or handed over */
+    void *block; /* NULL: small, handed over, or freed */
     size_t bytes;
 } newest[ARRAYS]; /* the last blocks that this thread allocated */
 static __thread unsigned next_newest;
 
-/* As the rows of a ledger count it. The block is in use. */
+/* A block's bytes, as a ledger counts them. The block must be in use. */
 static size_t bytes_of(void *block) {
     return glibc_serves ? ((const size_t *)block)[-1] & ~CHUNK_FLAGS : malloc_usable_size(block);
 }
@@ -82,7 +82,7 @@ static bool is_double(size_t index, size_t bytes) {
            newest[index].bytes / 2 >= bytes - bytes / 8;
 }
 
-/* A garbage collection frees what nothing took the place of. */
+/* A new block that replaces this freed one gets its owner. Not in a GC: nothing replaces the blocks that it frees. */
 static void hand_over(void *block, uint32_t owner, size_t bytes) {
     for (size_t index = 0; index < ARRAYS; index++) {
         void *grown = newest[index].block;

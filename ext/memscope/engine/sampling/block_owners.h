@@ -1,8 +1,8 @@
 /*
- * Who owns each block of malloc: a number that the allocating thread has set. Exact, for every block that goes through
+ * The owner of each malloc block: a number that the allocating thread has set. Exact for every block allocated through
  * an import (sampling/import_sampler.h), whatever library serves malloc.
  *
- * Number 0 owns what was allocated before the start. A block that realloc moves keeps its owner.
+ * Number 0 stands for blocks from before the start, which are not counted. A block that realloc moves keeps its owner.
  */
 #ifndef MEMSCOPE_BLOCK_OWNERS_H
 #define MEMSCOPE_BLOCK_OWNERS_H
@@ -18,41 +18,41 @@
 enum memscope_owner {
     MEMSCOPE_OWNER_BEFORE,
     MEMSCOPE_OWNER_OUTSIDE,  /* of a thread that has set none */
-    MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and the descriptions of heap pages */
+    MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and each struct heap_page */
     MEMSCOPE_OWNER_MEMSCOPE, /* its own records */
     MEMSCOPE_OWNER_FIRST,    /* of the caller's numbers */
 };
 
-/* Blocks in use, in bytes as malloc keeps them: glibc's chunks, jemalloc's size classes. */
+/* Blocks in use, with the bytes that malloc rounds them to: glibc's chunks, jemalloc's size classes. */
 struct memscope_owned_blocks {
     uint64_t count, bytes;
 };
 
 /*
  * Records owners from now on, in this process and in children forked from it. Returns what
- * memscope_import_sampler_record does, or MEMSCOPE_NO_MEMORY. Once a process; to be called before other threads run.
+ * memscope_import_sampler_record does, or MEMSCOPE_NO_MEMORY. Call it once per process, before other threads run.
  */
 enum memscope_status memscope_block_owners_start(void);
 
 /* Ends recording. What each number owns stays readable. */
 void memscope_block_owners_stop(void);
 
-/* Sets the number for which this thread allocates from now on, below the limit. Returns the one before. */
+/* From now on, this thread's allocations belong to `owner`, which is below the limit. Returns the previous owner. */
 uint32_t memscope_owner_set(uint32_t owner);
 
-/* The number for which this thread allocates. */
+/* The owner of what this thread allocates now. */
 uint32_t memscope_owner(void);
 
-/* Gives a block to another number, if it has one at all. The block is in use. */
+/* Gives a block to another owner, if it has one. The block must be in use. */
 void memscope_owner_give(uintptr_t block, uint32_t owner);
 
-/* What a number owns now; zero without a start. */
+/* What a number owns now; zeros if recording was never started. */
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);
 
 /* How many blocks were freed unseen, so that they still count although their addresses were used again. */
 uint64_t memscope_blocks_freed_unseen(void);
 
-/* How many blocks count for nobody, since the map had no room for their addresses. */
+/* How many blocks have no owner because the map had no room for their addresses. */
 uint64_t memscope_blocks_without_room(void);
 
 #endif

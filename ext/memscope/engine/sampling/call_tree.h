@@ -1,9 +1,8 @@
 /*
  * Call stacks as a tree, in which stacks with the same outer frames share nodes. Each node counts its users and is
- * freed with the last of them. In memory of fixed size, which the caller provides. Any context, one thread at a time.
+ * freed with the last of them. The caller provides the memory, whose size is fixed. Any context, one thread at a time.
  *
- * Where there is no room for a stack, MEMSCOPE_NO_ROOM stands for it: a stack whose only frame is the text of that
- * number.
+ * The node MEMSCOPE_NO_ROOM stands for each stack that finds no room: its only frame is the text of that number.
  */
 #ifndef MEMSCOPE_CALL_TREE_H
 #define MEMSCOPE_CALL_TREE_H
@@ -16,7 +15,7 @@
 #define MEMSCOPE_CALL_BUCKETS 65536
 
 struct memscope_call_node {
-    uint32_t users;       /* callees and samples */
+    uint32_t users;       /* callees, samples, and groups that are being read */
     uint32_t next;        /* the next node in the bucket; of a free node, the next free one */
     uint64_t caller : 20; /* node; 0: none */
     uint64_t frame : 16;  /* a text; the node is one of its users */

@@ -1,8 +1,8 @@
 /*
- * Short texts, each stored once. A text counts its users and is freed with the last of them. In memory of fixed size,
- * which the caller provides. Any context, one thread at a time.
+ * Short texts, each stored once. A text counts its users and is freed with the last of them. The caller provides the
+ * memory, whose size is fixed. Any context, one thread at a time.
  *
- * Where there is no room for a text, "[no room]" stands for it, which is stored first.
+ * The text "[no room]", which is stored first, stands for each text that finds no room.
  */
 #ifndef MEMSCOPE_COUNTED_TEXTS_H
 #define MEMSCOPE_COUNTED_TEXTS_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MEMSCOPE_TEXT_CELLS 45056 /* of 64 bytes; a frame of Ruby takes two or three */
+#define MEMSCOPE_TEXT_CELLS 45056 /* of 64 bytes; a Ruby frame takes two or three */
 #define MEMSCOPE_TEXT_BUCKETS 32768
 #define MEMSCOPE_TEXT_LIMIT 1024 /* bytes; longer texts are cut */
 #define MEMSCOPE_NO_ROOM 1       /* the number of "[no room]" */

@@ -1,9 +1,9 @@
 /*
  * Generations of sampled objects, by the garbage collections since their allocation. Any context, one thread at a time.
  *
- * Epochs number the mark phases that have ended. A generation is a run of epochs, named by its first. The runs get
- * longer as epochs pass, so that there are few. Besides, a generation begins wherever memscope_generation_begin was
- * called, and at the first epoch whose objects are not judged yet.
+ * An epoch begins at the end of each mark phase, and at each call of memscope_generation_begin. A generation is a run
+ * of epochs, named by its first. The runs get longer as epochs pass, so that there are few. Besides, a generation
+ * begins at each such call, and at the first epoch whose objects are not judged yet.
  */
 #ifndef MEMSCOPE_GENERATIONS_H
 #define MEMSCOPE_GENERATIONS_H
@@ -13,12 +13,12 @@
 #include <stdint.h>
 
 #define MEMSCOPE_RUNS_OF_EPOCHS 64    /* of equal length */
-#define MEMSCOPE_BEGUN_GENERATIONS 64 /* by call; of more, the last ones count */
+#define MEMSCOPE_BEGUN_GENERATIONS 64 /* by memscope_generation_begin; only the last ones count */
 #define MEMSCOPE_GENERATIONS (MEMSCOPE_RUNS_OF_EPOCHS + MEMSCOPE_BEGUN_GENERATIONS + 1)
 
 struct memscope_generations {
     uint32_t epoch;                             /* the current one */
-    uint32_t after_one, after_two, after_major; /* first epochs after the last mark phase, the one before, the last
+    uint32_t after_one, after_two, after_major; /* first epochs after: the last mark phase, the last but one, the last
                                                    of a major GC */
     uint32_t begun[MEMSCOPE_BEGUN_GENERATIONS]; /* epochs, a ring */
     uint32_t begun_count;
@@ -30,7 +30,7 @@ void memscope_generations_marked(struct memscope_generations *generations, bool 
 /* Begins another generation; returns its number. */
 uint32_t memscope_generation_begin(struct memscope_generations *generations);
 
-/* Objects of earlier epochs have survived two GCs, one of them major. */
+/* The first epoch not judged yet: objects of earlier ones have survived at least two GCs, one of them major. */
 uint32_t memscope_generation_unjudged(const struct memscope_generations *generations);
 
 uint32_t memscope_generation_of(const struct memscope_generations *generations, uint32_t epoch);

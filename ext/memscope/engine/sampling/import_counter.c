@@ -17,7 +17,7 @@ static __thread struct {
 } thread;
 
 static atomic_bool running;
-static uint64_t patched_generation; /* 0 or an earlier generation while an object is only half loaded */
+static uint64_t patched_generation; /* 0 if an object was only half loaded */
 
 /* ---- what stands in for the imports ------------------------------------------------------------------------------ */
 
@@ -35,7 +35,7 @@ static void *counted_calloc(size_t number, size_t size) {
     return count(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size));
 }
 
-/* realloc(block, 0) may free the block and return NULL; with another size, NULL means that the block is as it was. */
+/* realloc(block, 0) may free the block and return NULL; with another size, NULL means that the block is unchanged. */
 static void *counted_realloc(void *block, size_t size) {
     size_t before = thread.counts && block != NULL ? malloc_usable_size(block) : 0;
     void *moved = count(ORIGINAL(REALLOC, void *(*)(void *, size_t))(block, size));
@@ -88,8 +88,9 @@ static enum memscope_status patch(struct memscope_import_patches *patches) {
 }
 
 /*
- * Ruby loads an extension with dlopen and finds its Init_ with dlsym: before Init_ runs, its imports are replaced. Only
- * the counting thread does so, which needs no lock then; what other threads load is not counted.
+ * Ruby loads an extension with dlopen and finds its Init_ with dlsym: before Init_ runs, the extension's imports are
+ * replaced. Only the counting thread replaces imports, so it needs no lock. Its next dlsym also patches objects that
+ * other threads have loaded.
  */
 static void *patching_dlsym(void *handle, const char *name) {
     struct memscope_import_patches patches;

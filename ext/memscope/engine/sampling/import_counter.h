@@ -3,11 +3,11 @@
  * loaded objects import (sampling/imports.h), as the sampler does. Blocks count with the bytes that the allocator
  * rounds them to (malloc_usable_size). Each call takes some nanoseconds more, in all threads.
  *
- * Not seen are calls of memscope itself, and calls that do not go through an import: an allocator linked into the
- * program, a pointer to malloc taken before the start, the dynamic linker's own, for a library or a thread. Their
- * blocks still count if they are freed through an import.
+ * It does not see memscope's own calls, nor calls that do not go through an import: to an allocator linked into the
+ * program, through a pointer to malloc taken before the start, or by the dynamic linker for a library or a thread.
+ * Blocks allocated in these ways still count as freed if they are freed through an import.
  *
- * With the GVL. Must not run together with the sampler, whose functions are in the same imports.
+ * Needs the GVL. Must not run together with the sampler, which replaces the same imports.
  */
 #ifndef MEMSCOPE_IMPORT_COUNTER_H
 #define MEMSCOPE_IMPORT_COUNTER_H
@@ -24,10 +24,10 @@
  */
 enum memscope_status memscope_import_counter_start(void);
 
-/* The counters of the calling thread, which are 0 unless it is the one that counts. */
+/* The counters of the calling thread. They are 0 unless it has started the counter. */
 struct memscope_thread_bytes memscope_import_counter_bytes(void);
 
-/* Puts the imports back. In any thread, and in a forked child. No effect if it does not run. */
+/* Restores the imports. In any thread, and in a forked child. No effect if the counter does not run. */
 void memscope_import_counter_stop(void);
 
 bool memscope_import_counter_runs(void);

@@ -53,7 +53,7 @@ static _Atomic(uint64_t) patched_generation; /* 0 or an earlier generation while
 static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool patching_here;
 
-#define PATCHING_NS 200000000 /* a millisecond or two, plus the time until another thread is scheduled */
+#define PATCHING_NS 200000000 /* patching takes 1 to 2 ms, plus the time until another thread is scheduled */
 
 static bool begin_patching(void) {
     if (patching_here)
@@ -118,7 +118,7 @@ static uint64_t draw(void) {
     return (uint64_t)(-log(uniform) * sampling_rate);
 }
 
-/* Whether the next sample falls into these bytes, which exceeded the countdown. If so, draws the next countdown. */
+/* Whether the next sample falls into these bytes, which exceed bytes_left. If so, draws the next countdown. */
 static bool is_due(uint64_t size) {
     unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before sampling_rate is read */
     uint64_t left = thread.bytes_left + thread.beyond;
@@ -156,7 +156,7 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
 
 /* Slow path, out of line. take_sample is a tail call: one frame less to unwind. */
 static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
-    /* Acquire: pairs with the release in start(); aarch64 reorders loads. */
+    /* Acquire: pairs with the store in patch_all; aarch64 reorders loads. */
     if (!block || !atomic_load_explicit(&running, memory_order_acquire) || !is_due(size))
         return block;
     if ((thread.inside || memscope_sample_table_is_held()) && PROTECTS(inside))
@@ -202,7 +202,7 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
-/* A recorded block keeps its number when it moves, one without a number gets none. False without record or block. */
+/* A recorded block keeps its number when it moves; one without a number gets none. False without record or block. */
 static bool put_back(void *moved, void *block, size_t size, struct memscope_sample sample) {
     void *now = moved || size == 0 ? moved : block;
 
@@ -346,7 +346,7 @@ enum memscope_status memscope_import_sampler_prepare(void) {
     return find_originals() ? memscope_sample_table_open() : MEMSCOPE_UNSUPPORTED;
 }
 
-/* Patches the imports; sampling_rate, read_stack and record are set. */
+/* Patches the imports. The caller has set sampling_rate, read_stack and record. */
 static enum memscope_status patch_all(void) {
     struct memscope_import_patches ignored = {0};
     enum memscope_status status;

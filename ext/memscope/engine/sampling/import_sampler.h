@@ -2,8 +2,8 @@
  * Samples malloc in any process, with any allocator, without a restart: replaces the functions that loaded objects
  * import with functions that count bytes and track each sampled block until it is freed.
  *
- * Calls that do not go through an import are not seen: those to an allocator linked into the program, an allocator's
- * own mmap, calls through a pointer to malloc taken before the start. A block that is sampled here and freed through
+ * Calls that do not go through an import are not seen: those to an allocator linked into the program, those through a
+ * pointer to malloc taken before the start, an allocator's own mmap. A block that is sampled here and freed through
  * such a pointer stays in the table until malloc reuses its address.
  */
 #ifndef MEMSCOPE_IMPORT_SAMPLER_H
@@ -15,7 +15,7 @@
 #include "sampling/sampled_stack.h"
 
 /*
- * Makes the first steps of start: finds the functions to replace, and maps the table. Returns MEMSCOPE_UNSUPPORTED off
+ * Takes the first steps of start: finds the functions to replace, and maps the table. Returns MEMSCOPE_UNSUPPORTED off
  * Linux, with a C library other than glibc, and on processors other than x86-64 and aarch64, and MEMSCOPE_NO_MEMORY if
  * the table cannot be mapped.
  */
@@ -25,34 +25,34 @@ enum memscope_status memscope_import_sampler_prepare(void);
  * Patches the imports, and samples one byte in rate from now on. Returns what prepare returns, or MEMSCOPE_DENIED if
  * the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has patched the
  * imports already. On failure, nothing stays patched. The sampler must not be running already; while every
- * block is recorded, it returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other threads wait
+ * block is recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other threads wait
  * meanwhile.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 
 /*
- * Where every block goes, instead of the samples: the functions that malloc and free call, in any thread. They take no
- * lock that is held around malloc, allocate nothing, and leave errno alone.
+ * Receives every block; no samples are taken then. The replacements of malloc and free call these functions, in any
+ * thread. They take no lock that is held around malloc, allocate nothing, and leave errno alone.
  */
 struct memscope_block_record {
-    /* A block that was allocated. */
+    /* Called after a block was allocated. */
     void (*add)(void *block);
-    /* Called before a block is freed or reallocated; its number, 0 if the record does not have it. */
+    /* Called before a block is freed or reallocated. Returns its number; 0 if the record does not have the block. */
     uint32_t (*remove)(void *block);
-    /* The block that realloc returned in its place: the new one, or the old one if it failed. */
+    /* Called after realloc for a block that had a number: with the new block, or the old one if realloc failed. */
     void (*put_back)(void *block, uint32_t number);
 };
 
 /*
- * Patches the imports, and reports every block of at least one byte that is allocated from now on, whose imports are
- * patched. Returns what start returns, and MEMSCOPE_NOT_FOUND also if the sampler is running.
+ * Patches the imports, and reports every block of at least one byte that is allocated through them from now on.
+ * Returns what start returns, and MEMSCOPE_NOT_FOUND also if the sampler is running.
  */
 enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *record);
 
 /* Removes the patches. Sampled blocks stay in the table, readable. */
 void memscope_import_sampler_stop(void);
 
-/* Patches libraries loaded since the last patching; takes microseconds if there are none. In any thread. */
+/* Patches libraries loaded since the last patching; takes some 50 ns if there are none. In any thread. */
 void memscope_import_sampler_patch_new(void);
 
 /* The patches of the running sampler, or of the last one. */

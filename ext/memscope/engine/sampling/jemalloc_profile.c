@@ -151,8 +151,8 @@ static bool promotes_to_pages(void) {
 }
 
 /*
- * Sampled blocks smaller than limit get an extent of a multiple of unit, plus pad: one page with cache_oblivious, which
- * shifts the block's start.
+ * A sampled block smaller than `limit` gets an extent of a multiple of `unit`, plus `pad`: one page with
+ * cache_oblivious, which shifts the block's start. All in bytes.
  */
 struct promotion {
     double limit, unit, pad;
@@ -169,7 +169,7 @@ static struct promotion promotion_here(void) {
 }
 
 /*
- * The extent, without pad, of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is;
+ * The extent, without `pad`, of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is;
  * hence the tolerance of an eighth of a unit. No size class is that little above a whole number of pages: the next one
  * is a quarter of a page above.
  */

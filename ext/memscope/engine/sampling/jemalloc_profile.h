@@ -62,7 +62,7 @@ struct memscope_jemalloc_inflation {
 
 struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const struct memscope_sampled_stacks *stacks);
 
-/* The parser alone. text is size bytes; no reference to it is kept. */
+/* The parser alone. `text` has `size` bytes before its NUL; no reference to it is kept. */
 enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t size, struct memscope_scratch *scratch,
                                                      struct memscope_sampled_stacks *stacks);
 

@@ -1,6 +1,6 @@
 /*
- * The functions of malloc that are replaced where loaded objects import them, and dlsym, which finds them and what is
- * loaded later. For the two files that define the replacements, each its own: import_sampler.c and import_counter.c.
+ * The malloc functions that are replaced where loaded objects import them, and dlsym, whose replacement patches objects
+ * that are loaded later. For import_sampler.c and import_counter.c, each of which defines its own replacements.
  */
 #ifndef MEMSCOPE_MALLOC_IMPORTS_H
 #define MEMSCOPE_MALLOC_IMPORTS_H

@@ -15,7 +15,7 @@ static __attribute__((noinline)) void read_below(void) {
     char page[PROBED_BYTES];
     const volatile char *lowest = page;
 
-    __asm__ volatile("" ::"r"(page) : "memory"); /* makes the compiler assume that page has been written */
+    __asm__ volatile("" ::"r"(page) : "memory"); /* makes the compiler assume that `page` has been written */
     if (PROTECTS(stack_probe))
         (void)*lowest;
 }
@@ -192,7 +192,7 @@ static uint64_t seal_of(uintptr_t address, uint64_t rule, uint64_t source) {
     return address ^ mixed ^ mixed >> 29;
 }
 
-/* cfa, and rbp (how far below the CFA it is saved), are counted in words. */
+/* `cfa` and `rbp` are in words; the caller's rbp is saved `rbp` words below the CFA. */
 struct packed_rule {
     uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
 };

@@ -15,7 +15,7 @@
 #include "elf/shared_objects.h"
 
 /*
- * Stores return addresses in words, leaf first, at most room; returns how many. Skips leading frames of this library
+ * Stores at most `room` return addresses in `words`, leaf first; returns how many. Skips leading frames of this library
  * and of the object set with memscope_native_frames_skip_object_of. With leaf_only, stops at the first known VM entry
  * point.
  */

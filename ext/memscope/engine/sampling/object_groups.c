@@ -61,7 +61,7 @@ static bool is_of_group(const struct memscope_object_group *group, const struct 
            group->tag == item->tag && group->generation == item->generation;
 }
 
-/* Adds an item to its window's share. Items are sorted by window, so that is the last share or a new one. */
+/* Adds an item to its window's share. Items are sorted by window, so it is the last share or a new one. */
 static void add_share(struct memscope_object_group *group, struct memscope_window_share *shares,
                       const struct item *item) {
     if (group->share_count == 0 || shares[group->share_count - 1].window != item->window)

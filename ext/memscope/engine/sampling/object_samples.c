@@ -101,7 +101,7 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
 
 /* ---- garbage collections ---------------------------------------------------------------------------------------- */
 
-/* An old object that has lost its write barrier is young after a major GC. */
+/* An old object that has become WB-unprotected is young after a major GC. */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address),
                                    void (*fetch)(uintptr_t address)) {

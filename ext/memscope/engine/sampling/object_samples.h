@@ -4,8 +4,8 @@
  * There is room for 65,536 samples. When too little room is left for another window, each sample is dropped with
  * probability ½, and the weights of the others are doubled. Samples of old objects, which a minor GC cannot free, come
  * first in the list, so that a minor GC visits only the others. A dropped sample keeps its stack and texts until it is
- * released, which takes longer than dropping it: many may be dropped in one GC. One lasting mapping, inherited by
- * forked children. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a GC, during
+ * released, which takes longer than dropping it: many may be dropped in one GC. All in one lasting mapping, inherited
+ * by forked children. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a GC, during
  * which no other thread runs.
  */
 #ifndef MEMSCOPE_OBJECT_SAMPLES_H
@@ -35,7 +35,7 @@ struct memscope_object_sample {
 
 struct memscope_object_samples {
     struct memscope_object_sample list[MEMSCOPE_OBJECT_SAMPLES];
-    uint32_t old; /* the first of the list, whose objects only a major GC can free; none is pending */
+    uint32_t old; /* how many, first in the list, are of objects that only a major GC can free; none is pending */
     uint32_t count;
     uint32_t unreleased; /* dropped samples behind the others, which still use their stacks and texts */
     uint64_t taken, dropped, thinned;
@@ -64,8 +64,8 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
 #define MEMSCOPE_RELEASED_AT_ONCE 8192
 
 /*
- * Releases at most MEMSCOPE_RELEASED_AT_ONCE dropped samples, which takes about a millisecond; more while they may take
- * the room of new stacks and texts.
+ * Releases at most MEMSCOPE_RELEASED_AT_ONCE dropped samples, which takes about a millisecond; more while the tables of
+ * stacks and texts are so full that new ones may find no room.
  */
 void memscope_object_samples_release(struct memscope_object_samples *samples);
 

@@ -19,7 +19,7 @@ struct stack {
     double allocated_bytes, allocated_objects;
 };
 
-/* Hash tables hold indexes + 1 into the dense arrays, which are what a reading copies. */
+/* The hash tables hold indexes + 1 into the dense arrays `samples` and `stacks`, which a reading copies. */
 static struct table {
     _Atomic(uint16_t) filter[1u << MEMSCOPE_FILTER_BITS];
     uint32_t sample_slots[SLOTS], stack_slots[SLOTS];
@@ -140,7 +140,7 @@ static void remove_deferred(void) {
 }
 
 /*
- * held is set before the lock is taken and cleared after it is released: a signal handler may run at any instruction.
+ * `held` is set before the lock is taken and cleared after it is released: a signal handler may run at any instruction.
  */
 static void lock(void) {
     held = true;

@@ -73,7 +73,7 @@ void memscope_sample_table_after_fork(void);
 #define MEMSCOPE_FILTER_WORDS 1024 /* of 32 bits each */
 
 /*
- * Counters of the live samples with each hash, and one bit per group of counters, set while any of the group is not 0.
+ * A counter of live samples for each hash, and one bit per group of counters, set while any of the group is not 0.
  * Every free reads a bit: the 4 KiB of bits stay in the first-level cache, while the 256 KiB of counters do not (with
  * the counters alone, a loop that makes strings took 6 % longer). All 0 without a table.
  */
@@ -90,7 +90,7 @@ static inline uint32_t memscope_filter_index(uintptr_t address) {
 }
 
 /*
- * Needs no lock: a thread that frees a block has seen its allocation. Returns false for NULL. A false positive costs a
+ * Needs no lock: a thread that frees a block has seen its allocation. A false positive, possible also for NULL, costs a
  * search.
  */
 static inline __attribute__((always_inline)) bool memscope_may_be_sample(uintptr_t address) {

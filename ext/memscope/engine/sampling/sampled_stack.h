@@ -81,8 +81,8 @@ struct memscope_sampled_stacks {
 };
 
 /*
- * How many blocks a sampled block of this size represents. Sampling is a Poisson process that takes one byte in rate: a
- * block of size bytes is sampled with probability 1 − e^(−size/rate).
+ * How many blocks a sampled block of this size represents. Sampling is a Poisson process that takes one byte in `rate`:
+ * a block of `size` bytes is sampled with probability 1 − e^(−size/rate).
  */
 double memscope_sample_weight(double size, double rate);
 

@@ -9,10 +9,10 @@
 #define SPARE_LIMIT 2e7    /* nanoseconds */
 #define FIRST_SPARE 1e7    /* nanoseconds */
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
-#define UNEVEN 0.25        /* by what share of their mean pauses may differ from it */
+#define UNEVEN 0.25        /* pauses differ from their mean by at most this share of it */
 #define LEARNING 64        /* windows: fewer tell too little of what watching costs */
 #define FORGETTING 256     /* windows after which all of them count half */
-#define COLDEST 4          /* watching costs at most so many times what it cost at the start */
+#define COLDEST 4          /* watching costs at most this many times what it cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
     uint64_t bits = plan->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -74,7 +74,7 @@ static void follow(double *mean, double value, uint64_t count) {
 
 /*
  * Each window is compared with the pause before it, since an allocation may take ten times as long in one phase of a
- * program as in another. Less one standard error: costs vary, and must not seem high by chance.
+ * program as in another. Subtracts one standard error: costs vary, and must not seem high by chance.
  */
 static void learn(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
     struct memscope_extra_cost *extra = &plan->extra;

@@ -11,8 +11,8 @@
  *
  * What watching an allocation costs is measured at the start, in a loop. In a large program, whose code and data are
  * not in the processor's caches, it costs more; so once there were many windows, it is learned from how much longer an
- * allocation takes within a window than in the pause before it. Where a program runs its GCs itself, that tells less
- * than the truth: the GC at which a window begins is in the pause.
+ * allocation takes within a window than in the pause before it. Where a program starts its GCs itself, that
+ * underestimates the cost: the GC at which a window begins counts to the pause.
  *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
@@ -26,7 +26,7 @@
 #define MEMSCOPE_LONGEST_REACH 1048576 /* allocations: memscope_plan_skip */
 #define MEMSCOPE_FIRST_INTERVAL 50     /* a sample then costs about as much as watching the allocations before it */
 
-/* By how many nanoseconds allocations took longer in windows than before them: recent windows count more. */
+/* How many nanoseconds longer an allocation takes in a window than before it. Recent windows count more. */
 struct memscope_extra_cost {
     double windows, sum, squares;
 };
@@ -34,13 +34,13 @@ struct memscope_extra_cost {
 struct memscope_sampling_plan {
     uint64_t random;
     double budget;      /* share of the process's CPU time */
-    double watching_ns; /* the extra cost of an allocation while it is watched, */
-    double measured_ns; /* and as it was measured at the start */
+    double watching_ns; /* the extra cost of an allocation while it is watched */
+    double measured_ns; /* the same, as measured at the start */
     double interval;    /* mean distance of samples, in allocations */
     double spare_ns;    /* what may still be spent, at twice the budget */
-    double window_ns;   /* moving means, from the end of one window to the end of the next: the cost, */
-    double cpu_ns;      /* the process's CPU time, */
-    double allocations; /* and its allocations */
+    double window_ns;   /* moving mean of the cost from the end of one window to the end of the next */
+    double cpu_ns;      /* the same for the process's CPU time, */
+    double allocations; /* and for its allocations */
     struct memscope_extra_cost extra;
     uint64_t ended_at; /* allocation at which the last window ended */
     uint64_t part_begins, part_length, due;
@@ -56,7 +56,7 @@ struct memscope_sampling_plan {
 struct memscope_window {
     uint64_t ends_at;    /* allocation */
     uint64_t watched;    /* allocations: the skip and the window */
-    uint64_t watched_ns; /* CPU time of the process meanwhile, without the part of spent_ns; 0 if it is unknown */
+    uint64_t watched_ns; /* CPU time of the process while watching, less its part of spent_ns; 0: unknown */
     uint64_t spent_ns;   /* on samples, names and the ends of mark phases */
     uint64_t cpu_ns;     /* of the process */
 };
@@ -83,8 +83,8 @@ uint64_t memscope_plan_skip(struct memscope_sampling_plan *plan, uint64_t reach)
 bool memscope_plan_coin(struct memscope_sampling_plan *plan);
 
 /*
- * Whether the budget leaves room for a window now, with a skip of mean length. `cpu_ns`: the process's CPU time since
- * the last window.
+ * Whether the budget leaves room for a skip of mean length now. `cpu_ns`: the process's CPU time since the last
+ * window.
  */
 bool memscope_plan_affords(const struct memscope_sampling_plan *plan, uint64_t cpu_ns, uint64_t reach);
 
@@ -98,7 +98,7 @@ double memscope_plan_begin_window(struct memscope_sampling_plan *plan, uint64_t 
 
 /*
  * The plan as of the allocation `now`, for estimates: until the next window begins, the last window stands for all
- * allocations since its part began. *last is their number as a share of last_length: the factor for the weights of the
+ * allocations since its part began. *last is their number divided by last_length: the factor for the weights of the
  * window's samples. `remaining`: allocations up to the end of an open window, else 0. An open window
  * stands for its part times the share of the window that has been watched; its samples keep their weights, so *last is
  * 1.

@@ -15,17 +15,17 @@
 
 struct memscope_tag_allocations {
     uint32_t window[MEMSCOPE_TAGS];                  /* allocations of the last window, by tag */
-    uint64_t before[MEMSCOPE_TAGS];                  /* those of the windows before, */
-    struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what these stand for */
+    uint64_t before[MEMSCOPE_TAGS];                  /* allocations of the earlier windows, */
+    struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what they stand for */
 };
 
-/* Begins another window. `stands_for`: the weight of an allocation in the last one (memscope_plan_begin_window). */
+/* Begins another window. `stands_for`: the weight of an allocation in the one before (memscope_plan_begin_window). */
 void memscope_tag_allocations_next_window(struct memscope_tag_allocations *allocations, double stands_for);
 
 /*
  * The sums of one tag over all windows, for memscope_window_variance; *counted is how many of its allocations were
- * counted. `stands_for` is of the last window, and `last` as in memscope_plan_at; `watched`: the share of the last
- * window that has been watched.
+ * counted. `stands_for`: the weight of an allocation in the last window; `last`: as in memscope_plan_at; `watched`: the
+ * share of the last window that has been watched.
  */
 struct memscope_window_sums memscope_tag_allocations_of(const struct memscope_tag_allocations *allocations,
                                                         uint32_t tag, double stands_for, double last, double watched,

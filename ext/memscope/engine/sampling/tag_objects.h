@@ -27,8 +27,9 @@ struct memscope_windows_at {
 };
 
 /*
- * Reads the settled samples into tags[0..MEMSCOPE_TAGS - 1], which are empty. Judged are the objects of epochs before
- * `epoch`, which began at the moment `judged`. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
+ * Reads the settled samples into tags[0..MEMSCOPE_TAGS - 1], which must be empty. The judged objects are those of
+ * epochs before `epoch`; `judged` is the moment at which `epoch` began. Returns MEMSCOPE_NO_MEMORY if scratch is
+ * exhausted.
  */
 enum memscope_status memscope_tag_objects_read(const struct memscope_object_samples *samples,
                                                struct memscope_scratch *scratch,

@@ -272,7 +272,7 @@ static void run_other(struct program *program, struct cursor *cursor, uint8_t co
 }
 
 /*
- * Runs to the end, or until location reaches distance: later rows are for later instructions. Returns false if it
+ * Runs to the end, or until `location` reaches `distance`: later rows are for later instructions. Returns false if it
  * fails.
  */
 static bool run(struct program *program, struct cursor *cursor) {
@@ -324,7 +324,7 @@ static unsigned pointer_size(uint8_t encoding) {
     return format == 0x02 || format == 0x0a ? 2 : format == 0x03 || format == 0x0b ? 4 : WORD;
 }
 
-/* Reads augmentation data as letters like "zPLR" describe it. Only the encoding of addresses counts here. */
+/* Reads the augmentation data that letters such as "PLR" describe. Fails unless FDEs hold 32-bit relative addresses. */
 static void read_augmentation(struct program *program, struct cursor *cursor, const char *letters) {
     uint8_t encoding = 0;
 
@@ -451,7 +451,7 @@ static bool is_whole(const struct index *index, uintptr_t end) {
     return end >= table && index->count <= (end - table) / sizeof *index->table;
 }
 
-/* The last entry that begins at or before position; NULL if all begin after it. */
+/* The last entry whose function begins at or before `position`; NULL if all begin after it. */
 static const struct entry *search(const struct index *index, int64_t position) {
     const struct entry *table = index->table;
     size_t low = 0, high = index->count;

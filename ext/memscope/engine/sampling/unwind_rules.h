@@ -23,22 +23,22 @@ enum memscope_unwind_kind {
 };
 
 /*
- * The caller's stack pointer (the CFA) is cfa bytes above the register that kind names. The 8 bytes below the CFA hold
- * the return address. The caller's rbp is saved at CFA + rbp; if rbp is 0, it is still in the register.
+ * The caller's stack pointer (the CFA) is `cfa` bytes above the register that `kind` names. The 8 bytes below the CFA
+ * hold the return address. The caller's rbp is saved at CFA + `rbp`; if `rbp` is 0, it is still in the register.
  */
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
     int32_t cfa, rbp;
-    uintptr_t function;  /* the function's start; 0 for MEMSCOPE_UNWIND_UNDESCRIBED */
+    uintptr_t function;  /* the function's start; 0: unknown */
     int32_t description; /* offset in bytes of the FDE from the object's unwind index; 0: none */
 };
 
-/* The rule for a frame whose return address is address, in this object, which must have an unwind index. */
+/* The rule for a frame with this return address, in this object, which must have an unwind index. */
 struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded_object *object, uintptr_t address);
 
 /*
- * The rule that the FDE at description has for the instruction before distance, an offset from the function's start.
- * Leaves function and description 0. Reads nothing outside readable, whatever the bytes.
+ * The rule that the FDE at `description` has for the instruction that ends at `distance` bytes from the function's
+ * start. Leaves the fields `function` and `description` 0. Reads nothing outside `readable`, whatever the bytes.
  */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance);
