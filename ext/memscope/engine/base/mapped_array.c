@@ -11,7 +11,7 @@ struct header {
     bool sparse; /* without huge pages */
 };
 
-/* Bytes. */
+/* Bytes before the items. */
 #define HEADER 64
 
 /* In a child, mappings of this size and more get huge pages: filling takes 10 to 20 % less time, hardly more memory. */

@@ -41,8 +41,8 @@ bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_
 struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory);
 
 /*
- * Copies size bytes from each of count addresses into consecutive elements of into. Elements that cannot be read are
- * zeroed.
+ * Copies `size` bytes from each of `count` addresses into consecutive elements of `into`. Elements that cannot be read
+ * are zeroed.
  */
 void memscope_own_memory_read_each(const struct memscope_own_memory *memory, const uintptr_t *addresses, size_t count,
                                    size_t size, void *into);

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #ifdef MEMSCOPE_UNPROTECTED
-/* Returns false if name is the value of the environment variable MEMSCOPE_WITHOUT. */
+/* Returns false if `name` is the value of the environment variable MEMSCOPE_WITHOUT. */
 bool memscope_protects(const char *name);
 #define PROTECTS(name) memscope_protects(#name)
 #else

@@ -26,8 +26,8 @@
 #endif
 
 /*
- * owner is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognized as
- * stale; -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
+ * `owner` is the pid of the process that the scratch belongs to, so that entries inherited across fork are recognized
+ * as stale; -pid marks an entry under construction. EVERYONE marks a mapping that outlives the call and is inherited by
  * forked children.
  */
 #define EVERYONE INT_MAX

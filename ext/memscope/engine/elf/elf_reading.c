@@ -26,8 +26,8 @@ static bool read_at(const struct memscope_elf_source *source, uint64_t position,
 /* --- Files */
 
 /*
- * Reads a list of count structures, each of size bytes, at position. Returns NULL when scratch has no room, or the list
- * cannot be read in full.
+ * Reads a list of `count` structures, each of `size` bytes, at `position`. Returns NULL when scratch has no room, or
+ * the list cannot be read in full.
  */
 static const void *read_list(const struct memscope_elf_source *source, uint64_t position, size_t count, size_t size,
                              struct memscope_scratch *scratch) {

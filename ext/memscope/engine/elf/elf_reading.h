@@ -33,8 +33,8 @@ struct memscope_build_id {
 
 /*
  * Reads the headers of a file. Returns MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type, and
- * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers. file is left empty unless the status is
- * MEMSCOPE_OK.
+ * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers, or if scratch is too small. `file` is left
+ * empty unless the status is MEMSCOPE_OK.
  */
 enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
                                             struct memscope_elf_file *file);
@@ -56,7 +56,7 @@ bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct
 
 /*
  * Lists and sorts the functions in .symtab, at the addresses where object is loaded. Returns MEMSCOPE_NOT_FOUND when
- * the file is stripped. functions is empty unless the status is MEMSCOPE_OK; the names are in scratch.
+ * the file is stripped. `functions` is empty unless the status is MEMSCOPE_OK; the names are in scratch.
  */
 enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file *file,
                                                  const struct memscope_shared_object *object,

@@ -3,9 +3,9 @@
  * loaded objects import (sampling/imports.h), as the sampler does. Blocks count with the bytes that the allocator
  * rounds them to (malloc_usable_size). Each call takes some nanoseconds more, in all threads.
  *
- * It does not see memscope's own calls, nor calls that do not go through an import: to an allocator linked into the
- * program, through a pointer to malloc taken before the start, or by the dynamic linker for a library or a thread.
- * Blocks allocated in these ways still count as freed if they are freed through an import.
+ * The counter does not see memscope's own calls, nor calls that do not go through an import: to an allocator linked
+ * into the program, through a pointer to malloc taken before the start, or by the dynamic linker for a library or a
+ * thread. Blocks allocated in these ways still count as freed if they are freed through an import.
  *
  * Needs the GVL. Must not run together with the sampler, which replaces the same imports.
  */

@@ -283,7 +283,7 @@ static void *counted_memalign(size_t alignment, size_t size) {
 
 /*
  * Ruby loads an extension with dlopen and finds its Init_ with dlsym: the replacement of dlsym patches the extension
- * before Init_ runs. Objects that other code loads are patched at the next reading.
+ * before Init_ runs. Objects that other code loads are patched at the next dlsym or reading.
  */
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)

@@ -12,7 +12,7 @@
  * What watching an allocation costs is measured at the start, in a loop. In a large program, whose code and data are
  * not in the processor's caches, it costs more; so once there were many windows, it is learned from how much longer an
  * allocation takes within a window than in the pause before it. Where a program starts its GCs itself, that
- * underestimates the cost: the GC at which a window begins counts to the pause.
+ * underestimates the cost: the GC at which a window begins is counted in the pause.
  *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define MEMSCOPE_WINDOW_ALLOCATIONS 20000
-#define MEMSCOPE_LONGEST_REACH 1048576 /* allocations: memscope_plan_skip */
+#define MEMSCOPE_LONGEST_REACH 1048576 /* allocations; see memscope_plan_skip */
 #define MEMSCOPE_FIRST_INTERVAL 50     /* a sample then costs about as much as watching the allocations before it */
 
 /* How many nanoseconds longer an allocation takes in a window than before it. Recent windows count more. */
@@ -48,11 +48,11 @@ struct memscope_sampling_plan {
     uint64_t last_begins;      /* where the part of the last window begins */
     double last_length;        /* length of that part, as the weights of its samples have it */
     bool out_of_reach;         /* some allocations could not be in any window */
-    double unwatched;          /* the share of an open last window that is still to come: memscope_plan_at */
+    double unwatched;          /* the share of an open last window that is still to come; see memscope_plan_at */
     double stood_for, squares; /* what all windows stand for, in allocations: sum, and sum of squares */
 };
 
-/* A window that has ended. Times are in nanoseconds, and begin when the previous window ended. */
+/* A window that has ended. Times are in nanoseconds, since the previous window ended. */
 struct memscope_window {
     uint64_t ends_at;    /* allocation */
     uint64_t watched;    /* allocations: the skip and the window */

@@ -36,7 +36,7 @@ static void add_live(struct memscope_tag_objects *tag, const struct memscope_obj
     tag->bytes += (double)sample->weight * scale * (double)bytes;
 }
 
-/* Merges the sorted items of each tag and window into one share, from shares[0] on. */
+/* Merges the sorted items into one share for each tag and window, in shares[0..]. */
 static void group(const struct item *items, size_t count, struct memscope_window_share *shares,
                   struct memscope_tag_objects *tags) {
     for (size_t index = 0; index < count; index++) {
