@@ -105,7 +105,7 @@ static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_
         *limit = *ancestor;
 }
 
-/* Usage minus inactive files; if one of the two figures is unknown, a copy of it, which carries the reason. */
+/* Usage minus inactive file pages; if one of the two figures is unknown, a copy of it, which carries the reason. */
 static struct memscope_cgroup_figure working_set_of(const struct memscope_cgroup_figure *current,
                                                     const struct memscope_cgroup_figure *inactive) {
     struct memscope_cgroup_figure used = *current;

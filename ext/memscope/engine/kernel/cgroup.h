@@ -71,8 +71,8 @@ struct memscope_cgroup {
     struct memscope_cgroup_figure figures[MEMSCOPE_CGROUP_FIGURE_COUNT];
     struct memscope_cgroup_figure events[MEMSCOPE_CGROUP_EVENT_COUNT];
     /*
-     * working_set: usage minus inactive files, which the kernel drops first; orchestrators compare it with the limit
-     * before they evict. headroom: limit minus working set, in two's complement, so negative above the limit.
+     * working_set: usage minus inactive file pages, which the kernel drops first; orchestrators compare it with the
+     * limit before they evict. headroom: limit minus working set, in two's complement, so negative above the limit.
      * hierarchy_headroom: the least headroom among this group and its ancestors, whose limits siblings share. A value
      * that cannot be computed is a copy of the unknown figure that it depends on.
      */

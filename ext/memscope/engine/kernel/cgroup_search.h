@@ -1,5 +1,5 @@
 /*
- * Where a process's group of one controller is, among the mounts that its mount namespace shows.
+ * Where a process's group of one controller is, among the mounts in the caller's mount namespace.
  */
 #ifndef MEMSCOPE_CGROUP_SEARCH_H
 #define MEMSCOPE_CGROUP_SEARCH_H
@@ -14,7 +14,7 @@ struct memscope_cgroup_search {
     const char *controller;
 
     /* What was found. */
-    const char *path; /* of the process in the hierarchy, in the membership; NULL if it has no group */
+    const char *path; /* the process's group in the hierarchy; NULL if it has none */
     bool is_v2;
     bool is_mounted; /* some mount shows the process's group */
     enum memscope_status status;

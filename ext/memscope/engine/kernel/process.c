@@ -110,8 +110,8 @@ static struct {
 
 /*
  * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A turn of 0 shows, without a system
- * call, that this process is a new child. If the kernel cannot wipe the page, turn carries the pid of the process that
- * wrote it.
+ * call, that this process has not opened a descriptor yet: it may be a new child. If the kernel cannot wipe the page,
+ * turn carries the pid of the process that wrote it.
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */

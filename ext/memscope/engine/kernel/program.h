@@ -20,7 +20,7 @@ enum memscope_status memscope_program_capabilities(const char *path, bool *found
 /*
  * The dynamic linker that an ELF file of 32 or 64 bits names (PT_INTERP); "" for a static executable. linker has
  * MEMSCOPE_DYNAMIC_LINKER_SIZE bytes, and is valid when the status is MEMSCOPE_OK. Returns MEMSCOPE_MALFORMED for a
- * file that the kernel would not start. Opens the file, and closes it; any context.
+ * file that is not a valid ELF file, such as a script. Opens the file, and closes it; any context.
  */
 enum memscope_status memscope_program_dynamic_linker(const char *path, char *linker);
 

@@ -28,8 +28,8 @@ struct memscope_claim {
     uintptr_t start;
     uintptr_t end;
     uint32_t row;  /* enum memscope_row or MEMSCOPE_CLAIM_HEAP_PAGE */
-    uint32_t item; /* the heap page's index; 1 in a writable part of a file's image; the pages of a piece of the main
-                      heap; else 0 */
+    uint32_t item; /* the heap page's index; 1 in the bss of a file's image; the number of pages in a piece of the main
+                      arena; else 0 */
 };
 
 struct memscope_claims {

@@ -44,11 +44,11 @@ struct forecast {
     struct memscope_blocks_returned *returned;
     struct run after, today; /* with the garbage freed, and as things are */
     uint64_t cacheable;
-    bool kept; /* the kernel may not take back what lies within a heap */
+    bool kept; /* the kernel might refuse to take back pages within a heap */
 };
 
 /*
- * Marks a fastbin chunk as doomed, but not as seen: it has no owner that could have shown it. malloc_trim empties the
+ * Marks a fastbin chunk as doomed, but not as seen, which only blocks with an owner are. malloc_trim empties the
  * fastbins, and coalesces such chunks with their neighbours.
  */
 static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {

@@ -147,8 +147,7 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/*
- * How much malloc_trim returns, how much of that other processes also map, and how much the kernel would not take back.
+/* What malloc_trim returns, the part of that which other processes also map, and what the kernel would not take back.
  */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
@@ -216,7 +215,7 @@ static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 struct heap {
     uintptr_t first; /* its first chunk */
     uintptr_t end;
-    bool trims_top; /* malloc_trim trims the top of the main heap only */
+    bool trims_top; /* only true for the main heap: malloc_trim trims no other heap's top */
 };
 
 /* Whether count plausible chunks follow each other from start on, or fewer that reach the heap's end. */
@@ -354,7 +353,7 @@ static void sort(const struct fast_chunks *fast) {
 /* Adjacent free chunks, which malloc_consolidate merges into one. */
 struct run {
     uintptr_t start, end;
-    struct trimmable counted; /* the sum over its single chunks, as the walk has counted it */
+    struct trimmable counted; /* what the walk counted for its chunks one by one */
 };
 
 /* A free chunk also stores its size right after itself. */

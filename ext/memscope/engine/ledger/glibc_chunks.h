@@ -1,5 +1,5 @@
 /*
- * The content of glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the untouched top.
+ * The content of glibc's heaps, chunk by chunk: in use, in a thread's cache, free, or the top.
  *
  * A chunk's header holds its size; PREV_INUSE, the low bit of the next chunk's size, says whether the chunk itself is
  * in use (malloc/malloc.c, "boundary tags"). The walk reads copies of resident memory, never the heap itself, and takes
@@ -36,16 +36,16 @@ struct memscope_chunk_totals {
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
     uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
     uint64_t kept_bytes;             /* whole pages that malloc_trim cannot return: locked, or madvise is refused */
-    uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from an implausible chunk on */
+    uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from where the walk stopped on */
 };
 
 enum memscope_chunk_kind {
-    MEMSCOPE_CHUNK_IN_USE, /* those in fastbins too, as long as they are not visited as such */
+    MEMSCOPE_CHUNK_IN_USE, /* includes those in fastbins, which are visited a second time, as FAST */
     MEMSCOPE_CHUNK_CACHED,
     MEMSCOPE_CHUNK_FREE,
     MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
-    MEMSCOPE_CHUNK_MAIN_TOP, /* which malloc_trim trims */
-    MEMSCOPE_CHUNK_FAST,     /* in a fastbin, which was visited as in use before */
+    MEMSCOPE_CHUNK_MAIN_TOP, /* of the main heap; malloc_trim trims it */
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin; was visited as in use before */
 };
 
 /* Called for each chunk of a heap in address order, then for those in its arena's fastbins. */
@@ -83,8 +83,8 @@ bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct mem
                               struct memscope_scratch *scratch);
 
 /*
- * Walks the main heap, [start, end), where end is the program break, or one heap of another arena, whose heap_info is
- * at start. About 0.15 to 0.3 µs a chunk. No GVL, no allocation, no lock.
+ * The first walks the main heap, [start, end), where end is the program break; the second, one heap of another arena,
+ * whose heap_info is at start. About 0.15 to 0.3 µs per chunk. No GVL, no allocation, no lock.
  */
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals);
@@ -92,8 +92,8 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the top is in another
- * piece. Once all pieces are walked, the second function does for the main arena what
+ * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the walk did not
+ * reach it. Once all pieces are walked, the second function does for the main arena what
  * memscope_chunk_walk_arena_fast_chunks does for other arenas.
  */
 uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,

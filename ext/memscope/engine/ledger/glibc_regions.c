@@ -70,7 +70,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
     }
 }
 
-/* The chunk's size if header can begin an mmapped chunk, with room bytes left to the mapping's end; else 0. */
+/* The chunk's size if `header` can begin an mmapped chunk in the `room` bytes left in the gap; else 0. */
 static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
     size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
 

@@ -4,7 +4,7 @@
 #include "ledger/malloc_blocks_parts.h"
 #include "malloc/jemalloc_keys.h"
 
-/* Slabs asked about at once. */
+/* Slabs per batch_query. */
 #define BATCH 64
 /* Slabs that only thread caches may keep are grouped by the bytes of the cached blocks: 64 steps of 1 KiB. */
 #define STEPS 64
@@ -32,7 +32,7 @@ static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const s
     return true;
 }
 
-/* A name is resolved here, since a forked child must not: its first use takes a lock. */
+/* Resolves the names here: the first lookup of a name takes a lock, so a forked child must not do it. */
 bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
     struct memscope_mib keys[3], bins;
@@ -75,7 +75,7 @@ static size_t class_of(const struct memscope_malloc_blocks *blocks, size_t bytes
 
 /*
  * The page on which the slab of this region begins; 0 if none fits. A slab has the fewest pages that its regions fill
- * exactly (sc.c, slab_size), so only one of the pages in question lies a multiple of the region's size before it.
+ * exactly (sc.c, slab_size), so only one candidate page lies a multiple of the region's size before the region.
  */
 static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t address, uintptr_t page) {
     for (uintptr_t at = address & -page; address - at < slab_class->slab_bytes; at -= page)
@@ -84,7 +84,8 @@ static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t
     return 0;
 }
 
-/* A large block has a page run of its own, and with cache_oblivious one page more, in which its start is shifted. */
+/* A large block has an extent of its own; with cache_oblivious, it starts anywhere in the first page, of one page more.
+ */
 static void count_large(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                         uintptr_t address, size_t bytes, uintptr_t page) {
     uintptr_t start = address & -page, end = start + bytes + (address % page != 0 ? page : 0);
@@ -187,8 +188,8 @@ static void add_slabs(struct forecast *forecast) {
     ask(forecast);
 }
 
-/* Cached blocks look in use, and are freed when thread caches are flushed; the caches' bytes limit how many slabs that
- * empties. */
+/* Cached blocks look in use, and are freed when thread caches are flushed; the cached bytes limit how many slabs a
+ * flush can empty. */
 static void add_kept_by_caches(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     uint64_t cached = stats->tcache_bytes + stats->tcache_stashed_bytes;

@@ -52,7 +52,7 @@ struct memscope_ledger {
     const struct memscope_ledger_request *request; /* the caller's */
     int64_t bytes[MEMSCOPE_ROW_COUNT];             /* set for leaf rows; memscope_ledger_row_bytes sums a parent's */
     uint64_t written_bytes[MEMSCOPE_ROW_COUNT];    /* rows under files only: bytes in writable parts (data, bss) */
-    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];     /* set for leaf rows, if shared_status is OK */
+    uint64_t shared_bytes[MEMSCOPE_ROW_COUNT];     /* set for leaf rows, if requested and shared_status is OK */
     enum memscope_status shared_status;
     struct memscope_residency residency;
     struct memscope_mappings mappings;
@@ -68,7 +68,7 @@ struct memscope_ledger {
 
     uint64_t heap_pages_partly_resident;
     struct memscope_glibc_regions glibc;
-    struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found; pieces count to main_heap */
+    struct memscope_chunk_totals main_heap, arenas; /* what the chunk walk found; main_heap includes the pieces */
     bool walked_chunks;
     bool marked;                             /* memscope_ledger_split_garbage was called */
     enum memscope_status trim_shared_status; /* OK: the totals' trimmable_shared_bytes are known */
@@ -77,7 +77,7 @@ struct memscope_ledger {
     struct memscope_stack_counts stacks;
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
-    enum memscope_status own_memory_status;  /* not OK: no arenas, mmapped chunks, threads, empty pages are found */
+    enum memscope_status own_memory_status;  /* not OK: arenas, mmapped chunks, threads, empty pages are not found */
     enum memscope_status own_memory_refusal; /* why there was no memfd to read through; MEMSCOPE_OK if there was */
 
     struct memscope_jemalloc_stats jemalloc;
@@ -99,8 +99,8 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
 void memscope_ledger_close(struct memscope_ledger *ledger);
 
 /*
- * Splits live slots and the rows of malloc's blocks in use into reachable and garbage. garbage: the garbage's bytes, by
- * the row to split, counted as the ledger counts that row. Blocks of no object count as reachable.
+ * Splits live slots and the rows of malloc's blocks in use into reachable and garbage. `garbage` holds the bytes of
+ * garbage in each row to split, counted as the ledger counts that row. Blocks of no object count as reachable.
  */
 void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]);
 

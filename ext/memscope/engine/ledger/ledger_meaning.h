@@ -10,8 +10,8 @@
 /* Whether this process can have the row at all. If so, the row is listed even when it has 0 bytes. */
 bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* Whether the row's shared bytes are known. Never for rows of counters, chunks or a marking, only for the row above
- * them. */
+/* Whether the row's shared bytes are known, if they were requested. Never for rows of counters, chunks or a marking,
+ * only for the row above them. */
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row);
 
 /* The sum of the chunks that a row counts; NULL without a walk, and for every other row. */

@@ -78,7 +78,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
         memscope_chunk_walk_main_heap(walk, heap_start, heap_end, totals);
 }
 
-/* A piece in which others own memory consists of several claims; the first of them starts past all earlier pieces. */
+/* A piece in which others own memory has several claims: all but the first start before `walked`, and are skipped. */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;

@@ -156,7 +156,7 @@ static void sweep_ranges(struct sweep *sweep) {
 
 /* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
 
-/* Address space of one mapping by owner. Only two bounds of each share's resident bytes are known. */
+/* Address space of one mapping by owner. How much of each share is resident is known only within bounds. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;

@@ -11,7 +11,7 @@
 
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
-/* The units of all regions: the end of the last region's, as each region's units follow those of the one before. */
+/* The number of units in all regions: each region's units follow those of the region before it. */
 static size_t count_units(const struct memscope_malloc_blocks *blocks) {
     const struct memscope_malloc_region *last;
 
@@ -45,7 +45,7 @@ static enum memscope_row in_use_row(uint32_t claimed) {
     }
 }
 
-/* The parts of a mapping that no owner has claimed. */
+/* Adds the parts of a mapping that no owner has claimed. */
 static bool add_unclaimed(struct memscope_malloc_blocks *blocks, const struct memscope_mapping *mapping,
                           size_t *claim) {
     const struct memscope_ledger *ledger = blocks->ledger;
@@ -69,7 +69,7 @@ static bool is_main_heap(const struct memscope_ledger *ledger, const struct mems
     return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
 }
 
-/* Adds, by address: glibc's claims, and the unclaimed parts of mappings that are the allocator's as a whole. */
+/* Adds, in address order: glibc's claims, and the unclaimed parts of mappings that are the allocator's as a whole. */
 static bool find_regions(struct memscope_malloc_blocks *blocks) {
     const struct memscope_ledger *ledger = blocks->ledger;
     size_t claim = 0, gap_claim = 0;
@@ -118,7 +118,7 @@ static bool add_range(struct memscope_scratch *scratch, struct memscope_residenc
     return true;
 }
 
-/* The resident ranges without the shared ones, both sorted. */
+/* Sets private_residency to the resident ranges minus the shared ones; both lists are sorted. */
 static bool subtract(struct memscope_malloc_blocks *blocks, const struct memscope_range *shared, size_t count) {
     const struct memscope_residency *all = &blocks->ledger->residency;
     struct memscope_residency *own = &blocks->private_residency;
@@ -212,7 +212,7 @@ void memscope_malloc_blocks_close(struct memscope_malloc_blocks *blocks) {
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
-/* jemalloc's counters are of address space, the chunks of a ledger's rows count as far as they are resident. */
+/* The block's bytes as its row counts them: address space under jemalloc, resident bytes under glibc. */
 static uint64_t bytes_of_row(const struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                              uintptr_t address, size_t bytes) {
     uintptr_t chunk = address - GLIBC_UNIT;

@@ -46,9 +46,10 @@ struct memscope_malloc_blocks {
     /* inner parts */
     struct memscope_malloc_region *regions;
     size_t region_count, last;
-    size_t unit_bytes;           /* every block begins at a multiple of it */
-    uint64_t *seen, *doomed;     /* a bit a unit: a block begins here; it is garbage. jemalloc: doomed is NULL */
-    struct memscope_slab *slabs; /* one a page; NULL for glibc */
+    size_t unit_bytes; /* every block begins at a multiple of it */
+    uint64_t *seen,
+        *doomed; /* one bit per unit. seen: a block begins here; doomed: it is garbage (NULL for jemalloc) */
+    struct memscope_slab *slabs; /* one per page; NULL for glibc */
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
     struct memscope_mib batch_query;             /* how full a slab is; its length is 0 if this jemalloc cannot tell */
@@ -73,7 +74,7 @@ void memscope_malloc_blocks_inherit(struct memscope_malloc_blocks *blocks, struc
                                     int inherited);
 
 /*
- * Counts the block that begins at address, the first time only. Returns its size as malloc keeps it; 0 if it was
+ * Counts the block that begins at address, the first time only. Returns the bytes that malloc uses for it; 0 if it was
  * counted before, or if no block is known to begin there. The address must be one that malloc returned and that is
  * still in use: jemalloc does not check.
  */
@@ -93,14 +94,14 @@ void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintpt
                              struct memscope_returned *bytes);
 
 /*
- * What the process gives back when the garbage shown so far is freed and malloc_trim is then called (glibc), or its
- * threads' caches are flushed and all arenas purged (jemalloc): from the pages that the garbage takes, and from those
- * that are free today. 0.3 to 0.6 µs for each chunk of glibc's heaps, 0.2 µs for each slab with garbage.
+ * The resident pages that the process gives back when the garbage added so far is freed, and then malloc_trim is called
+ * (glibc) or thread caches are flushed and all arenas purged (jemalloc): pages that the garbage takes, and pages that
+ * are free today. 0.3 to 0.6 µs for each chunk of glibc's heaps, 0.2 µs for each slab with garbage.
  */
 struct memscope_blocks_returned {
-    struct memscope_returned by_trim; /* or by purge: all that both levers together return */
-    struct memscope_returned today;   /* what the second lever alone returns without the first */
-    struct memscope_returned at_once; /* of by_trim, what goes back as soon as the garbage is freed */
+    struct memscope_returned by_trim; /* or by purge: what the GC and this lever return together */
+    struct memscope_returned today;   /* what this lever returns without the GC */
+    struct memscope_returned at_once; /* the part of by_trim that goes back as soon as the garbage is freed */
     uint64_t in_use_bytes;            /* address space of glibc's blocks in use; 0 for jemalloc, which reports it */
 };
 

@@ -245,7 +245,7 @@ static bool gap_around(const struct memscope_mappings *mappings, const struct me
 /*
  * Claims both tables if the cache begins here, by its first node: a key, then the address of a shape in the list, with
  * flags in the lowest bits (shape.h, redblack_node_t). If the list's address is not known, that shape leads to it: the
- * list must then fill exactly the rest of the gap that the cache begins, or another gap.
+ * list must then fill exactly the rest of the gap that begins with the cache, or the whole of another gap.
  */
 static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                               const struct memscope_own_memory *memory, uintptr_t cache,

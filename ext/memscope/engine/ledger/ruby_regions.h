@@ -29,7 +29,7 @@ struct memscope_ruby_layout {
     const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
     size_t heap_page_count;                      /* 0 when pages could not be listed */
     size_t heap_page_bytes;                      /* size and alignment of a heap page; 0 if this Ruby's GC has none */
-    uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist, not all different */
+    uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist; some may be equal */
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count;                 /* pages with and without objects, likewise */
     size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */

@@ -33,8 +33,8 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
                                                    struct memscope_stack_counts *counts);
 
 /*
- * Claims the chunks that hold the stacks of Ruby threads which may migrate between native threads (all of Ractors other
- * than the main one, and all with RUBY_MN_THREADS=1), by what Ruby writes at the end of each machine stack
+ * Claims the chunks that hold the stacks of M:N threads (all threads of Ractors other than the main one; with
+ * RUBY_MN_THREADS=1, all threads), which it recognises by what Ruby writes at the end of each machine stack
  * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread; 0
  * if this Ruby has none.
  */

@@ -57,10 +57,10 @@ void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, si
 /* An allocator in the process that does not serve malloc. */
 struct memscope_other_allocator {
     const void *function;     /* its mallctl, mi_version or tc_version */
-    uint64_t allocated_bytes; /* that it has given out, without its own blocks and its threads' caches */
+    uint64_t allocated_bytes; /* given out, except to jemalloc itself and to thread caches */
     enum memscope_allocator_name name;
     bool in_program;      /* the path is the executable's */
-    bool knows_allocated; /* whether it reports allocated_bytes: a jemalloc with config.stats */
+    bool knows_allocated; /* whether allocated_bytes is set: only for a jemalloc with config.stats */
     char prefix[64];      /* of its functions' names: "" or "_rjem_" */
     char version[128];    /* "" if not known */
     char path[MEMSCOPE_ALLOCATOR_PATH];
@@ -107,8 +107,8 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
 }
 
 /*
- * Bytes that the allocator counts as given out; false if it does not count them. Under glibc this walks the free lists
- * of all arenas, which takes milliseconds; no GVL needed.
+ * Bytes that jemalloc or glibc counts as given out; false without such a count, and for other allocators. Under glibc
+ * this walks the free lists of all arenas, which takes milliseconds; no GVL needed.
  */
 bool memscope_allocator_live_bytes(uint64_t *bytes);
 
@@ -142,7 +142,7 @@ typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting,
 /*
  * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc these are the options
  * that it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
- * Allocates nothing. Returns a constant phrase, the reason that holds for all settings, or NULL if there is none.
+ * Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there is none.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 

@@ -13,8 +13,8 @@
 #include <sys/auxv.h>
 
 /*
- * Parts of variables' names, in any case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and its like
- * are not an allocator's. LD_PRELOAD may name an allocator.
+ * Parts of variables' names, in upper or lower case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and
+ * its like are not an allocator's. LD_PRELOAD may name an allocator.
  */
 static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
 

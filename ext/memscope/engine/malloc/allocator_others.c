@@ -125,7 +125,7 @@ static bool read_size(memscope_mallctl mallctl, const char *key, uint64_t *value
     return read;
 }
 
-/* jemalloc counts its own blocks (each thread's cache, say) and what these caches hold (since 5.3.0) as allocated. */
+/* jemalloc counts its own blocks (each thread's cache, say) and the blocks in thread caches as allocated. */
 static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
     uint64_t epoch = 1, internal = 0, cached = 0;
 

@@ -7,7 +7,7 @@
 
 #include "malloc/allocator.h"
 
-/* Like memscope_allocator_settings: visits all settings and returns a phrase that applies to all of them, or NULL. */
+/* Like memscope_allocator_settings: visits all settings and returns a caveat about all of them, or NULL. */
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
 /* The jemalloc side of memscope_allocator_settings, …_current_settings and …_confs. */

@@ -25,7 +25,7 @@ struct memscope_glibc_arena {
     bool has_fastbins;
     uint64_t fast_blocks, fast_bytes; /* free, in fastbins */
     uint64_t free_blocks, free_bytes; /* free elsewhere, including the top chunk */
-    uint64_t system_bytes;            /* held from the kernel now */
+    uint64_t system_bytes;            /* obtained from the kernel and still held */
     uint64_t system_max_bytes;        /* the most that system_bytes ever was */
     uint64_t address_space_bytes;     /* reserved */
     uint64_t writable_bytes;          /* the part of address_space_bytes that was made writable */

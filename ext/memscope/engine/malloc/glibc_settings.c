@@ -31,7 +31,7 @@ enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
 
 /*
- * From 2.39 on, a value must be a number up to its end, and a malformed GLIBC_TUNABLES is ignored as a whole; before,
+ * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole; before,
  * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {

@@ -77,7 +77,7 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
 /*
- * Bytes that the program has been given: what is allocated, without what thread caches keep and what jemalloc allocates
+ * Bytes that the program has been given: stats.allocated minus the blocks in thread caches and jemalloc's allocations
  * for itself (thread caches' tables, its profiler's stacks). Statistics that contradict each other can make it
  * negative.
  */

@@ -2,7 +2,7 @@
  * jemalloc's statistics by arena and by size class, all of one epoch.
  *
  * jemalloc_arenas.def is the table of every key read. A row holds the fields of one group, in the table's order; a key
- * that this jemalloc lacks leaves its bit in known clear and its value 0. No GVL needed; the rows are in the caller's
+ * that this jemalloc lacks leaves its bit in `known` clear and its value 0. No GVL needed; the rows are in the caller's
  * scratch memory, and nothing is allocated with malloc once jemalloc has set up its ctl tables.
  */
 #ifndef MEMSCOPE_JEMALLOC_ARENAS_H

@@ -25,8 +25,8 @@
 unsigned memscope_jemalloc_arena_count(void);
 
 /*
- * Both give the kernel unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS: decay, those whose decay
- * time has passed; purge, all of them. The status is MEMSCOPE_OK also for an arena that is not in use, and
+ * Both return unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS to the kernel: decay, those whose
+ * decay time has passed; purge, all of them. The status is MEMSCOPE_OK also for an arena that is not in use, and
  * MEMSCOPE_NOT_FOUND for an index out of range.
  */
 enum memscope_status memscope_jemalloc_decay(unsigned arena);

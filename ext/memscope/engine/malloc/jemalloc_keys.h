@@ -23,7 +23,7 @@ struct memscope_jemalloc_binding {
     memscope_mallctl by_name; /* NULL: no jemalloc is bound, and the rest is NULL too */
     int (*name_to_mib)(const char *, size_t *, size_t *);
     int (*by_mib)(const size_t *, size_t, void *, size_t *, void *, size_t);
-    size_t (*block_size)(const void *, int); /* sallocx: of a block in use, its size class; takes no lock */
+    size_t (*block_size)(const void *, int); /* sallocx: the size class, in bytes, of a block in use; no lock */
     const char **conf;
 };
 

@@ -30,7 +30,7 @@ struct memscope_mallinfo {
 /*
  * Sums all arenas, one after the other, and walks the free lists of each under its lock: 51 ms measured with 0.9 GB of
  * fragmented heaps; threads that allocate wait meanwhile. T2; call it without the GVL, and only if glibc serves malloc.
- * Returns MEMSCOPE_UNSUPPORTED before glibc 2.33, with another C library, and when it returns only zeros: then
+ * Returns MEMSCOPE_UNSUPPORTED before glibc 2.33, with another C library, and if mallinfo2 returns only zeros: then
  * something else (a sanitizer, valgrind) has replaced malloc.
  */
 enum memscope_status memscope_mallinfo_read(struct memscope_mallinfo *totals);

@@ -1,6 +1,6 @@
 /*
- * What the calling thread has allocated and freed through malloc since it began, in bytes of blocks as the allocator
- * rounds them: jemalloc's thread.allocated and thread.deallocated.
+ * What the calling thread has allocated and freed through malloc since it began, in bytes rounded up to size classes:
+ * jemalloc's thread.allocated and thread.deallocated.
  */
 #ifndef MEMSCOPE_THREAD_BYTES_H
 #define MEMSCOPE_THREAD_BYTES_H
@@ -15,7 +15,7 @@ struct memscope_thread_bytes {
 };
 
 /*
- * Finds those of the calling thread. Returns MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc, and
+ * Finds the counters of the calling thread. Returns MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc, and
  * MEMSCOPE_NOT_FOUND for one without these counters (5.2.1 and earlier without config.stats). Allocates nothing after
  * the first mallctl of the process.
  */
