@@ -91,7 +91,7 @@ static void read_pressure(struct memscope_cgroup *cgroup, struct loaded_file *fi
 }
 
 /*
- * Lowers limit to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown; if it does not
+ * Lowers `limit` to an ancestor's. If the ancestor's file cannot be read, the limit becomes unknown; if it does not
  * exist, as in the root group, the limit stays.
  */
 static void tighten(struct memscope_cgroup_figure *limit, const struct memscope_cgroup_figure *ancestor) {

@@ -37,7 +37,7 @@ enum memscope_cgroup_event {
 
 struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
-    bool unlimited;              /* a limit of "max", or of v1's greatest number; value then means nothing */
+    bool unlimited;              /* a limit of "max", or of v1's greatest number; `value` then means nothing */
     uint64_t value;
     const char *file; /* the file it comes from, without its directory; NULL when UNSUPPORTED */
 };
@@ -58,7 +58,7 @@ struct memscope_cgroup_pressure {
 /* The CPU time that a group may use, in CPUs. */
 struct memscope_cgroup_cpus {
     enum memscope_status status;
-    bool unlimited;   /* count then means nothing */
+    bool unlimited;   /* `count` then means nothing */
     double count;     /* quota divided by period */
     const char *file; /* the file it comes from, without its directory; NULL without a group */
 };
@@ -84,7 +84,7 @@ struct memscope_cgroup {
 };
 
 /*
- * process is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. Each of
+ * `process` is "self" or a pid. proc_root and cgroup_root are "/proc" and "/sys/fs/cgroup", or copies of them. Each of
  * the three limits of v2 (limit, high, swap_limit) is the smallest from the group up to the root of the mount. Reads
  * some 20 small files in 100 to 300 µs: T1. No allocation, no GVL needed. Returns MEMSCOPE_OK when the group's
  * directory was found, else the reason.

@@ -26,7 +26,7 @@ struct memscope_cgroup_search {
 enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
                                           struct memscope_cgroup_membership *membership);
 
-/* Removes the last component of a directory. Returns false, and leaves it, if it is already top. */
+/* Removes the last component of a directory. Returns false, and leaves it, if it is already `top`. */
 bool memscope_cgroup_climb(char *directory, const char *top);
 
 #endif

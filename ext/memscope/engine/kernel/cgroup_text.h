@@ -30,11 +30,12 @@ struct memscope_cgroup_mount {
 /* Parses a line of /proc/self/mountinfo. Returns false unless it mounts a hierarchy that can have the controller. */
 bool memscope_cgroup_parse_mount(const char *line, const char *controller, struct memscope_cgroup_mount *mount);
 
-/* Sets status, unlimited and value. key NULL: the text is one number or "max". */
+/* Sets `status`, `unlimited` and `value`. If `key` is NULL, the text is one number or "max". */
 void memscope_cgroup_parse_figure(const char *text, const char *key, struct memscope_cgroup_figure *figure);
 
 /*
- * Parses "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets status, unlimited and count.
+ * Parses "quota period" as in cpu.max, both in µs; "max" and v1's "-1" are no quota. Sets `status`, `unlimited` and
+ * `count`.
  */
 void memscope_cgroup_parse_quota(const char *text, struct memscope_cgroup_cpus *cpus);
 

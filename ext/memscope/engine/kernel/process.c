@@ -109,9 +109,9 @@ static struct {
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A turn of 0 shows, without a system
+ * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A `turn` of 0 shows, without a system
  * call, that this process has not opened a descriptor yet: it may be a new child. If the kernel cannot wipe the page,
- * turn carries the pid of the process that wrote it.
+ * `turn` carries the pid of the process that wrote it.
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
@@ -235,10 +235,10 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 }
 
 /*
- * Opens a descriptor to keep. If another thread is opening one, or has opened one since turn was loaded, does not wait
- * but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent. If
- * this process opened it, this code runs only when its number no longer refers to statm, because somebody else closed
- * or reused it: then it is not closed.
+ * Opens a descriptor to keep. If another thread is opening one, or has opened one since `turn` was loaded, does not
+ * wait but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
+ * If this process opened it, this code runs only when its number no longer refers to statm, because somebody else
+ * closed or reused it: then it is not closed.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

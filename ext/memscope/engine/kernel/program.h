@@ -1,4 +1,4 @@
-/* What the kernel does with a program's file at exec. */
+/* What the kernel reads from a program's file at exec. */
 #ifndef MEMSCOPE_PROGRAM_H
 #define MEMSCOPE_PROGRAM_H
 
@@ -18,7 +18,7 @@
 enum memscope_status memscope_program_capabilities(const char *path, bool *found);
 
 /*
- * The dynamic linker that an ELF file of 32 or 64 bits names (PT_INTERP); "" for a static executable. linker has
+ * The dynamic linker that an ELF file of 32 or 64 bits names (PT_INTERP); "" for a static executable. `linker` has
  * MEMSCOPE_DYNAMIC_LINKER_SIZE bytes, and is valid when the status is MEMSCOPE_OK. Returns MEMSCOPE_MALFORMED for a
  * file that is not a valid ELF file, such as a script. Opens the file, and closes it; any context.
  */

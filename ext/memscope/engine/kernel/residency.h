@@ -30,7 +30,7 @@ struct memscope_residency {
 };
 
 /*
- * mappings is /proc/self/maps as just read. It is read again as smaps, in place, if only smaps can answer, or if
+ * `mappings` is /proc/self/maps as just read. It is read again as smaps, in place, if only smaps can answer, or if
  * pagemap showed more pages than RSS (pagemap does not distinguish the zero page). Walks page tables: 7 to 18 ms for
  * each resident GB of 4 KiB pages. No GVL; allocates from scratch only.
  */

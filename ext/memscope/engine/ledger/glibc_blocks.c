@@ -11,7 +11,7 @@
 #define SMALLEST_CHUNK (4 * WORD)
 #define CHUNK_FIELDS (6 * WORD)
 
-/* A freed chunk up to this size may wait in the tcache of the thread that frees it: 7 of each of 64 sizes. */
+/* Up to this size, a freed chunk may stay in the thread's tcache: 7 of each of 64 sizes (by default, before 2.43). */
 #define LARGEST_CACHED (64 * HEADER + HEADER)
 #define CACHE_SLOTS ((uint64_t)7 * 64)
 

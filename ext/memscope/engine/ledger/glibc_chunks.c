@@ -147,8 +147,7 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, the part of that which other processes also map, and what the kernel would not take back.
- */
+/* What malloc_trim returns, the part of it that other processes also map, and what the kernel refuses to take back. */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
@@ -218,7 +217,7 @@ struct heap {
     bool trims_top; /* only true for the main heap: malloc_trim trims no other heap's top */
 };
 
-/* Whether count plausible chunks follow each other from start on, or fewer that reach the heap's end. */
+/* Whether `count` plausible chunks follow each other from `start` on, or fewer that reach the heap's end. */
 static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, int count) {
     uintptr_t chunk = start, size;
 

@@ -92,9 +92,9 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
                                     struct memscope_chunk_totals *totals);
 
 /*
- * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the walk did not
- * reach it. Once all pieces are walked, the second function does for the main arena what
- * memscope_chunk_walk_arena_fast_chunks does for other arenas.
+ * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the walk did not reach it.
+ * Once all pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks
+ * does for other arenas.
  */
 uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                     struct memscope_chunk_totals *totals);

@@ -14,7 +14,7 @@
 
 /*
  * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
- * to the bin itself seen as a chunk, which begins two words before them.
+ * to the bin as if it were a chunk, whose header begins two words before them.
  */
 struct arena_tail {
     uintptr_t last_bin[2];

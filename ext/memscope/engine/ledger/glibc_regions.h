@@ -1,8 +1,7 @@
 /*
- * Where glibc's malloc keeps its memory. glibc reports only totals, at a price (mallinfo2 walks every free list under
- * the arena locks), but each kind of region can be recognised: the main heap ends at the program break, the heaps of
- * other arenas are aligned and begin with a heap_info, and a chunk with a mapping of its own begins with a chunk
- * header.
+ * Where glibc's malloc keeps its memory. glibc reports only totals (mallinfo2, which walks every free list under the
+ * arena locks), but each kind of region can be recognised: the main heap ends at the program break, the heaps of other
+ * arenas are aligned and begin with a heap_info, and a chunk with a mapping of its own begins with a chunk header.
  *
  * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 except
  * as noted in the code.
@@ -39,8 +38,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                  struct memscope_glibc_regions *regions);
 
-/* Claims mmapped chunks in memory that is still unclaimed: call it after the owners that can be identified more surely.
- */
+/* Claims mmapped chunks in unclaimed memory: call it after owners with stronger proof have claimed their memory. */
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
                                   const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                   struct memscope_glibc_regions *regions);

@@ -1,5 +1,5 @@
 /*
- * How much of each of glibc's arenas is resident: malloc_info counts address space only, which stays after a trim.
+ * How much of each of glibc's arenas is resident: malloc_info counts address space only, which a trim leaves as it is.
  *
  * Heaps are found by their heap_info, which points to their arena. malloc_info lists the arenas in the order of glibc's
  * own linked list; the offset of its link in malloc_state differs by version, so it is searched for and checked.

@@ -39,14 +39,14 @@ struct memscope_images {
 };
 
 /*
- * Lists the loaded objects, with the facts about them that later steps need.
+ * Lists the loaded objects, each with its row, and the facts about them that later steps need.
  *   ruby        the executable, and the object that exports ruby_init
  *   extensions  objects that export Init_<their own name>, as Ruby's loader requires
  *   c_library   the dynamic linker and the C library's objects
  *   others      the rest
  * Takes the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
  * the caller must keep the process from forking, for example by holding the GVL. 20 to 100 µs. Allocates scratch only;
- * images is empty if no scratch is left.
+ * `images` is empty if no scratch is left.
  */
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images);
 

@@ -84,8 +84,7 @@ static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t
     return 0;
 }
 
-/* A large block has an extent of its own; with cache_oblivious, it starts anywhere in the first page, of one page more.
- */
+/* A large block has its own extent; cache_oblivious adds a page, and shifts the block's start within the first page. */
 static void count_large(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                         uintptr_t address, size_t bytes, uintptr_t page) {
     uintptr_t start = address & -page, end = start + bytes + (address % page != 0 ? page : 0);

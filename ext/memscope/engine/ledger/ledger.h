@@ -90,7 +90,7 @@ struct memscope_ledger {
 };
 
 /*
- * Fills ledger, which must be closed afterwards, whatever the status. If the kernel shows no residency, returns
+ * Fills `ledger`, which must be closed afterwards, whatever the status. If the kernel shows no residency, returns
  * MEMSCOPE_OK with residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a
  * forked child; calls no malloc; needs no GVL.
  */

@@ -32,7 +32,7 @@ static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t small
     return bytes;
 }
 
-/* Unmarks the marked mappings of smallest to largest bytes; returns how many there were. */
+/* Unmarks the marked mappings of `smallest` to `largest` bytes; returns how many there were. */
 static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest, uint64_t largest) {
     size_t count = 0;
 

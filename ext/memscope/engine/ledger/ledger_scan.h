@@ -28,7 +28,7 @@ struct memscope_ledger_scan {
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
 
-/* Claims memory for owners whose places are known without a search: the surest, so they come first. */
+/* Claims memory for owners that can be located without a search: these are the most certain, so they come first. */
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
 
 /* Claims memory for owners that must be searched for in resident memory. */

@@ -46,9 +46,8 @@ struct memscope_malloc_blocks {
     /* inner parts */
     struct memscope_malloc_region *regions;
     size_t region_count, last;
-    size_t unit_bytes; /* every block begins at a multiple of it */
-    uint64_t *seen,
-        *doomed; /* one bit per unit. seen: a block begins here; doomed: it is garbage (NULL for jemalloc) */
+    size_t unit_bytes;           /* every block begins at a multiple of it */
+    uint64_t *seen, *doomed;     /* one bit per unit: a block begins here; it is garbage (glibc only, else NULL) */
     struct memscope_slab *slabs; /* one per page; NULL for glibc */
     struct memscope_slab_class classes[MEMSCOPE_SLAB_CLASSES];
     size_t class_count;
@@ -99,8 +98,8 @@ void memscope_resident_bytes(const struct memscope_malloc_blocks *blocks, uintpt
  * are free today. 0.3 to 0.6 µs for each chunk of glibc's heaps, 0.2 µs for each slab with garbage.
  */
 struct memscope_blocks_returned {
-    struct memscope_returned by_trim; /* or by purge: what the GC and this lever return together */
-    struct memscope_returned today;   /* what this lever returns without the GC */
+    struct memscope_returned by_trim; /* what the GC and then the trim or purge return together */
+    struct memscope_returned today;   /* what the trim or purge returns without the GC */
     struct memscope_returned at_once; /* the part of by_trim that goes back as soon as the garbage is freed */
     uint64_t in_use_bytes;            /* address space of glibc's blocks in use; 0 for jemalloc, which reports it */
 };

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Words read of struct heap_page: they hold both fields of descriptor_shape from 3.1 to 4.1dev (gc.c, gc/default.c). */
+/* Words read of struct heap_page: enough for both fields of descriptor_shape in 3.1 to 4.1dev (gc.c, gc/default.c). */
 #define DESCRIPTOR_WORDS 16
 #define SAMPLE_PAGES 64
 /* A heap page begins with a header: a pointer to its descriptor, and fewer bytes than this before the first slot. */
@@ -173,7 +173,7 @@ static bool is_transient_heap(const struct memscope_ruby_layout *layout, const s
     return links > blocks / 2;
 }
 
-/* The index of the first block that may be the arena's first or second; count if there is none. */
+/* The index of the first block that may be the arena's first or second; `count` if there is none. */
 static size_t first_block(const struct memscope_ruby_layout *layout, const uintptr_t *addresses,
                           const struct transient_block *blocks, size_t count) {
     size_t index = 0;

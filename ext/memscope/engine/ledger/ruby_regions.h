@@ -66,8 +66,8 @@ void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layou
 
 /*
  * Claims the shape tables: the list by its address, or else by its exact size and the cache's pointer into it; the
- * cache by its place or exact size and that pointer. Claims the transient heap, by its chain of blocks, if it has a
- * mapping of its own.
+ * cache by its place below the list or its exact size, and by that pointer. Claims the transient heap, by its chain of
+ * blocks, if it has a mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_mappings *mappings,

@@ -132,7 +132,7 @@ struct memscope_setting {
     } value;                    /* the effective one */
     const char *source;         /* the source of the effective value: "GLIBC_TUNABLES", …, "default" */
     struct memscope_text given; /* the text in the strongest source that sets it */
-    const char *ignored;        /* why given did not take effect, or NULL */
+    const char *ignored;        /* why `given` did not take effect, or NULL */
     const char *reason;         /* why the value is not known, or NULL */
 };
 

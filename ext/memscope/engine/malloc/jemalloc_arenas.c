@@ -30,7 +30,7 @@ static const char *const mutex_names[] = {
 
 #define MUTEXES (sizeof mutex_names / sizeof mutex_names[0])
 
-/* The beginning of a group's keys, with 0 for each index; for a mutex its name follows. */
+/* The prefixes of the groups' keys, with 0 for each index; after MUTEX's prefix follows the name of the mutex. */
 static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_ARENA] = "stats.arenas.0.",    [MEMSCOPE_JEMALLOC_MUTEX] = "stats.arenas.0.mutexes.",
     [MEMSCOPE_JEMALLOC_SLAB] = "arenas.bin.0.",       [MEMSCOPE_JEMALLOC_BIN] = "stats.arenas.0.bins.0.",
@@ -62,7 +62,7 @@ const char *const *memscope_jemalloc_mutex_names(size_t *count) {
     return mutex_names;
 }
 
-/* The keys of one group, with their mibs as this process has them. */
+/* The keys of one group, with their mibs in this process. */
 struct resolved {
     const struct memscope_jemalloc_key *keys;
     size_t count;

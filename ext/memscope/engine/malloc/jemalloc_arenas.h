@@ -83,10 +83,10 @@ struct memscope_jemalloc_classes {
 };
 
 /*
- * Both functions first advance the epoch if advance is true: 6 µs plus 6.5 µs for each initialised arena, under
+ * Both functions first advance the epoch if `advance` is true: 6 µs plus 6.5 µs for each initialised arena, under
  * jemalloc's ctl lock; then 0.024 µs a key. They return MEMSCOPE_UNSUPPORTED when memscope_jemalloc_read_stats does,
- * and MEMSCOPE_NO_MEMORY when scratch runs out. For classes, arena is an index or MALLCTL_ARENAS_ALL, and the status is
- * MEMSCOPE_NOT_FOUND if there is no such arena.
+ * and MEMSCOPE_NO_MEMORY when scratch runs out. For classes, `arena` is an index or MALLCTL_ARENAS_ALL, and the status
+ * is MEMSCOPE_NOT_FOUND if there is no such arena.
  */
 enum memscope_status memscope_jemalloc_read_arenas(struct memscope_scratch *scratch, bool advance,
                                                    struct memscope_jemalloc_arenas *arenas);

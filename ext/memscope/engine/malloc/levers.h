@@ -29,7 +29,7 @@ const char *memscope_lever_name(enum memscope_lever lever);
 const char *memscope_lever_missing(enum memscope_lever lever);
 
 /*
- * Runs the lever. For decay and purge, arena is an index or MEMSCOPE_ALL_ARENAS (jemalloc.h); the others ignore it.
+ * Runs the lever. For decay and purge, `arena` is an index or MEMSCOPE_ALL_ARENAS (jemalloc.h); the others ignore it.
  * Returns MEMSCOPE_UNSUPPORTED if this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
  */
 enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
