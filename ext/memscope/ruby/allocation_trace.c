@@ -17,7 +17,7 @@ static struct trace {
     VALUE thread;
     struct memscope_allocation_counts counts;
     struct memscope_names names; /* of paths and classes */
-    _Atomic(uint64_t) others;    /* from 4.0 on, other Ractors count in parallel */
+    _Atomic(uint64_t) others;    /* from 4.0 on, other Ractors add to it in parallel */
     uint64_t collections;        /* GC.count at the last end of a mark phase */
     uint64_t missed;             /* GCs that no hook saw */
     uint64_t unsized, gc_ns;
@@ -36,7 +36,7 @@ static struct memscope_allocation_key key_of(struct memscope_naming naming) {
         .class = naming.class, .type = (uint16_t)naming.type, .kind = (uint16_t)naming.kind};
 }
 
-/* At once: neither path nor class is kept alive, and either may be gone later. Works within a GC too. */
+/* Copies the names at once, since nothing keeps path or class alive. Works within a GC too. */
 static void name_group(struct memscope_allocation_group *group) {
     const struct memscope_allocation_key *key = &group->key;
     char text[MEMSCOPE_CLASS_TEXT];
@@ -48,7 +48,7 @@ static void name_group(struct memscope_allocation_group *group) {
             memscope_names_add(&trace->names, RSTRING_PTR((VALUE)key->path), (size_t)RSTRING_LEN((VALUE)key->path));
 }
 
-/* Within the hook: the object is not complete, and nothing may be allocated. */
+/* The NEWOBJ hook: the object is not complete, and nothing may be allocated. */
 static void on_allocation(VALUE data, rb_trace_arg_t *event) {
     struct memscope_allocation_key key;
     VALUE object, path;
@@ -69,14 +69,15 @@ static void on_allocation(VALUE data, rb_trace_arg_t *event) {
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
-/* A compaction may have moved it to a larger slot, which then holds what malloc did (Ruby 3.2). */
+/* Reads the slot size anew: from Ruby 3.2 on, compaction may have embedded the object's malloc memory in a larger slot.
+ */
 static uint64_t bytes_of(VALUE object) {
     size_t slot = MEMSCOPE_SLOT_BYTES(object);
 
     return slot + memscope_held_bytes_of(&trace->walk, object, slot);
 }
 
-/* The functions of C extensions that tell a size may expect to run outside of a GC: they are not called. */
+/* Does not call the dsize functions of C extensions, which may expect to run outside of a GC. */
 static uint64_t bytes_of_dead(const struct memscope_allocation *allocation) {
     VALUE object = (VALUE)allocation->address;
 
@@ -178,7 +179,7 @@ static void at_vm_exit(ruby_vm_t *unused) {
     end_ruby(NULL);
 }
 
-/* Once in a process. */
+/* Does its work once per process. */
 static enum memscope_trace_obstacle prepare(void) {
     if (!MEMSCOPE_KNOWS_MARKED)
         return MEMSCOPE_TRACE_NO_MARKS;

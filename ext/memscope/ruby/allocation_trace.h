@@ -1,10 +1,10 @@
 /*
- * Counts every object that one thread allocates, by class and line, and which of them survive: what a measurement is
- * made of. Slower than sampling (ruby/object_sampler.h), so it is for the length of a block.
+ * Counts every object that one thread allocates, by class and line, and which of them survive; measurements are made
+ * with it. Slower than sampling (ruby/object_sampler.h), so it runs only for the length of a block.
  *
  * A hook (NEWOBJ) counts each allocation. At the end of each mark phase, the mark bits tell which of the objects are
- * dead, and each is asked for its size a last time; nothing has been swept then. So garbage is collected as ever, and
- * the log holds live objects and recent garbage only. Nothing is kept alive: paths and classes become text at once.
+ * dead, and their sizes are read, since nothing has been swept yet. So garbage is collected as ever, and the log holds
+ * live objects and recent garbage only. Nothing is kept alive: paths and classes become text at once.
  *
  * With the GVL, in the main Ractor; one trace at a time.
  */
@@ -39,11 +39,11 @@ bool memscope_trace_runs(void);
 
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
-    const struct memscope_names *names;              /* of its groups; likewise */
+    const struct memscope_names *names;              /* of the groups in `counts`; likewise */
     const struct memscope_held_memory *held;         /* objects whose bytes were not all asked for; likewise */
     uint64_t others;                                 /* allocations of other threads while it counted */
     uint64_t unsized;    /* T_DATA objects found dead, which cannot be asked for their size */
-    uint64_t gc_ns;      /* time that it has added to mark phases */
+    uint64_t gc_ns;      /* CPU time that the trace has added to mark phases */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */
 };
 

@@ -1,6 +1,6 @@
 /*
- * One pass over all slots of a listing: what the objects own through malloc, and what the process returns when the
- * garbage among them is freed.
+ * One pass over all slots of a listing: the malloc memory that the objects own, and the memory that the process returns
+ * to the kernel when the garbage among them is freed.
  */
 #ifndef MEMSCOPE_BLOCK_WALK_H
 #define MEMSCOPE_BLOCK_WALK_H
@@ -17,7 +17,7 @@
 
 /* Objects that own more than is known, by type. */
 struct memscope_unfollowed {
-    char name[64]; /* of a C extension's type, cut; or "class", "code", "io", "other" */
+    char name[64]; /* wrap_struct_name of a T_DATA, cut; or "untyped", "class", "code", "io", "other" */
     uint64_t objects, garbage;
 };
 
@@ -50,13 +50,13 @@ struct memscope_block_walk {
     struct memscope_blocks_returned returned;
 };
 
-/* Whether the object in this slot, counted over the pages of the listing in their order, is garbage. */
+/* Whether the object in slot number `slot` is garbage. Slots are numbered through all pages, in the listing's order. */
 typedef bool memscope_is_garbage(uint32_t slot, const void *data);
 
 /*
  * Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other Ractor alive. Runs
  * the dsize functions of C extensions. If is_garbage is NULL, no object is garbage. Takes 20 to 60 ns an object, plus
- * the time of memscope_malloc_blocks_returned. Writes to `blocks` only.
+ * the time of memscope_malloc_blocks_returned. Writes to `blocks` and `walk` only.
  */
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
                           memscope_is_garbage *is_garbage, const void *data, struct memscope_block_walk *walk);

@@ -10,18 +10,18 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The rest of the extension is compiled for its size. */
+/* Unlike this file, the rest of the extension is compiled for size. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2")
 #endif
 
 #define DEADLINE_MS 10000
-/* The most that a child answers with, in bytes of address space: more than a million rows. */
+/* Address space for a child's rows and names: more than a million rows. */
 #define SHARED_BYTES ((size_t)64 << 20)
 
 /* ---- what it takes --------------------------------------------------------------------------------------------- */
 
-/* Nanoseconds per thousand slots: first as measured on an idle machine, then as the last census took. */
+/* Nanoseconds per thousand slots: first as measured on an idle machine, then by the last census. */
 static memscope_slot_rate ns_of_1000_slots = 12000;
 
 void memscope_census_took(const struct memscope_census *census) {
@@ -34,13 +34,13 @@ uint64_t memscope_census_predicted_ns(uint64_t slots) {
 
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
 
-/* What each slot is counted in during the pass; all groupings by class, type and imemo are sums of cells. */
+/* The pass counts each slot in a cell; the groupings by class, type and imemo are sums of cells. */
 struct cell {
     uint64_t key; /* 0: free */
     struct memscope_census_sums sums;
     VALUE class; /* 0: hidden from Ruby code, so known by its type only */
     uint8_t type, kind;
-    uint8_t owner; /* type of the objects of this class whose variables these hold; 0: they hold none */
+    uint8_t owner; /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
 };
 
 struct cells {
@@ -114,7 +114,7 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 /* Takes the type's place in the key of a cell whose objects hold variables of others. */
 #define OWNED RUBY_T_NONE
 
-/* Objects that Ruby code cannot reach may keep anything in the word of the class. */
+/* Objects that Ruby code cannot reach may keep anything in `klass`. */
 static inline bool has_class(int type) {
     const uint32_t others = UINT32_C(1) << RUBY_T_IMEMO | UINT32_C(1) << RUBY_T_ICLASS | UINT32_C(1) << RUBY_T_NODE |
                             UINT32_C(1) << RUBY_T_ZOMBIE | UINT32_C(1) << RUBY_T_MOVED;
@@ -129,8 +129,8 @@ static VALUE class_of(VALUE object, int type) {
 }
 
 /*
- * From Ruby 4.0 on, an imemo_fields has its owner, which it marks, in the word of the class (imemo.c,
- * rb_imemo_mark_and_move). Classes own some, too.
+ * From Ruby 4.0 on, `klass` of an imemo_fields is its owner, which it marks (imemo.c, rb_imemo_mark_and_move). Classes
+ * own some, too.
  */
 static bool holds_variables(int kind) {
     return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
@@ -152,7 +152,7 @@ static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key
     return add_cell(pass, &found);
 }
 
-/* Singleton classes have no cell of their own: there may be one for each object. */
+/* No cell is for a singleton class, since each object may have one: the object counts for its real class. */
 static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
     struct cell found = {.type = (uint8_t)type};
 
@@ -189,7 +189,7 @@ static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-/* How far ahead of the visited slot memory is prefetched, in bytes: 3 % less CPU time. */
+/* Prefetches this many bytes ahead of the visited slot: 3 % less CPU time. */
 #define AHEAD 1024
 
 static void add(struct memscope_census_sums *sums, const struct memscope_census_sums *more) {
@@ -199,7 +199,7 @@ static void add(struct memscope_census_sums *sums, const struct memscope_census_
     sums->old_count += more->old_count;
 }
 
-/* A zombie or a forwarding address still occupies its slot, but holds nothing that it could tell. */
+/* False for a zombie and a forwarding address: they occupy their slots, but have neither a memsize nor an age. */
 static bool is_object(int type) {
     return type != RUBY_T_ZOMBIE && type != RUBY_T_MOVED;
 }
@@ -284,7 +284,7 @@ struct naming {
     struct memscope_census *census;
     struct memscope_names names;
     struct memscope_class_names class_names;
-    uint32_t *rows; /* by name and grouping: row indices plus one; 0: none yet */
+    uint32_t *rows; /* by name and grouping: 1 + the row's index; 0: no row yet */
 };
 
 /* Adds to the row of this name, and makes the row if there is none. False if there is no memory: the name is 0 then. */
@@ -310,7 +310,7 @@ static bool add_to_text(struct naming *naming, enum memscope_census_grouping gro
     return add_to_row(naming, grouping, memscope_names_add(&naming->names, text, strlen(text)), sums);
 }
 
-/* An object that Ruby code cannot reach is known by its type or kind. */
+/* An object that Ruby code cannot reach is named by its type or kind. */
 static bool name_class(struct naming *naming, const struct cell *cell) {
     struct memscope_class_names *names = &naming->class_names;
     struct memscope_census_sums sums = cell->sums;
@@ -362,7 +362,7 @@ static bool name_ages(struct naming *naming, const struct pass *pass) {
 }
 
 static bool open_naming(struct naming *naming, struct pass *pass) {
-    /* at most one for each cell by class, and in all other groupings together */
+    /* rows: at most one for each cell by class, then those of types, imemos, slot sizes and ages */
     size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2;
     size_t bytes = (most + 1) * MEMSCOPE_CENSUS_GROUPINGS * sizeof *naming->rows;
 

@@ -40,7 +40,7 @@ struct memscope_census_row {
 struct memscope_census {
     const char *refusal; /* why there is no census, a constant; NULL if there is one */
     struct memscope_census_sums total;
-    struct memscope_census_row *rows; /* by grouping; in scratch, or in the answer of a child */
+    struct memscope_census_row *rows; /* in order of grouping; in scratch, or in a child's shared mapping */
     size_t row_count;
     char *names;
     size_t names_bytes;
@@ -59,7 +59,7 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
 /* How long a census of this many slots will take in the process, judging by the last one. */
 uint64_t memscope_census_predicted_ns(uint64_t slots);
 
-/* Called with what a child answered. */
+/* Call it with a child's answer: memscope_census_predicted_ns learns from it. */
 void memscope_census_took(const struct memscope_census *census);
 
 /* A census in a forked child. Rows and names come through a mapping that both share. */

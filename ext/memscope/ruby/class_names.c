@@ -195,7 +195,7 @@ uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VAL
 
     if (class == 0)
         return memscope_name_of_type(class_names, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
-    known = place_of(class_names, class + 2); /* class itself: its own name */
+    known = place_of(class_names, class + 2); /* the key `class` is for the class's own name */
     if (known->key == class + 2)
         return known->number;
     real = rb_class_real(class);

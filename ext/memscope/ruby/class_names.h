@@ -33,10 +33,10 @@ void memscope_class_names_close(struct memscope_class_names *class_names);
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
 
-/* Room for any name: longer names of classes are cut. */
+/* Room for any name: class names are cut to 512 bytes. */
 #define MEMSCOPE_CLASS_TEXT 544
 
-/* What an object is named by: its class, or 0, and then its type and, for a T_IMEMO, its kind. */
+/* An object is named by its class or, if that is 0, by its type and, for a T_IMEMO, its kind. */
 struct memscope_naming {
     VALUE class;
     int type, kind;
@@ -45,11 +45,11 @@ struct memscope_naming {
 /* Works in the hook of the object's allocation, and at the end of a mark phase for an object that is garbage. */
 struct memscope_naming memscope_naming_of(VALUE object);
 
-/* Writes the same name to text, without remembering it; returns its length. */
+/* Writes the name that memscope_name_of_class_of gives to text, without remembering it; returns its length. */
 size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming);
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
 
-/* "T_ARRAY", or "imemo_env" of that kind. */
+/* The name of a type, such as "T_ARRAY"; for a T_IMEMO, of the kind, such as "imemo_env". */
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind);
 
 /* A class's or module's own name, as above; of a singleton class "#<Class:Owner>". */
@@ -60,7 +60,7 @@ bool memscope_is_named_module(VALUE module);
 
 bool memscope_is_singleton_class(VALUE module);
 
-/* The text of an ID, such as "@cache" or "HANDLERS"; 0 for one that has none. */
+/* The text of an ID, such as "@cache" or "HANDLERS"; 0 for an ID that has none. */
 uint32_t memscope_name_of_id(struct memscope_class_names *class_names, ID id);
 
 /* "T_STRING" for RUBY_T_STRING; "T_UNKNOWN" for a number that is no type. */

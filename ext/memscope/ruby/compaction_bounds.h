@@ -15,7 +15,7 @@
 struct memscope_slot_size {
     size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
     size_t pinned_pages_min, pinned_pages_max;
-    size_t tenths[MEMSCOPE_TENTHS]; /* pages by live share of their slots: below 0.1, below 0.2, … */
+    size_t tenths[MEMSCOPE_TENTHS]; /* pages by the live share of their slots: 0 to 0.1, 0.1 to 0.2, … */
     struct memscope_resizes resizes;
     size_t fewest_pages, most_pages; /* after compaction */
 };
@@ -25,7 +25,7 @@ struct memscope_slot_sizes {
     size_t count;
 };
 
-/* pinned_pages_first: compaction fills the pages with the most pinned objects first, as it does since Ruby 3.2. */
+/* pinned_pages_first: compaction fills the pages with the most pinned objects first, as it has since Ruby 3.2. */
 void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t count,
                              const struct memscope_heap_pins *pins, bool pinned_pages_first,
                              struct memscope_slot_sizes *sizes);

@@ -99,7 +99,7 @@ static bool describe_modules(struct source *source) {
     return true;
 }
 
-/* False if there is no memory. Slots that lie too far apart stay without ids. */
+/* False if there is no memory. If any slot is too far from BasicObject for an id, the dump has no ids. */
 static bool number_slots(struct source *source) {
     const struct memscope_heap_listing *listing = source->references.pages.listing;
     uint32_t node = 0;

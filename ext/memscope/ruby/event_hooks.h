@@ -1,5 +1,5 @@
 /*
- * Hooks of Ruby's internal events, called with the event itself, also inside a GC. With the GVL.
+ * Hooks for Ruby's internal events. Each gets the event itself, and runs inside a GC too. With the GVL.
  */
 #ifndef MEMSCOPE_EVENT_HOOKS_H
 #define MEMSCOPE_EVENT_HOOKS_H

@@ -115,8 +115,8 @@ void memscope_frame_texts_begin(struct memscope_counted_texts *texts) {
 }
 
 /*
- * Makes room: forgets the frames whose texts have no other user. Once between two mark phases, since the samples that
- * use texts are dropped at the end of one.
+ * Makes room: forgets the frames whose texts have no other user. At most once between two mark phases, since samples,
+ * which use texts, are dropped only at the end of a mark phase.
  */
 static bool trim(void) {
     uint32_t before = known->count;
@@ -144,7 +144,7 @@ uint32_t memscope_frame_text(VALUE frame) {
     return text;
 }
 
-/* From the last to the first: the frame that fills a gap has been visited already. An old iseq stays old. */
+/* Goes from last to first: a frame that fills a gap has been visited already. A minor GC frees no old frame. */
 void memscope_frame_texts_sweep(bool minor) {
     known->trimmed = false;
     for (uint32_t index = known->count; index-- > 0;) {

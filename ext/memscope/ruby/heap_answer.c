@@ -9,16 +9,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then what the last took */
+static memscope_slot_rate ns_of_1000_slots = 600000; /* first as measured on an idle machine, then by the last answer */
 
 struct work {
     const struct memscope_heap_question *question;
     struct memscope_answer_room *room;
     struct memscope_heap_answer *answer;
-    enum memscope_answer_list list;             /* that is being written */
+    enum memscope_answer_list list;             /* the list that is being written */
     bool full;                                  /* there was no room for its last row */
-    struct memscope_heap_references references; /* of a dump, the graph only */
-    const struct memscope_heap_dump *dump;      /* NULL: of this process */
+    struct memscope_heap_references references; /* for a dump, only the graph */
+    const struct memscope_heap_dump *dump;      /* NULL: the graph is of this process */
     struct memscope_shortest_paths paths;
     struct memscope_dominators dominators;
 };
@@ -217,8 +217,8 @@ static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
 }
 
 /*
- * From here on, node_class of a named class or module is its own name, and of a singleton class its owner's. Paths
- * begin at named ones: readers know where to find Bus, and do not need the way from Ruby's roots to it.
+ * From here on, node_class of a named class or module is its own name, and of a singleton class "#<Class:Owner>". Paths
+ * begin at named classes and modules: readers know where to find a class, and need no path from Ruby's roots to it.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -303,7 +303,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-/* Paths with the heaviest ends come first, or without weights by what the ends retain; not by the order of nodes. */
+/* Sorts paths by the weights of their ends or, without weights, by what the ends retain; not in the order of nodes. */
 static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
@@ -321,7 +321,7 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
 
 /* ---- who holds most -------------------------------------------------------------------------------------------- */
 
-/* What a suspect or a large dominator holds, found while node_class of a class is still Class. */
+/* What a suspect or a large dominator holds, found before begin_at_namespaces changes node_class. */
 struct pile {
     uint32_t node;
     struct memscope_held_answer held;
@@ -396,7 +396,7 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* Those of the objects that were asked for, in the order of their nodes. */
+/* The nodes of the objects that were asked for, without objects in no listed slot. */
 static size_t find_objects(const struct work *work, uint32_t *nodes) {
     size_t count = 0;
 
@@ -407,7 +407,7 @@ static size_t find_objects(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* The paths that were asked for; those to suspects come with what each holds. */
+/* Answers with the paths that were asked for; a path to a suspect comes with what the suspect holds. */
 static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
                                          size_t count, const struct pile *piles) {
     struct memscope_heap_answer *answer = work->answer;
@@ -491,7 +491,7 @@ static enum memscope_status answer_suspects(struct work *work, const struct mems
     return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
 }
 
-/* Weighed by the new objects that hang from each, which the weights of all paths add up to. */
+/* The paths to where the growth hangs, weighted by the bytes of the new objects there (memscope_dump_growth_tops). */
 static enum memscope_status answer_growth(struct work *work) {
     const struct memscope_dump_growth *growth = work->question->growth;
     uint32_t *nodes = memscope_array_map((size_t)growth->added.count + 1, sizeof *nodes), count = 0;
@@ -586,7 +586,7 @@ static uint64_t count_saturated(const struct memscope_heap_graph *graph) {
     return count;
 }
 
-/* The graph is there. */
+/* The graph must have been filled. */
 static enum memscope_status answer_all(struct work *work) {
     enum memscope_status status = find_shortest_paths(work);
 

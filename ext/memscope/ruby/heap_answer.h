@@ -1,6 +1,6 @@
 /*
- * What is asked of a heap graph, and the answer: who retains how much, by which paths, and what is garbage. In the
- * process, or in a forked child.
+ * Questions about a heap graph, and their answers: who retains how much, by which paths, and what is garbage. Answered
+ * in the process, or in a forked child.
  */
 #ifndef MEMSCOPE_HEAP_ANSWER_H
 #define MEMSCOPE_HEAP_ANSWER_H
@@ -34,7 +34,7 @@ struct memscope_heap_question {
     const VALUE *objects;
     size_t object_count;
     const char *class_name;
-    struct memscope_dump_growth *growth; /* of dumps only; its rows are counted */
+    struct memscope_dump_growth *growth; /* for dumps only; the answer counts its rows */
 
     const struct memscope_global *globals;
     size_t global_count;
@@ -53,14 +53,14 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name; /* a named class's or module's own, else that of the object's class */
+    struct memscope_text name; /* of a named class or module, its own; else that of the object's class */
     uint64_t times;
-    enum memscope_edge_kind edge; /* by which the step before refers to it */
+    enum memscope_edge_kind edge; /* by which the previous step refers to this one */
     struct memscope_text edge_text;
     uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
 };
 
-/* What an object holds: the class with the most of these bytes. */
+/* Of what an object holds, the class with the most bytes. */
 struct memscope_held_answer {
     struct memscope_text name; /* empty: it holds nothing */
     uint64_t count, bytes;
@@ -70,7 +70,7 @@ struct memscope_held_answer {
 struct memscope_path_answer {
     uint64_t count, retained_bytes;
     uint64_t accumulated_bytes;       /* of a suspect; else 0 */
-    struct memscope_held_answer held; /* by the object that the path leads to; of a suspect only */
+    struct memscope_held_answer held; /* by the object at the end of the path; only if it is a suspect */
     struct memscope_step_answer *steps;
     size_t step_count, steps_left_out; /* from the middle of a long path */
 };
@@ -79,12 +79,12 @@ struct memscope_dominator_answer {
     struct memscope_text name;
     struct memscope_held_answer held;
     uint64_t bytes, retained_bytes, dominated_count;
-    struct memscope_path_answer *path; /* a shortest one to it */
+    struct memscope_path_answer *path; /* a shortest path to the dominator */
 };
 
 struct memscope_root_answer {
     struct memscope_text name;
-    uint64_t count, retained_bytes; /* references */
+    uint64_t count, retained_bytes; /* count: of its references */
 };
 
 struct memscope_duplicates_answer {
@@ -142,8 +142,8 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
                           struct memscope_heap_answer *answer);
 
 /*
- * The same for a dump, whose graph must have edge names. The question may name a class, but give neither an object nor
- * a class, and not ask for strings. No GVL needed.
+ * The same for a dump, whose graph must have edge names. The question may set class_name or growth, but not object,
+ * objects, class or strings. No GVL needed.
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer);
@@ -151,10 +151,10 @@ void memscope_heap_answer_of_dump(const struct memscope_heap_question *question,
 /* How long an answer takes for this many slots, judging by the last one. */
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
 
-/* Called with what a child answered. */
+/* Call it with a child's answer: memscope_heap_answer_predicted_ns learns from it. */
 void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer);
 
-/* In a forked child. */
+/* An answer from a forked child. */
 struct memscope_answer_child {
     const struct memscope_heap_question *question;
     const struct memscope_heap_listing *listing;

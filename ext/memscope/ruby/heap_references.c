@@ -10,7 +10,7 @@
 /* The average in applications; the arrays grow if there are more edges. */
 #define EDGES_OF_AN_OBJECT 3
 
-/* How far ahead of the visited slot memory is prefetched, in bytes: objects are described in a quarter less time. */
+/* Prefetches this many bytes ahead of the visited slot: objects are described in a quarter less time. */
 #define AHEAD 1024
 
 struct filling {
@@ -23,7 +23,7 @@ struct filling {
 
 /* ---- what each slot is ----------------------------------------------------------------------------------------- */
 
-/* A zombie waits for its finalizer, and a forwarding address for its page: neither is an object. */
+/* A zombie, which waits for its finalizer, is no object, nor is a forwarding address. */
 static bool is_object(VALUE slot) {
     int type = RB_BUILTIN_TYPE(slot);
 
@@ -91,7 +91,7 @@ static void add_root(const char *category, VALUE object, void *data) {
         memscope_graph_root_to(&filling->builder, category, node);
 }
 
-/* A finalizer is a Proc or Method, or any other object with a method call, but hardly text or a collection. */
+/* A finalizer is a Proc or Method, or any other object with a method `call`, but hardly text or a collection. */
 static bool may_be_finalizer(VALUE object) {
     if (RB_SPECIAL_CONST_P(object))
         return false;
@@ -107,7 +107,7 @@ static bool may_be_finalizer(VALUE object) {
     }
 }
 
-/* What Arrays share is hidden too. */
+/* Leaves out the shared roots of Arrays, which are hidden too. */
 bool memscope_may_be_finalizers(VALUE object) {
     long first = MEMSCOPE_FINALIZERS_FOLLOW_ID ? 1 : 0;
 

@@ -24,8 +24,8 @@ struct memscope_heap_references {
  * Fills the graph. Runs the mark and size functions of C extensions, as a garbage collection and
  * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
  * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
- * an object. NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export references. The
- * caller always closes the graph.
+ * an object. Returns NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export
+ * references. Always close it.
  *
  * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
  */

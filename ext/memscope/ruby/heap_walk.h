@@ -37,7 +37,7 @@ void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_s
 /* Predicts how long a walk of this many slots takes, from the last one for these subjects, in the process or child. */
 uint64_t memscope_heap_walk_predicted_ns(uint64_t slots, unsigned subjects);
 
-/* Called with what a child found. */
+/* Call it with what a child found: memscope_heap_walk_predicted_ns learns from it. */
 void memscope_heap_walk_took(const struct memscope_heap_walk *walk, unsigned subjects);
 
 /* A walk in a forked child. */

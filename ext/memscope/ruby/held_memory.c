@@ -86,9 +86,9 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It lies in a mapped stack and
- * not in malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack). A thread's comes from malloc since 3.3
- * (thread_pthread.c: native_thread_create_dedicated), but only what the thread has used of it is resident.
+ * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It lies in a mapped stack,
+ * not in malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a thread's comes from malloc
+ * (thread_pthread.c: native_thread_create_dedicated); but only what the thread has used of it is resident.
  */
 static bool counts_a_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;
@@ -111,8 +111,8 @@ static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * Returns 0 for an object that is left out, and from Ruby 4.0 on for a class: rb_obj_memsize_of may crash on a class
- * under construction (seen by profilers).
+ * Returns 0 for an object that is left out, for a fiber or thread, and from Ruby 4.0 on for a class:
+ * rb_obj_memsize_of may crash on a class under construction.
  */
 static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {

@@ -61,7 +61,7 @@ struct memscope_held_walk {
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 
-/* For an object whose flags do not tell that it holds nothing beyond its slot. */
+/* As memscope_held_bytes_of, for an object that, by its flags, may hold more than its slot. */
 size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 
 /* What the visit adds for this object: bytes beyond its slot, 0 if it is left out. */

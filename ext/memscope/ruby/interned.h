@@ -1,8 +1,9 @@
 /*
  * The tags and thread names that the words of a stack refer to by index (sampled_stack.h).
  *
- * They are kept in tables of fixed size, which are filled inside malloc, in any thread and state: without a lock, an
- * allocation or access to an object. Unless its comment says otherwise, a function needs the GVL.
+ * They are kept in tables of fixed size. An entry is added without a lock, an allocation or access to an object, so
+ * that thread names can be added inside malloc, in any thread and state. Unless its comment says otherwise, a function
+ * needs the GVL.
  */
 #ifndef MEMSCOPE_INTERNED_H
 #define MEMSCOPE_INTERNED_H

@@ -19,7 +19,8 @@ static struct places {
     size_t start, marked, uncollectible;
 } places;
 
-/* The kept ones are referred to by an Array, or nil; the others by nothing, so they are gone after the next sweep. */
+/* Witnesses. `kept` is an Array of the kept ones, or nil; nothing refers to the dropped ones, so the next GC frees
+ * them. */
 static VALUE kept = Qnil;
 static uintptr_t dropped[WITNESSES];
 static uint32_t dropped_count, agreed[KINDS];
@@ -98,13 +99,13 @@ static bool find_places(void) {
     places = (struct places){
         .within = page - 1,
         .start = MEMSCOPE_PAGE_START_AT,
-        .marked = MEMSCOPE_PAGE_BITMAPS_AT + bitmap, /* the first bitmap is another */
+        .marked = MEMSCOPE_PAGE_BITMAPS_AT + bitmap, /* the second bitmap */
         .uncollectible = MEMSCOPE_PAGE_BITMAPS_AT + 2 * bitmap,
     };
     return true;
 }
 
-/* Whether the page's struct knows where the page's first slot is. */
+/* Whether `start` in the object's struct heap_page is an address on the object's page. */
 static bool knows_page(uintptr_t object) {
     uintptr_t start = *(const uintptr_t *)(const void *)(page_of(object) + places.start);
 
@@ -140,7 +141,7 @@ static VALUE new_witness(uint32_t number) {
     return rb_obj_hide(rb_ary_new_capa(number % 8 == 0 ? number / 8 % 64 : 0));
 }
 
-/* A GC that runs meanwhile compares those that are there already, and may refuse the bitmaps. */
+/* A GC that runs meanwhile compares the witnesses made so far, and may refuse the bitmaps. */
 static void make_witnesses(void) {
     VALUE list = rb_obj_hide(rb_ary_new_capa(WITNESSES));
     uint64_t random = 1;
@@ -175,7 +176,8 @@ void memscope_mark_bits_begin(void) {
     make_witnesses();
 }
 
-/* Without the dropped ones nothing can be proven, so the kept ones are let go too. */
+/* Forgets the dropped witnesses, which may have been freed; unless enough dead ones agreed, lets the kept ones go too.
+ */
 void memscope_mark_bits_unseen(void) {
     dropped_count = 0;
     if (agreed[MEMSCOPE_OBJECT_DEAD] < ENOUGH)

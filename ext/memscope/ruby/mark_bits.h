@@ -1,15 +1,15 @@
 /*
  * Whether a mark phase has found an object alive, and whether a minor GC can free it, read from the bitmaps of the
- * object's heap page. To ask Ruby (ruby_private.h) about tens of thousands of objects takes two to five times as long:
- * both answers together need the object itself, which is in no CPU cache.
+ * object's heap page. Asking Ruby (ruby_private.h) about tens of thousands of objects takes two to five times as long:
+ * for both answers, Ruby reads the object itself, which is in no CPU cache.
  *
  * Ruby documents neither the place nor the meaning of these bitmaps, so they are compared with Ruby's own answers
  * before they are used, and never used again after a single difference:
  *
  * - Ruby's version, its garbage collector, and all sizes that GC::INTERNAL_CONSTANTS tells must be known ones.
- * - memscope_mark_bits_begin makes 1,024 objects, and keeps a random half of them. At the end of each mark phase, what
- *   the bitmaps say of each must be Ruby's answer, until hundreds of answers of each kind agree: dead, young, old. A
- *   bitmap at another place does not repeat the random pattern.
+ * - memscope_mark_bits_begin makes 1,024 objects, and keeps a random half of them. At the end of each mark phase, the
+ *   bitmaps must agree with Ruby about every one of them, until hundreds of answers of each kind have agreed: dead,
+ *   young, old. A bitmap at another place does not repeat the random pattern.
  * - From then on, every 251st answer is compared too.
  */
 #ifndef MEMSCOPE_MARK_BITS_H
@@ -30,23 +30,23 @@ void memscope_mark_bits_begin(void);
 /* At the end of a mark phase, inside a GC: allocates nothing. Returns whether the bitmaps are proven. */
 bool memscope_mark_bits_compare(void);
 
-/* Whether no comparison has failed since they were proven. Anywhere. */
+/* Whether the bitmaps are proven, and no comparison has failed since. Any context. */
 bool memscope_mark_bits_proven(void);
 
 /*
- * What the bitmaps say of an object; once they are proven, at the end of a mark phase, inside a GC. Allocates nothing.
- * After an answer that turned out to be wrong, Ruby is asked, and memscope_mark_bits_proven is false: then no answer
- * since the proof can be relied on. Old is an object that no minor GC frees.
+ * The age of an object by the bitmaps. Call it once they are proven, at the end of a mark phase, inside a GC. Allocates
+ * nothing. Once an answer has turned out to be wrong, it asks Ruby instead, and memscope_mark_bits_proven is false:
+ * then no answer since the proof can be relied on. An object is old if no minor GC frees it.
  */
 enum memscope_object_age memscope_mark_bits_age(uintptr_t object);
 
 /* Prefetches what the bitmaps say of an object. */
 void memscope_mark_bits_fetch(uintptr_t object);
 
-/* A mark phase may have ended that memscope_mark_bits_compare was not called for. Inside a GC too. */
+/* Call it if a mark phase may have ended without a call of memscope_mark_bits_compare. Works inside a GC too. */
 void memscope_mark_bits_unseen(void);
 
-/* No more calls of memscope_mark_bits_compare follow. With the GVL. */
+/* Call it when no more calls of memscope_mark_bits_compare follow. With the GVL. */
 void memscope_mark_bits_end(void);
 
 #endif

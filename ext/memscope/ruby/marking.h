@@ -24,8 +24,8 @@ struct memscope_marking {
 /*
  * Follows all references. Runs the mark functions of C extensions, as a garbage collection does; creates no object, and
  * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child; no collection
- * is under way, and no other Ractor alive. NO_MEMORY; UNSUPPORTED if Ruby does not export references. Always
- * close it.
+ * is under way, and no other Ractor alive. Returns NO_MEMORY; TRUNCATED beyond 2^32 slots; UNSUPPORTED if Ruby does not
+ * export references. Always close it.
  */
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,

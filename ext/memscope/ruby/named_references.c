@@ -144,7 +144,7 @@ static void fill_probe(struct constant_probe *probe, int count) {
     }
 }
 
-/* Found with one module, checked with another. */
+/* Finds the layout with one module, and checks it with another. */
 static void learn_constants(struct memscope_own_memory *memory) {
     struct constant_probe first = {.memory = memory}, second = {.memory = memory};
 

@@ -10,9 +10,10 @@
 /* Which layouts were recognised. */
 static bool knows_structs, knows_small_hashes, knows_tables;
 static size_t digit_bytes; /* of a Bignum: 4 or 8; 0: not recognised */
-/* Numbers of these internal types; -1: this Ruby has none. */
+/* Numbers of these imemo types; -1: this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
-/* The type of a table that is keyed by numbers; variables of an object without a shape are in one. */
+/* The type of st_tables that are keyed by numbers. An object with too many shapes keeps its variables in such a table.
+ */
 static const struct st_hash_type *numbers_type;
 
 struct showing {
@@ -135,7 +136,7 @@ static bool show_match(const struct showing *showing, VALUE match) {
     return true;
 }
 
-/* Shows no block of the names, nor of what the options of a pattern add. */
+/* Leaves out the blocks of group names, and those that a pattern's options add. */
 static bool show_regexp(const struct showing *showing, VALUE regexp) {
     const struct re_pattern_buffer *pattern = RREGEXP(regexp)->ptr;
 
@@ -269,7 +270,7 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
 
 /* ---- layouts of this Ruby -------------------------------------------------------------------------------------- */
 
-/* A Struct of one member, and one of more than fit into any slot; they are named after methods, to make no Symbols. */
+/* A Struct with one member, and one with more than fit into any slot. Members have names of methods: no new Symbols. */
 static void learn_structs(void) {
     enum { MEMBERS = 130 };
     VALUE methods = rb_funcall(rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cString), rb_intern("|"), 1,

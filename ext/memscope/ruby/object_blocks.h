@@ -19,10 +19,10 @@ void memscope_object_blocks_learn(void);
 typedef void memscope_owned_block(const void *block, size_t wanted_bytes, void *data);
 
 /*
- * Shows each block of a live object, or of garbage that was not swept yet; a payload shared between Strings or Arrays
- * once, with the object that frees it. Returns whether these are all: of a C extension's data, only the block that the
- * data pointer points to is known; and classes, code and open files own more than is shown. Only reads: allocates
- * nothing and calls nothing of Ruby. Caller holds the GVL, or is the only thread of a forked child.
+ * Shows each block of a live object, or of garbage that was not swept yet. A payload shared between Strings or Arrays
+ * is shown only with the object that frees it. Returns whether these are all: of a C extension's data, only the block
+ * that the data pointer points to is known; and classes, code and open files own more than is shown. Only reads:
+ * allocates nothing and calls nothing of Ruby. Caller holds the GVL, or is the only thread of a forked child.
  */
 bool memscope_object_blocks(VALUE object, memscope_owned_block *show, void *data);
 

@@ -1,7 +1,7 @@
 /*
- * Who owns each object: the number for which its thread allocated (sampling/block_owners.h). Every slot that is
- * allocated is recorded, those of Ruby's internal objects too. No free is watched: a slot that is used again has a new
- * owner.
+ * Who owns each object: the owner (a number) for which its thread was allocating (sampling/block_owners.h). Records
+ * every slot that is allocated, those of Ruby's internal objects too. Frees are not watched: a slot that is used again
+ * gets a new owner.
  */
 #ifndef MEMSCOPE_OBJECT_OWNERS_H
 #define MEMSCOPE_OBJECT_OWNERS_H
@@ -22,13 +22,13 @@ enum memscope_status memscope_object_owners_start(void);
 void memscope_object_owners_stop(void);
 
 /*
- * Adds every occupied slot of the listing to what its owner owns; owned[MEMSCOPE_OWNER_LIMIT]. Gives the descriptions
- * of the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no object has moved since the start. Caller holds the
- * GVL, and no collection is under way.
+ * Adds every occupied slot of the listing to its owner's entry in `owned`, which has MEMSCOPE_OWNER_LIMIT entries.
+ * Gives the descriptions of the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no object has moved since the
+ * start. Caller holds the GVL, and no collection is under way.
  */
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
 
-/* How many objects count for nobody, since the map had no room for their addresses. */
+/* How many objects count for no owner, since the map had no room for their addresses. */
 uint64_t memscope_objects_without_room(void);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define MEMSCOPE_OBJECT_RECORDS 640 /* a window has 400 samples on average, or fewer */
 
-/* The table's size, at most. */
+/* The most bytes that the table takes. */
 #define MEMSCOPE_OBJECT_RECORDS_LIMIT (256 << 10)
 
 /* Maps the table, once in a process. False if the kernel refuses. */
@@ -42,7 +42,7 @@ void memscope_object_records_settle(struct memscope_object_samples *samples);
 /* Within a mark phase: pins the frames. */
 void memscope_object_records_mark(void);
 
-/* In compaction. Frames recorded after the mark phase are not pinned. */
+/* Called in compaction: updates frames, since those recorded after the mark phase are not pinned. */
 void memscope_object_records_move(void);
 
 size_t memscope_object_records_bytes(void);

@@ -28,14 +28,14 @@ static struct sampler {
     bool working;         /* within the postponed job */
     bool skipping;        /* the window has not begun yet: memscope_plan_skip */
     bool unpaired;        /* a fork since the last window: the child's CPU clock began at 0 */
-    _Atomic(bool) due;    /* whether the next call of hit takes a sample */
+    _Atomic(bool) due;    /* whether the next call of `hit` takes a sample */
     _Atomic(bool) shared; /* another Ractor was alive: sampling has ended */
     enum phase phase;
     pid_t pid;
     uint32_t marks;              /* major GCs that have ended their mark phase */
-    _Atomic(int64_t) left;       /* allocations up to the next call of hit */
-    _Atomic(uint64_t) step;      /* the value that left started from */
-    _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of hit */
+    _Atomic(int64_t) left;       /* allocations up to the next call of `hit` */
+    _Atomic(uint64_t) step;      /* the value that `left` started from */
+    _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of `hit` */
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
     double stands_before;                       /* stands_for of the window before */
@@ -43,15 +43,15 @@ static struct sampler {
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     struct memscope_generations generations;
 
-    /* Allocation counts: total_allocated_objects at the start, the others as of then. */
+    /* Allocation counts. started_at: total_allocated_objects at the start; the others count from there. */
     uint64_t started_at;
-    uint64_t forked_at;   /* 0 where the profile was started */
+    uint64_t forked_at;   /* 0 in the process that started the profile */
     uint64_t passed_at;   /* at the last GC event at which no window could begin: the reach counts from it */
     uint64_t alone_until; /* up to here, there was no sign of another Ractor */
 
     /* Costs since the last window; *_before: of windows that have ended. */
     uint64_t cpu_started_at, cpu_at; /* CPU time at the start, and when the last window ended */
-    uint64_t watched_ns;             /* struct memscope_window; while it is open, when it began */
+    uint64_t watched_ns;             /* as in struct memscope_window; of an open window, own_time() when it began */
     uint64_t spent_ns, gc_ns;
     uint64_t watched_before, spent_before, gc_before;
     double watching_before; /* nanoseconds, for watched_before */
@@ -162,7 +162,7 @@ static uint64_t step_on(void) {
     return remaining;
 }
 
-/* Sets the next step: to a sample, or to the window's end. At the end, every allocation calls hit. */
+/* Sets the next step: to a sample, or to the window's end. At the end, every allocation calls `hit`. */
 static void count_down(uint64_t interval, uint64_t remaining) {
     bool due = interval <= remaining;
     uint64_t step = due ? interval : remaining;
@@ -172,7 +172,7 @@ static void count_down(uint64_t interval, uint64_t remaining) {
     STORE(left, step > 0 ? (int64_t)step : 1);
 }
 
-/* Makes room for the most samples that are recorded before they are settled. */
+/* Makes room for as many samples as can be recorded before they are settled. */
 static void make_room(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
@@ -326,7 +326,7 @@ static void count_runs(struct memscope_tag_mark *mark) {
         mark->half_runs[tag] = runs ? runs[tag].begun + runs[tag].ended : 0;
 }
 
-/* The plan as of now; *last as of memscope_plan_at. Inside a GC too. */
+/* The plan as of now; sets *last as memscope_plan_at does. Inside a GC too. */
 static struct memscope_sampling_plan plan_now(double *last) {
     uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
     bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
@@ -344,8 +344,8 @@ static void mark_major(void) {
 }
 
 /*
- * If the bitmaps of heap pages have turned out to be wrong, they may have been wrong before, of any object: the samples
- * of all are dropped.
+ * If the bitmaps of heap pages have turned out to be wrong, they may have been wrong before, about any object: all
+ * samples are dropped.
  */
 static void sweep_samples(bool minor) {
     bool by_bits = memscope_mark_bits_compare();
@@ -467,8 +467,8 @@ static uintptr_t moved(uintptr_t address) {
 /*
  * Updates addresses. Frames recorded after the mark phase are not pinned, so they may have moved too. Samples of
  * objects that an unseen GC may have freed are dropped first: their pages may be gone, and rb_gc_location would read
- * them. rb_gc_stat does not work here, since the keys of symbols have moved; but one of the unseen GCs was major,
- * because a GC that compacts is.
+ * them. rb_gc_stat does not work here, since the keys of Ruby's symbol table have moved; but one of the unseen GCs was
+ * major, because a compacting GC is.
  */
 static void compact(void *unused) {
     uint64_t count = rb_gc_count();
@@ -527,7 +527,7 @@ static uint64_t seed(void) {
     return memscope_now_ns() ^ (uint64_t)getpid() << 32;
 }
 
-/* Those of the window before are among the sums already, unless the skip has not ended. */
+/* Drops the open window's counts by tag. During its skip, these are still the previous window's, and stay. */
 static void cancel_counts(void) {
     if (!sampler.skipping)
         memset(tags->allocations.window, 0, sizeof tags->allocations.window);
@@ -572,7 +572,7 @@ static void notice_fork(void) {
     sampler.pid = getpid();
     sampler.cpu_at = sampler.cpu_started_at = 0;
     sampler.spent_ns = sampler.gc_ns = sampler.spent_before = sampler.gc_before = 0;
-    sampler.watched_before = 0 - watched_of_window(); /* the sum of both is what the child has watched */
+    sampler.watched_before = 0 - watched_of_window(); /* plus watched_of_window: what the child has watched */
     sampler.watching_before = -sampler.plan.watching_ns * (double)watched_of_window();
     sampler.unpaired = true;
     sampler.forked_at = allocations();
@@ -638,8 +638,8 @@ static uint64_t time_of_allocations(void) {
 }
 
 /*
- * The extra cost of an allocation while it is watched, in nanoseconds: between a tenth and four times that of one that
- * is not, however slow the machine is; at least 5, as the clock may be coarse.
+ * The extra cost of a watched allocation, in nanoseconds: limited to between a tenth and four times the cost of an
+ * unwatched one, however slow the machine is; at least 5, since the clock may be coarse.
  */
 static double watching_ns(void) {
     uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
@@ -656,7 +656,7 @@ static double watching_ns(void) {
     return fmax(fmin(fmax((double)watched - (double)plain, (double)plain / 10), 4 * (double)plain) / TRIAL, 5);
 }
 
-/* Once in a process. */
+/* Does its work once per process. */
 static enum memscope_object_sampler_obstacle prepare(void) {
     static bool prepared;
 
@@ -679,7 +679,7 @@ static enum memscope_object_sampler_obstacle prepare(void) {
     return MEMSCOPE_OBJECTS_READY;
 }
 
-/* Leaves the objects that this makes out of the count: no window watches them. */
+/* The objects made here are not counted, since no window watches them. */
 static void begin_comparing_marks(void) {
     uint64_t before = allocations();
 
@@ -707,7 +707,8 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.entered = rb_gc_count();
     sampler.collections = ended_collections();
-    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections); /* it marks: a major one */
+    sampler.majors =
+        gc_figure("major_gc_count") - (sampler.entered - sampler.collections); /* a GC still marking is major */
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();
     watch_gc();

@@ -2,11 +2,11 @@
  * Samples allocations of Ruby objects, and tracks which of the sampled objects are still alive.
  *
  * During a window, an event hook (NEWOBJ) watches all allocations; its fast path only counts down. The plan
- * (sampling/sampling_plan.h) decides when a window is due. A GC event requests a postponed job, which begins it: while
- * a program allocates, Ruby sweeps its heap in steps of some thousand slots, and each step is such an event. If the
- * program runs its GCs itself, the events are far apart: the window then first skips a random number of allocations, up
- * to as many as lie between two events. So nothing runs while a program allocates nothing; there is neither a thread
- * nor a timer.
+ * (sampling/sampling_plan.h) decides when a window is due. A GC event requests a postponed job, which begins the
+ * window: while a program allocates, Ruby sweeps its heap in steps of some thousand slots, and each step is such an
+ * event. If the program runs its GCs itself, the events are far apart: the window then first skips a random number of
+ * allocations, up to as many as lie between two events. So nothing runs while a program allocates nothing; there is
+ * neither a thread nor a timer.
  *
  * Of a sampled object, only the address is kept. At the end of each mark phase, the object's mark bit tells whether it
  * is alive; after a compaction, Ruby tells its new address. Frames are pinned from the sample to the next postponed
@@ -36,7 +36,7 @@ enum memscope_object_sampler_obstacle {
 /* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
 enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget);
 
-/* Removes the hooks. Read the settled samples before an object is allocated: a GC that it starts is not tracked. */
+/* Removes the hooks. Read the settled samples before allocating any object: a GC that this starts is not tracked. */
 void memscope_object_sampler_stop(void);
 
 bool memscope_object_sampler_runs(void);
@@ -70,7 +70,7 @@ struct memscope_object_sampler_state {
     uint64_t allocations, watched;    /* allocations since the start; in a forked child, since the fork */
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
     double watching_ns;               /* what watching has cost, which is not in spent_ns */
-    uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off; GCs that no hook saw */
+    uint64_t rearmed, missed;         /* how often Ruby had switched the hooks off; GCs that no hook saw */
     bool shared;                      /* another Ractor was alive: the plan leaves out allocations since then */
     struct memscope_generations generations;
     size_t bytes;
@@ -82,8 +82,8 @@ struct memscope_object_sampler_state memscope_object_sampler_state(void);
 struct memscope_tag_mark {
     struct memscope_sampling_plan plan; /* plan and last: by memscope_plan_at */
     double last;
-    uint32_t epoch;                    /* the first one afterwards */
-    uint64_t half_runs[MEMSCOPE_TAGS]; /* runs by tag, begun + ended: one that was in progress is half of a run */
+    uint32_t epoch;                    /* the first epoch afterwards */
+    uint64_t half_runs[MEMSCOPE_TAGS]; /* runs by tag, begun + ended: a run in progress counts as half */
 };
 
 /* What is counted by tag; pointers are valid until the GVL is released or something is allocated. */
@@ -91,8 +91,8 @@ struct memscope_object_tags {
     const struct memscope_tag_allocations *allocations;
     double stands_for; /* what an allocation of the last window stands for */
     const struct memscope_tag_mark *start;
-    const struct memscope_tag_mark *judged; /* the last but one major GC: the last one has judged all objects that were
-                                               allocated before; NULL if there were not two */
+    const struct memscope_tag_mark *judged; /* the major GC before the last: the last one has judged all objects that
+                                               were allocated before this one; NULL if there were not two */
     double widest;                          /* the longest interval of samples so far */
 };
 

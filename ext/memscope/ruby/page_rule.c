@@ -74,7 +74,7 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 }
 
 /*
- * As gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
+ * As in gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
  * return more in some processes and fewer in others; their limit is not known.
  */
 struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {

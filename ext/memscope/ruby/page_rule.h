@@ -1,4 +1,4 @@
-/* Ruby's rule for which of the pages without objects a garbage collection returns to the kernel. */
+/* Ruby's rule by which a garbage collection returns some of the pages without objects to the kernel. */
 #ifndef MEMSCOPE_PAGE_RULE_H
 #define MEMSCOPE_PAGE_RULE_H
 
@@ -44,7 +44,7 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 
 /*
  * How many pages are returned once all are swept: at most `most`, and at least `least` if the sweep finds so many.
- * allocatable_slots are those of pages yet to be added.
+ * allocatable_slots: the slots of pages that Ruby may yet add.
  */
 struct memscope_sweep_limit {
     uint64_t least, most;

@@ -32,7 +32,7 @@ static void mark_references(struct memscope_pin_survey *survey, VALUE object, ui
     rb_objspace_reachable_objects_from(object, mark_referred, survey);
 }
 
-/* Before 3.2 a proc pins the environment that it captured, and nothing else (proc.c, block_mark). */
+/* Before Ruby 3.2, a proc pins the environment that it captured, and nothing else (proc.c, block_mark). */
 static void mark_environment(VALUE object, void *data) {
     if (!RB_SPECIAL_CONST_P(object) && MEMSCOPE_IS_ENVIRONMENT(object))
         mark_page(data, object, MEMSCOPE_PAGE_PINS);

@@ -195,7 +195,7 @@ static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
 
 /*
  * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space does too, but reads the headers of
- * all pages: only beside other Ractors, because it takes the VM lock.
+ * all pages; it is used only while other Ractors are alive, because it takes the VM lock.
  */
 bool memscope_heap_finish_gc(void) {
     if (rb_gc_latest_gc_info(symbol_state) == symbol_none)

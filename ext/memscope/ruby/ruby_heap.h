@@ -25,7 +25,7 @@ struct memscope_heap_listing {
     struct memscope_heap_page *pages;
     size_t count;
     uint64_t slots;           /* of all pages */
-    size_t page_bytes;        /* size of a heap page; 0 if this Ruby's GC has none, or none that can be listed */
+    size_t page_bytes;        /* size of a heap page; 0 after a refusal */
     size_t empty_pages;       /* as GC.stat counts them */
     size_t allocatable_pages; /* that Ruby may add before it collects again; 0 from 3.4 on, which does not say */
     size_t allocated_pages;   /* as GC.stat counts them: with and without objects */

@@ -36,7 +36,7 @@ void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *e
 
 /*
  * Whether the last mark phase marked the object. During a sweep, an unmarked object is garbage or was made since that
- * phase. Exported from 3.1 to 3.4; only used if pages can be listed during a sweep.
+ * phase. Exported from 3.1 to 3.3; only used if pages can be listed during a sweep.
  */
 #if defined(HAVE_RB_OBJSPACE_MARKED_OBJECT_P) && !MEMSCOPE_LISTING_FINISHES_GC
 int rb_objspace_marked_object_p(VALUE object);
@@ -54,8 +54,8 @@ int rb_objspace_marked_object_p(VALUE object);
 int ruby_thread_has_gvl_p(void);
 
 /*
- * The VM lock, under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1, not by 3.3,
- * where a Ractor that grows the heap during a listing makes each_objects write past the end of its array.
+ * The VM lock, under which Ractors add heap pages and sweep (vm_sync.h, RB_VM_LOCK_ENTER). Exported by 3.1 and 3.2, not
+ * by 3.3, where a Ractor that grows the heap during a listing makes each_objects write past the end of its array.
  */
 #ifdef HAVE_RB_VM_LOCK_ENTER_BODY
 void rb_vm_lock_enter_body(unsigned int *level);
@@ -80,8 +80,8 @@ struct memscope_heap_page_header {
 /*
  * Calls back for each object that an object refers to, or that a root refers to, as the mark phase finds them. Runs
  * mark functions; allocates nothing. Must not run during a GC or while other Ractors are alive. Exported from 3.1 to
- * 4.1dev, where it frees call caches of a class that have become invalid: in a forked child, that waits for its
- * deadline if another thread held malloc's lock at the fork.
+ * 4.1dev. In 4.1dev it frees a class's invalid call caches: a forked child then hangs until its deadline if another
+ * thread held malloc's lock at the fork.
  */
 #ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
@@ -136,7 +136,7 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 
 /*
  * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, variables elsewhere are another object's, an imemo_fields.
+ * called (gc.c, obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an imemo_fields.
  */
 #if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
@@ -183,8 +183,8 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
 #define MEMSCOPE_IS_ENVIRONMENT(object) (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && MEMSCOPE_IMEMO_KIND(object) == 0)
 
 /*
- * The kind of an internal object (T_IMEMO), and its name: a constant, "iseq". Only kinds that exist have one. Exported
- * from 3.1 to 4.1dev (internal/imemo.h).
+ * The kind of an internal object (T_IMEMO), and the kind's name, a constant such as "iseq". Only kinds that exist have
+ * a name. rb_imemo_name is exported from 3.1 to 4.1dev (internal/imemo.h).
  */
 #define MEMSCOPE_IMEMO_KIND(object) ((int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15))
 #ifdef HAVE_RB_IMEMO_NAME
@@ -233,7 +233,7 @@ const char *rb_imemo_name(int kind);
 const void *rb_shape_get_shape_by_id(unsigned int id);
 #endif
 
-/* The first member of the struct of this name is the address of the list. Exported by 4.0 and 4.1dev (shape.h). */
+/* A struct, whose first member is the address of the list of shapes. Exported by 4.0 and 4.1dev (shape.h). */
 #ifdef HAVE_RB_SHAPE_TREE
 extern const void *rb_shape_tree;
 #endif
@@ -254,14 +254,15 @@ extern const void *rb_shape_tree;
 
 /*
  * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, whose values the GC marks
- * (gc/default/default.c, mark_roots): hidden Arrays of what is to be called, from 4.0 on after the object's ID.
+ * (gc/default/default.c, mark_roots): hidden Arrays of finalizers; from 4.0 on, these follow the object's ID.
  */
 #define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
 #define MEMSCOPE_FINALIZERS_FOLLOW_ID (RUBY_API_VERSION_CODE >= 40000)
 
 /*
- * A table by ID (id_table.c), as classes keep their constants in, and what it has for a constant (constant.h). Its keys
- * are the serial numbers of IDs, which rb_id2str goes by. Readers must check this against known constants.
+ * The table by ID (id_table.c) in which a class keeps its constants, and a constant's entry in it (constant.h). Its
+ * keys are the serial numbers of IDs, the only part that rb_id2str uses. Readers must check this against known
+ * constants.
  */
 struct memscope_constant {
     int flag, line;
@@ -279,14 +280,14 @@ struct memscope_id_table {
 #define MEMSCOPE_ID_SHIFT 4
 #define MEMSCOPE_ID_OF_KEY(key) ((ID)(key) << MEMSCOPE_ID_SHIFT)
 
-/* rb_env_t (vm_core.h): the captured values, up to the last of three words that are Ruby's own. */
+/* rb_env_t (vm_core.h): captured values, then three words of Ruby's own; `end` points to the last of these words. */
 struct memscope_environment {
     VALUE flags, iseq;
     const VALUE *end, *values;
 };
 #define MEMSCOPE_ENVIRONMENT_WORDS 3
 
-/* Calls back for each pair of a Hash, without a lock on it as rb_hash_foreach has. Exported from 3.1 to 4.1dev. */
+/* Calls back for each pair of a Hash. Unlike rb_hash_foreach, does not lock the Hash. Exported from 3.1 to 4.1dev. */
 #ifdef HAVE_RB_HASH_STLIKE_FOREACH
 int rb_hash_stlike_foreach(VALUE hash, int (*callback)(st_data_t key, st_data_t value, st_data_t data), st_data_t data);
 #endif
@@ -327,7 +328,7 @@ size_t rb_gc_obj_slot_size(VALUE object);
 /* OBJ_FIELD_HEAP of an imemo_fields (internal/imemo.h), from 4.0 on. */
 #define MEMSCOPE_FIELDS_ARE_OUTSIDE RUBY_FL_USER4
 
-/* Of an untyped data object: its free function, and its data. There are no such objects in 4.1dev. */
+/* The free function of an untyped data object, and its data. There are no such objects in 4.1dev. */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_FREE_OF_UNTYPED_DATA(object) (RDATA(object)->dfree)
 #define MEMSCOPE_UNTYPED_DATA(object) (RDATA(object)->data)
@@ -337,8 +338,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #endif
 
 /*
- * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; 4.1dev keeps that to itself. Its tables
- * have their bins and their entries in one block (st.c).
+ * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; those of 4.1dev do not. An st_table of
+ * 4.1dev has its bins and its entries in one block (st.c).
  */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_KNOWS_PATTERNS 1
@@ -369,7 +370,7 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /*
  * What the GC knows of an object, by name. Exported: before 4.0 rb_obj_gc_flags, which lists IDs; from 4.0 on
  * rb_gc_object_metadata, whose list ends with name 0. Both intern their IDs in their first call, as the callers below
- * do (rb_intern keeps the ID of a literal): it must not be during a GC.
+ * do (rb_intern keeps the ID of a literal), so the first call must not be during a GC.
  */
 #if defined(HAVE_RB_GC_OBJECT_METADATA)
 struct rb_gc_object_metadata_entry {
@@ -421,8 +422,8 @@ static inline bool memscope_object_is_marked(VALUE object) {
 
 /*
  * The bitmaps of marked objects, and of those that a minor GC does not free, in struct heap_page, which the first word
- * of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) it has a bit for each 40 bytes of
- * the page, whatever the size of its slots; the second bitmap is of marked objects, the third of uncollectible ones.
+ * of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) a bitmap has a bit for each 40 bytes
+ * of the page, whatever the size of its slots; the second bitmap is of marked objects, the third of uncollectible ones.
  * Four words before the bitmaps is the address of the page's first slot. Readers must compare the bits with what the
  * functions here say of the same objects (ruby/mark_bits.c).
  */
@@ -438,7 +439,7 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_KNOWS_MARK_BITS 0
 #endif
 
-/* A minor GC does not free such an object, even if it loses its write barrier afterwards (rb_gc_writebarrier_unprotect
+/* A minor GC does not free an old object, even if it loses its write barrier afterwards (rb_gc_writebarrier_unprotect
  * marks it as uncollectible). */
 #define MEMSCOPE_IS_OLD(object) ((RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED)
 
@@ -446,7 +447,7 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION (RUBY_API_VERSION_CODE < 30300)
 
 /*
- * Whether a Ractor that begins while there is a hook of GC events ends the process: the hook runs in a GC of the new
+ * Whether the process crashes when a Ractor begins while GC events are hooked: the hook runs in a GC of the new
  * Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3; ObjectProfile::CRASHING_WITH_RACTORS).
  */
 static inline bool memscope_gc_hooks_crash_new_ractors(void) {

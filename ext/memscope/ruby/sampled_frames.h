@@ -19,7 +19,7 @@
 /* Maps the tables, once; false if there is no memory. Must come before everything below. */
 bool memscope_sampled_frames_open(void);
 
-/* Forgets everything. While no thread is in memscope_sampled_frame. */
+/* Forgets everything. Call it while no thread is in memscope_sampled_frame. */
 void memscope_sampled_frames_clear(void);
 
 /*
@@ -56,13 +56,13 @@ void memscope_sampled_frames_sweep(bool minor);
 /* Forgets the addresses of all frames that are text. */
 void memscope_sampled_frames_forget(void);
 
-/* Whether numbers run out, so that frames must keep theirs: one that is forgotten gets a new number. */
+/* Whether numbers run out, so that frames must keep theirs: a forgotten frame gets a new number when sampled again. */
 bool memscope_sampled_frames_scarce(void);
 
 /* Called when compaction has moved objects. */
 void memscope_sampled_frames_move(void);
 
-/* Whether frames whose addresses are forgotten take many places, and the freeing of these places. */
+/* crowded: whether frames whose addresses are forgotten take many places. rebuild: frees these places. */
 bool memscope_sampled_frames_crowded(void);
 void memscope_sampled_frames_rebuild(void);
 

@@ -82,7 +82,7 @@ static enum memscope_stack_state state_of_thread(void) {
  *
  * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
  * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that
- * came first. Both orders are seq_cst: either the reader sees during_gc, or the marking sees the reader. (Minutes of
+ * came first. Both sides use seq_cst: either the reader sees the GC, or the marking sees the reader. (Minutes of
  * tests without the wait saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds the GVL; but a
  * thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only blocking
  * regions give it up), and a signal handler may allocate.
@@ -133,7 +133,7 @@ static void wait_for_readers(void) {
 static bool watching, may_hook, hooked, missed;
 static bool expired;           /* the hook has seen a major GC */
 static size_t pinned_at;       /* the last GC that pinned all frames */
-static uint32_t pinned_majors; /* major ones since the hook went */
+static uint32_t pinned_majors; /* major ones of these, since remove_hook or unpin */
 static atomic_size_t checked;  /* the last GC that has freed no frame whose address is known */
 static rb_ractor_local_key_t main_ractor_key;
 

@@ -87,7 +87,7 @@ static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID metho
         change_tag(tag_of_fiber(rb_thread_current()));
 }
 
-/* Ruby reuses native threads, and the thread before may have ended before such a switch. */
+/* Ruby reuses native threads: the previous Ruby thread may have ended with its tag still set. */
 static void begin_thread(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE owner) {
     change_tag(0);
 }

@@ -29,15 +29,15 @@ struct memscope_tag_run memscope_tag_begin(const char *name, size_t length);
 /* Restores the tag from before the run. Context as above. */
 void memscope_tag_end(const struct memscope_tag_run *run);
 
-/* What has happened under one tag since the process began, or since the one that it was forked from. */
+/* What has happened under one tag since the process began. A forked child goes on from its parent's counts. */
 struct memscope_tag_runs {
     uint64_t begun, ended; /* runs; those that a fork interrupted count as ended in the child */
-    uint64_t malloc_bytes; /* allocated through malloc, as the allocator rounds them; not yet those since a thread's tag
+    uint64_t malloc_bytes; /* allocated through malloc, as the allocator rounds them; without those since a thread's tag
                               last changed */
     uint64_t half_runs_before; /* begun + ended when the malloc profile began */
 };
 
-/* Those of all tags, by index (MEMSCOPE_TAGS); NULL before the first run. With the GVL, which is their lock. */
+/* The runs of all tags, by index (MEMSCOPE_TAGS); NULL before the first run. With the GVL, which is their lock. */
 const struct memscope_tag_runs *memscope_tag_runs(void);
 
 /* A malloc profile begins. With the GVL. */
