@@ -69,8 +69,7 @@ static void on_allocation(VALUE data, rb_trace_arg_t *event) {
 
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
-/* Reads the slot size anew: from Ruby 3.2 on, compaction may have embedded the object's malloc memory in a larger slot.
- */
+/* Reads the slot size anew: since Ruby 3.2, compaction may have embedded the malloc memory in a larger slot. */
 static uint64_t bytes_of(VALUE object) {
     size_t slot = MEMSCOPE_SLOT_BYTES(object);
 

@@ -45,7 +45,7 @@ struct memscope_naming {
 /* Works in the hook of the object's allocation, and at the end of a mark phase for an object that is garbage. */
 struct memscope_naming memscope_naming_of(VALUE object);
 
-/* Writes the name that memscope_name_of_class_of gives to text, without remembering it; returns its length. */
+/* Writes the name to `text`, as memscope_name_of_class_of has it, without remembering it; returns its length. */
 size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming);
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
 

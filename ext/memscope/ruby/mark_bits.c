@@ -19,8 +19,7 @@ static struct places {
     size_t start, marked, uncollectible;
 } places;
 
-/* Witnesses. `kept` is an Array of the kept ones, or nil; nothing refers to the dropped ones, so the next GC frees
- * them. */
+/* The witnesses. `kept` is an Array, or nil; nothing refers to the dropped ones, so the next GC frees them. */
 static VALUE kept = Qnil;
 static uintptr_t dropped[WITNESSES];
 static uint32_t dropped_count, agreed[KINDS];
@@ -176,8 +175,7 @@ void memscope_mark_bits_begin(void) {
     make_witnesses();
 }
 
-/* Forgets the dropped witnesses, which may have been freed; unless enough dead ones agreed, lets the kept ones go too.
- */
+/* Forgets the dropped witnesses, which may be freed. If too few of them agreed so far, lets the kept ones go too. */
 void memscope_mark_bits_unseen(void) {
     dropped_count = 0;
     if (agreed[MEMSCOPE_OBJECT_DEAD] < ENOUGH)

@@ -12,8 +12,7 @@ static bool knows_structs, knows_small_hashes, knows_tables;
 static size_t digit_bytes; /* of a Bignum: 4 or 8; 0: not recognised */
 /* Numbers of these imemo types; -1: this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
-/* The type of st_tables that are keyed by numbers. An object with too many shapes keeps its variables in such a table.
- */
+/* The type of an st_table keyed by numbers. An object with too many shapes keeps its variables in such a table. */
 static const struct st_hash_type *numbers_type;
 
 struct showing {
