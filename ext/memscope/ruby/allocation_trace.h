@@ -29,7 +29,7 @@ enum memscope_trace_obstacle {
 /* Adds the hooks, for allocations of the calling thread. Nothing is counted before memscope_trace_count. */
 enum memscope_trace_obstacle memscope_trace_start(void);
 
-/* Begins or ends to count. Allocates nothing. */
+/* Starts or stops counting. Allocates nothing. */
 void memscope_trace_count(bool counting);
 
 /* Removes the hooks, and forgets all. In a forked child too. No effect if no trace runs. */
@@ -41,7 +41,7 @@ struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
     const struct memscope_names *names;              /* of the groups in `counts`; likewise */
     const struct memscope_held_memory *held;         /* objects whose bytes were not all asked for; likewise */
-    uint64_t others;                                 /* allocations of other threads while it counted */
+    uint64_t others;                                 /* allocations of other threads while the trace counted */
     uint64_t unsized;    /* T_DATA objects found dead, which cannot be asked for their size */
     uint64_t gc_ns;      /* CPU time that the trace has added to mark phases */
     bool knows_retained; /* false if a GC was not seen by the hooks, or there was no memory */

@@ -10,7 +10,7 @@
 #define MEMSCOPE_SLOT_SIZES 32 /* Ruby has at most a dozen */
 
 enum memscope_page_pins {
-    MEMSCOPE_PAGE_MAY_PIN = 1, /* an object on the page may be pinned: a Symbol, a root, held by a thread, … */
+    MEMSCOPE_PAGE_MAY_PIN = 1, /* an object on the page may be pinned: it is a Symbol, a root, held by a thread, … */
     MEMSCOPE_PAGE_PINS = 2,    /* an object on the page is surely pinned */
     MEMSCOPE_PAGE_RESIZES = 4, /* an object on the page would move to another slot size */
 };

@@ -13,7 +13,7 @@
  */
 #define DEADLINE_MS 10000
 
-/* Nanoseconds per thousand slots, by subjects: at first as measured on an idle machine, then as the last walk took. */
+/* Nanoseconds per thousand slots, by subjects: at first as measured on an idle machine, then by the last walk. */
 static memscope_slot_rate ns_of_1000_slots[] = {4000, 16000, 10000, 24000};
 
 void memscope_heap_walk_took(const struct memscope_heap_walk *walk, unsigned subjects) {

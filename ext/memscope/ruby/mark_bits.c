@@ -15,7 +15,7 @@ static enum { UNPROVEN, PROVEN, REFUSED } state;
 
 /* Where the bitmaps are: bytes from the beginning of struct heap_page. */
 static struct places {
-    uintptr_t within; /* the bits of an address that tell the place on a heap page */
+    uintptr_t within; /* mask: the bits of an address that are its offset in the heap page */
     size_t start, marked, uncollectible;
 } places;
 
@@ -77,7 +77,7 @@ static size_t constant(VALUE constants, const char *name, size_t otherwise) {
     return FIXNUM_P(value) ? FIX2ULONG(value) : otherwise;
 }
 
-/* Whether the sizes are those of a Ruby without debugging aids, with the garbage collector that has heap pages. */
+/* Sets `places`. False unless the sizes are those of a non-debug Ruby whose garbage collector has heap pages. */
 static bool find_places(void) {
     VALUE gc = rb_const_get(rb_cObject, rb_intern("GC")), constants = rb_hash_new();
     ID name = rb_intern("INTERNAL_CONSTANTS");

@@ -6,7 +6,7 @@
  * Ruby documents neither the place nor the meaning of these bitmaps, so they are compared with Ruby's own answers
  * before they are used, and never used again after a single difference:
  *
- * - Ruby's version, its garbage collector, and all sizes that GC::INTERNAL_CONSTANTS tells must be known ones.
+ * - Ruby's version, its garbage collector, and all sizes that GC::INTERNAL_CONSTANTS states must be known ones.
  * - memscope_mark_bits_begin makes 1,024 objects, and keeps a random half of them. At the end of each mark phase, the
  *   bitmaps must agree with Ruby about every one of them, until hundreds of answers of each kind have agreed: dead,
  *   young, old. A bitmap at another place does not repeat the random pattern.

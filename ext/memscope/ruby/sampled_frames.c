@@ -9,7 +9,7 @@
 
 #define NUMBERS (1u << 19)
 #define SLOTS (1u << 16)
-#define LISTED (SLOTS / 2) /* frames whose addresses are known */
+#define LISTED (SLOTS / 2) /* the most frames that are in `slots` at once */
 #define CROWDED (LISTED / 8)
 #define PROBES 256
 

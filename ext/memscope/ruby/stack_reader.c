@@ -134,7 +134,7 @@ static bool watching, may_hook, hooked, missed;
 static bool expired;           /* the hook has seen a major GC */
 static size_t pinned_at;       /* the last GC that pinned all frames */
 static uint32_t pinned_majors; /* major ones of these, since remove_hook or unpin */
-static atomic_size_t checked;  /* the last GC that has freed no frame whose address is known */
+static atomic_size_t checked;  /* GCs up to this one have freed no frame whose address is known */
 static rb_ractor_local_key_t main_ractor_key;
 
 static struct { VALUE state, marking, major_by; /* interned early: they are needed inside malloc */ } symbols;
