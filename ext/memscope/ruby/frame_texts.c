@@ -116,7 +116,7 @@ void memscope_frame_texts_begin(struct memscope_counted_texts *texts) {
 
 /*
  * Makes room: forgets the frames whose texts have no other user. At most once between two mark phases, since samples,
- * which use texts, are dropped only at the end of a mark phase.
+ * which use texts, are dropped at the end of a mark phase.
  */
 static bool trim(void) {
     uint32_t before = known->count;
