@@ -17,7 +17,7 @@ $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
 $VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. What runs for
-# each object of a heap is compiled by -O2 (depend). layout.ld needs a section for each function and variable.
+# each object of a heap is compiled with -O2 (depend). layout.ld needs a section for each function and variable.
 $CFLAGS << " -std=c11 -Os -ffunction-sections -fdata-sections -fvisibility=hidden -Wall -Wextra -Wshadow " \
            "-Wstrict-prototypes -Wmissing-prototypes -Wundef -Wno-unused-parameter"
 $warnflags = ""
@@ -29,9 +29,9 @@ $CPPFLAGS << " -D_GNU_SOURCE"
 # default on aarch64.
 $CFLAGS << " -mtls-dialect=gnu2" if RbConfig::CONFIG["host_cpu"] == "x86_64" && try_cflags("-mtls-dialect=gnu2")
 
-# What is read while the extension is loaded goes to its beginning, and that becomes smaller: one segment for headers,
-# constants and code, and packed relocations. Packed ones need glibc 2.36, whose version is then required of the process
-# too; musl before 1.2.4 would ignore them and crash. A linker that lacks a flag fails or warns.
+# These flags put what loading reads at the extension's beginning, and make it smaller: one segment for headers,
+# constants and code, and packed relocations. With packed relocations, loading needs glibc 2.36 or newer; musl before
+# 1.2.4 would ignore them and crash. A linker that lacks a flag fails or warns.
 def add_linker_flag(flag, source = MAIN_DOES_NOTHING)
   $DLDFLAGS << " #{flag}" if checking_for(flag) { try_link(source, "-Wl,--fatal-warnings #{flag}") }
 end

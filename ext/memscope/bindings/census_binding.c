@@ -17,7 +17,7 @@ struct census_scan {
     size_t gc_count;
     uint64_t budget_ns, census_ns, fork_ns; /* the last two are predictions */
     struct memscope_fork_room room;
-    VALUE refusal; /* why there is no census, a reason; nil if there is one */
+    VALUE refusal; /* the reason why there is no census; nil if there is one */
     uint64_t start_ns, without_gvl_ns;
 };
 
@@ -62,7 +62,10 @@ static void read_room(void *argument) {
     scan->fork_ns = memscope_fork_predicted_ns();
 }
 
-/* Predicts both ways from GC.stat's number of slots: pages are not listed yet, so that the GVL may be released. */
+/*
+ * Predicts the census from GC.stat's number of slots, since pages are listed only after the GVL has been released; if
+ * it exceeds the budget, also the fork.
+ */
 static void predict(struct census_scan *scan) {
     scan->census_ns = memscope_census_predicted_ns(memscope_heap_slots());
     if (scan->census_ns > scan->budget_ns)
@@ -73,7 +76,7 @@ static bool belongs_in_child(const struct census_scan *scan) {
     return scan->bounded && memscope_fork_pays(scan->census_ns, scan->budget_ns, scan->fork_ns);
 }
 
-/* Without a sweep under way, no object refers to a class that is gone. */
+/* Once no sweep is under way, no object refers to a class that was freed. */
 static void collect_or_finish(struct census_scan *scan) {
     if (scan->collect) {
         memscope_heap_collect();
@@ -195,8 +198,8 @@ static VALUE close_census(VALUE argument) {
 }
 
 /*
- * budget_us: nil takes the census in the process; else it is taken there if it needs no more time under the GVL, or no
- * more than a fork; 0 always takes it in a child.
+ * budget_us: nil takes the census in the process; else it is taken there if it is predicted to hold the GVL for no
+ * longer than budget_us or a fork; 0 always takes it in a child.
  */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
     struct census_scan scan = {.collect = RTEST(collect),

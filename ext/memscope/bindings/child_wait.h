@@ -1,4 +1,4 @@
-/* What bindings need for a forked child that reads for them: whether there is room for the child, and its answer. */
+/* For bindings that let a forked child read: whether there is room for the child, and how they wait for its answer. */
 #ifndef MEMSCOPE_CHILD_WAIT_H
 #define MEMSCOPE_CHILD_WAIT_H
 
@@ -10,7 +10,7 @@
 /* Why there is no room, or nil if there is. */
 VALUE memscope_reason_without_room(const struct memscope_fork_room *room);
 
-/* Why there is no child. */
+/* Why no child was started. */
 VALUE memscope_reason_child_refused(enum memscope_status status);
 
 /*

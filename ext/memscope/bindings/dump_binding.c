@@ -15,7 +15,7 @@ struct dumping {
     struct memscope_dump_child child;
     struct memscope_fork_room room;
     bool collect, done;
-    VALUE refusal; /* why nothing was written, a reason; nil if something was */
+    VALUE refusal; /* the reason why there is no dump; nil if there is one, or if a write failed */
     uint64_t slots, start_ns, without_gvl_ns;
 };
 
@@ -193,9 +193,9 @@ static void *write_out(void *argument) {
     return NULL;
 }
 
-/* Not interrupted: a second or two for millions of objects. */
+/* Cannot be interrupted: takes a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* it is not known whose malloc they are of */
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* the dump does not say from which malloc they are */
     conversion->file.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);

@@ -7,7 +7,7 @@
 #include "dump/objspace_graph.h"
 
 struct memscope_dump_file {
-    enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    enum memscope_status status; /* if it is MEMSCOPE_OK after the reading, graph and dump are set */
     struct memscope_heap_graph graph;
     struct memscope_heap_dump dump;
 

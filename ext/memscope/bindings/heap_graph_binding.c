@@ -123,7 +123,7 @@ static void finish_gc(struct graph_scan *scan) {
     scan->gc_is_disabled = true;
 }
 
-/* Those sampled objects that are still alive, in place. */
+/* Keeps, in place, only the sampled objects that are still alive. */
 static void list_sampled(struct graph_scan *scan) {
     struct memscope_sampled_object *objects;
 
@@ -417,9 +417,9 @@ static VALUE close_graph(VALUE argument) {
 
 /*
  * kind and target: :object and an object; :class and a Class or Module; :name and a String without NUL; :sampled and a
- * String of Native.object_profile_with_objects, which is overwritten; :addresses and a String of the VALUEs of live
- * objects, which a path could otherwise lead to from the caller's stack; nil and nil.
- * The deadline is the child's.
+ * String of Native.object_profile_with_objects, which is overwritten; :addresses and a String of live objects'
+ * addresses, so that no path to them begins in the caller's stack; nil and nil.
+ * deadline_ms is the child's.
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
                                VALUE deadline_ms) {

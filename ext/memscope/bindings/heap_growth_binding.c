@@ -12,20 +12,20 @@
 
 struct growth_scan {
     struct memscope_dump_file files[MOST_DUMPS];
-    int count; /* of files; the last one has what has grown */
+    int count; /* of files; new objects are sought in the last one */
     struct memscope_dump_growth growth;
     struct memscope_heap_question question;
     struct memscope_answer_room room;
     struct memscope_heap_answer answer;
     enum memscope_status status;
-    VALUE refusal; /* why there is no answer, a reason; nil if there is one */
+    VALUE refusal; /* the reason why there is no answer; nil if there is one */
     VALUE reasons;
     uint64_t start_ns;
 };
 
 /* ---- the dumps ------------------------------------------------------------------------------------------------- */
 
-/* Of all but the last one, only the objects are kept. */
+/* Keeps the references of the last dump only. */
 static bool read_files(struct growth_scan *scan) {
     for (int index = 0; index < scan->count; index++) {
         struct memscope_dump_file *file = &scan->files[index];
@@ -47,7 +47,7 @@ static struct memscope_compared_dump compared(const struct memscope_dump_file *f
     return (struct memscope_compared_dump){&file->reader, &file->dump};
 }
 
-/* Without the GVL. */
+/* Runs without the GVL. */
 static void compare(void *argument) {
     struct growth_scan *scan = argument;
 
@@ -97,7 +97,7 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     return hash;
 }
 
-/* The rows with the most new bytes, or that have grown most. Name 0 is of objects whose site is not stated. */
+/* The rows with the most new bytes or the most growth. Name 0 stands for objects whose site is not stated. */
 static VALUE rows_array(const struct growth_scan *scan, const struct memscope_growth_row *rows,
                         VALUE (*convert)(const struct growth_scan *, uint32_t)) {
     struct memscope_largest largest;
@@ -198,7 +198,7 @@ static VALUE close_growth(VALUE argument) {
     return Qnil;
 }
 
-/* files: two or three descriptors, of the first dump first. */
+/* files: the descriptors of two or three dumps, the earliest first. */
 static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
     struct growth_scan scan = {
         .count = (int)RARRAY_LEN(files), .question = {.top = NUM2UINT(top)}, .refusal = Qnil, .reasons = rb_hash_new()};

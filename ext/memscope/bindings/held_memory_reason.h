@@ -8,7 +8,9 @@
 /* If objects were left out, sets the reason for held_by_objects_bytes, which lists the first few types. GVL held. */
 void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
 
-/* The same under another key; also lists objects whose size is never asked for: classes from Ruby 4.0 on, and fibers.
+/*
+ * The same under another key; also lists objects whose size is never asked for: classes from Ruby 4.0 on, fibers and
+ * threads.
  */
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);
 

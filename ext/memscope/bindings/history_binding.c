@@ -2,7 +2,7 @@
  * Native.open_history, add_to_history, mark_history, history: the rings of samples of this process.
  *
  * Whoever uses the rings holds the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
- * forked child starts again with the first use.
+ * forked child empties them before its first use.
  */
 #include "bindings/reasons.h"
 
@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-static struct memscope_rings *rings; /* lasting */
+static struct memscope_rings *rings; /* never unmapped */
 static pid_t owner;                  /* the process whose samples they hold */
 
 static struct memscope_rings *rings_of_this_process(void) {
@@ -24,7 +24,7 @@ static struct memscope_rings *rings_of_this_process(void) {
 
 /*
  * Native.open_history(units) -> true, or the reason why there is no memory for it. units: an Integer for each series,
- * as memscope_rings_map takes them. The first call decides.
+ * as memscope_rings_map takes them; later calls' are ignored.
  */
 static VALUE native_open_history(VALUE self, VALUE units) {
     uint32_t numbers[MEMSCOPE_RINGS_SERIES];
@@ -42,8 +42,8 @@ static VALUE native_open_history(VALUE self, VALUE units) {
 }
 
 /*
- * Native.add_to_history(values, seconds) -> whether they were added: not if there is no history, or the clock went
- * back. values: an Integer for each series, or nil; seconds: nil for now.
+ * Native.add_to_history(values, seconds) -> whether they were added: not if there is no history, or if `seconds` is
+ * before an earlier call's. values: an Integer or nil for each series; seconds: of CLOCK_BOOTTIME.
  */
 static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     uint64_t numbers[MEMSCOPE_RINGS_SERIES];
@@ -63,7 +63,7 @@ static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
     return noted ? Qtrue : Qfalse;
 }
 
-/* Below 4 TiB: of 32 bits, times 1024. */
+/* Fits in a long: numbers of 32 bits, times at most 1024. */
 static VALUE number_or_nil(uint64_t number) {
     return number == MEMSCOPE_RINGS_UNKNOWN ? Qnil : LONG2NUM((long)number);
 }
@@ -127,7 +127,7 @@ static int64_t boot_second(void) {
 #endif
 }
 
-/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil if this process has none. Tier T1. */
+/* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil without a sample or event. Tier T1. */
 static VALUE native_history(VALUE self) {
     uint64_t begun_ns = memscope_now_ns(), first, last;
     int64_t boot = boot_second();

@@ -29,7 +29,7 @@ struct memscope_ledger_call {
     uint64_t wall_ns, gvl_ns;
 };
 
-/* The allocator whose regions a ledger looks for: one that has proved to serve malloc. */
+/* The allocator whose regions a ledger looks for; OTHER unless it is proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 
 /* The body of a Ledger, without its allocator. */

@@ -1,6 +1,6 @@
 /*
- * Native.measure(objects) { } and its like, called by Memscope::Measurement. The block is called from here, so that no
- * Ruby code of memscope runs between the beginning and the end of what is counted.
+ * Native.measure { } and related methods, called by Memscope::Measurement. The block is called from here, so that no
+ * Ruby code of memscope runs while allocations are counted.
  */
 #include "bindings/held_memory_reason.h"
 #include "bindings/profile_binding.h"
@@ -13,7 +13,7 @@
 #include "ruby/ruby_private.h"
 #include "sampling/import_counter.h"
 
-/* The running measurement's number, and its Thread; 0 and nil: none. A forked child has none (halt_measurement). */
+/* The running measurement's number and Thread; 0 and nil if there is none, as in a forked child (halt_measurement). */
 static unsigned long running;
 static VALUE running_in = Qnil;
 
@@ -34,7 +34,7 @@ struct measurement {
     enum memscope_trace_obstacle obstacle;
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
-    bool by_imports; /* how malloc is counted: by memscope, or else by the allocator */
+    bool by_imports; /* memscope counts malloc, by the imports; else the allocator does */
     bool profiled;   /* malloc is not counted: a malloc profile has patched the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
     struct moment begun, ended, collected;
@@ -58,9 +58,9 @@ static struct moment read_moment(const struct measurement *measurement) {
 #define STALE_WORDS 4096
 
 /*
- * Overwrites the machine stack below this frame: Ruby marks what looks like an address there. What earlier calls have
- * left would keep garbage alive in the next collection: it would count as retained or, if it was there before the
- * block, as freed by it.
+ * Overwrites the machine stack below this frame. Ruby marks what looks like an address there, so what earlier calls
+ * left would keep garbage alive in the next collection. That garbage would count as retained or, if it is older than
+ * the block, as freed by the block.
  */
 static __attribute__((noinline)) VALUE clear_stack(void) {
     volatile VALUE words[STALE_WORDS];
@@ -83,7 +83,7 @@ static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_t
     return MEMSCOPE_OK;
 }
 
-/* By the allocator's own counters; where it has none, by the imports. */
+/* By the allocator's own counters; by the imports if it has none, or if by_imports. */
 static void count_malloc(struct measurement *measurement, bool by_imports) {
     if (!by_imports)
         measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
@@ -115,7 +115,8 @@ static void begin(struct measurement *measurement) {
     memscope_trace_count(true);
 }
 
-/* If the Ruby thread has moved to another native thread, malloc's counters are not read: the first's may be gone. */
+/* If the Ruby thread has moved to another native thread, malloc's counters are not read: the first thread's may be
+ * gone. */
 static void end(struct measurement *measurement) {
     memscope_trace_count(false);
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);
@@ -235,10 +236,10 @@ static VALUE run(VALUE argument) {
 
     measurement->started_ns = memscope_now_ns();
     clear_stack();
-    collect(); /* from here, as after the block: what each then takes for references is the same */
+    collect(); /* here, as after the block: both collections then find the same stack */
     begin(measurement);
     measurement->value = rb_yield_values(0);
-    clear_stack(); /* at once: later frames would have such addresses where they do not write */
+    clear_stack(); /* at once: later frames would keep stale addresses in words that they do not write */
     ended_ns = memscope_now_ns();
     if (running == measurement->number) {
         end(measurement);
@@ -262,8 +263,8 @@ static VALUE finish(VALUE argument) {
 }
 
 /*
- * Native.measure(objects, by_imports) { } -> the block's value, and what was measured, as a Hash; nil for that in a
- * child that was forked within the block; or :running. `objects`: whether to count objects by class and line.
+ * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of what was measured], without the Hash (nil)
+ * in a child that was forked within the block; or :running. `objects`: whether to count objects by class and line.
  * `by_imports`: whether to count malloc by the imports even if the allocator counts it.
  */
 static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
@@ -277,12 +278,12 @@ static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     return rb_ensure(run, (VALUE)&measurement, finish, (VALUE)&measurement);
 }
 
-/* Native.clear_stack: for the frames of the call that comes next. */
+/* Native.clear_stack: clears the stack that the frames of the next call will use. */
 static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
-/* Native.collect_garbage: GC.start, whatever a test has made of it. */
+/* Native.collect_garbage: the original GC.start, even if a test has stubbed it. */
 static VALUE native_collect_garbage(VALUE self) {
     collect();
     return Qnil;

@@ -1,7 +1,8 @@
 /*
  * Memscope::Native.object_blocks: what objects own through malloc, which objects are garbage, and what the process
- * returns when the garbage is freed; on request also the ledger that this is read with, split into reachable and
- * garbage, and what pins the objects. The ledger is read without the GVL; one forked child marks and walks the objects.
+ * returns when the garbage is freed; unless `planted`, also the ledger that all this is based on, split into reachable
+ * and garbage, and what pins the objects. The ledger is read without the GVL; one forked child marks and walks the
+ * objects.
  */
 #include "bindings/child_wait.h"
 #include "bindings/ledger_binding.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 
 #define DEADLINE_MS 30000
-/* The child's work: marking, and a look at each block. */
+/* The child's predicted time per slot, for marking and for looking at each block. */
 #define NS_OF_A_SLOT 250
 
 /* What the child sends. */
@@ -284,8 +285,8 @@ static VALUE close_blocks(VALUE argument) {
 }
 
 /*
- * planted: an Array that counts as garbage, with its elements and those of Arrays in it, for tests; nil: what no root
- * reaches, and a deep ledger and the heap's pins too. shared and strict as for a ledger.
+ * planted: for tests, an Array that counts as garbage, with its elements and those of Arrays in it. nil: what no root
+ * reaches is garbage; also returns a ledger and the heap's pins. shared and strict as for a ledger.
  */
 static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
     bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;

@@ -19,7 +19,7 @@
 #include <math.h>
 
 static uint64_t started_ns; /* since the epoch */
-static uint32_t session;    /* profiles started in this process and the ones that it was forked from */
+static uint32_t session;    /* number of profiles started in this process and its ancestors */
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
@@ -46,7 +46,7 @@ static VALUE native_object_profile_session(VALUE self) {
     return UINT2NUM(session);
 }
 
-/* Native.stop_object_profile: nothing can be read of it afterwards. */
+/* Native.stop_object_profile: the profile cannot be read afterwards. */
 static VALUE native_stop_object_profile(VALUE self) {
     if (memscope_object_sampler_runs())
         memscope_object_sampler_stop();
@@ -69,7 +69,7 @@ struct scan {
     struct memscope_scratch scratch;
     struct memscope_object_groups groups;
     struct memscope_object_sampler_state state;
-    VALUE frames, numbers; /* an Array of Hashes, one per frame; the index in it, by text and line */
+    VALUE frames, numbers; /* frames: an Array of Hashes; numbers: the index in frames, by text and line */
     uint64_t begun_ns;
     double objects, bytes;          /* sums of the shown, rounded numbers */
     uint64_t samples, without_room; /* samples, and those of a place, class or thread that found no room */
@@ -124,7 +124,7 @@ static VALUE error_of(const struct scan *scan, const struct memscope_window_sums
     return memscope_estimate(sqrt(memscope_window_variance(sums, &scan->state.plan, group->samples, group->objects)));
 }
 
-/* Estimates are sums of rounded shares, so that what is shown sums up. */
+/* Estimates are sums of rounded shares, so that the numbers that are shown add up. */
 static void set_estimates(struct scan *scan, VALUE hash, const struct memscope_object_group *group) {
     VALUE shares = rb_ary_new_capa((long)group->share_count);
     struct memscope_window_sums objects = {0}, bytes = {0};
@@ -169,14 +169,14 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
     memscope_hash_set(hash, "samples", ULL2NUM(group->samples));
     set_estimates(scan, hash, group);
     for (size_t index = 0; index < sizeof unknown / sizeof *unknown; index++)
-        memscope_hash_set(hash, unknown[index], Qnil); /* a body with all fields is not completed in Ruby */
+        memscope_hash_set(hash, unknown[index], Qnil); /* with all fields present, Ruby need not add any */
     scan->without_room += found_room(group) ? 0 : group->samples;
     return hash;
 }
 
 /* ---- survivors by line ------------------------------------------------------------------------------------------- */
 
-/* Whether a text can be of the line that a stack is counted under (Profile::Grouping decides). */
+/* Whether a frame with a text can be the line that its stack counts for, as Profile::Grouping decides. */
 enum line_kind { UNKNOWN, NO_LINE, LINE, OWN_LINE };
 
 /* What one window adds to a line. `key`: the text and line of its frame; for frames of memscope's own, the stack. */
@@ -192,7 +192,7 @@ static bool by_key(const void *left, const void *right) {
     return one->key != other->key ? one->key < other->key : one->window <= other->window;
 }
 
-/* A frame is in a file as Profile::Frame#file? says. Allocates Strings for a text that it has not judged yet. */
+/* Judges like Profile::Frame#file? whether a frame is in a file. Allocates Strings for a text not judged before. */
 static enum line_kind kind_of(unsigned char *kinds, const struct memscope_call_node *node) {
     static const char internal[] = "<internal:", own[] = "Memscope";
     unsigned char *kind = &kinds[node->frame];
@@ -212,7 +212,7 @@ static enum line_kind kind_of(unsigned char *kinds, const struct memscope_call_n
     return (enum line_kind) * kind;
 }
 
-/* The key of a stack's line; 0 if it has none. What is beyond a frame that found no room is unknown. */
+/* The key of a stack's line; 0 if it has none. The callers of a frame that found no room are unknown. */
 static uint64_t line_key(unsigned char *kinds, uint32_t stack) {
     const struct memscope_call_node *nodes = memscope_object_sampler_samples()->calls.nodes;
 
@@ -225,7 +225,7 @@ static uint64_t line_key(unsigned char *kinds, uint32_t stack) {
     return 0;
 }
 
-/* Of objects that have survived a major GC. Rounded, as in set_estimates. */
+/* Lists the shares of objects that have survived a major GC, rounded as in set_estimates; returns how many. */
 static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct line_share *shares) {
     size_t count = 0;
 
@@ -366,7 +366,7 @@ static VALUE overhead(const struct scan *scan) {
     return hash;
 }
 
-/* For each stack a String of struct memscope_sampled_object, of at most OBJECTS_OF_STACK. */
+/* For each stack, a String of at most OBJECTS_OF_STACK struct memscope_sampled_object. */
 #define OBJECTS_OF_STACK 64
 static VALUE objects_of_stacks(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
@@ -508,8 +508,8 @@ static VALUE survivors_of(VALUE argument) {
 }
 
 /*
- * Native.surviving_objects -> the survivors of each line, with what the error of their number is estimated from; nil
- * or a reason as for object_profile, which takes many times as long.
+ * Native.surviving_objects -> the survivors of each line, and the shares from which the error of their number can be
+ * estimated; nil or a reason as for object_profile, which takes many times as long.
  */
 static VALUE native_surviving_objects(VALUE self) {
     return read_profile((struct scan){0}, count_samples, survivors_of);

@@ -27,7 +27,7 @@ static VALUE native_own(VALUE self, VALUE owner) {
     return UINT2NUM(memscope_owner_set(number < MEMSCOPE_OWNER_LIMIT ? number : MEMSCOPE_OWNER_OUTSIDE));
 }
 
-/* Native.new_owner -> a number that nobody has had; the default owner's when there are no more. */
+/* Native.new_owner -> an owner number that is new; OWNER_OUTSIDE when there are no more. */
 static VALUE native_new_owner(VALUE self) {
     static uint32_t next = MEMSCOPE_OWNER_FIRST;
 
@@ -49,7 +49,7 @@ struct owned_call {
     uint32_t count;
 };
 
-/* All numbers are read before the first object is made. */
+/* Counts the objects before it makes any; its own mallocs count for the thread's owner. */
 static VALUE read_owned(VALUE argument) {
     struct owned_call *call = (struct owned_call *)argument;
     VALUE list;

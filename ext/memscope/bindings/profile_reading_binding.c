@@ -301,7 +301,7 @@ static VALUE read_profile(VALUE argument) {
 
 /*
  * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; or the reason why it could not be
- * read; nil if none was started, or if which (a session number) is no longer the last one.
+ * read; nil if none was started, or if `which`, a session number, is not the last one.
  */
 static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;

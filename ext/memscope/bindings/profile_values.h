@@ -1,5 +1,5 @@
 /*
- * Frames and estimates of a profile, of malloc or of objects, as Ruby values. With the GVL; allocates.
+ * Frames and estimates of a malloc or object profile, as Ruby values. Needs the GVL; allocates objects.
  */
 #ifndef MEMSCOPE_PROFILE_VALUES_H
 #define MEMSCOPE_PROFILE_VALUES_H
@@ -8,7 +8,7 @@
 
 #include "sampling/sampled_stack.h"
 
-/* A function of the object file library, or an address. */
+/* `name`: a function of the object file `library`, or an address; `library` may be nil. */
 VALUE memscope_native_frame(VALUE name, VALUE library);
 
 VALUE memscope_state_frame(enum memscope_stack_state state);
@@ -16,7 +16,7 @@ VALUE memscope_state_frame(enum memscope_stack_state state);
 /* Line 0 means no line, and path is then ignored: a thread's outermost frame, or one of an extension being loaded. */
 VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 
-/* An estimate as it is shown; 0 for what is negative. */
+/* An estimate, rounded as it is shown; 0 if it is negative. */
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
 

@@ -26,7 +26,7 @@ static inline VALUE memscope_status_reason(enum memscope_status status) {
     return memscope_reason(memscope_status_id(status));
 }
 
-/* What could not be read, a file or a call, and why. */
+/* The reason that `what`, a file or a call, could not be read. */
 static inline VALUE memscope_unread(const char *what, enum memscope_status status) {
     return memscope_reason_of("unread", rb_utf8_str_new_cstr(what), memscope_status_reason(status));
 }

@@ -1,6 +1,6 @@
 /*
- * Native.inherited and Native.unshared: which pages a forked process shared, and what became of them. Both read without
- * the GVL.
+ * Native.inherited and Native.unshared: which pages a process shares after a fork, and how much of them it no longer
+ * shares. Both read without the GVL.
  */
 #include "bindings/reasons.h"
 
@@ -74,7 +74,7 @@ static void count_ended(void *argument) {
     call->status = memscope_sharing_ended(call->ranges, call->count, &call->work, &call->bytes);
 }
 
-/* Copies the ranges, since compaction may move the String meanwhile. */
+/* Copies the ranges, since another thread may change the String meanwhile. */
 static VALUE read_unshared(VALUE argument) {
     struct call *call = (struct call *)argument;
     size_t size = (size_t)RSTRING_LEN(call->inherited);

@@ -37,12 +37,12 @@ static VALUE native_tag(VALUE self, VALUE name) {
 
 /* ---- Native.tags ------------------------------------------------------------------------------------------------- */
 
-/* Everything is read before the first Ruby object is made of it: allocations could run a GC, which marks and sweeps. */
+/* Everything is read before a Ruby object is made: allocations could run a GC, which marks and sweeps. */
 struct reading {
     struct memscope_scratch scratch;
-    bool running;  /* a profile of objects */
-    bool profiled; /* and no other Ractor has ended its sampling: runs would go on without it */
-    bool judged;   /* and two major GCs have run since it began */
+    bool running;  /* a profile of objects is running */
+    bool profiled; /* and no other Ractor has ended its sampling: later runs would not be sampled */
+    bool judged;   /* and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
     struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
     double widest;
@@ -128,7 +128,7 @@ static VALUE windows_hash(const struct memscope_sampling_plan *plan) {
     return hash;
 }
 
-/* [window, allocations, objects, samples] of each window, rounded: sums of what is shown are then exact. */
+/* [window, allocations, objects, samples] of each window, rounded, so that the numbers that are shown add up. */
 static VALUE shares_of(const struct memscope_tag_objects *objects) {
     VALUE list = rb_ary_new_capa((long)objects->judged_count);
 

@@ -8,7 +8,7 @@
 
 /*
  * Native.terminate(pid, ticks) -> :pidfd or :pid, by which SIGTERM was sent; else the reason why it was not. Keeps the
- * GVL, without which no Ruby thread can wait for the process.
+ * GVL, so that no Ruby thread can reap the process meanwhile.
  */
 static VALUE native_terminate(VALUE self, VALUE pid, VALUE ticks) {
     bool by_pidfd;

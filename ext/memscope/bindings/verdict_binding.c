@@ -1,8 +1,8 @@
 /*
  * Native.judge: the verdict over series of numbers.
  *
- * What one judgement leaves to the next belongs to one process: a forked child begins without it. Every use is under
- * the GVL, which a judgement of 2,000 values holds for 100 µs.
+ * What one judgement leaves for the next belongs to one process: a forked child begins without it. All uses hold the
+ * GVL; a judgement of 2,000 values takes 100 µs.
  */
 #include "bindings/reasons.h"
 

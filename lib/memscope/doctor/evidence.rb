@@ -30,9 +30,9 @@ module Memscope
       # @return [Integer, nil] the part of `returned_max_bytes` on such pages
       field :returned_private_max_bytes, :bytes
 
-      # @return [Integer, nil] of `returned_bytes`, what the collection alone returns
+      # @return [Integer, nil] the part of `returned_bytes` that the collection alone returns
       field :collected_bytes, :bytes
-      # @return [Integer, nil] the same of `returned_max_bytes`
+      # @return [Integer, nil] the part of `returned_max_bytes` that it alone returns
       field :collected_max_bytes, :bytes
       # @return [Integer, nil] the part of `collected_bytes` on pages that no other process shares
       field :collected_private_bytes, :bytes

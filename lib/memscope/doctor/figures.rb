@@ -229,8 +229,8 @@ module Memscope
       end
 
       # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
-      #   release notes name arm64, users have seen it elsewhere), before if glibc.malloc.hugetlb=1. With a larger
-      #   value, glibc uses huge pages of another kind
+      #   release notes name arm64, users have seen it elsewhere); before 2.43 only if glibc.malloc.hugetlb=1. With a
+      #   larger value, glibc uses huge pages of another kind
       def malloc_asks_for_huge_pages?
         return false unless glibc? && environment.thp_mode == "madvise" && process_memory.thp_enabled? != false
 
@@ -251,8 +251,8 @@ module Memscope
 
       # @return [Range, nil] lower and upper bound of the resident bytes of jemalloc's dirty pages: jemalloc also counts
       #   pages never written to as dirty, and the ledger's row :not_resident (never positive) subtracts them. Since
-      #   5.3.1 these are many: a large block's address space is taken up to a quarter larger, and the rest counts as
-      #   dirty (pac_alloc_real)
+      #   5.3.1 there are many such pages: jemalloc takes up to a quarter more address space than a large block needs,
+      #   and the rest counts as dirty (pac_alloc_real)
       def dirty_bytes
         dirty = bytes(:malloc, :dirty)
         dirty && ([dirty + (bytes(:malloc, :not_resident) || 0), 0].max..[dirty, bytes(:malloc)].min)
@@ -363,7 +363,7 @@ module Memscope
       # @return [Integer, nil]
       def limit_bytes = cgroup.limit_bytes
 
-      # @return [Integer, nil] bytes of the container that the kernel cannot reclaim without killing a process
+      # @return [Integer, nil] bytes of the container without inactive page cache; with it, if that part is unknown
       def working_set_bytes = cgroup.working_set_bytes || cgroup.current_bytes
 
       # @return [Integer, nil]

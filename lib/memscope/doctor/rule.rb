@@ -27,7 +27,7 @@ module Memscope
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil }.freeze
-      # By how much numbers must exceed their thresholds to be unhealthy, unless they were in the last verdict.
+      # By how much numbers must exceed their thresholds to be unhealthy, unless they were so in the last verdict.
       MARGIN = 1.1
       private_constant :DEFAULTS, :MARGIN
 
@@ -171,10 +171,10 @@ module Memscope
            *("#{since}#{kept.grown_class} grew most, by #{size(kept.grown_bytes)}." if since)]
         end
 
-        # What the history of the process tells; nil if it cannot tell.
+        # What the process's history shows; nil if it is absent or too short.
         def by_history(figures) = ("By its history: #{figures.verdict.sentence}" if figures.judged?)
 
-        # Growth of seconds says nothing about an hour.
+        # nil below two minutes: growth over seconds says nothing about an hour.
         def rate(bytes, seconds) = (" (#{per_hour(bytes / seconds * 3600)})" if seconds >= 120)
 
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"

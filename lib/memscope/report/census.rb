@@ -4,9 +4,9 @@ module Memscope
   module Report
     # Objects by class or another grouping, one line for each row.
     class CensusPage < ReadingPage
-      # Rows unless `limit` says how many.
+      # How many rows are shown by default.
       ROWS = 20
-      # Headings of the first column's rows, by grouping.
+      # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       private_constant :NAMES
 

@@ -11,7 +11,7 @@ module Memscope
 
       private
 
-      # A converted file does not say which process it is of.
+      # A converted dump does not say which process it is from.
       def title = @reading.pause_ms ? super : "memscope #{@reading.memscope}"
 
       def reasons = sentences([])

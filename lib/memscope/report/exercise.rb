@@ -34,7 +34,7 @@ module Memscope
         @page.table(HEADINGS, rows) if rows.any?
       end
 
-      # Over the rounds that are judged.
+      # The growth per request over the rounds that are judged.
       def growth
         return unless @reading.judged_requests
 

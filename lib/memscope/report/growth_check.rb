@@ -31,7 +31,7 @@ module Memscope
         "#{counted(grown.per_iteration, noun)} of #{kind}"
       end
 
-      # Below the working directory, as test frameworks name files.
+      # Relative to the working directory, as test frameworks show files.
       def short(place) = place.to_s.delete_prefix("#{Dir.pwd}/")
 
       def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"

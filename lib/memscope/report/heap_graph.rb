@@ -72,7 +72,7 @@ module Memscope
         listed("new MiB  new objects  allocated at", rows)
       end
 
-      # A dump does not say which process it is of.
+      # A dump does not say which process it is from.
       def title = @page.joined(["memscope #{@reading.memscope}", "dumps #{@reading.sources.join(', ')}"])
     end
 
@@ -152,7 +152,7 @@ module Memscope
           "#{milliseconds(@reading.pause_ms * 1000)}"
       end
 
-      # A dump does not say which process it is of.
+      # A dump does not say which process it is from.
       def title
         return super unless @reading.source
 

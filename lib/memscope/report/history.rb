@@ -80,7 +80,7 @@ module Memscope
         Sparkline.of(Sparkline.parts(values, columns), scale: scale, unicode: @page.unicode?)
       end
 
-      # With the date only if it spans over a day.
+      # With the date only if the history spans a day or more.
       def time(point) = point.at.strftime(@reading.at - @reading.started_at < 86_400 ? "%H:%M:%S" : "%-d %b %H:%M")
     end
   end

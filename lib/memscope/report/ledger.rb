@@ -111,7 +111,7 @@ module Memscope
         "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
       end
 
-      # How much of the memory allocated through malloc Ruby objects account for, if both amounts are known.
+      # How much of the memory allocated through malloc is held by Ruby objects, if both amounts are known.
       def holders
         allocated, held = malloc.values_at(:in_use_bytes, :held_by_objects_bytes)
         return unless allocated && held

@@ -31,7 +31,7 @@ module Memscope
          line(0, "RSS", @ledger.rss_bytes)]
       end
 
-      # The top rows, and as many of those below them as fit, the largest, in the order of the ledger.
+      # The top rows and the largest of those below them, as many as fit, in the order of the ledger.
       def rows
         all = @ledger.rows.select(&:visible?).flat_map { |row| [[0, row], *below(row)] }
         most = all.sort_by.with_index { |(depth, row), index| [depth.zero? ? 0 : 1, -row.bytes, index] }.first(ROWS)

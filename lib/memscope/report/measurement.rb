@@ -8,7 +8,7 @@ module Memscope
     class MeasurementPage < ReadingPage
       # The columns that are left for a name.
       NAME = 34
-      # Rows of classes, and of lines, unless `limit` says how many.
+      # How many classes, and how many lines, are shown by default.
       ROWS = 10
       private_constant :NAME
 

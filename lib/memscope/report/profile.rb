@@ -4,7 +4,7 @@ module Memscope
   module Report
     # The numbers beside the places of a ProfilePage.
     module ProfileColumns
-      # MiB, ±, samples, share; of objects, their number before the samples.
+      # MiB, ±, samples, share; for objects, also their number, before the samples.
       WIDTHS = [10, 8, 10, 9].freeze
       OBJECT_WIDTHS = [9, 7, 11, 9, 9].freeze
       # The numbers of several entries.
@@ -70,7 +70,7 @@ module Memscope
       # The fewest columns of a place.
       NARROW = 24
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
-      # How many generations a bar has; older ones are added to its first.
+      # How many generations have a bar of their own; older ones are added to the first.
       GENERATIONS = 12
       LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
@@ -270,7 +270,7 @@ module Memscope
 
       def room = [@page.width - widths.sum - 2, NARROW].max
 
-      # The function's name and, if there is room, the object's, which matters less.
+      # The function's name and, if there is room, the object file's, which matters less.
       def native(text)
         whole = "by #{text}"
         whole.length <= room - 2 ? whole : whole.sub(/ \([^()]+\)\z/, "")
@@ -293,7 +293,7 @@ module Memscope
         "held by #{holder.to_s(unicode: @unicode)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
       end
 
-      # The first of the lines and, if it does not account for all of the entry's bytes, what it and the others do.
+      # The first of the lines and, if it does not account for all of the entry's bytes, its bytes and the others'.
       def beside(word, entry, lines)
         (place, bytes), *others = lines
         return [] unless place

@@ -63,7 +63,7 @@ module Memscope
         @page.wrapped(text) if text
       end
 
-      # Levers after gc also return memory that gc has freed: an amount that nobody knows without a forecast of it.
+      # Levers after gc also return memory that gc has freed: an unknown amount, unless gc itself was predicted.
       def garbage
         most = @reading.before.garbage_max_bytes
         return @page.wrapped(LedgerPage.of_collection(@reading.before.collected)) if @reading.before.collected

@@ -4,7 +4,7 @@ module Memscope
   module Report
     # What files and gems cost: the totals, a table of gems, the tree of files.
     class RequiresPage < ReadingPage
-      # Gems and files that are listed unless `limit` says how many.
+      # How many gems, and how many files, are listed by default.
       ROWS = 20
       # How many of the gems that require a gem are named.
       CALLERS = 2
@@ -85,8 +85,8 @@ module Memscope
          *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
       end
 
-      # The files that cost most themselves, below those that required them. One of the latter that led to a single file
-      # is left out.
+      # The files that cost most themselves, below those that required them. A requiring file that is shown for a single
+      # other one only is left out.
       def tree
         @inclusive = Requires.inclusive(@reading.nodes)
         shown = shown_nodes
@@ -125,7 +125,7 @@ module Memscope
         node.lazy? ? "#{name} (lazy)" : name
       end
 
-      # A path below the directory that was searched for it, or below the gem's.
+      # A path relative to the longest directory of $LOAD_PATH that it is below.
       def short(path)
         directory = @reading.load_path.select { |one| path.start_with?("#{one}/") }.max_by(&:length)
         (directory ? path.delete_prefix("#{directory}/") : path).gsub(/[[:cntrl:]]/, "?")

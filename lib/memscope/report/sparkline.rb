@@ -2,14 +2,14 @@
 
 module Memscope
   module Report
-    # Numbers as a line of bars, one column each. The height of a bar says how much more it is than the least number.
+    # Numbers as a line of bars, one column each. The height of a bar says how much its number exceeds the least one.
     module Sparkline
       # The bars, the lowest first, by whether they are Unicode.
       LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
 
       module_function
 
-      # @param values [Array<Numeric, nil>] a blank stands for nil
+      # @param values [Array<Numeric, nil>] nil becomes a blank
       # @param scale [Numeric] how much more than the least number a full bar stands for
       # @param unicode [Boolean] false: plain ASCII
       # @return [String]
@@ -21,7 +21,7 @@ module Memscope
 
       # @param values [Array<Numeric, nil>]
       # @param columns [Integer]
-      # @return [Array<Numeric, nil>] the last known value of each of at most that many parts of the list
+      # @return [Array<Numeric, nil>] of the list, cut into at most `columns` parts, the last known value of each part
       def parts(values, columns)
         values.each_slice([values.size.fdiv(columns).ceil, 1].max).map { |part| part.compact.last }
       end

@@ -4,7 +4,7 @@ module Memscope
   module Report
     # What the runs of each tag allocate and retain, one line for each tag.
     class TagsPage < ReadingPage
-      # Rows unless `limit` says how many.
+      # How many rows are shown by default.
       ROWS = 20
 
       # @param limit [Integer] rows that are shown; the others are summed up

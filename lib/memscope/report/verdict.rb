@@ -4,9 +4,9 @@ require_relative "sparkline"
 
 module Memscope
   module Report
-    # A verdict: its sentence, its numbers, what to do next; with a history, what each of its series was.
+    # A verdict: its sentence, its numbers, what to do next; with a history, the series of it that changed.
     class VerdictPage < ReadingPage
-      # Numbers of the evidence, and how they are called.
+      # Numbers of the evidence, and what they are called.
       SIZES = { noise_bytes: "noise of a point", step_bytes: "largest step", ends_near_bytes: "will end near",
                 working_set_bytes: "working set of the cgroup", limit_bytes: "its limit" }.freeze
       # Points of a sparkline.
@@ -35,7 +35,7 @@ module Memscope
                       "#{format('confidence %.0f %%', 100 * @reading.confidence)}.")
       end
 
-      # Series in bytes that changed, each from its least to its greatest value, or 1 MiB above that.
+      # Series in bytes that changed. Each scale goes from the least value to the greatest, but over at least 1 MiB.
       def curves
         return unless @history
 

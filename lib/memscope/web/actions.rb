@@ -108,7 +108,7 @@ module Memscope
       # @return [String, nil] the last value given for a parameter
       def value(name) = @form[name]&.last
 
-      # @return [Object] the one of those allowed that the parameter names
+      # @return [Object] the allowed value that the parameter names
       def choice(name, allowed, default = nil)
         given = value(name) || default
         allowed.find { |one| one.to_s == given.to_s } || raise(HttpError.parameter(name, given, allowed.join(", ")))

@@ -140,7 +140,8 @@ module Memscope
         end
       end
 
-      # Writes one at a time, since each takes the memory of a child. The file stays on disk until its download ends.
+      # Writes one dump at a time, since each takes the memory of a child. The unlinked file takes disk space until its
+      # download ends.
       def dump(request)
         actions = actions(action_form(request))
         raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
@@ -152,8 +153,8 @@ module Memscope
         end
       end
 
-      # The page that the block returns, which can take half a minute. HTML is streamed, first what is running; the
-      # block gets a Proc that shows the next place.
+      # Shows the page that the block returns, which can take half a minute. HTML is streamed, beginning with what is
+      # running; the block gets a Proc that shows the next place.
       def acted(request, title, template, subject, place: nil)
         return shown(yield, request) unless request.format == :html
 

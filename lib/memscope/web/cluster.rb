@@ -10,8 +10,8 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # In seconds. :purge and :profile (to start or stop one) are totals for all other workers together; each of the
-      # others is for one worker.
+      # In seconds. :purge and :profile (to start or stop one) are totals for all workers that a call names; each of the
+      # other timeouts is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, snapshot: 20.0,
                    state: 5.0 }.freeze
       # The least share of such a total that each worker gets, as long as that much is left.
@@ -24,7 +24,7 @@ module Memscope
       ALL = "all"
       # The profilers, by the kinds of profile that pages show.
       PROFILERS = { "malloc" => MallocProfile, "objects" => ObjectProfile }.freeze
-      # How the names of their calls begin.
+      # The prefixes of the profilers' calls.
       CALLS = { MallocProfile => "malloc_profile", ObjectProfile => "object_profile" }.freeze
       UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
@@ -228,7 +228,7 @@ module Memscope
       # @raise [ArgumentError] for invalid options
       def take_heap_graph(place, **options) = answer(place, :graph, :take_heap_graph, **options)
 
-      # Has the process write a heap dump. It is under a path that nobody else may open, and that has gone when this
+      # Has the process write a heap dump, to a path that no other user may open and that is removed before this
       # returns, whether there is a dump or not.
       #
       # @param place [Place]
@@ -263,7 +263,7 @@ module Memscope
         retry if File.exist?(directory)
       end
 
-      # What the process has kept, made from the answer's JSON by the block.
+      # What the process has kept, as the block makes it from the answer's JSON.
       def kept(place, name, key)
         found = answer(place, :reading, name)
         raise ArgumentError, "no #{key}" unless found.is_a?(Hash) && found.key?(key)
@@ -309,7 +309,7 @@ module Memscope
         end
       end
 
-      # Makes a call of Calls in that process; no socket if it is this one.
+      # Runs one of Calls in that process, without a socket if it is this one.
       def ask(place, seconds, name, **options)
         return Calls.run(name, **options) if place.here?
         raise Client::Failed, "timed out before the request was sent" unless seconds.positive?

@@ -5,9 +5,9 @@ require_relative "../ttl_cache"
 module Memscope
   module Web
     # Readings for all requests. One thread at a time takes a reading; threads that wait for the same one share it. A
-    # reading is kept for ten times as long as reading and rendering took, so that any number of requests costs at most
-    # a tenth of the time, but for at least a second and at most half a minute: a reading that takes more than three
-    # seconds costs more than that tenth. Errors are kept as well. A forked child takes its own readings.
+    # reading is kept for ten times as long as reading and rendering took, but at least a second and at most half a
+    # minute. So any number of requests costs at most a tenth of the time, unless a reading takes more than three
+    # seconds. Errors are kept as well. A forked child takes its own readings.
     #
     # @api private
     class Readings
@@ -18,7 +18,7 @@ module Memscope
       REST = 10
       # How many readings are kept: those used most recently.
       MOST = 64
-      # Kinds that are made of the workers' last reports to their master. Waiting for the master does not count as work.
+      # Kinds that are made from the workers' last reports to their master. Waiting for the master does not count as work.
       # SHORTEST does not apply: once another worker has served a newer report, an older one would make counters seem to
       # fall.
       REPORTED = %i[workers metrics].freeze

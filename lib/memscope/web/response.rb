@@ -36,7 +36,7 @@ module Memscope
       def template = :error
     end
 
-    # A body that is read from a file, which whoever removed its name has left open.
+    # A body that is read from an open file, whose name may already have been removed.
     #
     # @api private
     class Download

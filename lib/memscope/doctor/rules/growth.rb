@@ -12,7 +12,7 @@ module Memscope
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS and at least gc_room, or at
+      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS, gc_room and 2 * FLOOR; or at
       # least MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by gc_room.
       MUCH_GARBAGE = lambda do |f|
         least = f.garbage_gain&.begin or next

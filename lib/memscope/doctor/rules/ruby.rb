@@ -144,7 +144,7 @@ module Memscope
           subject: "growth of Ruby objects",
           inapplicable: :incomparable,
           affected: :object_growth_bytes,
-          floor: FLOOR / 2, ratio: 0.05, # as of native growth
+          floor: FLOOR / 2, ratio: 0.05, # as for native_growth
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
           recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },

@@ -34,7 +34,7 @@ module Memscope
                                              "with memscope heap --pid #{place.pid}.")
         end
 
-        # @return [String] the class in the form's field: from the query, or the one this page answers for; empty: any
+        # @return [String] the class in the form's field, from the query or the posted form; empty: any
         def paths_to = @form["paths_to"]&.last.to_s
 
         # @return [String] a key of CLASSES

@@ -3,11 +3,11 @@
 module Memscope
   module Web
     module Pages
-      # What a page with the chart of the process's history says around it.
+      # What pages show around the chart of the process's history.
       #
       # @api private
       module OverTime
-        # Of each range: the seconds of the history's buckets, those of a line of the table, its name.
+        # For each range: the seconds of a bucket of the history, the seconds of a line of the table, and its name.
         RANGES = { "1h" => [10, 600, "1 hour"], "12h" => [60, 3600, "12 hours"],
                    "7d" => [600, 43_200, "7 days"] }.freeze
 
@@ -53,7 +53,7 @@ module Memscope
           parts.flat_map(&:keys).uniq.sort.reverse.map { |key| line(parts.map { |part| part.fetch(key, []) }) }
         end
 
-        # @return [Integer] seconds that a line of the table is about
+        # @return [Integer] seconds that a line of the table covers
         def seconds = RANGES.fetch(range)[1]
 
         # @return [Integer, nil] seconds between two samples of the series

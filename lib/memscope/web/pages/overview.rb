@@ -145,8 +145,8 @@ module Memscope
         def unhealthy = diagnosis.select(&:unhealthy?)
 
         # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; excluding decay, because purge returns the same bytes. With the garbage, trim and purge
-        #   return more than by themselves
+        #   is predicted; excluding decay, because purge returns the same bytes. If the garbage is known, its bounds
+        #   stand for gc, trim and purge together
         def returnable
           garbage = diagnosis.evidence.garbage
           counted = garbage ? Purge::OF_GARBAGE : []

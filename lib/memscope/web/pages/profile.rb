@@ -114,7 +114,7 @@ module Memscope
         end
 
         # @param entry [Memscope::Profile::Entry]
-        # @return [String, nil] the lines of the application that called it, or the lines that it called
+        # @return [String, nil] the lines of the application that called it, or the lines that allocated for it
         def beside(entry)
           (place,), *others = entry.callers + entry.lines
           return unless place
@@ -172,7 +172,7 @@ module Memscope
 
         private
 
-        # A form may be posted to an address that says which kind.
+        # A form may be posted to a URL whose query names the kind.
         def profiler
           profilers = ClusterCalls::PROFILERS
           given = (@form["kind"] || @request.query["kind"])&.last || "malloc"
@@ -188,7 +188,7 @@ module Memscope
 
         def kept = @kept ||= @calls.kept_profile(profiler, place, known_state)
 
-        # Asks again if the process did not answer: the failure is the page's.
+        # Asks again if the process did not answer; if it fails again, so does the page.
         def known_state = state.empty? ? @calls.profile_state(profiler, place) : state
       end
     end
