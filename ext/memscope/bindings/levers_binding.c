@@ -144,7 +144,7 @@ struct tuning {
     bool one_arena, sets[KINDS], sets_background_thread;
     int64_t ms[KINDS];
     bool background_thread;
-    struct arena_decay *arenas; /* count entries, for the arenas from index `first` on; just one if one_arena */
+    struct arena_decay *arenas; /* `count` entries, for the arenas from index `first` on; just one if one_arena */
     unsigned first, count;
     struct arena_decay later;
     bool old_background_thread, new_background_thread;

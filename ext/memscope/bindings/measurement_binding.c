@@ -115,8 +115,7 @@ static void begin(struct measurement *measurement) {
     memscope_trace_count(true);
 }
 
-/* If the Ruby thread has moved to another native thread, malloc's counters are not read: the first thread's may be
- * gone. */
+/* If the Ruby thread has moved to another native thread, malloc's counters are not read: their thread may be gone. */
 static void end(struct measurement *measurement) {
     memscope_trace_count(false);
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);

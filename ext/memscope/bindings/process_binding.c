@@ -17,8 +17,8 @@ static VALUE native_rss(VALUE self) {
 enum shape { NUMBER, BOOLEAN };
 
 /*
- * The keys of the body, in order. fallback is the field of /proc/…/status with the same figure, or field again if there
- * is none.
+ * The keys of the body, in order. `fallback` is the field of /proc/…/status with the same figure, or `field` again if
+ * there is none.
  */
 static const struct body_row {
     const char *key;

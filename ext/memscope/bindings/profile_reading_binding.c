@@ -135,7 +135,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
 
-/* One reading. profile is a copy from when the reading began: another profile may start while the GVL is released. */
+/* One reading. `profile` is a copy from when it began: another profile may start while the GVL is released. */
 struct scan {
     struct memscope_profile profile;
     uint32_t session;

@@ -287,8 +287,7 @@ static VALUE read_heap(VALUE argument) {
     if (scan->bounded)
         predict(scan);
     collect_or_finish(scan);
-    scan->other_ractors =
-        memscope_other_ractors(); /* now: no other thread runs from here to the end of the walk, or to the fork */
+    scan->other_ractors = memscope_other_ractors(); /* now: no other thread runs until the walk ends or forks */
     walk(scan);
     hash = heap_body(scan, gc_state);
     wall_ns = memscope_now_ns() - scan->start_ns;

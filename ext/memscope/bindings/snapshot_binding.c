@@ -84,7 +84,7 @@ static void read_all(struct readings *readings) {
                 NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
 }
 
-/* A frozen Hash of count keys, allocated at its final size. pairs: keys and values alternate. */
+/* A frozen Hash of `count` keys, allocated at its final size. In `pairs`, keys and values alternate. */
 static VALUE pairs_to_hash(const VALUE *pairs, size_t count) {
     VALUE hash = rb_hash_new();
 
@@ -263,7 +263,7 @@ static VALUE native_snapshot(VALUE self, VALUE malloc) {
     return body;
 }
 
-/* Stores the keys of the Hash entries whose values are Integers, at most capacity; returns how many. */
+/* Stores the keys of the Hash entries whose values are Integers, at most `capacity`; returns how many. */
 static size_t learn_keys(VALUE hash, VALUE *keys, size_t capacity) {
     VALUE names = rb_funcall(hash, rb_intern("keys"), 0);
     size_t count = 0;

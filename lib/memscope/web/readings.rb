@@ -18,7 +18,7 @@ module Memscope
       REST = 10
       # How many readings are kept: those used most recently.
       MOST = 64
-      # Kinds that are made from the workers' last reports to their master. Waiting for the master does not count as work.
+      # Kinds made from the workers' last reports to their master. Waiting for the master does not count as work.
       # SHORTEST does not apply: once another worker has served a newer report, an older one would make counters seem to
       # fall.
       REPORTED = %i[workers metrics].freeze

@@ -12,8 +12,8 @@ module Memscope
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS, gc_room and 2 * FLOOR; or at
-      # least MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by gc_room.
+      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS, gc_room and 2 * FLOOR; or
+      # at least MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by gc_room.
       MUCH_GARBAGE = lambda do |f|
         least = f.garbage_gain&.begin or next
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
