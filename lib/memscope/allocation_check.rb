@@ -10,7 +10,7 @@ module Memscope
   #   check.passed?        # => false
   #   puts check           # what it allocates, by class and by line
   #
-  # The block runs twice, in this process. Only the second time counts, which is like all later ones: the first one
+  # The block runs twice, in this process. Only the second run counts, since all later ones are like it: the first one
   # loads code, fills Ruby's inline caches, and memoizes.
   class AllocationCheck
     # Objects cannot be counted by class here. The message names the reason.
@@ -18,9 +18,9 @@ module Memscope
 
     # Names of internal objects, which no Ruby code can reach: their numbers differ between Rubies.
     INTERNAL = /\A(?:imemo_|T_)/
-    # What stands for all classes; in a baseline, a String.
+    # The keys that stand for all classes together: in limits a Symbol, in a baseline a String.
     ALL = [:objects, "objects"].freeze
-    # The most rows of each list.
+    # How many rows each list has at most.
     ROWS = 10
     # One measurement at a time: others wait, such as those of tests in parallel threads.
     LOCK = Monitor.new
@@ -31,8 +31,8 @@ module Memscope
     class << self
       # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class, or
       #   with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal objects do
-      #   not count. :baseline: a name, under which a file has the numbers that the block may not exceed. Before Ruby
-      #   3.1.4, the block must not create a Ractor
+      #   not count. :baseline: the name under which a file has the numbers that the block may not exceed. Before
+      #   Ruby 3.1.4, the block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
@@ -79,7 +79,7 @@ module Memscope
       def refuse(what, given, allowed) = Field.refuse("Memscope::AllocationCheck.run: #{what}", given, allowed)
     end
 
-    # @return [Measurement] of the second time
+    # @return [Measurement] of the second run
     attr_reader :measurement
 
     # @api private
@@ -92,19 +92,19 @@ module Memscope
     # @return [Boolean]
     def passed? = exceeded.empty?
 
-    # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated, by each limit that was not met
+    # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated, for each limit that was not met
     def exceeded
       @limits.keys.to_h { |what| [what, allocated(what)] }.reject { |what, count| within?(@limits[what], count) }
     end
 
-    # @return [String] the limits that were not met, and all that was allocated
+    # @return [String] the limits that were not met, and the classes and lines that allocated most
     def to_s
       wrong = exceeded.map { |what, count| "  #{name(what)}: #{count} allocated, allowed: #{@limits[what]}" }
       [*wrong, "", "  by class", *rows(classes), "", "  by line", *rows(measurement.lines)].join("\n")
     end
 
     # @api private
-    # @return [Hash{String => Integer}] objects by class, and "objects", all
+    # @return [Hash{String => Integer}] objects by class, and the total under "objects"
     def counts = { "objects" => allocated(:objects), **classes.to_h { |row| [row.name, row.allocated_objects] } }
 
     private
@@ -118,7 +118,7 @@ module Memscope
 
     def within?(limit, count) = limit.is_a?(Range) ? limit.cover?(count) : limit == count
 
-    # Lines of files below the working directory, as test frameworks name them.
+    # Paths are relative to the working directory, as in test frameworks.
     def short(name) = name.delete_prefix("#{Dir.pwd}/")
 
     # A class can redefine `name`.

@@ -5,8 +5,8 @@ require_relative "collection"
 module Memscope
   # One arena of the allocator: an independent heap with its own locks.
   #
-  # Each number is the allocator's own (jemalloc's stats.arenas.<i>, glibc's malloc_info). A number that the allocator
-  # does not count is nil, and not in `to_h`.
+  # The numbers are the allocator's own (jemalloc's stats.arenas.<i>, glibc's malloc_info), except glibc's
+  # `resident_bytes`. A number that the allocator does not count is nil, and not in `to_h`.
   class Arena < Record
     # @return [Integer, nil] nil for all arenas together
     field :index, :count
@@ -172,13 +172,13 @@ module Memscope
   class Arenas < Reading
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Integer, nil] epoch of jemalloc for all these numbers
+    # @return [Integer, nil] jemalloc's epoch, the same for all these numbers
     field :epoch, :count
     # @return [Integer, nil] number of indexes that jemalloc has; not all are in use
     field :limit, :count
     # @return [Array<Arena>] by index
     collection :arenas, [Arena]
-    # @return [Arena, nil] all together, as the allocator itself sums them
+    # @return [Arena, nil] all arenas together, as the allocator itself sums them
     field :merged, Arena
     # @return [Integer, nil] glibc's blocks outside the arenas, each in a mapping of its own
     field :mmapped_bytes, :bytes

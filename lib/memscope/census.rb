@@ -9,8 +9,8 @@ module Memscope
   #   work
   #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
   #
-  # Every live slot is counted: internal objects, which are hidden from Ruby code, and garbage that is not collected yet
-  # (with `gc: true`, only garbage that this collection kept).
+  # Every live slot is counted, including internal objects, which are hidden from Ruby code, and garbage that is not
+  # collected yet (with `gc: true`, only garbage that this collection kept).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")
     # @api private
@@ -28,14 +28,14 @@ module Memscope
       field :slot_bytes, :bytes, null: false
       # @return [Integer] bytes of their slots and of the malloc memory that they report, as in ObjectSpace.memsize_of
       field :memsize_bytes, :bytes, null: false
-      # @return [Integer] those that only a major GC can free
+      # @return [Integer] objects that only a major GC can free
       field :old_count, :count, null: false
 
       # @return [Symbol] the field that identifies it in a list
       def self.identity = :name
     end
 
-    # What a census can be grouped by, and the field with these rows.
+    # What a census can be grouped by, and the field with the rows of each grouping.
     GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
 
     # Finds rows by grouping.
@@ -63,7 +63,7 @@ module Memscope
     # @return [Integer, nil] objects that only a major GC can free
     field :total_old_count, :count
     # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of others
-    #   (imemo_fields) adds its bytes to their class, and no count
+    #   (imemo_fields) adds its bytes to their class, but does not count as one of its objects
     field :classes, [Row], null: false
     # @return [Array<Row>] by type
     field :types, [Row], null: false
@@ -82,7 +82,7 @@ module Memscope
     # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
     field :pause_us, :count
 
-    # Up to this many microseconds under the GVL, the surfaces take a census in the process.
+    # The surfaces take a census in the process if it needs at most this many microseconds under the GVL.
     BUDGET_US = 10_000
     private_constant :BUDGET_US
 
@@ -91,8 +91,8 @@ module Memscope
       def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
 
       # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
-      # collection under way. If counting takes more than BUDGET_US, and a fork stops Ruby for less, a forked child
-      # counts. A budget of 0 always forks.
+      # collection under way. A forked child counts if counting here is predicted to take more than the budget, and
+      # longer than a fork stops Ruby. A budget of 0 always forks.
       #
       # @api private
       # @return [Census]

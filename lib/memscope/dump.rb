@@ -49,7 +49,7 @@ module Memscope
         Field.choice("Memscope.dump: contents", contents, [:none])
         check_switch(:gc, gc)
         Field.seconds("Memscope.dump: deadline", deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}")
-        # The extension's rules for sizes; those of jemalloc are the coarsest.
+        # The extension's number of a size rule: unknown allocators get jemalloc's rule, the coarsest.
         sizes = Allocator.read.name == :glibc ? 1 : 2
         create(path, format) do |file|
           Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
@@ -86,7 +86,7 @@ module Memscope
         whole = nil
         File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
           result = yield(file)
-          file.close # may be where a write fails
+          file.close # may report a failed write
           whole = take(result, path, format)
         ensure
           File.unlink(path) unless whole

@@ -3,11 +3,12 @@
 require_relative "facade"
 
 module Memscope
-  # All files that are otherwise loaded when they are first used.
+  # Loads all files that are otherwise loaded when they are first used.
   #
   # @api private
   module EagerLoad
-    # Commands and what only they show, pages, hooks, exporters, help for tests: each is loaded whole or not at all.
+    # Files that are not loaded here: commands and what only they show, pages, hooks, exporters, help for tests. Each of
+    # these parts is loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
                 requires|report/(?:requires|exercise)|profile/formats/icicle)\b}x

@@ -4,8 +4,8 @@ require_relative "client"
 require_relative "growth_check"
 
 module Memscope
-  # Whether an application keeps memory with each request: the same request many times, in rounds, and what is in use
-  # after each. `memscope exercise` runs one.
+  # Whether an application keeps memory with each request: makes the same request many times, in rounds, and counts what
+  # is in use after each round. `memscope exercise` runs one.
   #
   #   exercise = Memscope::Exercise.run("config.ru", path: "/orders")
   #   exercise.verdict                  # => :grows
@@ -36,7 +36,7 @@ module Memscope
 
     # The rounds that all requests are divided into.
     ROUNDS = 10
-    # The last of them, in each of which something must grow.
+    # The number of last rounds, in each of which something must grow.
     RUNS = 5
     # How many requests can be made: ten a round or more.
     REQUESTS = (100..1_000_000)
@@ -44,7 +44,7 @@ module Memscope
     THREADS = (1..64)
     # Bytes of a number in an Array.
     ELEMENT_BYTES = 8
-    # In any application, a few buffers and threads' caches take up to this, in all.
+    # Bytes that a few buffers and thread caches may take in any application, in total.
     NOISE_BYTES = 2048
     private_constant :ELEMENT_BYTES, :NOISE_BYTES
 
@@ -82,8 +82,8 @@ module Memscope
       # @param allow_status [Array<Integer>] statuses from 300 to 499 to accept
       # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
       # @param gc [Boolean] whether the server's processes collect garbage before each count
-      # @yieldparam made [Integer] requests so far, after each round; what the block keeps counts in the next one
-      # @yieldparam all [Integer] as many as it will make
+      # @yieldparam made [Integer] requests so far, after each round; what the block keeps counts in the next round
+      # @yieldparam all [Integer] how many requests there will be in all
       # @return [Exercise]
       # @raise [ArgumentError] for an invalid value
       # @raise [Failed]
@@ -146,7 +146,7 @@ module Memscope
     UNCOLLECTED = "garbage counts too, and looks like growth or hides it; with --gc (gc: true), it is collected first"
     private_constant :UNCOLLECTED
 
-    # The points of a curve, in memory that is there from the beginning: what they took would count in the next one.
+    # The points of a curve, in memory that is allocated beforehand: otherwise each point would count in the next one.
     #
     # @api private
     class Curve
@@ -223,7 +223,7 @@ module Memscope
 
     private
 
-    # Whether the last two of the rounds added a quarter less than the first two, or still less.
+    # Whether the last two rounds added at most three quarters of what the first two added.
     def slowing?(growth) = 4 * growth.last(2).sum <= 3 * growth.first(2).sum
   end
 end

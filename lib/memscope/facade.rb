@@ -229,8 +229,8 @@ module Memscope
     #
     #   puts Memscope.measure { Report.render }
     #
-    # @param ractors [Symbol, nil] `:never`: the block creates no Ractor. Before Ruby 3.1.4, which would crash, objects
-    #   are counted only in total unless this is given
+    # @param ractors [Symbol, nil] `:never`: the block creates no Ractor. Before Ruby 3.1.4, a new Ractor would crash
+    #   Ruby here, so objects are counted only in total unless this is given
     # @yield
     # @return [Measurement] whose `value` is the block's
     # @raise [ArgumentError] for another `ractors`, or without a block

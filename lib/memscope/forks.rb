@@ -2,7 +2,7 @@
 
 module Memscope
   # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Also
-  # starts background threads that carry Puma's mark for threads that survive a fork.
+  # starts background threads that carry Puma's mark for threads that are safe at a fork.
   #
   # @api private
   module Forks

@@ -31,7 +31,7 @@ module Memscope
 
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Integer, nil] epoch of jemalloc for all its numbers
+    # @return [Integer, nil] jemalloc's epoch, the same for all its numbers unless a reason says otherwise
     field :epoch, :count
     # @return [Integer, nil] resident memory of the process
     field :rss_bytes, :bytes
@@ -51,10 +51,10 @@ module Memscope
     field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] lower bound of bytes in pages of Ruby's heap that are empty or compaction empties; nil if
-    #   pins are unknown
+    # @return [Integer, nil] lower bound of bytes in pages of Ruby's heap that are empty or that compaction empties; nil
+    #   if pins are unknown
     field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] upper bound of bytes in pages that are empty or compaction empties;
+    # @return [Integer, nil] upper bound of bytes in pages that are empty or that compaction empties;
     #   RubyHeap::CompactionForecast estimates how many Ruby returns
     field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper

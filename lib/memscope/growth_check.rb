@@ -21,7 +21,7 @@ module Memscope
   # objects by class, and all blocks of malloc. What grows has risen by at least one per iteration, rounded, in each of
   # the last `runs` rounds: counts decide, and neither bytes of RSS nor times. Two rounds without growth end the check.
   #
-  # What fills during the warm-up cannot fail: memoized values, loaded code, a cache that reaches its bound.
+  # What fills up during the warm-up does not count: memoized values, loaded code, a cache that reaches its bound.
   class GrowthCheck < Reading
     # The block ran for too long in the forked child, or ended it.
     class Unfinished < StandardError; end
@@ -34,7 +34,7 @@ module Memscope
       field :path, :string
       # @return [Integer, nil]
       field :lineno, :count
-      # @return [String, nil] of malloc: the native function that allocated most of it
+      # @return [String, nil] for malloc: the native function that allocated most of it
       field :native, :string
       # @return [Integer] objects or blocks that were allocated in two more rounds and are still there
       field :count, :count, null: false
@@ -52,17 +52,17 @@ module Memscope
 
       # @return [Symbol] :objects or :malloc
       field :layer, :symbol, null: false, one_of: LAYERS
-      # @return [String, nil] of objects: their class, as in Census::Row; nil for all classes together, and for malloc
+      # @return [String, nil] for objects: their class, as in Census::Row; nil for all classes together, and for malloc
       field :name, :string
       # @return [Array<Integer>] objects or blocks that each of the last rounds added; for an Exercise, without those
       #   that were released some seconds later
       field :growth, :list, null: false
-      # @return [Integer] the same per iteration: rounded, the least of all rounds
+      # @return [Integer] the same per iteration, rounded: that of the round which added least
       field :per_iteration, :count, null: false
       # @return [Array<Place>] the lines that allocated it, the one with most first
       field :places, [Place], null: false
-      # @return [Array<String>, nil] the objects on a path to one of them, each with how it refers to the next
-      #   (HeapGraph::Path#links)
+      # @return [Array<String>, nil] the objects on a path to one of the grown objects, each with how it refers to the
+      #   next (HeapGraph::Path#links)
       field :held_by, :list
     end
 
@@ -72,13 +72,13 @@ module Memscope
 
     # @return [Integer] how often the block runs in a round
     field :iterations, :count, null: false
-    # @return [Integer] how many rounds, the last ones, must each add something
+    # @return [Integer] how many of the last rounds must each add something
     field :runs, :count, null: false
     # @return [Integer] allowed growth per iteration
     field :max, :count, null: false
     # @return [Integer] how often the block had run before the rounds that decided
     field :warmup_iterations, :count, null: false
-    # @return [Integer] how often the block ran before something was decided
+    # @return [Integer] how often the block had run when the check was decided
     field :total_iterations, :count, null: false
     # @return [Symbol] where the block ran: :child (a forked child) or :process; of an Exercise also :server (the
     #   processes of a server)
@@ -117,7 +117,7 @@ module Memscope
       #   * `max` (0): allowed growth per iteration, in objects of a class and in blocks of malloc
       #   * `ignore` ([]): what may grow: a Class or its name; a Regexp for names of classes and for places
       #     ("app/models/order.rb:41"); :malloc
-      #   * `in` (nil): :fork or :process; nil decides
+      #   * `in` (nil): :fork or :process; nil: as described above
       #   * `deadline` (60): seconds that the child may take
       # @yield
       # @return [GrowthCheck]
@@ -144,7 +144,7 @@ module Memscope
       # round ends the search for lines and holders.
       #
       # @api private
-      # @param work [#call] does this many iterations
+      # @param work [#call] takes a number of iterations, and does them
       # @param clients [Array<Client>, nil] of the processes that do the work; nil if this one does
       # @param gc [Boolean] whether those collect garbage before each count; this process always does
       # @param plan [Hash{Symbol => Object}] rounds, iterations, runs
@@ -174,7 +174,7 @@ module Memscope
         found(options, rounds, ran_in, since, ran_in: why_here) { Origins.new(options, rounds, ran_in) }
       end
 
-      # The block may run more iterations.
+      # Notes the iterations first: the given block may run more of them.
       def found(options, rounds, ran_in, since, **reasons)
         ran = { warmup_iterations: rounds.warmup_iterations, total_iterations: rounds.total_iterations }
         origins = yield

@@ -60,7 +60,7 @@ module Memscope
       # @return [String] a class's or module's own name; else the name of the object's class; the first step may be a
       #   category of roots, "vm" or "global_tbl"
       field :name, :string, null: false
-      # @return [Integer] objects of that class in a row, as in a list
+      # @return [Integer] objects of that class in a row, as in a linked list
       field :times, :count, null: false
       # @return [Symbol] one of EDGES
       field :edge, :symbol, null: false, one_of: EDGES
@@ -193,7 +193,7 @@ module Memscope
 
     # @return [Array<ClassRow>] by retained bytes, the most first
     field :retained, [ClassRow], null: false
-    # @return [Array<Dominator>] the objects that retain most; of a list, only its head
+    # @return [Array<Dominator>] the objects that retain most; of a linked list, only its head
     field :dominators, [Dominator], null: false
     # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
     field :paths, [Path], null: false

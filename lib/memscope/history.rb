@@ -18,11 +18,11 @@ module Memscope
   # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
   # itself too, and starts with an empty history.
   class History < Reading
-    # The series that are rows of a ledger; a row that it does not have has 0 bytes.
+    # The series that are rows of a ledger; a row that a ledger lacks counts as 0 bytes.
     ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
-    # What each series counts. `live_bytes` are those of live slots, `held` is what objects report to hold through
-    # malloc, `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's,
-    # `requests` those that Puma has taken in this process.
+    # What each series counts. `live_bytes` are those of live slots, `held` is the malloc memory that objects report,
+    # `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's, `requests`
+    # those that Puma has taken in this process.
     SERIES = { rss: :bytes, live_slots: :count, live_bytes: :bytes, old_objects: :count, minor_gcs: :count,
                major_gcs: :count, threads: :count, requests: :count, malloc_in_use: :bytes,
                malloc_active: :bytes, malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
@@ -64,7 +64,7 @@ module Memscope
       end
 
       # @param since [Integer] milliseconds since 1970
-      # @return [Array<Point>] from the bucket that holds that time on
+      # @return [Array<Point>] one for the bucket that contains that time, and one for each later bucket
       def points(since)
         step = step_seconds * 1000
         (bucket(since)...min.size).map do |at|
@@ -81,7 +81,7 @@ module Memscope
         samples.last - samples.first if samples.size > 1
       end
 
-      # @return [Boolean] whether no older bucket has been given up after that time
+      # @return [Boolean] whether the first bucket begins at that time or earlier
       def reaches?(since) = values[:at] <= since
 
       private
@@ -96,7 +96,7 @@ module Memscope
       field :id, :symbol, null: false
       # @return [Symbol]
       field :unit, :symbol, null: false, one_of: %i[bytes count]
-      # @return [Integer, nil] seconds between two samples, by what the last one cost
+      # @return [Integer, nil] seconds between two samples, which depend on what the last one cost
       field :spacing_seconds, :count
       # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
       field :baseline, :count
@@ -135,8 +135,8 @@ module Memscope
     parts_of :curves
 
     class << self
-      # Starts to sample this process, in a thread, and also those that it forks. Does nothing if that is being done.
-      # After `stop`, it goes on with what has been kept.
+      # Starts to sample this process, in a thread, and also those that it forks. Does nothing if sampling already runs.
+      # After `stop`, the history continues with the samples that were kept.
       #
       # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
       def start = Sampler.start
@@ -184,8 +184,8 @@ module Memscope
     # @raise [ArgumentError] for an invalid time or step
     def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
 
-    # The least sample of each epoch: of the time between two major GCs, or of a bucket with several of them. A series
-    # that grows between collections and falls with them grows in its floors only if memory stays.
+    # The least sample of each epoch: of the time between two major GCs, or of a bucket with several of them. If a
+    # series grows between collections and falls with them, its floors rise only if memory is retained.
     #
     # Takes the arguments of `points`.
     #

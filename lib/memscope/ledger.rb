@@ -104,8 +104,8 @@ module Memscope
     #   true` or `garbage: true`
     field :held_by_objects_bytes, :bytes
     # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage: all of them,
-    #   since the program may have let go of any object by now; less with `garbage: true`, which looks, and with
-    #   `gc: true`, which collects first. nil if Ruby's or malloc's rows are unknown
+    #   since the program may have let go of any object by now; less with `garbage: true`, which follows references,
+    #   and with `gc: true`, which collects first. nil if Ruby's or malloc's rows are unknown
     field :garbage_max_bytes, :bytes
     # @return [Collected, nil] nil without `gc: true`
     field :collected, Collected, sparse: true
@@ -200,7 +200,7 @@ module Memscope
     # @param id [Symbol] the id of a top row
     # @param bytes [Range<Integer>] somewhere on the row's pages
     # @param least [Integer, nil] lower limit of the result
-    # @return [Range<Integer>, nil] at least and at most how many of them no other process shares; nil if it is unknown
+    # @return [Range<Integer>, nil] how many of them no other process shares, from least to most; nil if it is unknown
     #   which pages are shared
     def unshared(id, bytes, least: 0)
       row = rows.find { |top| top.id == id }
@@ -212,7 +212,7 @@ module Memscope
 
     # @api private
     # @param bytes [Range<Integer>] somewhere on malloc's pages
-    # @return [Range<Integer>] at least and at most how many of them the kernel takes back when malloc returns them
+    # @return [Range<Integer>] how many of them the kernel takes back when malloc returns them, from least to most
     def returnable(bytes)
       malloc = rows.find { |row| row.id == :malloc } or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)

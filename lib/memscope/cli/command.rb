@@ -20,7 +20,7 @@ module Memscope
       end
     end
 
-    # What the argument of an option may be, beside its type: `fits` is called with it, `words` are for messages.
+    # What the argument of an option may be, besides its type: `fits` is called with it, `words` are for messages.
     #
     # @api private
     Limit = Struct.new(:fits, :words) do
@@ -201,7 +201,7 @@ module Memscope
 
       # Writes to FILE, else to standard output.
       #
-      # @yieldparam display [Report::Display] how the text is to be set
+      # @yieldparam display [Report::Display] how to format the text
       def deliver = output ? create(yield(Report::Display.new(unicode: true))) : self.class.write(@out, yield(display))
 
       # Writes readings as JSON, one a line, or as pages, with options of the page.

@@ -86,7 +86,7 @@ module Memscope
         usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
       end
 
-      # A terminal shows how far it is.
+      # A terminal shows the progress.
       def follow
         return Exercise.run(@target, **options) unless @err.tty?
 

@@ -79,7 +79,7 @@ module Memscope
 
       def objects? = @given[:objects]
 
-      # The prefix of the names of the other process's calls.
+      # The prefix in the names of the calls that the other process answers.
       def profiler = objects? ? :object_profile : :malloc_profile
 
       def give(name, value)
@@ -96,7 +96,7 @@ module Memscope
         usage_error("--#{e.message[/(?:budget|ractors): .*/m]}")
       end
 
-      # Options for the other kind of profile.
+      # Refuses options for the other kind of profile.
       def check_kind
         excluded = (@named.to_a & (objects? ? %i[backend rate from] : %i[budget ractors])).first or return
         usage_error("--#{excluded} is #{objects? ? 'not for' : 'only for'} --objects")

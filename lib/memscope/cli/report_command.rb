@@ -52,7 +52,7 @@ module Memscope
         status(*readings)
       end
 
-      # The verdict's, for Markdown.
+      # The verdict's sentence, for Markdown.
       def sentence(reading)
         return {} unless @given[:markdown] && Calls::CALLS.key?(:verdict) && !reading.is_a?(ExternalProcess)
 

@@ -58,7 +58,7 @@ module Memscope
 
       # Runs a program to its end, in a child that becomes it.
       #
-      # @param errors [IO, nil] where the program's standard error goes, unless it is memscope's
+      # @param errors [IO, nil] where the program's standard error goes; nil: to memscope's own
       # @return [Requires]
       # @raise [Failure] with the program's status, if it failed or wrote nothing
       def record(program, command = @command, errors: nil)
@@ -86,7 +86,7 @@ module Memscope
         Process.kill(:TERM, pid) unless status
       end
 
-      # In the child. It must not return.
+      # Runs in the child, and must not return.
       def become_recorded(program, command, path, errors)
         environment = Launch::Environment.new(ENV)
         Launch::Handoff.write("requires", environment, title: self.class.title, output: path)

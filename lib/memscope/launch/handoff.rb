@@ -51,7 +51,7 @@ module Memscope
           $stderr
         end
 
-        # How texts are to be set: the program writes to the same terminal as the memscope command.
+        # How to format texts: the program writes to the same terminal as the memscope command.
         #
         # @param io [IO] from `output`
         # @return [Hash{Symbol => Object}] a Report::Display

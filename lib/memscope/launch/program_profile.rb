@@ -131,8 +131,8 @@ module Memscope
         @warm = generation if @warm.nil?
       end
 
-      # The first generation after the warm-up; nil if it has not ended. The program may have ended it, too: there, only
-      # malloc's generations tell, since garbage collections begin others.
+      # The first generation after the warm-up. For objects, nil if the warm-up has not ended: only `end_warm_up` ends
+      # it, since garbage collections begin generations too. For malloc, the program may also have begun generation 1.
       def warm = objects? ? @warm : 1
 
       def wait_and_report

@@ -2,7 +2,7 @@
 
 module Memscope
   module Launch
-    # Records what each file costs that the program loads, from before its script until it ends, and writes a Requires
+    # Records what each file that the program loads costs, from before its script until it ends, and writes a Requires
     # as JSON.
     class ProgramRequires
       # @param order [Handoff::Order] title and output

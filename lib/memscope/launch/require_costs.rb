@@ -2,14 +2,14 @@
 
 module Memscope
   module Launch
-    # What the program added since this was made, by the files that RequireRecorder has numbered.
+    # What the program has added since this object was created, by the files that RequireRecorder has numbered.
     class RequireCosts
       # A mapping in smaps, with its file if it has one, and the figures below it that a file is charged for.
       MAPPING = %r{\A\h+-\h+ \S+ \h+ \S+ \d+ *(/.*)?}
       RESIDENT = /\A(Private|Shared)_(?:Clean|Dirty): +(\d+) kB/
       private_constant :MAPPING, :RESIDENT
 
-      # To be made before the program's script, which may change its arguments.
+      # To be created before the program's script runs, which may change its arguments.
       def initialize
         @program = [$PROGRAM_NAME, *ARGV].map { |word| word.empty? ? '""' : word.scrub }.join(" ")
         2.times { read } # the first reading allocates what later ones use again
@@ -33,7 +33,7 @@ module Memscope
 
       private
 
-      # Nothing is collected between the two counts of the heap. What other threads allocate between them is of no file.
+      # No garbage is collected between the two counts of the heap. What other threads allocate then belongs to no file.
       def measure
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable

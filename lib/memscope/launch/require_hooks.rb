@@ -1,14 +1,15 @@
 # frozen_string_literal: true
 
-# Tells Memscope::Launch::RequireRecorder when each file begins and ends to load, in a program that was started to be
-# measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that requires them
-# (Sinatra, by caller) ignore such frames. So nothing but this file is on the stack meanwhile.
+# Tells Memscope::Launch::RequireRecorder when each file begins to load and when it has loaded, in a program that was
+# started to be measured. Evaluated as <internal:…>, like RubyGems' own require: programs that look for the file that
+# requires them (Sinatra, by caller) ignore such frames. So while a file loads, no other file of memscope may be on the
+# stack.
 #
-# Aliases, as in RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
+# Uses aliases, as do RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
 # aliases and this module would call each other for ever.
 module Kernel
-  # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in the place of
-  # RubyGems' one, before or after this, and since Ruby 3.3 keeps it as no_warning_require.
+  # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in place of
+  # RubyGems' require, before or after this, and since Ruby 3.3 keeps it as no_warning_require.
   own = %i[gem_original_require no_warning_require require].select do |name|
     private_method_defined?(name) && instance_method(name).source_location.nil?
   end

@@ -2,8 +2,8 @@
 
 module Memscope
   module Launch
-    # Numbers the files that a program loads, and charges to them what is allocated meanwhile. What it allocates
-    # itself is charged to memscope.
+    # Numbers the files that a program loads, and charges to them what is allocated meanwhile. What this module itself
+    # allocates is charged to memscope.
     module RequireRecorder
       # A file: its number, that of the file which requires it, what was required, the path once it is loaded, whether
       # it was loaded (false also if it raised a LoadError; nil if it raised otherwise, or has not ended), whether an
@@ -21,9 +21,9 @@ module Memscope
         # @return [Array<Array(Integer, String)>] requires of what was loaded already: who required, and what
         def again = @again.keys
 
-        # From now on, allocations are charged, and require, require_relative, load and autoload tell this module.
+        # From now on, allocations are charged to files: require, require_relative, load and autoload call this module.
         #
-        # @return [Object, nil] a reason why nothing can be charged; nil if it is
+        # @return [Object, nil] a reason why allocations cannot be charged; nil if they are
         def start
           @entries = []
           @again = {}
@@ -40,8 +40,8 @@ module Memscope
         # To be called before a file is loaded.
         #
         # @param feature [String] a path or a feature, as require takes it
-        # @return [Entry, nil] for `leave`; nil if the file that requires is charged: there are no numbers left, or this
-        #   is another Ractor, where nothing is recorded
+        # @return [Entry, nil] for `leave`; nil if no numbers are left, so that the requiring file stays charged, or in
+        #   another Ractor, where nothing is recorded
         def enter(feature)
           return unless Ractor.current.equal?(@main)
 
@@ -98,7 +98,7 @@ module Memscope
 
         private
 
-        # Another string with another buffer: the program's own may die.
+        # A copy with a buffer of its own: the program's string may be freed.
         def own_copy(feature)
           feature = feature.to_path if feature.respond_to?(:to_path)
           return feature unless feature.is_a?(String)

@@ -14,7 +14,7 @@ module Memscope
       private_constant :RUBY, :GEM
 
       # @param entries [Array<RequireRecorder::Entry>] in the order in which they began
-      # @param owned [Array<Array<Integer>>] by number, as Native.owned has it
+      # @param owned [Array<Array<Integer>>] by number, as Native.owned returns it
       # @param files [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
       def initialize(entries, owned, files)
         @entries = entries

@@ -106,8 +106,8 @@ module Memscope
           { frames: frames, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
         end
 
-        # Objects' generations get longer as a profile gets older, and one begins where objects are not judged yet.
-        # Keeps those that begin at the same epoch in both profiles, or after the earlier profile.
+        # Objects' generations merge as a profile gets older, and one always begins at the first epoch whose objects are
+        # not judged yet. Keeps those that begin at the same epoch in both profiles, or after the earlier profile.
         def common_generations(earlier, later)
           return unless earlier.generations && later.generations
 

@@ -38,7 +38,7 @@ module Memscope
       end
 
       # @param seconds [Float] the longest wait
-      # @return [Worker, nil] nil if no report came in time, or an invalid one
+      # @return [Worker, nil] nil if no report came in time, or if it is invalid
       def receive(seconds)
         return unless @reader.wait_readable(seconds)
 
@@ -100,7 +100,7 @@ module Memscope
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
-        History.start if Workers.setting(:history) # before the first reading, which it uses
+        History.start if Workers.setting(:history) # before the first reading, which the history uses
         watch.start
         Workers.current = watch
       end

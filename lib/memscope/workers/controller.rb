@@ -15,7 +15,7 @@ module Memscope
     # steps; only a purge or the evidence of a restart holds the thread, for at most Evidence::PATIENCE seconds each.
     #
     # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervisor`, why
-    # nothing must be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    # nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
     #
     # @api private
     class Controller
@@ -51,7 +51,7 @@ module Memscope
         end
       end
 
-      # @return [Array<Policy::Group>] the readings that the last decision was made by, oldest first
+      # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
       attr_reader :groups
 
       def initialize(host)
@@ -123,7 +123,7 @@ module Memscope
                                 reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
       end
 
-      # Measures what an action returned, once its successor, if there is one, has booted and settled.
+      # Measures what an action returned, `settle_seconds` after it or, for a restart, after its successor has booted.
       def settle(outcome, policy, working_set, members, now)
         return unless outcome[:executed] && outcome[:returned_bytes].nil? && outcome[:others]
 
@@ -145,15 +145,15 @@ module Memscope
 
       def public_part(outcome) = outcome.except(:before, :others)
 
-      # The RSS of each worker but one, by its number: what a process has alone changes when another one, which has
-      # shared it, ends or begins.
+      # The RSS of each worker but one, by its number and pid. Not the USS: it changes when another process that shares
+      # the pages ends or begins.
       def others(members, index)
         numbered = members.select { |member| member.index && member.index != index }
         numbered.to_h { |member| [[member.index, member.pid], member.rss_bytes] }
       end
 
-      # Where both sizes are known; a worker that did not exist had none. nil if one was replaced, as when the kernel
-      # has killed it: what that returned cannot be told from what the action did.
+      # The growth of the workers whose sizes are both known; a worker that did not exist had 0 bytes. nil if a worker
+      # was replaced, as when the kernel has killed it: what that returned cannot be told from what the action returned.
       def growth(earlier, later)
         gone, come = [earlier.keys - later.keys, later.keys - earlier.keys].map { |workers| workers.map(&:first) }
         return if gone.intersect?(come)
@@ -190,7 +190,7 @@ module Memscope
         @host.log("policy: #{@last}")
       end
 
-      # Says so only if there was a reason to do something.
+      # Logs this only if there was a reason to do something.
       def nothing(decision)
         tally(:none, false)
         @last = decision.reason
@@ -218,7 +218,7 @@ module Memscope
         "#{e.message} (#{e.class})"
       end
 
-      # malloc keeps what a garbage collection frees, so it is purged afterwards.
+      # malloc keeps what a garbage collection frees, so malloc is purged afterwards.
       def levers(action)
         [*{ purge: [], gc: %i[gc], compact: %i[gc compact] }.fetch(action), *Purge.allocators_lever]
       end

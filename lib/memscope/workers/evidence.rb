@@ -10,8 +10,8 @@ module Memscope
   class Workers < Reading
     # Keeps, in files that only this user can read, why a worker is restarted: the decision, the worker's last report
     # with its verdict and its memory by owner, how each row grew since its first report, the largest classes, and as
-    # many as fit of the readings behind the decision. In the directory of the setting, it also keeps all
-    # readings, which `memscope policy` replays.
+    # many as fit of the readings behind the decision. If `policy_evidence_directory` is set, also keeps all readings
+    # there, which `memscope policy` replays.
     #
     # @api private
     module Evidence
@@ -39,9 +39,9 @@ module Memscope
           opened(path, File::WRONLY | File::CREAT | File::APPEND) { |file| file.write("#{group.to_json}\n") }
         end
 
-        # Leaves a restart to the successor of this process.
+        # Leaves the outcome of a restart for the successor of this process to measure.
         #
-        # @param outcome [Hash] as of Policy::Outcome, and the working set `before`
+        # @param outcome [Hash] the fields of a Policy::Outcome, and `before`, the working set before the restart
         # @return [void]
         def leave(outcome)
           path = outcome_path
@@ -55,7 +55,7 @@ module Memscope
 
         # Takes what `leave` has left: another call finds nothing.
         #
-        # @return [Array<Hash>] one restart, since the machine booted; none if nothing can be read
+        # @return [Array<Hash>] the restart, unless it was before the machine booted; none if nothing can be read
         def left
           path = outcome_path
           text = opened(path, File::RDONLY, &:read)
@@ -83,7 +83,7 @@ module Memscope
           host.log("policy: no evidence was kept: #{e.message} (#{e.class})")
         end
 
-        # Names the container, or the service: the same for the process that is started in the place of this one.
+        # Names the container, or the service: the same for the process that is started in place of this one.
         #
         # @return [String] 16 hexadecimal digits
         def place
@@ -142,7 +142,7 @@ module Memscope
                 .reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
         end
 
-        # Or why they are unknown: a worker may not have the room to walk its objects.
+        # The largest classes, or why they are unknown: a worker may lack the memory to walk its objects.
         def classes(host, pid)
           host.census(pid).by(:class).first(CLASSES).map(&:to_h)
         rescue StandardError => e

@@ -6,15 +6,16 @@ require_relative "controller"
 
 module Memscope
   class Workers < Reading
-    # Puma's cluster as a Controller has it, in Puma's master, which starts a worker again whenever one has ended.
+    # The host of a Controller for Puma's cluster, in the master, which starts a new worker whenever one has ended.
     #
     # Puma's loop calls the blocks given to its events; the rest runs in memscope's thread. Each variable is written by
     # one of the two.
     #
     # @api private
     class PumaHost
-      # Puma's master fires it when a restart of all begins; the name changed in Puma 7. The event that all have booted
-      # cannot be relied on: after a refork, Puma 5.6 fires none, and if a worker crashes meanwhile, it comes too early.
+      # Puma's master fires it when a restart of all workers begins; the name changed in Puma 7. The event that says
+      # that all have booted is unreliable: after a refork, Puma 5.6 fires none, and if a worker crashes meanwhile, it
+      # comes too early.
       RESTARTING = %i[on_restart before_restart].freeze
       # Puma fires it once the application is loaded; the name changed in Puma 7.
       BOOTED = %i[on_booted after_booted].freeze
@@ -55,10 +56,10 @@ module Memscope
       # @return [Symbol]
       def supervisor = :puma
 
-      # @return [Integer] which TTIN and TTOU change
+      # @return [Integer] the number of workers, which the signals TTIN and TTOU change
       def workers = @options[:workers]
 
-      # @return [String, nil] why nothing must be done now
+      # @return [String, nil] why nothing may be done now
       def obstacle
         handles = @cluster.handles.values
         return "Puma is stopping" if handles.any? && handles.all?(&:term?)
@@ -70,7 +71,7 @@ module Memscope
         "Puma boots its workers or restarts all of them" unless served
       end
 
-      # Counts the workers that begin in the place of the one restarted last. Puma's hook after a fork does not: with
+      # Counts the workers that begin in place of the one restarted last. Puma's hook after a fork could not: with
       # fork_worker it runs in worker 0.
       #
       # @param worker [Worker] its first report, which it sends before it has booted
@@ -87,9 +88,9 @@ module Memscope
         workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
       end
 
-      # @param outcome [Hash] of a restart, as of Policy::Outcome
+      # @param outcome [Hash] of a restart: the fields of a Policy::Outcome
       # @return [Array(Boolean, Integer)] whether the worker that took its place has booted, or none will, as after
-      #   TTOU; and how many died before
+      #   TTOU; and how many workers in its place died before that one
       def successor(outcome)
         booted = serving.any? { |handle| handle.index == outcome[:index] && handle.pid != outcome[:pid] }
         booted ||= serving.size >= workers && identity(outcome[:pid]).first != @stopped
@@ -114,7 +115,7 @@ module Memscope
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
       end
 
-      # In the worker's own thread for such calls. A purge runs beside its requests; a GC or a compaction stops them.
+      # Runs in the worker's listener thread. A purge runs beside its requests; a GC or a compaction stops them.
       def purge(member, levers) = ask(member.pid, :purge, levers: levers.map(&:name))
 
       # Puma 8 and newer.
@@ -135,7 +136,7 @@ module Memscope
 
       private
 
-      # Worker 0 is not restarted by a refork: its phase is the next one before that begins.
+      # Leaves out worker 0 with fork_worker: a refork does not restart it, and moves it into the next phase first.
       def oldest_phase
         handles = @cluster.handles.values
         handles.reject! { |handle| handle.index.zero? } if @options[:fork_worker]
@@ -144,7 +145,7 @@ module Memscope
 
       def ask(pid, call, **options) = Client.new(pid, timeout: Evidence::PATIENCE).call(call, **options)
 
-      # When it started, in clock ticks since the machine booted, and in seconds of the monotonic clock.
+      # When a process started, in clock ticks since the machine booted, and in seconds of the monotonic clock.
       def identity(pid)
         ticks = ProcessIdentity.of(pid).started
         return [nil, nil] unless ticks
@@ -166,7 +167,7 @@ module Memscope
                                   exempt: exempt(worker.index))
       end
 
-      # Half of what it began with, since nothing raises the number again. Puma 8 and newer.
+      # Half of the threads that the worker began with, since nothing raises the number again. Puma 8 and newer.
       def least_threads(pid, most)
         first = (@first_threads[pid] ||= most)
         (first / 2.0).ceil if most && defined?(::Puma::ServerPluginControl)

@@ -7,8 +7,8 @@ require_relative "supervisor"
 
 module Memscope
   class Workers < Reading
-    # A process that acts on itself, as a Controller has it: the only process of a server. It can be restarted if it is
-    # Sidekiq's, and if something starts it again.
+    # The host of a Controller for a process that acts on itself: the only process of a server. It can be restarted if
+    # it is Sidekiq's, and if something starts it again.
     #
     # @api private
     class SingleHost
@@ -16,7 +16,7 @@ module Memscope
       IDLE = 5
       # Seconds between lines in the log that say that jobs keep it from ending.
       PATIENCE = 900
-      # Seconds of a job after which it may run for ever: nothing ends a job but itself.
+      # A job that has run for this many seconds may run for ever: nothing ends a job but itself.
       LONG_JOB = 900
       private_constant :IDLE, :PATIENCE, :LONG_JOB
 
@@ -25,12 +25,12 @@ module Memscope
         @log = log
       end
 
-      # @return [Array<Hash>] the restart that started this process, as of Policy::Outcome; none if it is not known
+      # @return [Array<Hash>] the restart that led to this process: a Policy::Outcome's fields; none if it is not known
       def earlier_restarts
         sidekiq ? Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } } : []
       end
 
-      # Once Sidekiq is quiet, it stays so: waits for its jobs, as long as they take, and then ends it.
+      # Once Sidekiq is quiet, waits for its jobs, however long they take, and then ends it: it cannot resume.
       #
       # @return [void]
       def advance
@@ -55,7 +55,7 @@ module Memscope
       # @return [Integer]
       def workers = 1
 
-      # @return [String, nil] why nothing must be done now
+      # @return [String, nil] why nothing may be done now
       def obstacle = ("Sidekiq is quiet, and about to end" if @quiet_since || sidekiq&.stopping?)
 
       # @return [Array<Policy::Member>]
@@ -68,7 +68,7 @@ module Memscope
                                    exempt: ("it is not Sidekiq's process" unless sidekiq))]
       end
 
-      # Nobody sees it: the process has ended by then.
+      # The successor is never seen here: this process has ended by then.
       def successor(_outcome) = [false, 0]
 
       # Makes Sidekiq accept no more jobs; `advance` does the rest.
@@ -104,15 +104,15 @@ module Memscope
       # Only for Sidekiq's own program, which handles TSTP: another process would stop.
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
-      # Why it might never end: jobs are not cut.
+      # Why Sidekiq might never end: running jobs are not cut short.
       def unending
         jobs = work or return "its jobs cannot be counted"
         long = jobs.select { |job| Time.now.to_f - job[:run_at].to_f > LONG_JOB }
         "a job of #{job_classes(long).first} has run for more than #{LONG_JOB / 60} minutes" if long.any?
       end
 
-      # Locks a file until this process ends: of the processes of a container, which reach the limit together, one at a
-      # time is quiet.
+      # Locks a file until this process ends: the processes of a container reach the limit together, but only one at a
+      # time may be quiet.
       def alone?
         path = File.join(Sockets.directory(Workers.setting(:socket_directory)), "restart-#{Evidence.place}.lock")
         @lock ||= File.open(path, File::RDWR | File::CREAT | File::NOFOLLOW | File::NONBLOCK, 0o600)
@@ -121,7 +121,7 @@ module Memscope
 
       def busy = work&.size
 
-      # What Sidekiq's threads work on: hashes with the `payload`, a Hash or its JSON, and since when, `run_at`.
+      # What Sidekiq's threads work on: hashes with `payload`, a Hash or its JSON, and `run_at`, when the job began.
       # Sidekiq 5 called it WORKER_STATE.
       def work
         return unless sidekiq

@@ -29,7 +29,7 @@ module Memscope
           [path.split("/").grep(/\.service\z/).last, path.include?("/user@") ? "--user" : "--system"]
         end
 
-        # Whether this process is the service's main one: the end of another one ends no service.
+        # Whether this process is the service's main one: only the end of that one ends the service.
         def service?(unit, manager)
           return false unless unit
 

@@ -40,7 +40,7 @@ Puma::Plugin.create do
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }
     dsl.after_worker_fork { cluster.forked }
-    # Puma 8 passes what sets a worker's number of threads, each time it starts one.
+    # Each time Puma 8 starts a thread, it passes an object that can change the worker's number of threads.
     return unless defined?(Puma::ServerPluginControl)
 
     dsl.before_thread_start { |control| Memscope::Calls.thread_control = control }

@@ -48,7 +48,7 @@ module Memscope
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
         # Tags that are shown, and seconds between two readings of them: only full GCs change what they retain, and a
-        # reading may come with a malloc profile.
+        # reading also reads a malloc profile if one runs.
         TAGS = 3
         TAGS_INTERVAL = 60
         private_constant :LEVERS, :KERNELS, :TAGS, :TAGS_INTERVAL

@@ -96,7 +96,7 @@ module Memscope
           # @return [Array<String>] headings of the other columns
           def columns = ["MiB", "±", "samples", difference? ? "growth" : "share"]
 
-          # @return [Array<String>] what they show
+          # @return [Array<String>] the entry's cells in these columns
           def cells(entry) = [bytes(entry), error(entry), count(entry.samples), share(entry)]
 
           # @return [String]

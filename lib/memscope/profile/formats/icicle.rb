@@ -7,11 +7,11 @@ module Memscope
   class Profile < Reading
     module Formats
       # A self-contained page that draws what each file that a program loaded costs, below the file that required it:
-      # the flame graph's page, of exact numbers.
+      # the flame graph's page, with exact numbers.
       #
       # @api private
       class Icicle < FlameGraph
-        # What the colours of files mean: the first ones of a flame graph.
+        # What the colours of files mean: the first three of a flame graph's.
         KEY = KINDS.first(3).to_h.freeze
         private_constant :KEY
 
