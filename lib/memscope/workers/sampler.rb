@@ -131,9 +131,9 @@ module Memscope
           verdict: Verdict.latest }
       end
 
-      # What a purge, a compaction and one thread fewer would return. glibc's purge and the compaction are predicted from
-      # what was last read for the history. A forked worker's compaction is not predicted: it writes to pages that are
-      # shared, and can take more than it returns.
+      # What a purge, a compaction and one thread fewer would return. A purge under glibc and a compaction are predicted
+      # from what was last read for the history. A forked worker's compaction is not predicted: it writes to pages that
+      # are shared, and can take more than it returns.
       def predicted(ledger, memory)
         threads = ledger.leaf_bytes[:"stacks/threads"] if memory.threads.to_i > 1
         { purge: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes,
