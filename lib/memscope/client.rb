@@ -61,12 +61,12 @@ module Memscope
       @timeout = timeout
     end
 
-    # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes,
-    #   fragmentation, mappings, ruby_heap, process_memory, cgroup, history, lint, doctor, workers, tags, purge,
-    #   and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and the same of
-    #   object_profile
-    # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and purge's `settle`;
-    #   purge takes a list of `levers`
+    # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes, fragmentation,
+    #   mappings, ruby_heap, census, heap_graph, process_memory, cgroup, history, verdict, lint, doctor, workers, tags,
+    #   purge, dump, and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and
+    #   the same of object_profile
+    # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since`, purge's `settle` and
+    #   dump's `contents`; purge takes a list of `levers`, and dump a `path`
     # @return [Object] the result of that call in the other process
     # @raise [ArgumentError] for an invalid call or option
     # @raise [Unreachable] if the process cannot be reached
