@@ -59,8 +59,8 @@ module Memscope
         old[:ignored] || value != 1 << old[:value] ? own : { **old, name: name, value: value }
       end
 
-      # The last text that gives the option's value is its source; the last text that names the option is what was
-      # given. jemalloc accepts the word "default" as the value of narenas only.
+      # `source` is the last text that sets the option to its current value; `given` is what the last text that names it
+      # says. jemalloc accepts the word "default" as the value of narenas only.
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
           given = pairs.reverse.assoc(name)&.last or next
@@ -74,7 +74,7 @@ module Memscope
 
       def number(text) = (Integer(text, exception: false) if text.match?(NUMBER))
 
-      # The options in a text that jemalloc does not report, and the rest of the text, at which it stops reading.
+      # A text's options that jemalloc does not report, and the rest of the text, which jemalloc does not read.
       def others(source, pairs, rest)
         unknown = "this jemalloc has no option of this name"
         found = pairs.map { |name, given| [name, given, (unknown unless UNREPORTED.key?(name))] }

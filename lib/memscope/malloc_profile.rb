@@ -17,7 +17,7 @@ module Memscope
     RATE = 1 << 19
     # The allowed rates. Smaller ones would sample nearly every block.
     RATES = (1 << 9)..(1 << 30)
-    # Another rate that `start` takes: nearly every block is sampled, which costs some microseconds an allocation.
+    # Another rate that `start` accepts: it samples nearly every block, which costs some microseconds per allocation.
     #
     # @api private
     EVERY_BLOCK = 1
@@ -26,8 +26,8 @@ module Memscope
     # The backends that `start` accepts.
     BACKENDS = %i[auto jemalloc imports].freeze
 
-    # The options that the backend :jemalloc needs jemalloc to have been started with; they cost nothing until a profile
-    # starts.
+    # The options with which jemalloc must have been started for the backend :jemalloc. They cost nothing until a
+    # profile starts.
     CONF = "prof:true,prof_active:false,prof_accum:true"
 
     # Why jemalloc's profiler cannot be used, and the remedy.
@@ -147,7 +147,7 @@ module Memscope
 
       def end_session = Native.stop_profile
 
-      # Nothing ended if the block of `record` has stopped the profile itself.
+      # `ended` is nil if the block of `record` has stopped the profile itself.
       def recorded(ended) = ended ? read_stopped(ended) : snapshot
 
       def read(body) = readable(body) && Profile.capture(body)

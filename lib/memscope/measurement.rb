@@ -7,7 +7,7 @@ require_relative "object_profile"
 require_relative "purge"
 
 module Memscope
-  # What a block allocates, and what of it remains after a garbage collection.
+  # What a block allocates, and how much of that remains after a garbage collection.
   #
   #   measurement = Memscope.measure { Report.render }
   #   measurement.allocated_objects   # => 41250
@@ -15,31 +15,31 @@ module Memscope
   #   measurement.value               # => what the block returned
   #   puts measurement
   #
-  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many other threads
-  # allocate meanwhile. Garbage is collected as ever. Internal objects count too, such as the caches that Ruby fills
-  # when a line runs for the first time: call the block once before, to leave these out.
+  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many objects other
+  # threads allocate meanwhile. Garbage is collected as usual. Internal objects count too, such as the caches that Ruby
+  # fills when a line runs for the first time: call the block once before, to leave these out.
   #
   # What the block returns is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
     # A measurement, or a profile of objects, is running. The message says what ends it.
     class Unavailable < StandardError; end
 
-    # What the objects of one class, or of one line, amount to.
+    # The totals of one class's objects, or of one line's.
     class Row < Record
       # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
       field :name, :string, null: false
-      # @return [String, nil] of the line's file; nil for a class
+      # @return [String, nil] path of the line's file; nil for a class
       field :path, :string, sparse: true
       # @return [Integer, nil] nil for a class
       field :lineno, :count, sparse: true
       # @return [Integer] objects
       field :allocated_objects, :count, null: false
-      # @return [Integer] bytes of their slots, and of the malloc memory that they reported last, as in
-      #   ObjectSpace.memsize_of: when they were found dead, or after the block
+      # @return [Integer] bytes of their slots, and of the malloc memory that they report (as in ObjectSpace.memsize_of)
+      #   when they are found dead, or after the block
       field :allocated_bytes, :bytes, null: false
       # @return [Integer, nil] those that are alive after the garbage collection that follows the block
       field :retained_objects, :count
-      # @return [Integer, nil] bytes of these, counted alike
+      # @return [Integer, nil] bytes of these, counted in the same way
       field :retained_bytes, :bytes
 
       # @return [Symbol] the field that identifies it in a list
@@ -66,18 +66,18 @@ module Memscope
     # @return [Integer, nil] what it allocated through malloc less what it freed, after the garbage collection: negative
     #   if the block freed memory that is older
     field :malloc_retained_bytes, :signed_bytes
-    # @return [Diff, nil] of the ledgers before the block and after it, each after a garbage collection, with what
-    #   memscope itself needs
+    # @return [Diff, nil] from the ledger before the block to the one after it, each read after a garbage collection;
+    #   includes what memscope itself needs
     field :rows, Diff
     # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
     field :peak_bytes, :bytes
-    # @return [Integer, nil] the least that the allocator's lever of Memscope.purge returns after the block
+    # @return [Integer, nil] the least that the allocator's lever of Memscope.purge would return after the block
     field :purgeable_bytes, :bytes
 
     # @return [Object] what the block returned; nil for a measurement from JSON
     attr_reader :value
 
-    # By thread, the fiber that measures or did so last: it is not kept alive.
+    # For each thread, the fiber that measures, or that measured last. Keeps neither alive.
     FIBERS = ObjectSpace::WeakMap.new
     EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
     private_constant :FIBERS, :EACH_OBJECT
@@ -98,7 +98,7 @@ module Memscope
         started = Cost.now
         obstacle = Native.absence || obstacle(ractors)
         before = Ledger.read(deep: true, gc: true)
-        Native.collect_garbage # what the ledger has left is freed here, and not after the block
+        Native.collect_garbage # frees what the ledger has left, which would otherwise be freed after the block
         lead_us = Cost.now - started
         value, body = run(obstacle.nil?, &block)
         (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
@@ -172,14 +172,14 @@ module Memscope
       end
 
       # @param costs [Array<Cost>] of the ledgers, and of the extension
-      # @param around_us [Integer] microseconds before and after the block that include the ledgers
+      # @param around_us [Integer] microseconds before and after the block, ledgers included
       def cost(costs, around_us)
         rest = [around_us - costs.first(2).sum(&:wall_us), 0].max
         Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
       end
 
-      # @param rows [Array<Array>, nil] from the extension: for each line and class of it, path, line, class, and the
-      #   four numbers
+      # @param rows [Array<Array>, nil] from the extension: for each class allocated at each line, path, line, class,
+      #   and the four numbers
       # @param total [Integer] objects that all threads allocated
       def counted(rows, retained_known, total)
         return { allocated_objects: total } unless rows
@@ -204,7 +204,7 @@ module Memscope
         rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
       end
 
-      # In a child that was forked within the block.
+      # The result in a child that was forked within the block.
       def outside
         body = { cost: Cost.of(:T0), reasons: {} }
         own_fields.each { |field| body[:reasons][field.name] = :measured_in_parent }

@@ -60,8 +60,8 @@ module Memscope
         workers? && Workers.current ? Workers.read : []
       end
 
-      # By label: for each index, the worker that booted last, since two workers have the same index for a while in a
-      # phased restart.
+      # By label: the master, and for each index the worker that booted last: in a phased restart, two workers have the
+      # same index for a while.
       def reported
         all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
         all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
@@ -92,7 +92,7 @@ module Memscope
     # @api private
     class Readings
       CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
-      # Seconds between two censuses without an interval for ledgers.
+      # Seconds between two censuses if no interval for ledgers is configured.
       INTERVAL = 60
       private_constant :CACHES, :INTERVAL
 
@@ -135,7 +135,7 @@ module Memscope
         end
       end
 
-      # Only if the configuration asks for it; tags, once there are any.
+      # Reads these only if the configuration asks for them; tags, once there are any.
       def read_costly(source)
         case source
         when :tags then Tags.read_for_metrics(CACHES[:tags], @interval) if @tags

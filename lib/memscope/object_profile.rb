@@ -27,8 +27,8 @@ module Memscope
     class Unavailable < StandardError; end
 
     RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"
-    # Versions of Ruby that crash when objects are sampled (Bug #19482), and those that also crash when a Ractor is
-    # created while objects are sampled (Bug #18464): from the first version on, before the second.
+    # Ruby versions, from the first of a pair up to, but not including, the second: those that crash when objects are
+    # sampled (Bug #19482), and those that crash then or when a Ractor is created meanwhile (Bug #18464).
     CRASHING = [[[3, 2, 0], [3, 2, 3]]].freeze
     CRASHING_WITH_RACTORS = [[[3, 1, 0], [3, 1, 4]], *CRASHING].freeze
     private_constant :RACTORS_ALIVE, :CRASHING, :CRASHING_WITH_RACTORS
@@ -45,7 +45,7 @@ module Memscope
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
       # @param ractors [Symbol, nil] `:never`: this program creates no Ractor while the profile runs. Required before
-      #   Ruby 3.1.4, which would crash
+      #   Ruby 3.1.4: those versions would crash
       # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. A thread of its own
       #   then watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings include
       #   what it finds
@@ -169,7 +169,7 @@ module Memscope
         Native.start_object_profile(Float(budget))
       end
 
-      # A trap handler cannot take the lock.
+      # Holders.watch takes a lock, which a trap handler cannot do.
       def watch
         Holders.watch
       rescue ThreadError => e

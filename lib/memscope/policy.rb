@@ -16,13 +16,14 @@ module Memscope
     # From the mildest to the last resort.
     ACTIONS = %i[none purge gc compact fewer_threads restart].freeze
 
-    # @return [Numeric] share of the limit above which something is done, if it lasts
+    # @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
     field :soft, :number, null: false
-    # @return [Numeric] share of the limit above which only a restart is left, and need not wait as long
+    # @return [Numeric] share of the limit above which a restart comes before all other actions, and need not wait as
+    #   long
     field :hard, :number, null: false
     # @return [Integer] how many readings in a row must be above `soft`
     field :readings, :count, null: false
-    # @return [Numeric] over how many seconds
+    # @return [Numeric] how many seconds these readings must span at least
     field :sustained_seconds, :number, null: false
     # @return [Numeric] a leak that reaches the limit within this many seconds counts as above `soft`
     field :eta_seconds, :number, null: false
@@ -31,30 +32,31 @@ module Memscope
     # @return [Numeric] a worker that started less than this many seconds ago is not restarted
     field :min_uptime_seconds, :number, null: false
     # @return [Numeric] the same above `hard`, if the group is about to reach the limit (at its present growth, within
-    #   `gap_seconds`) and the last restart was `min_uptime_seconds` ago
+    #   `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
     field :hard_min_uptime_seconds, :number, null: false
-    # @return [Numeric] the least between two restarts, and between two equal actions on one worker
+    # @return [Numeric] the least time between two restarts, and between two equal actions on one worker
     field :interval_seconds, :number, null: false
-    # @return [Numeric] the least between two restarts above `hard`
+    # @return [Numeric] the least time between two restarts above `hard`
     field :hard_interval_seconds, :number, null: false
     # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
     field :settle_seconds, :number, null: false
-    # @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for one that has
-    #   not ended, and how long the worker that was restarted last is spared
+    # @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for an action
+    #   that has not ended, and how long the worker that was restarted last is spared
     field :stop_seconds, :number, null: false
     # @return [Integer] how many failed boots, after the last two restarts, end all restarts
     field :failed_boots, :count, null: false
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
-    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are longer by up to this share, by host and
-    #   worker, so that hosts do not act at once. Times are only made longer, so a least time stays one
+    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share, which
+    #   depends on the host and the worker, so that hosts do not act at the same time. None is shortened, so a least
+    #   time stays one
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap longer than this do not count
     field :gap_seconds, :number, null: false
 
     # A duration of up to a week.
     WEEK = (0..604_800)
-    # For each rule, the default, and the numbers allowed: whole ones if the default is.
+    # For each rule, the default, and the numbers allowed: whole ones unless the default is a Float.
     RULES = {
       soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
       eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
@@ -93,7 +95,8 @@ module Memscope
       Ladder.new(self, Window.new(self, readings)).decision
     end
 
-    # What it would have decided if it had only observed: each decision counts for the later ones as not carried out.
+    # What this policy would have decided if it had only observed: each decision counts for the later ones as not
+    # carried out.
     #
     # @param readings [Array<Group>] oldest first
     # @return [Array<Decision>] one for each

@@ -5,8 +5,9 @@ require_relative "reading"
 module Memscope
   # The kernel's figures for this process, from /proc/self/smaps_rollup and /proc/self/status.
   #
-  # smaps_rollup walks the page tables: exact, milliseconds per GB, and mmap and munmap in other threads wait meanwhile.
-  # A figure that this kernel does not print, or hides from this process, is nil; +reasons+ says why.
+  # To print smaps_rollup, the kernel walks the page tables: this is exact, takes milliseconds per GB, and makes mmap
+  # and munmap in other threads wait. A figure that this kernel does not print, or hides from this process, is nil;
+  # +reasons+ says why.
   class ProcessMemory < Reading
     # @return [Integer, nil] resident pages, shared ones in full (Rss)
     field :rss_bytes, :bytes

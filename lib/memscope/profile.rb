@@ -75,8 +75,8 @@ module Memscope
     field :started_at, :time, null: false
     # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
-    # @return [Array<Integer>, nil] the numbers of all generations, each that of its first epoch; an epoch begins when a
-    #   garbage collection ends its mark phase. nil for malloc
+    # @return [Array<Integer>, nil] the numbers of all generations: each has the number of its first epoch. An epoch
+    #   begins when a garbage collection ends its mark phase. nil for malloc
     field :generations, :list, sparse: true
     # @return [Integer, nil] the current epoch; nil for malloc
     field :epoch, :count, sparse: true
@@ -108,8 +108,8 @@ module Memscope
     field :allocations, :count, sparse: true
     # @return [Float, nil] the share of these allocations that are in windows
     field :windows_share, :number, sparse: true
-    # @return [Float, nil] the effective number of windows: as many, each standing for equally many allocations, would
-    #   be as precise
+    # @return [Float, nil] the effective number of windows: so many windows, each standing for equally many allocations,
+    #   would be as precise
     field :equal_windows, :number, sparse: true
     # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes
@@ -149,7 +149,7 @@ module Memscope
       holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
     end
 
-    # The part that was allocated in some generations, without numbers that are known of the whole process only.
+    # The part that was allocated in some generations, without numbers that are known for the whole process only.
     #
     # @api private
     # @param generations [Range<Integer>]

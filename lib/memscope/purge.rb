@@ -54,12 +54,12 @@ module Memscope
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can
       def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
 
-      # Predicts the lever that returns the allocator's unused memory, :purge, :trim or :collect. T1.
+      # Predicts what the lever that returns the allocator's unused memory (:purge, :trim or :collect) returns. T1.
       #
       # @api private
       # @param ledger [Ledger]
       # @return [Integer, nil] the least that it returns; without the pages that other processes share, if these are
-      #   known; nil if the ledger does not say, as for :trim one that is not deep
+      #   known; nil if the ledger does not say, as a ledger that is not deep for :trim
       def least_bytes(ledger)
         lever = allocators_lever or return
 

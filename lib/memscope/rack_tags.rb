@@ -4,8 +4,8 @@ require_relative "facade"
 require_relative "malloc_profile"
 
 module Memscope
-  # A Rack middleware that tags allocations of a request with its route while a profile runs, of malloc or of
-  # objects, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags what a request retains.
+  # A Rack middleware that tags a request's allocations with its route while a malloc profile or a profile of objects
+  # runs, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags shows what a request retains.
   # Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
@@ -40,7 +40,7 @@ module Memscope
 
     private
 
-    # A name of another kind must not make the request fail.
+    # Whatever kind of name the block returns, the request must not fail.
     def bounded(name)
       name = name.to_s
       return if name.empty?
