@@ -28,7 +28,7 @@ module Memscope
 
     RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"
     # Ruby versions, from the first of a pair up to, but not including, the second: those that crash when objects are
-    # sampled (Bug #19482), and those that crash then or when a Ractor is created meanwhile (Bug #18464).
+    # sampled (Bug #19482); then also those that crash when a Ractor is created meanwhile (Bug #18464).
     CRASHING = [[[3, 2, 0], [3, 2, 3]]].freeze
     CRASHING_WITH_RACTORS = [[[3, 1, 0], [3, 1, 4]], *CRASHING].freeze
     private_constant :RACTORS_ALIVE, :CRASHING, :CRASHING_WITH_RACTORS
@@ -169,7 +169,7 @@ module Memscope
         Native.start_object_profile(Float(budget))
       end
 
-      # Holders.watch takes a lock, which a trap handler cannot do.
+      # Holders.watch takes a lock, which is not allowed in a trap handler.
       def watch
         Holders.watch
       rescue ThreadError => e

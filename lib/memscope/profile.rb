@@ -108,8 +108,8 @@ module Memscope
     field :allocations, :count, sparse: true
     # @return [Float, nil] the share of these allocations that are in windows
     field :windows_share, :number, sparse: true
-    # @return [Float, nil] the effective number of windows: so many windows, each standing for equally many allocations,
-    #   would be as precise
+    # @return [Float, nil] the effective number of windows: this many windows, each standing for equally many
+    #   allocations, would be as precise
     field :equal_windows, :number, sparse: true
     # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes

@@ -59,7 +59,7 @@ module Memscope
       # @api private
       # @param ledger [Ledger]
       # @return [Integer, nil] the least that it returns; without the pages that other processes share, if these are
-      #   known; nil if the ledger does not say, as a ledger that is not deep for :trim
+      #   known; nil if the ledger does not say (for :trim, it must be deep)
       def least_bytes(ledger)
         lever = allocators_lever or return
 

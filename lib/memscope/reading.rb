@@ -4,7 +4,7 @@ require_relative "reasons"
 require_relative "version"
 
 module Memscope
-  # The extension's methods, each of which returns the body of one reading. Only this file loads the extension. If that
+  # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If that
   # fails, the same methods return what Ruby alone knows, with the reason for the rest.
   #
   # @api private
@@ -132,7 +132,7 @@ module Memscope
     # @param range [Range] of seconds
     # @param allowed [String]
     # @return [Numeric] the given seconds
-    # @raise [ArgumentError] for anything else than a number in the range
+    # @raise [ArgumentError] for anything but a number in the range
     def self.seconds(what, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}")
       given.is_a?(Numeric) && given.real? && range.cover?(given) ? given : refuse(what, given, allowed)
     end
@@ -443,7 +443,7 @@ module Memscope
         require "json"
         Field.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
         from_h(JSON.parse(Field.text(json)))
-      rescue JSON::ParserError # its message has a part of the text, which may be any file's
+      rescue JSON::ParserError # its message quotes the text, which may be from any file
         raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON, " \
                              "allowed: the text of to_json"
       end

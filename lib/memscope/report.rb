@@ -32,8 +32,8 @@ module Memscope
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile or a census also `by` and `limit`; for a ledger or a diagnosis `markdown` (false) and
-      #   then `sentence`, a verdict's
+      #   only); for a profile or a census also `by` and `limit`; for a ledger or a diagnosis `markdown` (false) and,
+      #   with it, `sentence`, the sentence of a verdict
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, unicode: true, **options)
         file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || PAGES[reading.class.kind]

@@ -4,7 +4,7 @@ require_relative "reading"
 
 module Memscope
   # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
-  # -- COMMAND` takes it.
+  # -- COMMAND` takes this reading.
   #
   # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the file
   # during whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the
@@ -20,7 +20,7 @@ module Memscope
     field :yjit?, :boolean, null: false
     # @return [Boolean] whether Bootsnap is loaded
     field :bootsnap?, :boolean, null: false
-    # @return [Integer] rise of the row of live slots, without memscope's own
+    # @return [Integer] rise of the ledger's row of live slots, without memscope's own objects
     field :objects_bytes, :signed_bytes, null: false
     # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
     #   does not say
@@ -33,7 +33,7 @@ module Memscope
     # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
     #   library allocate for themselves, and changes of blocks from before the start
     field :other_malloc_bytes, :signed_bytes
-    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched of libraries from before
+    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched in libraries mapped before
     field :other_mapped_bytes, :signed_bytes
     # @return [Array<String>] $LOAD_PATH at the end
     field :load_path, :list, null: false
@@ -82,7 +82,7 @@ module Memscope
 
     private
 
-    # A frozen value keeps nothing: computed for each report.
+    # A frozen record caches nothing: each report computes these.
     def tree = nodes.group_by(&:parent)
 
     def inclusive = Requires.inclusive(nodes)
@@ -96,8 +96,8 @@ module Memscope
 
     class << self
       # @api private
-      # @param nodes [Array<Node>] a file after the one that required it
-      # @return [Hash{Integer => Integer}] bytes of objects and malloc, with what a file required, by its number
+      # @param nodes [Array<Node>] each file after the one that required it
+      # @return [Hash{Integer => Integer}] by a file's number, its bytes of objects and malloc, with what it required
       def inclusive(nodes)
         sums = nodes.to_h { |node| [node.id, node.bytes] }
         nodes.reverse_each { |node| sums[node.parent] += sums[node.id] if node.parent }
@@ -106,8 +106,8 @@ module Memscope
 
       # @api private
       # @param nodes [Array<Node>]
-      # @param again [Array<Array(Integer, Integer)>] requires of what was loaded already: the ids of the file that
-      #   required and of the one that was required
+      # @param again [Array<Array(Integer, Integer)>] requires of files that were already loaded: the ids of the
+      #   requiring file and of the required one
       # @return [Array<Hash>] bodies of GemCost
       def gems(nodes, again)
         entered = outermost(nodes)

@@ -151,7 +151,7 @@ module Memscope
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
     # @api private
-    # @return [nil] what Blocks knows, by a walk that marks
+    # @return [nil] always: only Blocks knows this, from a walk that marks
     def garbage_max_bytes = nil
 
     # @api private

@@ -4,8 +4,8 @@ require_relative "facade"
 require_relative "malloc_profile"
 
 module Memscope
-  # A server middleware for Sidekiq that tags allocations of a job with its class, so that `Profile#by(:tag)` of a
-  # profile, of malloc or of objects, shows which jobs hold memory, and Memscope.tags what a job retains.
+  # A server middleware for Sidekiq that tags a job's allocations with its class, so that `Profile#by(:tag)` of a malloc
+  # profile or a profile of objects shows which jobs hold memory, and Memscope.tags shows what a job retains.
   #
   #   Sidekiq.configure_server do |config|
   #     config.server_middleware { |chain| chain.add Memscope::SidekiqTags }

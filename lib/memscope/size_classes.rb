@@ -3,8 +3,8 @@
 require_relative "collection"
 
 module Memscope
-  # Allocations of one size. A small class has slabs of several pages, each divided into regions; a large class has its
-  # own extents.
+  # Allocations of one size. A small class has slabs of several pages, each divided into regions; each allocation of a
+  # large class has an extent of its own.
   class SizeClass < Record
     # @return [Symbol] :small or :large
     field :kind, :symbol, null: false, one_of: %i[small large]

@@ -14,21 +14,21 @@ module Memscope
   #   row.retained_objects            # => 2987.1, of 1,000 runs
   #   row.retained_objects_error      # => 104.3
   #
-  # Retained are objects that were allocated before the last but one major GC, and that the last one has found alive:
-  # what requests in progress hold meanwhile is not among them. A cache that fills up tends to 0 as runs go on; a leak
-  # stays as it is. `later - earlier` has the numbers of the time in between.
+  # Retained objects are those that were allocated before the last but one major GC and that the last one found alive:
+  # what requests in progress hold meanwhile is not among them. As runs go on, the number per run tends to 0 for a cache
+  # that fills up, and stays the same for a leak. `later - earlier` has the numbers of the time in between.
   class Tags < Reading
     require_relative "tags/totals"
     require_relative "tags/row"
 
-    # @return [Array<Row>] those whose runs together retain most first, even if there are too few samples for a number
+    # @return [Array<Row>] those whose runs together retain most come first, even if samples are too few for a number
     collection :rows, [Row]
     # @return [Float, nil] for a difference: time from the earlier reading to the later
     field :seconds, :number, sparse: true
     # @return [Integer, nil] the number of the profile of objects in its process; nil if none is running
     field :session, :count, sparse: true
     # @return [Integer, nil] the number of the malloc profile that malloc_allocated_bytes is from; nil if the allocator
-    #   counts it, or none is running
+    #   counts these bytes, or no malloc profile is running
     field :malloc_session, :count, sparse: true
     # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
     field :profiled, Windows
@@ -41,10 +41,10 @@ module Memscope
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
     # Fields with the windows of such a profile.
     WINDOWS = %i[profiled judged].freeze
-    # Seconds between two readings for metrics, unless ledgers have an interval.
+    # Seconds between two readings for metrics, unless an interval for ledgers is configured.
     INTERVAL = 60
     private_constant :OF_OBJECTS, :WINDOWS, :INTERVAL
-    # In metrics, the name of the sum of the tags that have no row.
+    # In metrics, the name of the row that sums up the tags without a row of their own.
     #
     # @api private
     OTHER = "[other]"
@@ -95,7 +95,7 @@ module Memscope
         WINDOWS.to_h { |name| [name, later.public_send(name)&.since((earlier.public_send(name) if same))] }
       end
 
-      # The fewer of the allocations are in windows, the more a sample stands for.
+      # The smaller the share of allocations in windows, the more objects a sample stands for.
       def sample_objects(later, judged)
         judged ? later.sample_objects * later.profiled.windows_share / judged.windows_share : later.sample_objects
       end
@@ -155,7 +155,7 @@ module Memscope
       self.class.send(:new, { **values, rows: shown.freeze })
     end
 
-    # What happened since an earlier reading of the same process and profile.
+    # What happened since an earlier reading of the same process.
     #
     # @param other [Tags] the earlier one
     # @return [Tags]

@@ -86,7 +86,7 @@ module Memscope
         raise Failure, "exit status #{status}" unless status.zero?
       end
 
-      # To standard output, as other tasks do, after all that the program has written there.
+      # Prints to standard output, as other tasks do, after everything that the program has written there.
       def json_of(options, command)
         require "tmpdir"
         Dir.mktmpdir("memscope") do |directory|

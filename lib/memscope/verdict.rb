@@ -14,14 +14,14 @@ module Memscope
   #   verdict.bytes_per_hour   # => 22020096
   #   puts verdict.sentence    # one to paste into a ticket
   #
-  # The thread of Memscope::History judges every five minutes. Only growth that nothing else explains is a leak: neither
-  # warm-up, nor a cache that fills, nor steps, nor the load of days and weeks. Two judgements in a row call a leak,
-  # three in a row clear it.
+  # The thread of Memscope::History judges every five minutes. Growth is a leak only if nothing else explains it: no
+  # warm-up, no cache that fills, no step, no load of days and weeks. A leak is called when two judgements in a row find
+  # it and it has lasted; three in a row that do not find it clear it.
   #
   # In JSON, `kind` is the key `verdict`, since each reading has the key `kind`.
   class Verdict < Reading
     # :insufficient, too early to tell; :steady, no growth; :plateau, growth that levels off, as of a cache that fills;
-    # :step, growth at once, which stayed; :leak, unbounded growth.
+    # :step, a sudden rise that stayed; :leak, unbounded growth.
     KINDS = %i[insufficient steady plateau step leak].freeze
 
     require_relative "verdict/floors"
@@ -37,7 +37,7 @@ module Memscope
     field :layer, :symbol, one_of: Layers::NAMES
     # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
     field :shares, :hash, null: false
-    # @return [Integer, nil] of RSS, beside steps, warm-up and load; of the layer, if RSS does not grow
+    # @return [Integer, nil] growth of RSS without steps, warm-up and load; of the layer, if RSS does not grow
     field :bytes_per_hour, :signed_bytes
     # @return [Integer, nil] lower bound of its 95 % interval
     field :bytes_per_hour_low, :signed_bytes
@@ -50,18 +50,19 @@ module Memscope
     field :eta_seconds, :count
     # @return [Integer, nil] lower bound of its 95 % interval
     field :eta_seconds_low, :count
-    # @return [Integer, nil] upper bound of its 95 % interval; nil if it may never be reached
+    # @return [Integer, nil] upper bound of its 95 % interval; nil if the limit may never be reached
     field :eta_seconds_high, :count
     # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can, or if that takes more
     #   than a month
     field :needs_seconds, :count
-    # @return [Integer, nil] the smallest growth that can be told from none now
+    # @return [Integer, nil] the smallest growth that can be told from no growth now
     field :detectable_bytes_per_hour, :bytes
-    # @return [Float] that the kind is right, 0 to 1; 0 if insufficient
+    # @return [Float] confidence that the kind is right, 0 to 1; 0 if insufficient
     field :confidence, :number, null: false
-    # @return [Hash{Symbol => Numeric}] the numbers that it rests on: `points` of `epoch_seconds` over `span_seconds`,
-    #   `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`, `ends_near_bytes`,
-    #   `limit_bytes`, `working_set_bytes`; since the growth began, `lasting_seconds` and the `requests` of Puma
+    # @return [Hash{Symbol => Numeric}] the numbers that the verdict rests on: `points` of `epoch_seconds` over
+    #   `span_seconds`, `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`,
+    #   `ends_near_bytes`, `limit_bytes`, `working_set_bytes`; since the growth began, `lasting_seconds` and the
+    #   `requests` of Puma
     field :evidence, :hash, null: false
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string
@@ -72,7 +73,7 @@ module Memscope
     # Fields that the extension knows as Floats.
     WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
                needs_seconds detectable_bytes_per_hour].freeze
-    # With fewer, most of the growth may be of something else.
+    # With fewer requests, most of the growth may have another cause.
     ENOUGH_REQUESTS = 100
     # What the extension would say if it could judge.
     UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze

@@ -70,8 +70,8 @@ module Memscope
     field :rows_bytes_per_hour, :hash, sparse: true
     # @return [Verdict, nil] the last one of its history; nil before the first, or if it keeps none
     field :verdict, Verdict, sparse: true
-    # @return [Hash{Symbol => Integer}, nil] the least that `:purge`, `:compact`, or one `:thread` less would return, of
-    #   those that are known without a reading of their own
+    # @return [Hash{Symbol => Integer}, nil] the least that `:purge`, `:compact`, and `:thread` (one thread less) would
+    #   each return, as far as that is known without a reading of its own
     field :predicted_bytes, :sizes, sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] how often the policy decided for each action, executed and
     #   not: {restart: {executed: 2}}; nil unless this process follows it

@@ -2,8 +2,8 @@
 
 module Memscope
   class GrowthCheck < Reading
-    # Counts what is alive and in use in other processes, all of them together, through their listeners, and finds what
-    # holds what grows.
+    # Counts what is alive and in use in other processes, all of them together, through their listeners, and finds the
+    # holders of what grows.
     #
     # @api private
     class Listeners
@@ -11,7 +11,7 @@ module Memscope
       HOLDERS = 3
       # From outside, no line is known.
       PLACES = "the lines that allocated it are known in the process itself only"
-      # Only a thread can empty its cache.
+      # Only a thread itself can flush its cache.
       CACHED = "blocks in jemalloc's thread caches count as in use, some hundreds per thread: growth of less than " \
                "that in a round is not seen; it is with more requests"
       private_constant :HOLDERS, :PLACES, :CACHED
@@ -34,8 +34,8 @@ module Memscope
       end
 
       # @param rounds [Rounds] that have run
-      # @return [Found] what has grown, with the holders of its first classes; nothing without a collection: it may be
-      #   garbage
+      # @return [Found] what has grown, with the holders of the classes that grew least; empty unless garbage was
+      #   collected, since what has grown may be garbage
       def find(rounds)
         return Found.new([], {}) unless @gc
 
@@ -72,7 +72,7 @@ module Memscope
 
       def sum(numbers) = (numbers.sum unless numbers.include?(nil))
 
-      # In the process with most of them.
+      # Taken in the process with most objects of that class.
       def graph(name) = @fullest.fetch(name).last.call(:heap_graph, paths_to: name)
     end
     private_constant :Listeners

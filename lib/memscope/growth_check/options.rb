@@ -60,7 +60,8 @@ module Memscope
       # @return [Boolean] whether that is more than allowed
       def excessive?(growth) = per_iteration(growth) > max
 
-      # @return [Array(Symbol, String), Array(Symbol, nil)] :fork or :process, and why, unless it was asked for
+      # @return [Array(Symbol, String), Array(Symbol, nil)] :fork or :process, and why it is :process if that was not
+      #   asked for
       def place
         return [@in, nil] if @in
         return [:process, "this platform cannot fork"] unless Process.respond_to?(:fork)

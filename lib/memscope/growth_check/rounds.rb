@@ -8,20 +8,21 @@ module Memscope
     #
     # @api private
     class Rounds
-      # What all objects count as. No class has such a name.
+      # The name under which all objects are counted. No class has such a name.
       ALL = "all objects"
-      # What blocks of malloc count as.
+      # The name under which blocks of malloc are counted.
       MALLOC = "malloc"
-      # What has not grown in this many rounds cannot fail any more. In one of them, objects of earlier rounds could
-      # have been released.
+      # The check ends early once everything has had this many rounds without growth. In one such round, objects of
+      # earlier rounds could have been released.
       QUIET = 2
       UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
                   "which of its pages are resident"
-      # A share of growth: less of it is left if something was released, and not only counted twice.
+      # If less than this share of a growth is left, something was released: a second count alone does not differ as
+      # much.
       MOST = 0.9
       private_constant :QUIET, :UNCOUNTED, :MOST
 
-      # Calls a block that no garbage collection interrupts, unless it asks for one.
+      # Calls the block with garbage collection disabled; the block can still ask for one.
       def self.without_gc
         was_disabled = GC.disable
         yield
@@ -31,7 +32,7 @@ module Memscope
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
-      # @return [Array<String>] names of what would be in `grown`, but was let go of in the pause
+      # @return [Array<String>] names of what would be in `grown`, but was released in the pause
       attr_reader :expired
       # @return [Integer] iterations so far
       attr_reader :total_iterations
@@ -39,7 +40,7 @@ module Memscope
       attr_reader :malloc_reason
 
       # @param options [Options]
-      # @param work [#call] does this many iterations
+      # @param work [#call] does as many iterations as it is called with
       # @param memory [#read] counts what is left: Counts or Listeners
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count] after each round; what the block keeps of it counts in the next one
@@ -93,7 +94,7 @@ module Memscope
           per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
       end
 
-      # @return [Boolean] whether much of what had grown was released in the pause
+      # @return [Boolean] whether more than a tenth of some growth was released in the pause
       def released? = @released
 
       # @return [Array<Hash>] the bodies of all that has grown, without their places
@@ -146,7 +147,8 @@ module Memscope
 
       def class?(name) = ![ALL, MALLOC].include?(name)
 
-      # What was released is of the whole series, but not of a round's growth above the mean, as in the first one.
+      # Attributes what was released to the whole series, but not to the part of a round's growth above the mean, which
+      # the first round often has.
       #
       # @return [Float] the share of growth that is left; 1 if that is unknown
       def share_left(name, mean, later)
@@ -156,7 +158,7 @@ module Memscope
         (grew - @counts.fetch(name) + later.fetch(name, 0)).fdiv(grew).clamp(0.0, 1.0)
       end
 
-      # The count itself leaves the same behind each time.
+      # Without a garbage collection, the count itself leaves equally much behind each time.
       def count
         Rounds.without_gc do
           found = @memory.read(malloc: @options.malloc?)

@@ -26,7 +26,7 @@ module Memscope
           ObjectSpace.trace_object_allocations_clear unless own
         end
 
-        # @param most [Integer] the most addresses of a place
+        # @param most [Integer] the most addresses for each class and place
         # @return [Hash{String => Hash{Place => Array<Integer>}}] by class, as a census names it: where its objects were
         #   allocated, with the addresses of some of them
         def read(most)

@@ -12,7 +12,7 @@ module Memscope
   #
   # @api private
   module Calls
-    # The process allows no actions.
+    # The process does not allow the action.
     class Refused < StandardError; end
 
     # One call: the class that it returns (nil for plain JSON values), and the names of its options.
@@ -185,7 +185,7 @@ module Memscope
         { "threads" => most }
       end
 
-      # In the process, it stops all threads: an action.
+      # With `in: "process"`, the walk stops all threads, so it counts as an action.
       def heap_graph(paths_to: nil, in: "fork", **options)
         place = choose("heap_graph: in", binding.local_variable_get(:in), HeapGraph::PLACES)
         check_actions if place == :process
@@ -199,7 +199,7 @@ module Memscope
         Field.refuse("heap_graph: paths_to", given, "a class's name")
       end
 
-      # For other processes: in a forked child, if it would stop this process for long.
+      # For other processes: counts in a forked child if a count would stop this process for long.
       def census(gc: false) = Census::Kept.keep(Census.bounded(gc: gc))
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
@@ -214,7 +214,7 @@ module Memscope
 
       def diagnosis_with_forecast = Diagnosed.read
 
-      # Into this process's own view of the file system, which the client cannot know.
+      # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)
         check_actions
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")

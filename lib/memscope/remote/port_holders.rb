@@ -11,8 +11,8 @@ module Memscope
 
     class << self
       # @param port [Integer]
-      # @return [Array<Integer>] pids, in this network namespace, of processes whose descriptors this user may see: its
-      #   own, or root all
+      # @return [Array<Integer>] pids of those that listen on the port in this network namespace, among the processes
+      #   whose descriptors this user may see: root sees all, other users only their own
       def pids(port)
         sockets = inodes(port).map { |inode| "socket:[#{inode}]" }
         return [] if sockets.empty?
