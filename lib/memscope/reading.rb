@@ -99,7 +99,8 @@ module Memscope
     end
 
     # @param value [Object] one that a message repeats
-    # @return [String] its `inspect`, if that is short; else its beginning, or its class
+    # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; a huge Integer's bit
+    #   length
     def self.excerpt(value)
       value = value[0, EXCERPT] if value.is_a?(String)
       return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256

@@ -6,7 +6,7 @@ module Memscope
   class AllocationCheck
     # How many objects a block has allocated before, from a file that is kept with the tests: by the check's name, by
     # the versions of Ruby and Rails, with or without YJIT, and by class. MEMSCOPE_UPDATE=1 in the environment records
-    # anew.
+    # them anew.
     #
     # @api private
     class Baseline
@@ -23,7 +23,7 @@ module Memscope
       def self.minor(version) = version[/\A\d+\.\d+/]
       private_class_method :minor
 
-      # @return [String] in test/, or in spec/ if there is no test/
+      # @return [String] in test/, else in spec/, else in the working directory
       def self.path = File.join(%w[test spec].find { |directory| File.directory?(directory) } || ".", FILE)
 
       # @param name [String] of the check

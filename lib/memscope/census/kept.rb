@@ -6,7 +6,7 @@ module Memscope
   class Census < Reading
     # The last two censuses that were taken on the page, or by `memscope census --pid`, kept in the process that was
     # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew. Kept as JSON,
-    # they take a tenth of the memory, and hardly any object in the next census.
+    # they take a tenth of the memory, and add hardly any object to the next census.
     #
     # @api private
     module Kept
@@ -23,8 +23,8 @@ module Memscope
           census
         end
 
-        # @return [Array(Float, Growth::Row), nil] the seconds between these two, and the class that grew most in bytes;
-        #   nil if none grew
+        # @return [Array(Float, Growth::Row), nil] the seconds between the last two censuses, and the class that grew
+        #   most in bytes; nil if none grew
         def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
 
         # @return [Array<Hash>] the last two of this process, or fewer, as plain JSON values; the older first

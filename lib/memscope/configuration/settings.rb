@@ -60,7 +60,7 @@ module Memscope
                  "text#{" without #{without.inspect}" if without}", accept, accept)
       end
 
-      # ActiveSupport's durations are Numeric too.
+      # ActiveSupport's durations count as Numeric, too.
       #
       # @param range [Range<Integer>]
       # @param optional [Boolean] whether it can be nil

@@ -11,7 +11,7 @@ module Memscope
       class << self
         # @param port [Integer] the URL's
         # @param pid [Integer, nil] one of them; nil: those that listen on the port
-        # @return [Array<Client>] of each
+        # @return [Array<Client>] one for each process
         # @raise [Failed] if none is found
         # @raise [Client::Unreachable] if one does not listen for memscope
         def clients(port, pid)

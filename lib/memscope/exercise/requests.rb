@@ -49,7 +49,7 @@ module Memscope
         end
       end
 
-      # Equally many for each thread, or one more.
+      # Divides the requests equally among the threads; some make one more.
       def share(times)
         @threads ||= start
         each, more = times.divmod(@callers.size)
@@ -70,8 +70,8 @@ module Memscope
         end
       end
 
-      # Tells the thread that waits what the block raised, or nil; without an answer, that thread would wait for ever.
-      # An error ends the other threads, too.
+      # Tells the waiting thread what the block raised, or nil; without an answer, that thread would wait for ever.
+      # After an error, the other threads make no more requests, either.
       def report
         error = Failed.new("a request ended its thread")
         yield

@@ -11,9 +11,9 @@ module Memscope
       # A child that is forked while another thread's pipe is open for writing would keep that pipe open.
       LOCK = Mutex.new
       CHUNK = 1 << 16
-      # Seconds from the end of a child's output to its end: it may write a core dump.
+      # Seconds that a child may take to exit after it has closed the pipe: it may write a core dump.
       PATIENCE = 5
-      # Before an answer: its length.
+      # The length that precedes an answer: its format for pack, and its own size in bytes.
       LENGTH = "Q"
       HEAD = 8
       private_constant :LOCK, :CHUNK, :PATIENCE, :LENGTH, :HEAD
@@ -38,7 +38,7 @@ module Memscope
 
         private
 
-        # Otherwise the child could collect a file with unwritten data, and write it a second time.
+        # Otherwise the child's GC could close a file with unwritten data, and so write the data a second time.
         def settle
           GC.start
           ObjectSpace.each_object(IO) { |file| flush(file) }
@@ -82,8 +82,8 @@ module Memscope
 
         # The end of the output may come late: processes that the block has forked have the pipe, too.
         #
-        # @return [Array(String, Boolean)] what the child has written by the deadline, perhaps nothing, and whether it
-        #   has closed its end
+        # @return [Array(String, Boolean)] the child's answer, empty if it was not complete by the deadline, and whether
+        #   the pipe was closed before that
         def receive(reader, deadline)
           text = "".b
           ends = Clock.now + deadline
@@ -98,7 +98,7 @@ module Memscope
           ["", false]
         end
 
-        # Ends the child, which has answered or will not, unless it ends by itself within this many seconds.
+        # Waits for the child, which has answered or will not, to end by itself, for this many seconds; then kills it.
         #
         # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
         def finish(pid, patience)

@@ -13,7 +13,7 @@ module Memscope
     #
     # @api private
     module Counts
-      # Rows of a ledger whose blocks are in use, under glibc.
+      # Rows of a ledger, under glibc, whose part :in_use counts their blocks; others count their own.
       HEAPS = %i[main_heap arenas].freeze
       private_constant :HEAPS
 

@@ -4,20 +4,22 @@ require "objspace"
 
 module Memscope
   class GrowthCheck < Reading
-    # Where growth was allocated, and what holds it: runs the block in two more rounds, in which each allocation is
-    # traced, first of objects and then of blocks, and makes heap graphs for some of the classes.
+    # Where growth was allocated, and what holds it: runs the block in two more rounds, in which each allocation of an
+    # object is traced, and, if malloc grew, in two others, in which each block is sampled; and makes heap graphs for
+    # some of the classes.
     #
     # @api private
     class Origins
       ROUNDS = 2
       # The most places of a class, and of malloc.
       PLACES = 5
-      # The most classes whose holder is looked for, and of how many of their objects.
+      # The most classes whose holder is looked for.
       HOLDERS = 3
+      # The most objects, of one class and place, that a heap graph looks for.
       EXAMPLES = 100
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
-      # Those that move it to malloc, before Ruby 3.3, in or after a garbage collection.
+      # Functions that move this memory to malloc, before Ruby 3.3, in or after a garbage collection.
       MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
       private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY, :MOVING
 
@@ -47,7 +49,7 @@ module Memscope
         Native.collect_garbage
       end
 
-      # @return [Integer] of what `repeat` has left
+      # @return [Integer] a count of what `repeat` has left, per iteration
       def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
 
       def of_objects(names)
@@ -69,7 +71,7 @@ module Memscope
         end
       end
 
-      # nil if its growth outside ignored places is within the limit.
+      # Returns nil if the class's growth outside ignored places is within the limit.
       def grown_class(name)
         places = places(name)
         judged = places.reject { |place| ignored?(place) }
@@ -93,7 +95,7 @@ module Memscope
 
       def body(name, places) = @rounds.body(name, places.first(PLACES))
 
-      # Those that are nearest to a root first: the others are often held by their objects.
+      # Finds the holders of some, and sorts the nearest to a root first: their objects often hold the others.
       def held(grown)
         grown.sort_by { |one| one[:per_iteration] }.first(HOLDERS).each { |one| one[:held_by] = holder(one) }
         grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
@@ -117,11 +119,12 @@ module Memscope
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
-      # Blocks that Ruby's jobs take while the profile is read: some dozens, many for rounds of a few iterations.
+      # Ruby's postponed jobs allocate blocks at memscope's own lines while the profile is read: some dozens, which is
+      # many for rounds of a few iterations.
       def own?(place) = place.path&.start_with?(Survivors::OWN)
 
-      # @return [Boolean] whether Ruby itself took the block for an object: at a line that also leaves objects behind,
-      #   or by moving what the object had, at whatever line runs then
+      # @return [Boolean] whether Ruby itself allocated the block for an object: at a line that also leaves objects
+      #   behind, or when moving an object's memory, at whatever line runs then
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)
 

@@ -2,7 +2,8 @@
 
 module Memscope
   class GrowthCheck < Reading
-    # The options of an exercise: a number of rounds, all of which are counted, from before the first one on.
+    # The options of an exercise: a number of rounds, none of which is a warm-up: the first count precedes the first
+    # round.
     #
     # @api private
     class Plan < Options

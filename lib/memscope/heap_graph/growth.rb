@@ -2,9 +2,9 @@
 
 module Memscope
   class HeapGraph < Reading
-    # What a later heap dump has that an earlier one of the same process has not: by class, by where it was allocated,
-    # and by which paths it is held. Of three dumps, an object is new if it is not in the first, is in the second, and
-    # still is in the third: what was allocated between the first two and has stayed.
+    # What a later heap dump has that an earlier one of the same process does not have: by class, by where it was
+    # allocated, and by which paths it is held. Of three dumps, an object is new if it is not in the first, is in the
+    # second, and still is in the third: what was allocated between the first two and has stayed.
     #
     #   growth = Memscope::HeapGraph.growth("before.json", "after.json", "later.json")
     #   growth.classes.first.name  # => "Order"
@@ -64,9 +64,9 @@ module Memscope
       # @return [Array<Site>] by bytes; empty, with a reason, unless allocations were traced
       field :sites, [Site], null: false
       # @return [Array<Path>] from objects that are not new to the new ones that lead to all others. `accumulated_bytes`
-      #   are those of all new objects that hang there, so that they add up to new_bytes
+      #   are those of all new objects that such a path leads to, so that they add up to new_bytes
       field :paths, [Path], null: false
-      # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
+      # @return [Integer, nil] number of different paths; `paths` has the first of them
       field :path_count, :count
 
       class << self

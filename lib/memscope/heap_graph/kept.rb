@@ -10,7 +10,7 @@ module Memscope
     #
     # @api private
     module Kept
-      # Rows of each of the longest lists.
+      # The most rows that are kept of each list.
       ROWS = 30
       private_constant :ROWS
 
@@ -24,7 +24,7 @@ module Memscope
         # @return [Integer, nil] reachable objects; nil if there is no answer
         def take(paths_to: nil, strings: false)
           @lock.synchronize do
-            # A browser waits for it: the child may take as many seconds.
+            # A browser waits for the graph, so the child gets less time than usual.
             graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: 30)
             keep(graph).reachable_count
           end
@@ -39,8 +39,8 @@ module Memscope
           graph
         end
 
-        # @return [Array(Time, Path), nil] the object in which most memory has accumulated, by the last graph of this
-        #   process that shows it
+        # @return [Array(Time, Path), nil] the path to the object in which most memory has accumulated, and when it was
+        #   found: from the last graph of this process that shows such an object
         def holder = (@holder.drop(1) if @holder&.first == Process.pid)
 
         # @return [Hash, nil] the last graph of this process, as plain JSON values

@@ -9,7 +9,7 @@ require_relative "../snapshot"
 
 module Memscope
   class History < Reading
-    # Samples this process in a thread that raises nothing: a sample that fails is left out, and the first one is
+    # Samples this process in a thread that raises nothing: a sample that fails is left out, and the first failure is
     # reported on standard error.
     #
     # @api private
@@ -31,8 +31,8 @@ module Memscope
       FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
       private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
 
-      # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two, the seconds
-      # now, the time of the next.
+      # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two readings,
+      # the seconds between them now, and when the next one is due.
       Task = Struct.new(:kind, :series, :least, :spacing, :due)
 
       @lock = Mutex.new
@@ -91,7 +91,7 @@ module Memscope
 
         private
 
-        # The thread is not there in a child. A child that ends within seconds does nothing else than start it.
+        # A child lacks the thread. One that ends within seconds does nothing but start it.
         def forked
           @lock = Mutex.new
           launch(@sampler.tap(&:begin_anew), SECONDS) if @sampler
@@ -110,8 +110,8 @@ module Memscope
           false
         end
 
-        # At the same place in each bucket, but a different one in each process, so that the processes of a server do
-        # not work at the same moment.
+        # Samples at the same point of each bucket, but at a different one in each process, so that the processes of a
+        # server do not work at the same moment.
         def follow(sampler, delay)
           place = 0.5 + (Process.pid % SECONDS * 0.9)
           sleep(delay)
@@ -256,7 +256,7 @@ module Memscope
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
       end
 
-      # Once an epoch, the first one excepted, in which the process began.
+      # Judges once an epoch, but not in the one in which sampling began.
       def judge(epoch)
         later = @epoch && epoch > @epoch
         @epoch = epoch

@@ -34,7 +34,7 @@ module Memscope
           end
         end
 
-        # Those of the coarser rings, as far as they are older than those of the finer ones.
+        # The samples of all rings; from a coarser ring, only those that are older than the finer rings'.
         def samples(rings)
           rings.inject([]) do |later, ring|
             points = ring.points(0).select(&:last)

@@ -248,7 +248,7 @@ module Memscope
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
-      # Runs are a counter, which the sum of the others is not: it jumps when a tag becomes one of them.
+      # Runs are a counter. The sum over the other tags is not one: it jumps when a tag becomes one of them.
       #
       # @param rows [Array<Tags::Row>]
       # @return [Hash{String => Numeric, nil}] by tag

@@ -7,7 +7,7 @@ require_relative "../profile"
 module Memscope
   module ObjectProfile
     # A profile of objects that another process requested: `memscope profile --objects --pid`, or a page of
-    # Memscope::Web. When a profile ends that a page started, the lease keeps it, since a stopped profile cannot be read
+    # Memscope::Web. When a profile that a page started ends, the lease keeps it, since a stopped profile cannot be read
     # again: as JSON, one String, which adds hardly any objects to the next profile.
     #
     # @api private

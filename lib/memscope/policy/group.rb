@@ -67,8 +67,8 @@ module Memscope
       field :index, :count
       # @return [Integer] of the worker, before a restart
       field :pid, :count, null: false
-      # @return [Boolean] false if it was only observed: it still counts for the intervals, so that the log of an
-      #   observed server has the decisions that an acting one would have, and has no outcome
+      # @return [Boolean] false if it was only observed: it has no outcome, but counts for the intervals, so that the
+      #   log of an observed server has the decisions that an acting one would have
       field :executed?, :boolean, null: false
       # @return [Numeric] when it began, in seconds of the clock of `Group#seconds`
       field :seconds, :number, null: false

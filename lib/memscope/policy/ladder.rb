@@ -105,7 +105,7 @@ module Memscope
 
       def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
 
-      # Each returns a Decision, or nil.
+      # `lever` and `restart` return a Decision, or nil.
 
       def lever
         LEVERS.each_key do |action|

@@ -63,7 +63,7 @@ module Memscope
         least_time(times, member.index || member.pid)
       end
 
-      # Once the first worker has been restarted, the others soon are old enough.
+      # Whether a worker was restarted not long ago: then the others are soon old enough.
       def recent? = @past.any? && @group.seconds - @past.last.seconds < @policy.min_uptime_seconds
 
       def least_time(rules, *who) = rules.map { |rule| @policy.time(rule, @group.host, *who) }.min
@@ -77,15 +77,15 @@ module Memscope
           @group.seconds - last.seconds < @policy.stop_seconds
       end
 
-      # What a successor will not need again: what has leaked, or what the worker has more than the others. Above the
-      # hard limit at least half of all that is private: a successor needs a while to use as much.
+      # What a successor will not need again: what has leaked, or what the worker has beyond the others' usual memory.
+      # Above the hard limit, at least half of its private memory: a successor needs a while to use as much.
       def expected_bytes(member)
         leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * uptime(member) / HOUR : 0
         least = @hard ? member.private_bytes / 2 : 0
         [leaked.round, member.private_bytes - usual_bytes(member), least].max.clamp(0, member.private_bytes)
       end
 
-      # The median of the other workers that are warm.
+      # The median private memory of the other workers that are warm.
       def usual_bytes(member)
         others = @group.members.select { |other| other != member && uptime(other) >= @policy.min_uptime_seconds }
         sizes = others.filter_map(&:private_bytes).sort

@@ -3,13 +3,13 @@
 module Memscope
   class Policy < Record
     # The readings that count: the last ones, back to a gap, to a clock that went backwards, to a suspended machine or
-    # to another master; and how far the group is over.
+    # to another master; and how far the group is above the limits.
     #
     # @api private
     class Window
-      # So many readings in a row must be above the hard limit: one may be an outlier.
+      # This many readings in a row must be above the hard limit: one may be an outlier.
       HARD_READINGS = 2
-      # By so many, how fast the group grows.
+      # The growth of the group is measured over this many readings.
       RISING_READINGS = 3
       private_constant :HARD_READINGS, :RISING_READINGS
 
@@ -31,7 +31,8 @@ module Memscope
         readings.size >= HARD_READINGS && readings.last(HARD_READINGS).all? { |one| above?(one, @policy.hard) }
       end
 
-      # @return [Boolean] whether it is above the hard limit, and may reach the limit before the next reading
+      # @return [Boolean] whether it is above the hard limit, and its present growth reaches the limit within
+      #   `gap_seconds`
       def imminent?
         first = readings.last(RISING_READINGS).find(&:known?)
         hard? && room_bytes * span([newest, first]) <

@@ -51,7 +51,8 @@ module Memscope
         end
 
         # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
-        # @return [Forecast, nil] of a full GC, or of what returns malloc's memory after it; nil for other levers
+        # @return [Forecast, nil] of a full GC, or of the lever that returns malloc's memory after it; nil for other
+        #   levers
         def of_garbage(lever, arena, blocks)
           return unless blocks && OF_GARBAGE.include?(lever) && (lever == :gc || arena.nil?)
 

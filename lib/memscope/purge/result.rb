@@ -69,8 +69,8 @@ module Memscope
       # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what it frees
       #   is not known before; nil unless a dry run looked for garbage
       field :finished_gc?, :boolean, sparse: true
-      # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers;
-      #   they are returned once
+      # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers,
+      #   but return only once
       field :uncounted_bytes, :bytes, sparse: true
       # @return [Integer, nil] index of the only arena to purge; nil for all arenas
       field :arena, :count

@@ -61,7 +61,8 @@ module Memscope
         end
       end
 
-      # Right after a collection, a heap that was read with it says more than one that may hold garbage.
+      # With `gc`, leaves the heap to Forecast, which reads one right after a collection: that says more than this one,
+      # which may hold garbage.
       def survey
         ledger, @blocks, heap = Ledger.survey(gc: @collect)
         @ledgers << ledger

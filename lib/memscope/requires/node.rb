@@ -22,10 +22,10 @@ module Memscope
       field :objects_bytes, :bytes, null: false
       # @return [Integer] malloc's bytes in use, as malloc keeps them
       field :malloc_bytes, :signed_bytes, null: false
-      # @return [Integer, nil] resident bytes, of the libraries that it mapped, that no other process maps; nil if it
-      #   mapped none
+      # @return [Integer, nil] resident bytes of the libraries that it mapped, on pages that no other process maps; nil
+      #   if it mapped none
       field :mapped_private_bytes, :bytes
-      # @return [Integer, nil] the same, that other processes map too
+      # @return [Integer, nil] the same, on pages that other processes map too
       field :mapped_shared_bytes, :bytes
 
       # @return [Integer] bytes of objects and of malloc
@@ -35,7 +35,7 @@ module Memscope
       def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
     end
 
-    # What files of no gem belong to.
+    # What GemCost#name is for files of no gem.
     NO_GEMS = ["ruby", "application", "(elsewhere)"].freeze
     private_constant :NO_GEMS
 

@@ -2,7 +2,7 @@
 
 module Memscope
   class Requires < Reading
-    # Several runs of one program as one reading, and gems measured alone added to it.
+    # Merges several runs of one program into one reading, and adds the cost of gems alone.
     #
     # @api private
     module Repetition

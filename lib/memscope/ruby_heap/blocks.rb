@@ -21,7 +21,7 @@ module Memscope
         field :blocks, :count, null: false
         # @return [Integer] bytes of these blocks, with what malloc rounds up and adds
         field :block_bytes, :bytes, null: false
-        # @return [Integer] what malloc rounds up and adds, for blocks of which the object's need is known
+        # @return [Integer] what malloc rounds up and adds, for blocks whose needed size is known
         field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than these blocks
         field :unfollowed_objects, :count, null: false
@@ -80,7 +80,7 @@ module Memscope
       # @return [Returned, nil] malloc's memory that returns as soon as the garbage is freed
       field :at_once, Returned
       # @return [Returned, nil] malloc's memory that returns if malloc is then trimmed (glibc) or purged (jemalloc);
-      #   includes at_once and what is free today
+      #   includes at_once and what is free already
       field :in_all, Returned
       # @return [Integer, nil] microseconds for which forking the child stopped Ruby
       field :pause_us, :count
@@ -92,7 +92,7 @@ module Memscope
       # @return [Array<Range, nil>] the same for a trim or purge of malloc's memory after the GC
       def returned_after_gc = less(in_all, at_once)
 
-      # @return [Array<Range, nil>] the same of both together
+      # @return [Array<Range, nil>] the same for both together
       def returned = sum(heap_pages, in_all)
 
       # @return [Integer, nil] malloc memory that objects own
@@ -104,8 +104,8 @@ module Memscope
       # @return [Integer, nil] the most that the garbage holds, slots included
       def garbage_max_bytes = garbage && (garbage_bytes + uncounted_bytes)
 
-      # @return [Integer] the most that garbage of C extensions owns and does not report: what such data owns at most on
-      #   average, and no more than what no object is known to own
+      # @return [Integer] the most that garbage of C extensions owns and does not report: Garbage::UNCOUNTED for each
+      #   object, but no more than what no object is known to own
       def uncounted_bytes
         data = unfollowed_garbage.reject { |kind| OWN_KINDS.include?(kind.name) }
         [Garbage::UNCOUNTED * data.sum(&:garbage), unowned_bytes].compact.min
@@ -132,8 +132,8 @@ module Memscope
         both(all, gone) { |range, less| (range.begin - less.begin).clamp(0, nil)..(range.end - less.end).clamp(0, nil) }
       end
 
-      # The range that the block makes of those of two Returned, and that of their private parts; each may be higher by
-      # what is uncounted.
+      # What the block makes of the ranges of two Returned, and of their private ranges; uncounted_bytes are added to
+      # each upper bound.
       def both(one, other)
         return unless one && other
 

@@ -29,13 +29,14 @@ module Memscope
       field :retained_objects, :number
       # @return [Float, nil] one standard error of `retained_objects`
       field :retained_objects_error, :number
-      # @return [Float, nil] for few samples: fewer than this, with a probability of 95 %, if objects are retained one
-      #   by one
+      # @return [Float, nil] for few samples: with a probability of 95 %, 1,000 runs retain fewer objects than this, if
+      #   objects are retained one by one
       field :retained_objects_below, :number
       # @return [Totals, nil] what these numbers are calculated from; nil for several tags together
       field :totals, Totals, sparse: true
 
-      # The fewest samples from which a number is estimated, and the bound of a Poisson mean by fewer (95 %, one-sided).
+      # The fewest samples from which a number is estimated, and, for each smaller number of samples, the upper bound of
+      # a Poisson mean (95 %, one-sided).
       ENOUGH = Profile::Entry::ENOUGH_SAMPLES
       BOUNDS = [2.996, 4.744, 6.296, 7.754, 9.154, 10.513, 11.842, 13.148, 14.435, 15.705].freeze
       private_constant :ENOUGH, :BOUNDS

@@ -82,7 +82,7 @@ module Memscope
       #   stands for, the objects that it adds, and of how many samples
       field :shares, :list
 
-      # What is subtracted; the others are as of the later reading.
+      # The fields that are subtracted; the others are as of the later reading.
       GROWING = %i[runs malloc_allocated_bytes malloc_runs profiled_runs counted allocated_objects squares products
                    judged_runs].freeze
       # What a profile has sampled, by the field of Tags that identifies the profile.
@@ -106,11 +106,11 @@ module Memscope
         self.class.send(:new, { **values, **grown })
       end
 
-      # By what a tag retains in total, even from few samples. Not per run: an endpoint that fills its caches in its
-      # first request would come before a leak.
+      # Sorts by what a tag retains in total, even from few samples. Not per run: an endpoint that fills its caches in
+      # its first request would come before a leak.
       #
       # @api private
-      # @return [Array] the least one is first in a list
+      # @return [Array] a sort key: the least comes first
       def rank = [-(shares || []).sum { |share| share[OBJECTS] }, -live_bytes.to_i, -runs, name]
 
       # @api private
@@ -120,7 +120,7 @@ module Memscope
 
       private
 
-      # nil if what was counted began anew in between.
+      # Returns nil if the count was started anew in between.
       def since_of(name, earlier)
         now, before = [self, earlier].map { |one| one.public_send(name) }
         grown = now && (now - (before || 0))

@@ -2,21 +2,21 @@
 
 module Memscope
   class Verdict < Reading
-    # The least sample of each epoch, of the series of a history that a verdict needs. Pure.
+    # The least sample in each epoch, for each series of a history that a verdict needs. Pure.
     #
-    # Epochs have the same length, whatever the ring: two that are older than twelve hours share a bucket. Between two
-    # samples, a series that is sampled more rarely moves with the series that it is a part of. Epochs without a sample
-    # of RSS, in which the process or the machine was suspended, are left out; so are the first ones, until all series
-    # are known.
+    # Epochs have the same length, whatever the ring: two of 300 s that are older than twelve hours share a bucket.
+    # Between two samples, a series that is sampled more rarely moves with the series that it is a part of. Epochs
+    # without a sample of RSS, in which the process or the machine was suspended, are left out; so are the first ones,
+    # until all series are known.
     #
     # @api private
     class Floors
-      # Lengths of an epoch, in seconds: long enough for a major GC, as long as ENOUGH epochs remain.
+      # Lengths of an epoch, in seconds: the first that has a major GC per epoch on average, while ENOUGH epochs remain.
       EPOCHS = [300, 600, 1200, 1800].freeze
       ENOUGH = 24
       # A series without a sample in this many first epochs is left out.
       LATE = 3
-      # Each with the series that contains it, listed before it.
+      # Each series with the one that contains it, which is listed before it.
       SERIES = { rss: :rss, uss: :rss, live_bytes: :rss, **History::ROWS.to_h { |row| [row, :rss] },
                  malloc_in_use: :malloc, held: :malloc_in_use }.freeze
       private_constant :EPOCHS, :ENOUGH, :LATE, :SERIES
@@ -84,8 +84,8 @@ module Memscope
         floors.first(LATE).any? && floors.last(patience).any?
       end
 
-      # Floors for the epochs without a sample: between two samples, by the whole that the series is a part of; after
-      # the last one, that one.
+      # Fills in the epochs without a sample: between two samples, by the series that contains this one; after the last
+      # sample, with that sample.
       def complete(floors, whole)
         return floors unless floors.include?(nil)
 
@@ -110,8 +110,8 @@ module Memscope
       end
     end
 
-    # The epochs of a history that have begun and are over. They and the buckets of all rings begin at multiples of
-    # their length after the first bucket of the coarsest ring.
+    # The epochs that lie wholly within a history. They, and the buckets of all rings, begin at multiples of their
+    # length after the first bucket of the coarsest ring.
     #
     # @api private
     class Epochs
@@ -135,7 +135,7 @@ module Memscope
       def times = Array.new(size) { |epoch| @origin.to_i + ((@first + epoch) * seconds) }
 
       # @param curve [History::Curve]
-      # @return [Array<Integer, nil>] the least sample in each epoch, of the finest ring that has the epoch
+      # @return [Array<Integer, nil>] the least sample in each epoch, from the finest ring that has the epoch
       def floors(curve)
         floors = []
         curve.rings.reverse_each do |ring|

@@ -4,9 +4,9 @@ module Memscope
   class Verdict < Reading
     # The layers of a process's memory, from the floors of its history. Pure.
     #
-    # They are differences of floors, and so sum to the RSS: what objects hold is no longer in malloc's memory in use,
-    # and what is in use no longer in malloc's row. A layer with a part that is unknown is left out, and its growth
-    # counts as unattributed.
+    # They are differences of floors, and so sum to the RSS: what objects hold is subtracted from malloc's memory in
+    # use, and what is in use from malloc's row. A layer with a part that is unknown is left out, and its growth counts
+    # as unattributed.
     #
     # @api private
     class Layers
@@ -43,7 +43,8 @@ module Memscope
         [held, difference(in_use, held)]
       end
 
-      # Of what came into use after the last walk, objects hold the share that they hold of what came before.
+      # Of the memory that came into use after the last walk, objects are taken to hold the same share as of what came
+      # before.
       def since_last_walk(held, in_use, walk)
         came = in_use[walk] - in_use.first
         share = came.zero? ? 0 : (held[walk] - held.first).fdiv(came).clamp(0, 1)
@@ -51,7 +52,7 @@ module Memscope
         [*held.first(walk + 1), *later.map { |floor| [floor, 0].max }]
       end
 
-      # Of two parts, one may be known alone: what is free in malloc, and what is free in Ruby's heap.
+      # What is free in malloc, and what is free in Ruby's heap: either part may be unknown.
       def fragmentation
         known = { malloc: :malloc_in_use, ruby_heap: :live_bytes }.filter_map do |row, used|
           difference(floor(:fragmentation, row), floor(:fragmentation, used))

@@ -95,7 +95,7 @@ module Memscope
           ", #{size(verdict.bytes_per_request)} per request" if verdict.bytes_per_request&.positive?
         end
 
-        # Other processes may grow too, and reach it sooner.
+        # Other processes may grow too, so that the limit is reached sooner.
         def eta(verdict)
           return unless verdict.eta_seconds
 
