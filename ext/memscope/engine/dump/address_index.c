@@ -12,7 +12,7 @@
 
 /* ---- in the order of the dump ---------------------------------------------------------------------------------- */
 
-/* False if an object is not the next one of its chunk, or a second one at its address. */
+/* False if the object does not follow the last one of its chunk, both by address and by rank. */
 static bool add(struct memscope_address_index *index, uint64_t address, uint32_t rank) {
     struct memscope_address_chunk *chunk = memscope_address_chunk_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);
@@ -25,7 +25,7 @@ static bool add(struct memscope_address_index *index, uint64_t address, uint32_t
     return is_next;
 }
 
-/* MALFORMED if the objects of a chunk do not come one after another. */
+/* MALFORMED if the objects of a chunk do not come one after another, by address. */
 static enum memscope_status add_all(struct memscope_address_index *index, const uint64_t *addresses, uint32_t count) {
     uint64_t chunks = 1;
     bool in_order = true;
@@ -52,7 +52,7 @@ static bool by_address(const void *left, const void *right) {
     return ((const struct place *)left)->address <= ((const struct place *)right)->address;
 }
 
-/* Writes the addresses, each once, and the nodes that have them. Returns how many there are. */
+/* Writes each address once, and the first node that has it. Returns how many there are. */
 static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
     uint32_t kept = 0;
 

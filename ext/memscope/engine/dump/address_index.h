@@ -1,6 +1,7 @@
 /*
- * Finds objects of a dump by address. Objects lie beside those that they were made with and mostly refer to these, so
- * 64 steps of addresses share an entry, which is in the processor's cache for most references. In mapped memory.
+ * Finds objects of a dump by address. Objects lie beside those that were allocated with them, and mostly refer to
+ * these. So an entry serves 64 steps of addresses, and is in the processor's cache for most references. In mapped
+ * memory.
  */
 #ifndef MEMSCOPE_ADDRESS_INDEX_H
 #define MEMSCOPE_ADDRESS_INDEX_H
@@ -10,7 +11,7 @@
 #include "base/status.h"
 #include "graph/heap_graph.h"
 
-/* 64 steps of addresses. */
+/* The objects in 64 steps of addresses. */
 struct memscope_address_chunk {
     uint64_t number;  /* of the chunk, plus 1; 0: none */
     uint64_t objects; /* a bit for each step: whether an object begins there */
@@ -20,11 +21,11 @@ struct memscope_address_chunk {
 struct memscope_address_index {
     struct memscope_address_chunk *chunks;
     uint64_t size, key;
-    unsigned shift; /* of addresses: a step is the least alignment that all objects have */
-    uint32_t *node; /* by rank; NULL: the rank itself, since Ruby writes the objects of a page in their order */
+    unsigned shift; /* a step is 1 << shift bytes: all addresses are multiples of it */
+    uint32_t *node; /* by rank; NULL: the rank itself, since Ruby writes each heap page's objects by address */
 };
 
-/* Of several objects at one address, the first counts. After a failure it is closed. */
+/* Of several objects at one address, the first counts. After a failure the index is closed. */
 enum memscope_status memscope_address_index_open(struct memscope_address_index *index, const uint64_t *addresses,
                                                  uint32_t count);
 

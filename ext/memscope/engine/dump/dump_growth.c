@@ -6,7 +6,7 @@
 
 /* ---- the same in two dumps ------------------------------------------------------------------------------------- */
 
-/* By name of the dump: the number of the same name in the last dump, which it is added to. NULL: no memory. */
+/* By name of one dump: its number in the last dump, whose names it is added to. NULL: no memory. */
 static uint32_t *map_names(const struct memscope_names *from, struct memscope_names *to) {
     uint32_t *numbers = memscope_array_map(from->count, sizeof *numbers);
 
@@ -27,7 +27,7 @@ static uint64_t generation(const struct memscope_compared_dump *dump, uint32_t n
     return ((const uint64_t *)dump->reader->generations.list)[node];
 }
 
-/* The node of a node's object in another dump; MEMSCOPE_NO_NODE if it is not there. names: of the other dump. */
+/* The node in another dump of an object of the last; MEMSCOPE_NO_NODE if it is not there. names: from map_names. */
 static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t node,
                           const struct memscope_compared_dump *other, const uint32_t *names) {
     uint64_t address = ((const uint64_t *)last->reader->addresses.list)[node], now = generation(last, node);
@@ -36,12 +36,12 @@ static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t no
 
     if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
         return MEMSCOPE_NO_NODE;
-    if (now != 0) /* also if the other dump was written before allocations were traced */
+    if (now != 0) /* the other dump states 0 if it was written before the tracing began: the object is newer */
         return generation(other, same) == now ? same : MEMSCOPE_NO_NODE;
     return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
 }
 
-/* Whether the last dump has most of another's classes, of the same names at the same addresses. */
+/* Whether the last dump has most of another's classes, with the same names at the same addresses. */
 static bool are_of_one_process(const struct memscope_compared_dump *last, const struct memscope_compared_dump *other,
                                const uint32_t *names) {
     const uint64_t *addresses = other->reader->addresses.list;
@@ -63,7 +63,7 @@ static bool are_of_one_process(const struct memscope_compared_dump *last, const 
 
 /* ---- new objects ----------------------------------------------------------------------------------------------- */
 
-/* Unmarks those that are in the other dump, or those that are not. */
+/* Unmarks the objects that are not in the other dump if in_other, else those that are. */
 static enum memscope_status compare(struct memscope_dump_growth *growth, const struct memscope_compared_dump *other,
                                     bool in_other, const uint32_t *names) {
     uint32_t count = growth->last.dump->graph->slot_count;
@@ -171,7 +171,7 @@ enum memscope_status memscope_dump_growth_count(struct memscope_dump_growth *gro
     return MEMSCOPE_OK;
 }
 
-/* ---- where the growth hangs ------------------------------------------------------------------------------------ */
+/* ---- the tops of the growth ------------------------------------------------------------------------------------ */
 
 static bool hangs_from_new(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
                            uint32_t node) {
@@ -180,7 +180,7 @@ static bool hangs_from_new(const struct memscope_dump_growth *growth, const stru
     return parent < growth->last.dump->graph->slot_count && growth->is_new[parent];
 }
 
-/* The top that a new node hangs from. tops: by node, plus 1; those on the way are written. */
+/* The top that a new node is reached from. tops: by node, plus 1; written for all nodes on the way. */
 static uint32_t top_of(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
                        uint32_t *tops, uint32_t node) {
     uint32_t top = node;

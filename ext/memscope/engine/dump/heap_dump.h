@@ -1,6 +1,6 @@
 /*
- * A heap dump: a graph, what describes it outside of its process, and the formats that it can be written in. It has no
- * contents: no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a
+ * A heap dump: a graph, what is needed to understand it outside its process, and the formats that it can be written in.
+ * It has no contents: no string, symbol, number or key, and no address. Nothing here takes memory from malloc, so a
  * forked child can write it.
  */
 #ifndef MEMSCOPE_HEAP_DUMP_H
@@ -20,7 +20,7 @@ struct memscope_module_name {
     bool named; /* a name of its own: neither a singleton class nor anonymous */
 };
 
-/* To what size an object's malloc memory is rounded up, so that the length of a text does not tell what it is. */
+/* How an object's malloc memory is rounded up, so that no exact length of a string gives its contents away. */
 enum memscope_size_rule {
     MEMSCOPE_SIZES_EXACT,
     MEMSCOPE_SIZES_OF_GLIBC,    /* chunks in steps of 16 bytes */
@@ -31,8 +31,8 @@ struct memscope_heap_dump {
     struct memscope_heap_graph *graph;
 
     /*
-     * By slot: an odd number that stays the same for the life of the process, from the slot's distance from
-     * BasicObject (memscope_heap_dump_id). NULL: not known.
+     * By slot: an odd number, made of the slot's distance from BasicObject (memscope_heap_dump_id), which stays the
+     * same for the life of the process. NULL: not known.
      */
     const uint32_t *ids;
 
@@ -47,7 +47,7 @@ struct memscope_heap_dump {
     void *context;
 
     enum memscope_size_rule sizes;
-    uint32_t pid;     /* 0: not known, as of a dump that was converted */
+    uint32_t pid;     /* 0: not known, as in a converted dump */
     uint64_t time_ns; /* since 1970 */
 };
 
@@ -82,7 +82,7 @@ uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_
 const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
                                                    struct memscope_growing_array *room);
 
-/* Adds the name with something before and after it, cut if it is long; returns the number of that. */
+/* Adds a name: `before`, this name, cut if it is long, and `after`. Returns its number. */
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after);
 

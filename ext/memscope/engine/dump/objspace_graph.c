@@ -39,8 +39,8 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
 }
 
 /*
- * As in a dump of this process: a singleton class has the name of the first class above it that is not a singleton
- * class (before Ruby 3.0, dumps do not state it), an anonymous class that of the first with a name.
+ * As in a dump of this process: a singleton class is named after the first class above it that is not a singleton class
+ * (before Ruby 3.0, dumps do not state it), an anonymous class after the first one above it that has a name.
  */
 static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct memscope_class_line *line) {
     bool anonymous = false;
@@ -79,7 +79,7 @@ static uint64_t class_address(const struct memscope_objspace_reader *reader, uin
     return ((const uint64_t *)reader->references.list)[references_end - 1];
 }
 
-/* Of the instances of classes that came last. */
+/* A cache of the labels of instances, by class. */
 #define KNOWN_LABELS 256
 struct known_label {
     uint64_t class;
@@ -107,7 +107,7 @@ static void label_objects(struct memscope_objspace_reader *reader) {
     }
 }
 
-/* Overwrites the lines of classes, which are larger. All labels are made before the first line is overwritten. */
+/* Writes the names over the lines of classes, which are larger. Makes all labels before it overwrites a line. */
 static void keep_module_names(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
     struct memscope_class_line *lines = reader->classes.list;
     struct memscope_module_name *modules = reader->classes.list;
@@ -126,7 +126,7 @@ static void keep_module_names(struct memscope_objspace_reader *reader, struct me
     dump->module_count = reader->class_count;
 }
 
-/* ---- numbers that last ----------------------------------------------------------------------------------------- */
+/* ---- ids that last --------------------------------------------------------------------------------------------- */
 
 static uint64_t address_of_basic_object(const struct memscope_objspace_reader *reader) {
     const struct memscope_class_line *lines = reader->classes.list;
@@ -163,7 +163,7 @@ static enum memscope_status number_objects(struct memscope_objspace_reader *read
 
 /* ---- edges ----------------------------------------------------------------------------------------------------- */
 
-/* References that are looked up ahead of their turn. */
+/* How many references ahead to prefetch. */
 #define AHEAD 12
 
 struct edges {
@@ -199,14 +199,14 @@ static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t
 
 /*
  * Edges overwrite the references. They are half the size, so that each reference is read before it is overwritten. If
- * an object refers to its class otherwise too, the single edge counts as the one to its class.
+ * an object also refers to its class in another way, both references become one edge, named as that to its class.
  */
 static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
     const uint64_t *references = edges->reader->references.list;
     uint64_t all = edges->reader->reference_count;
     bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (MEMSCOPE_HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
 
-    /* What Ruby 3.1 says is the class of an imemo need not be an object. */
+    /* The class that Ruby 3.1 states for an imemo need not be an object. */
     if (is_imemo && memscope_address_find(&edges->reader->index, references[to - 1]) == MEMSCOPE_NO_NODE)
         to--;
     for (uint64_t index = from; index < to; index++) {

@@ -37,7 +37,7 @@ static inline const char *find_one(const char *text, char first, char second, ch
 #endif
 }
 
-/* From inside a string to its closing quote; NULL if the line ends before. */
+/* The closing quote of the string that text is in; NULL if the line ends first. */
 static inline const char *end_of_string(const char *text) {
     for (;;) {
         text = find_one(text, '"', '\\', '\n');
@@ -58,8 +58,8 @@ static inline unsigned digit_of(char character) {
     return code - '0' < 10 ? code - '0' : letter < 6 ? letter + 10 : 16;
 }
 
-/* Appends up to eight digits to *value; returns how many. Any byte >= '0' counts as a digit; quotes, blanks and
- * newlines are less. */
+/* Appends up to eight hexadecimal digits to *value; returns how many. The fast way takes any byte from '0' to 0x7f for
+ * a digit; quotes, blanks and newlines are less. */
 static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     uint64_t bytes = load(text), others = ((bytes - EACH('0')) | bytes) & EACH(0x80);

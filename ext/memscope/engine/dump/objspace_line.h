@@ -1,6 +1,6 @@
 /*
  * One line of ObjectSpace.dump_all: a flat JSON object on a line of its own. Strings escape newlines, so a newline ends
- * every line, whatever is in it. Nothing is copied: texts point into the line. No GVL, no memory.
+ * every line, whatever is in it. Nothing is copied: texts point into the line. No GVL; allocates nothing.
  */
 #ifndef MEMSCOPE_OBJSPACE_LINE_H
 #define MEMSCOPE_OBJSPACE_LINE_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How many bytes after a line's newline may be read, though they mean nothing. */
+/* How many bytes after a line's newline must be readable, though they mean nothing. */
 #define MEMSCOPE_OBJSPACE_PADDING 16
 
 /* An object of a type that this reader does not know. */
@@ -28,7 +28,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
-    struct memscope_objspace_text file; /* whose line_number allocated it; only if allocations were traced */
+    struct memscope_objspace_text file; /* that allocated it, at line_number; only if allocations were traced */
     uint64_t line_number;
     uint64_t generation;                      /* the garbage collection after which it was allocated, plus 1 */
     struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}: only in dumps that memscope wrote */
@@ -42,11 +42,11 @@ struct memscope_objspace_line {
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
 
-/* The least bytes of a name among edge_names: "0":"a", */
+/* No entry of edge_names has fewer bytes: "0":"a", */
 #define MEMSCOPE_OBJSPACE_EDGE_NAME 8
 
 /*
- * Takes the first name from edge_names: by which constant or variable an object refers to the reference at index.
+ * Takes the first entry from edge_names: the name of the constant or variable whose value is the reference at *index.
  * False if there are no more.
  */
 bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
@@ -56,8 +56,8 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
 const char *memscope_objspace_type_name(uint8_t type);
 
 /*
- * The text without its escapes, cut where it reaches capacity; returns its length. An escape that JSON does not know
- * stays as it is.
+ * Copies the text with its escapes decoded, until fewer than 3 bytes of capacity are left; returns the length of the
+ * copy. An escape that JSON does not know stays as it is.
  */
 size_t memscope_objspace_unescape(struct memscope_objspace_text text, char *into, size_t capacity);
 

@@ -12,7 +12,7 @@
 #define PIECE ((size_t)128 << 10)
 /* Longer than the line of any object, however many its references. */
 #define LONGEST_LINE ((size_t)1 << 30)
-/* Between two calls, the caller looks whether it is to stop: 64 MiB. */
+/* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
 #define PIECES_OF_A_CALL 512
 /* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
@@ -63,7 +63,7 @@ static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspa
                : MEMSCOPE_EDGE_LOCAL;
 }
 
-/* Runs before its references count. Names that are not in the references' order are left out. */
+/* Runs before reference_count includes the line's references. Leaves out names that are not in their order. */
 static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     struct memscope_named_reference *list = reader->named_references.list;
     struct memscope_objspace_text rest = line->edge_names, name;
@@ -211,7 +211,7 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
         reader->status = MEMSCOPE_TRUNCATED;
 }
 
-/* Parses the whole lines of what was read, and keeps the rest for the next piece: no newline is in what was kept. */
+/* Parses whole lines, and keeps the rest for the next piece. Only the newest count bytes can have a newline. */
 static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
     char *text = reader->text.list;
     const char *last = memrchr(text + reader->text_length - count, '\n', count);
@@ -238,7 +238,7 @@ static void take_last_line(struct memscope_objspace_reader *reader) {
     reader->unreadable_lines = unreadable;
 }
 
-/* False when nothing can be read at the moment, or any more. */
+/* False at the end, after a failure, and when a signal interrupts. */
 static bool read_piece(struct memscope_objspace_reader *reader) {
     ssize_t count;
 

@@ -3,8 +3,8 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
- * A dump tells what refers to what, and not how: an edge is to an object's class or has no name. Only dumps that
- * memscope wrote name constants and variables, except global ones. A dump does not tell empty slots: each slot of the
+ * A dump says what refers to what, but not how: an edge leads to the object's class or has no name. Only dumps that
+ * memscope wrote name constants and variables, except global ones. A dump does not list empty slots: each slot of the
  * graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H
@@ -30,7 +30,7 @@ struct memscope_class_line {
 };
 
 struct memscope_named_reference {
-    uint64_t reference; /* its place among all */
+    uint64_t reference; /* its index among all */
     memscope_edge_name name;
 };
 
@@ -45,13 +45,13 @@ struct memscope_objspace_reader {
     uint64_t bytes;              /* read */
     uint64_t unreadable_lines;
     uint64_t missing_references; /* to objects that are not in the dump */
-    bool truncated;              /* the last line has no end */
+    bool truncated;              /* the file ends within a line */
 
-    /* To be set before reading: keeps what tells an object from one in another dump of the process. */
+    /* To be set between opening and reading: keeps what identifies an object in another dump of the process. */
     bool is_compared;
 
     uint32_t object_count;
-    struct memscope_growing_array text; /* what was read, but not parsed yet: */
+    struct memscope_growing_array text; /* what was read, but not parsed yet */
     size_t text_length;
     bool ended, tells_slot_bytes;
 

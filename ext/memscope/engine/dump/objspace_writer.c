@@ -1,6 +1,6 @@
 /*
  * The lines of ObjectSpace.dump_all, without contents and addresses. A slot's distance from BasicObject replaces its
- * address, so that tools that compare two dumps by it find the same objects. Ruby's own lines have no "edge_names",
+ * address, so that tools that compare dumps by address find the same objects. Ruby's own lines have no "edge_names",
  * which other tools ignore: {"2":"HANDLERS"} if the third reference is by that constant.
  */
 #include "dump/heap_dump.h"
@@ -9,7 +9,7 @@
 
 #include "dump/objspace_line.h"
 
-/* The address that is written for BasicObject, and the bytes for each place of distance. */
+/* The address that is written for BasicObject, and the bytes of a place (heap_dump.c). */
 #define ORIGIN (INT64_C(1) << 44)
 #define PLACE 32
 
@@ -52,7 +52,7 @@ static void put_references(const struct writer *writer, uint32_t node, uint32_t 
         memscope_dump_put_text(writer->output, "]");
 }
 
-/* What names a constant or a variable; 0 for other edges. */
+/* The name of the constant or variable, unless it is global; 0 for other edges. */
 static uint32_t name_of_edge(memscope_edge_name name) {
     switch (MEMSCOPE_EDGE_KIND(name)) {
     case MEMSCOPE_EDGE_CONSTANT:

@@ -90,7 +90,7 @@ struct writer {
     struct memscope_dump_output *output;
     struct message part; /* the part of the graph that is not written yet */
     struct message item, text, fields, references, internal, packet;
-    struct memscope_growing_array names, known_types, known_fields; /* known_…: one bit a number */
+    struct memscope_growing_array names, known_types, known_fields; /* known_…: one bit per number */
     uint64_t part_index;
 };
 
@@ -224,7 +224,7 @@ static void put_field_name(struct writer *writer, struct message *message, memsc
     put_text(writer, message, 2, plain, length);
 }
 
-/* HeapGraph.field_names = 4, InternedString: iid = 1, str = 2. One name for all elements of all Arrays. */
+/* HeapGraph.field_names = 4, InternedString: iid = 1, str = 2. One name for all elements of Arrays and Structs. */
 static uint64_t field_of(struct writer *writer, memscope_edge_name edge) {
     if ((edge & 15) == MEMSCOPE_EDGE_INDEX)
         edge = MEMSCOPE_EDGE_INDEX;
