@@ -33,7 +33,7 @@ struct path_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
 
-    uint32_t *signature_of; /* each node on the way; 0: not known yet */
+    uint32_t *signature_of; /* of each node on the way; 0: not known yet */
     uint32_t *length_of;    /* the steps from the root to it */
     uint32_t *place_of;     /* the index of each requested node in the caller's list, plus 1 */
     uint32_t *way;          /* a path, last node first */
@@ -212,7 +212,8 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     return number_of(scan, &step);
 }
 
-/* Sets the signature of the path to a node, 0 for the root, and remembers it for every node on it. False: no memory. */
+/* Sets *signature to that of the path to a node, 0 for the root. Remembers those of all nodes on it. False: no memory.
+ */
 static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
     uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
 
@@ -300,7 +301,7 @@ static void add_retained(struct path_scan *scan, const uint32_t *signature_of_pl
         scan->signatures[number].retained += dominators->retained[node];
 }
 
-/* The same for a short list of targets, without visiting all nodes. */
+/* Like add_targets, for a short list of targets: does not visit all nodes. */
 static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
     uint32_t signature_of_place[FEW_TARGETS + 1] = {0};
     const uint32_t *nodes = scan->asked->nodes;
@@ -332,7 +333,8 @@ static void note_places(struct path_scan *scan) {
 
 /* ---- The answer */
 
-/* Whether a new step begins at this node: objects of one class in a row are one step; modules and classes never are. */
+/* Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is its
+ * own. */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;
 

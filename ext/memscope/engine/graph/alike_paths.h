@@ -41,24 +41,24 @@ struct memscope_path_question {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     const uint32_t *nodes;
-    const uint64_t *weights; /* by node: paths with the heaviest ends come first; NULL: by what the ends retain */
+    const uint64_t *weights; /* of each of nodes: the heaviest paths come first; NULL: those whose ends retain most */
     size_t node_count;
-    memscope_name_edge *namer; /* NULL: as the graph has them */
+    memscope_name_edge *namer; /* NULL: names are the graph's edge_names */
     void *context;
 };
 
 struct memscope_paths_found {
     size_t alike_count;   /* in the caller's array */
-    uint32_t all_alike;   /* how many there are */
+    uint32_t all_alike;   /* how many were found, `top` of which are in the array */
     uint32_t targets;     /* objects that are reached */
     uint32_t not_reached; /* garbage among the nodes */
     uint64_t retained;    /* by all targets together */
 };
 
 /*
- * At most `top`. An edge on the way to the targets is named once, and one out of arrays, hashes, structs and Ruby's
- * internal objects only if it is in the answer. Maps 16 bytes a node, and 110 for each path unlike the others, while it
- * looks.
+ * Finds at most `top` kinds of alike paths. Names the edges on the way to the targets, but those out of arrays, hashes,
+ * structs and Ruby's internal objects only if they are in the answer. Maps 16 bytes a node, and 110 for each path
+ * unlike the others, while it looks.
  */
 enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
                                                struct memscope_alike_paths *alike, size_t top,

@@ -55,7 +55,7 @@ struct dominator_scan {
     } stack;
 };
 
-/* For a number or a position of each node, though not all are reached, so that arrays of nodes can reuse the memory. */
+/* Maps room for all nodes, even if not all are reached, so that arrays of nodes can reuse the memory. */
 static void *map_numbers(const struct memscope_heap_graph *graph, size_t item_size) {
     return memscope_array_map_unwritten((size_t)graph->node_count + 1, item_size);
 }
@@ -143,7 +143,8 @@ static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_
     return search[number].best;
 }
 
-/* Nothing is above the root, so that a class with a million instances is often decided after a few of them. */
+/* Stops at the root, since nothing is above it: a class with a million instances is often decided after a few of them.
+ */
 static bool find_semidominators(struct dominator_scan *scan) {
     const uint32_t root = 1;
 

@@ -108,7 +108,7 @@ static uint32_t find_edge(struct memscope_graph_builder *builder, uint32_t slot)
     if (count - first == FEW_EDGES)
         for (uint32_t edge = first; edge < count; edge++)
             builder->marks[graph->edges[edge]] = edge + 1;
-    /* Marks of earlier nodes are below first. */
+    /* Marks of earlier nodes are `first` or less. */
     marked = builder->marks[slot];
     if (marked > first)
         return marked - 1;

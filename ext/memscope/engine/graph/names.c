@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define FIRST_NAMES 4096 /* fills two pages of each array */
+#define FIRST_NAMES 4096 /* 16 KiB of starts, 32 KiB of table */
 #define FIRST_TEXT 65536
 #define LIMIT (1u << 28)
 

@@ -17,12 +17,12 @@ struct memscope_names {
     uint32_t count;   /* number 0 is the empty name */
     uint32_t table_mask;
     size_t text_reserved, starts_reserved;
-    struct memscope_hash_key key; /* a dump may come from anyone: names must not be able to collide by design */
+    struct memscope_hash_key key; /* random: a dump may come from anyone, and could make all its names collide */
 };
 
 enum memscope_status memscope_names_open(struct memscope_names *names);
 
-/* The number of this name; 0 (the empty name) if memory, numbers (2^28) or 4 GiB of text run out: see names->count. */
+/* The number of this name; 0 (the empty name) if memory, the 2^28 numbers or the 4 GiB of text run out. */
 uint32_t memscope_names_add(struct memscope_names *names, const char *text, size_t length);
 
 /* The number of this name, or 0 if it is not there. */

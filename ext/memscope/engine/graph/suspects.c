@@ -9,10 +9,10 @@
 /* A part is small if it is at most this fraction of all that its holder holds. */
 #define SMALL_PARTS 8
 
-/* Fewer nodes are no list, such as a nested Hash. */
+/* Fewer nodes, such as nested Hashes, are no list. */
 #define SHORTEST_LIST 8
 
-/* What the nodes after one in a list have accumulated, and how many they are. */
+/* What the nodes that follow a node in its list have accumulated, and how many they are. */
 struct followers {
     uint64_t accumulated;
     uint32_t count;
@@ -23,7 +23,7 @@ struct suspect_scan {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     /* By node: */
-    uint64_t *shared;            /* bytes of those of its parts that it does not dominate; few are written */
+    uint64_t *shared;            /* bytes of the parts that it does not dominate; few are written */
     uint64_t *accumulated;       /* own bytes and small parts */
     struct followers *followers; /* few are written */
 };
@@ -60,7 +60,7 @@ static bool holds_dominated(const struct memscope_heap_graph *graph, uint32_t no
 }
 
 /* The object that a node is a part of: its dominator; or, if that is a root, a class or a module, the previous node on
- * the shortest path to it, also if that is a list of roots. MEMSCOPE_NO_NODE if there is none. */
+ * the shortest path to it, which may be a list of roots. MEMSCOPE_NO_NODE if there is none. */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];

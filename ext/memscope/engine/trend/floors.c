@@ -13,7 +13,7 @@
 /* A point is an outlier if it is this many standard deviations of the noise from its neighbours. */
 #define OUTLIER 6
 #define RESTART_SHARE (1.0 / 6)
-/* How many points before and after serve to estimate the noise, and a lasting fall. */
+/* How many of the newest points serve to estimate the noise, and how many on each side show that a fall lasted. */
 #define NOISE_POINTS 128
 #define NEIGHBOURS 3
 

@@ -11,7 +11,7 @@ struct memscope_floors {
     size_t count;
     double began_seconds; /* the time of hour 0 */
     double hours[MEMSCOPE_TREND_POINTS];
-    double sizes[MEMSCOPE_TREND_POINTS]; /* of how many points each is the mean */
+    double sizes[MEMSCOPE_TREND_POINTS]; /* how many values each point is the mean of */
     bool known[MEMSCOPE_SERIES];
     double values[MEMSCOPE_SERIES][MEMSCOPE_TREND_POINTS]; /* layers, RSS */
 };
@@ -23,9 +23,8 @@ double memscope_floors_noise(const double *values, size_t count);
 bool memscope_trend_is_sound(const struct memscope_trend *trend);
 
 /*
- * Takes what came after the last restart: a fall of RSS, beyond its noise, by a sixth or more that lasted. Leaves out
- * points from which RSS came back at once, and takes older points together by their mean, with which layers that sum
- * to RSS still do.
+ * Takes what came after the last restart: a fall of RSS, beyond its noise, by more than a sixth that lasted. Leaves out
+ * points from which RSS came back at once. Averages older points, so that layers that sum to RSS still do.
  */
 void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors);
 

@@ -10,9 +10,10 @@ static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 
 #define ONSETS (sizeof onsets / sizeof *onsets)
 #define SHORTEST_GROWTH_HOURS 0.5
-/* What begins later may also be a warm-up of its own. */
+/* Growth since a later point must last this long: a shorter one may be a warm-up of its own. */
 #define SHORTEST_LATER_HOURS 2
-/* How much more growth since a later time must explain, in variances of the noise: there are many such times. */
+/* How much more than growth since the first point a later onset must explain, in variances of the noise: there are
+ * many onsets to choose from. */
 #define PRICE_OF_AN_ONSET 12
 /* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
 #define HEIGHT_OF_A_STEP 5
@@ -93,8 +94,8 @@ static size_t largest_jump(const double *values, size_t count) {
     return largest;
 }
 
-/* How much of a step there is in a series: from the points before to those after it. The step may have been at any time
- * among those that were taken together as this point. */
+/* The height of a step in a series: the mean of the points after it, less that of those before. The step may lie among
+ * the values that were averaged into this point. */
 static double edge_at(const double *values, size_t count, size_t point) {
     double before = mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP), edge, next;
 
@@ -105,7 +106,7 @@ static double edge_at(const double *values, size_t count, size_t point) {
     return fabs(next) > fabs(edge) ? next : edge;
 }
 
-/* A step in the midst of points that were taken together is found as two small ones, side by side. */
+/* A step among the values that were averaged into a point is found as two smaller ones, side by side: adds these up. */
 static void record_step(struct memscope_growth *growth, size_t point, double height) {
     for (size_t index = 0; index < growth->step_count; index++) {
         struct memscope_growth_step *step = &growth->steps[index];
@@ -149,7 +150,7 @@ static bool find_step(struct memscope_regression *regression, const double *seri
     return true;
 }
 
-/* Fits all, under the growth's noise. */
+/* Fits columns, steps and onset, under growth->noise. */
 static void fit(struct memscope_regression *regression, const struct memscope_points *points, const double *values,
                 double level, struct memscope_growth *growth) {
     double left[MEMSCOPE_REGRESSION_ROWS];

@@ -1,4 +1,4 @@
-/* Unbounded growth in one series, beside all that moves a healthy process's memory. Pure; no GVL needed. */
+/* Unbounded growth in one series, apart from all that moves a healthy process's memory. Pure; no GVL needed. */
 #ifndef MEMSCOPE_GROWTH_H
 #define MEMSCOPE_GROWTH_H
 
@@ -9,7 +9,7 @@
 #define MEMSCOPE_TELLING 5.0
 
 struct memscope_growth_step {
-    size_t point; /* the first after it */
+    size_t point; /* the first one after the step */
     double height;
 };
 
@@ -20,18 +20,18 @@ struct memscope_growth {
     struct memscope_trend_noise noise;
     size_t step_count;
     struct memscope_growth_step steps[MEMSCOPE_REGRESSION_STEPS];
-    double direction[MEMSCOPE_REGRESSION_ROWS]; /* its product with a series is the series' slope, beside all else */
-    double remains[MEMSCOPE_REGRESSION_ROWS];   /* of the series: noise, and what is not understood */
+    double direction[MEMSCOPE_REGRESSION_ROWS]; /* its products with series are in proportion to their slopes */
+    double remains[MEMSCOPE_REGRESSION_ROWS];   /* what neither columns nor growth explain: noise, and more */
 };
 
 /* Looks for growth in a series. Leaves the columns in the regression, with the series' steps. `least` is a lower bound
- * of its noise; `noise` is what was found the last time, or zeros, and becomes what is found now. */
+ * of the series' noise; `noise` is the noise that was found the last time, or zeros, and becomes that found now. */
 void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
                           const double *values, double level, const struct memscope_trend_noise *least,
                           struct memscope_trend_noise *noise, struct memscope_growth *growth);
 
-/* A series since the onset of its growth, less all else that was explained: the mean of each of MEMSCOPE_PAIRED_POINTS
- * equal parts of the time that have points. Returns how many. */
+/* A series since the onset of its growth, less all else that was explained. Splits that time into
+ * MEMSCOPE_PAIRED_POINTS equal parts, and writes the mean of each part that has points. Returns how many have. */
 size_t memscope_growth_alone(const struct memscope_regression *regression, const struct memscope_growth *growth,
                              double *hours, double *values);
 

@@ -13,11 +13,11 @@ static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.025, 0.025,                /* a wave a day, begun at any time: sine, cosine */
     0.01,  0.01,                 /* two waves a day */
     0.015, 0.015,                /* a wave a week */
-    0.2,   0.3,   0.4, 0.4, 0.4, /* what warms up in 9 hours, and each time in a third of the time before */
-    0.05,                        /* what grows by its logarithm, after 9 minutes */
+    0.2,   0.3,   0.4, 0.4, 0.4, /* warm-ups with time constants of 9 hours, 3 hours, 1 hour, … */
+    0.05,                        /* logarithmic growth, on a scale of 9 minutes */
 };
 
-/* The same at a time. One call of each of the C library's slow functions. */
+/* The shapes of these at a time, with few calls of the C library's slow functions. */
 static void habits_at(double hours, double *shapes) {
     double sine = sin(TURN / 24 * hours), cosine = cos(TURN / 24 * hours), left = exp(-hours / 9);
 
@@ -167,12 +167,12 @@ double memscope_regression_parameters(const struct memscope_regression *regressi
     return parameters;
 }
 
-/* Sizes of what wanders, times the least; they are tried at once, since each is a chain of divisions. */
+/* Sizes of what wanders, as multiples of the least. They are tried side by side, since each is a chain of divisions. */
 static const double sizes[] = {1, 1.8, 3.2, 5.6, 10};
 
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-/* -2 ln of the likelihood of values under each noise; `left` as left_after says. */
+/* -2 ln of the likelihood of values under each noise, up to a constant. left: by point, from left_after. */
 static void unlikelihoods(const struct memscope_points *points, const double *values, const double *left,
                           const struct memscope_trend_noise *noises, double *sums) {
     double white[SIZES], wandering[SIZES], uncertain[SIZES], expected[SIZES], products[SIZES];

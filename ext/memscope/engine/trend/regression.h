@@ -4,9 +4,9 @@
  * unexplained (ridge regression: rows after those of the points say "its size is 0, give or take this").
  *
  * Noise has two parts: one that is new in each point, and one that wanders and comes back (an Ornstein-Uhlenbeck
- * process). Rows are whitened, each being the part of a point that those before do not predict, so that squares and
- * products of rows are as of independent values of variance 1. Columns are orthonormal, so that what they explain is a
- * sum of projections. Hours and mebibytes. Pure; no GVL needed.
+ * process). Rows are whitened: each is the part of a point that the points before do not predict, scaled so that the
+ * noise of rows is independent, with variance 1. Columns are orthonormal, so that what they explain is a sum of
+ * projections. Hours and mebibytes. Pure; no GVL needed.
  */
 #ifndef MEMSCOPE_REGRESSION_H
 #define MEMSCOPE_REGRESSION_H
@@ -31,8 +31,8 @@ struct memscope_points {
 struct memscope_regression {
     struct memscope_points points;
     size_t rows, columns;
-    /* Of a point: 1 / the standard deviation of what is new, how much of that wanders on, and how much of it is left at
-     * the next point. */
+    /* By point: 1 / the standard deviation of what is new; the Kalman gain; how much of what wanders is left at the
+     * next point. */
     double scale[MEMSCOPE_TREND_POINTS], gain[MEMSCOPE_TREND_POINTS], left[MEMSCOPE_TREND_POINTS];
     double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
 };
@@ -47,23 +47,23 @@ void memscope_regression_series(const struct memscope_regression *regression, co
 /* The rows of growth by 1 an hour from a point on. */
 void memscope_regression_growth(const struct memscope_regression *regression, size_t onset, double *rows);
 
-/* The rows of 1 from a point on. */
+/* The rows of a step of height 1 at a point. */
 void memscope_regression_step(const struct memscope_regression *regression, size_t first, double *rows);
 
 /* The series that has these rows. */
 void memscope_regression_values(const struct memscope_regression *regression, const double *rows, double *values);
 
-/* Takes from the rows what the columns explain. */
+/* Subtracts from the rows what the columns explain. */
 void memscope_regression_residual(const struct memscope_regression *regression, double *rows);
 
-/* Makes rows, of which the columns have been taken, another column. Returns whether something is left of them. */
+/* Adds rows, which must be a residual, as another column. Returns false, and adds none, if they are all 0. */
 bool memscope_regression_add(struct memscope_regression *regression, const double *rows);
 
 /* How many parameters the columns are worth: those that an expected size binds count less. */
 double memscope_regression_parameters(const struct memscope_regression *regression);
 
-/* The noise under which a series around 0 is most likely: at least `least` of it wanders. `parameters` were fitted
- * to it. */
+/* The noise under which a series around 0 is most likely; least->wandering or more of it wanders. `parameters` is how
+ * many were fitted to the series. */
 struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
                                                       double parameters, const struct memscope_trend_noise *least);
 

@@ -62,8 +62,8 @@ bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_
 bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last);
 
 /*
- * Copies a ring's points of one series, oldest first and without a missing bucket, from the bucket that holds the time
- * since, or the oldest that is kept, to the bucket of the last sample or event. Returns how many, at most the ring's
+ * Copies a ring's points of one series, oldest first and one for every bucket, from the bucket that holds the time
+ * `since`, or the oldest that is kept, to the bucket of the last sample or event. Returns how many, at most the ring's
  * buckets; *start is the time at which the first bucket begins.
  */
 size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_ring ring, size_t series, uint64_t since,

@@ -114,14 +114,14 @@ struct memscope_slope memscope_theil_sen(const double *times, const double *valu
     low = (size_t)(((double)pairs - reach) / 2);
     high = pairs - 1 - (low < pairs ? low : pairs - 1);
     slope.middle = memscope_median(slopes, pairs);
-    /* The median left the lower half before the upper one. */
+    /* memscope_median has moved the lower half before the upper one. */
     slope.low = low < pairs / 2 ? memscope_ranked(slopes, pairs / 2, low) : slope.middle;
     slope.high =
         high >= pairs / 2 ? memscope_ranked(slopes + pairs / 2, pairs - pairs / 2, high - pairs / 2) : slope.middle;
     return slope;
 }
 
-/* By how much values that occur more than once reduce the variance of the score. Reorders the values. */
+/* By how much ties reduce the variance of the score. Reorders the values. */
 static double variance_of_ties(double *values, size_t count) {
     double variance = 0;
 
@@ -152,7 +152,7 @@ double memscope_mann_kendall(const double *values, size_t count, double variance
     variance = (score_variance((double)count) - variance_of_ties(sorted, count)) * variance_factor;
     if (variance <= 0)
         return 1;
-    /* By one less, since the score is a whole number (continuity). */
+    /* Continuity correction: the score is a whole number, so it counts as one nearer to 0. */
     return memscope_normal_tail((score - (score > 0) + (score < 0)) / sqrt(variance));
 }
 

@@ -22,8 +22,8 @@ double memscope_normal_tail(double z);
 
 /*
  * The standard deviation of the noise of a series, by the median of how far each value is from the middle of its
- * neighbours: neither a slope nor a few steps change it. Of correlated noise, about what is new in each value. `room`
- * is for count values.
+ * neighbours: neither a slope nor a few steps change it. Of correlated noise, it is about what is new in each value.
+ * `room` is for count values.
  */
 double memscope_noise(const double *values, size_t count, double *room);
 
@@ -68,7 +68,7 @@ struct memscope_curve {
     double bic; /* only differences between curves of the same series mean something */
 };
 
-/* Its height above the start at this time, for a rise of 1. */
+/* A curve's height above its start at this time, for a rise of 1. */
 double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double time);
 
 /*

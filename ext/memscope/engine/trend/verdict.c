@@ -15,13 +15,13 @@
 /* Growth matters if it is this much a day: mebibytes, or a share of RSS. */
 #define MATTERS 16.0
 #define MATTERING_SHARE 0.02
-/* Pages come in 4 KiB, and no process is as regular as that. */
+/* In mebibytes: memory comes in pages of 4 KiB, and no process is more regular than this. */
 #define LEAST_NOISE 0.1
-/* What wanders at least, as a share of the level, and for how long. */
+/* How much of the noise wanders at least, as a share of the level, and its time constant. */
 #define WANDERING 0.005
 #define WANDERING_HOURS 1.5
 #define MOST_P_VALUE 0.01
-/* Ranks of points are correlated less than their noise is, where growth exceeds it. */
+/* Where growth exceeds the noise, the ranks of points are correlated less than their noise is. */
 #define MOST_FACTOR 6
 #define LATEST 6
 /* Memory is steady only where growth by this share of RSS in twelve points (an hour) would have been told from none. */
@@ -52,7 +52,7 @@ struct judgement {
     double level, matters;     /* mebibytes; matters: in a day */
     enum memscope_layer alone; /* the layer that grows while RSS does not, or MEMSCOPE_LAYER_NONE */
     double p_value, factor;
-    struct memscope_slope slope; /* a robust one, in the units of growth */
+    struct memscope_slope slope; /* growth's, with its 95 % interval; mebibytes an hour */
 };
 
 static const double curve_hours[] = {0.1, 0.25, 0.5, 1, 2, 4, 8};
@@ -116,8 +116,8 @@ static size_t point_at(const double *hours, size_t count, double hour) {
     return point;
 }
 
-/* Whether what grows at this slope goes on: in its second half at half the rate of the first one or more, as far as can
- * be told, and in its last quarter at half the slope or more. */
+/* Whether growth at this slope goes on: in its second half at half the rate of its first half or more, within the
+ * errors, and in its last quarter at half the slope or more. */
 static bool goes_on(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
     size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
@@ -129,7 +129,7 @@ static bool goes_on(const double *hours, const double *values, size_t count, dou
     return last >= slope / 2 && second >= first / 2 - hypot(error / 2, other_error);
 }
 
-/* What is left of points beside a line: its standard deviation, and how much neighbours resemble each other. */
+/* The standard deviation of points around their line; sets *factor to the variance factor of what is left of them. */
 static double noise_beside_line(const double *hours, const double *values, size_t count, double *factor) {
     double remains[MEMSCOPE_PAIRED_POINTS], one = 1, squares = 0;
     struct memscope_curve line = {0};
@@ -153,8 +153,8 @@ static void take_steps(const struct judgement *judgement, int series, double *va
             values[point] -= growth->steps[step].height;
 }
 
-/* The largest rise in a series before its growth began, in as long a time as it has grown for, beside steps and
- * warm-up: what a day's load did once. */
+/* The largest rise in a series before its growth began, in at most as long a time as it has grown for, without steps
+ * and warm-up: what a day's load did once. */
 static double earlier_rise(const struct judgement *judgement, int series) {
     const double *hours = judgement->floors.hours;
     double values[MEMSCOPE_TREND_POINTS] = {0}, most = 0, length = hours_of(judgement) - hours[judgement->growth.onset];
@@ -169,8 +169,8 @@ static double earlier_rise(const struct judgement *judgement, int series) {
     return most;
 }
 
-/* Whether a series grew by more than any load of earlier days moved it, and is higher now than it ever was before its
- * growth began, by half of that growth or more. */
+/* Whether a series grew by more than RISES_DIFFER_BY times its largest earlier rise, and is higher now than it ever was
+ * before its growth began, by more than half of that growth. */
 static bool is_new(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
     size_t count = judgement->floors.count, onset = judgement->growth.onset;
@@ -184,7 +184,7 @@ static bool is_new(const struct judgement *judgement, int series) {
     return now - highest > grown / 2 && grown > RISES_DIFFER_BY * earlier_rise(judgement, series);
 }
 
-/* Whether the series that was looked at grows without bound, in each of several ways to see it. */
+/* Whether the series that was looked at grows without bound by each of several tests. */
 static bool grows(struct judgement *judgement, int series) {
     const struct memscope_growth *growth = &judgement->growth;
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS];
@@ -255,7 +255,8 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
     return false;
 }
 
-/* Shares of what the layers grow by along a direction, which takes the same from each series that it takes from RSS. */
+/* The layers' shares of the growth along a direction. It is orthogonal to the columns, so what these explain does not
+ * count. */
 static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
     const struct memscope_floors *floors = &judgement->floors;
     double rows[MEMSCOPE_REGRESSION_ROWS], parts[MEMSCOPE_SERIES] = {0}, sum = 0;
@@ -280,7 +281,7 @@ static void share(const struct judgement *judgement, const double *direction, st
     }
 }
 
-/* At the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
+/* Until the limit is reached at the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
 static double to_limit_seconds(const struct judgement *judgement, const struct memscope_verdict *verdict) {
     double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
 
@@ -433,7 +434,7 @@ static bool tell_copy_on_write(const struct judgement *judgement, struct memscop
     return true;
 }
 
-/* Whether this is half of what RSS grew by, or more. */
+/* Whether this is more than half of what RSS grew by. */
 static bool is_most_of_growth(const struct judgement *judgement, double mebibytes) {
     const double *values = judgement->floors.values[MEMSCOPE_SERIES_RSS];
     size_t count = judgement->floors.count;
@@ -479,7 +480,7 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
     }
 }
 
-/* Growth is suspected from the first judgement that finds it on, until none has for too long. */
+/* Growth is suspected from the first judgement that finds it, until none has found it for FORGETTING_SECONDS. */
 static void suspect(double now, bool grows, struct memscope_verdict_memory *memory) {
     if (now - memory->positive_seconds > FORGETTING_SECONDS)
         memory->suspected = false;

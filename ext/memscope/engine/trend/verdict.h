@@ -1,9 +1,9 @@
 /*
- * The verdict over memory in time: whether it grows, since when, in which layer, how fast, how sure that is, and how
- * long it still takes until it can be told.
+ * The verdict on memory over time: whether it grows, since when, in which layer, how fast, how sure that is, and how
+ * long until it can be told.
  *
- * One regression explains a series by all that moves memory in a healthy process, each with a size that is expected
- * beforehand (warm-up, a day's and a week's load, steps), and by unbounded growth, which may have begun at any
+ * One regression explains a series by all that moves memory in a healthy process (warm-up and a day's and a week's
+ * load, each with a size that is expected beforehand, and steps), and by unbounded growth, which may have begun at any
  * time. Only what nothing else explains is a leak; while something else may explain it, the verdict is "insufficient".
  *
  * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
@@ -23,7 +23,7 @@ enum memscope_layer {
     MEMSCOPE_LAYER_THREADS,
     MEMSCOPE_LAYER_CODE,
     MEMSCOPE_LAYER_COPY_ON_WRITE, /* private memory that was shared after the fork: no part of RSS's growth */
-    MEMSCOPE_LAYER_UNATTRIBUTED,  /* also what RSS has and no other layer */
+    MEMSCOPE_LAYER_UNATTRIBUTED,  /* also what is in RSS and in no other layer */
     MEMSCOPE_LAYERS,
     MEMSCOPE_LAYER_NONE = MEMSCOPE_LAYERS,
 };
@@ -31,15 +31,15 @@ enum memscope_layer {
 enum memscope_verdict_kind {
     MEMSCOPE_VERDICT_INSUFFICIENT,
     MEMSCOPE_VERDICT_STEADY,
-    MEMSCOPE_VERDICT_PLATEAU, /* grew, as it warmed up or filled a cache, and levels off */
+    MEMSCOPE_VERDICT_PLATEAU, /* grew while it warmed up or filled a cache, and levels off */
     MEMSCOPE_VERDICT_STEP,    /* grew at once, and stayed */
     MEMSCOPE_VERDICT_LEAK,
 };
 
 /*
- * Floors: what is left after a major GC, a value for each, or the least value of each interval, all intervals being of
- * about the same length. The newest 32 stay as they are, and of older ones ever more are taken together, up to
- * MEMSCOPE_TREND_POINTS points; what came before the last restart, or the last 2,500 values, does not count.
+ * Floors: the memory left after each major GC, or the least in each interval, all intervals being of about the same
+ * length. The newest 32 values stay as they are; the older values are, the more of them are averaged into one point, up
+ * to MEMSCOPE_TREND_POINTS points. What came before the last restart, or before the last 2,500 values, does not count.
  */
 struct memscope_trend {
     size_t count;
@@ -66,16 +66,15 @@ struct memscope_verdict_memory {
     struct memscope_trend_noise noise;          /* of RSS */
 };
 
-/* NAN: unknown, or not what this kind of verdict says. Never NAN: shares, detectable_bytes_per_hour, confidence and
- * p_value. */
+/* NAN: unknown, or not part of this kind of verdict. Never NAN: shares, confidence and p_value. */
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
     bool grows; /* this judgement alone: unbounded growth, in RSS or a layer */
-    /* Of the growth that the verdict is about: which layer it is in most, and the shares of those that grow. Shares sum
-     * to 1; all are 0 if nothing grows. */
+    /* Of the growth that the verdict is about: the layer that grows most, and the share of each layer that grows.
+     * Shares sum to 1; all are 0 if nothing grows. */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
-    /* Growth beside all else, and its 95 % interval: of RSS, or of the layer that leaks while RSS does not grow. */
+    /* Growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while RSS does not grow. */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
@@ -84,8 +83,8 @@ struct memscope_verdict {
     double needs_seconds;
     double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
                                          unknown */
-    double ends_near_bytes;           /* RSS at the end of a plateau, or at the horizon */
-    double step_seconds, step_bytes;  /* the largest step up, if it matters: when it was there, its height */
+    double ends_near_bytes;           /* of a plateau: RSS at the horizon */
+    double step_seconds, step_bytes;  /* the largest step up, if it matters: its time, its height */
     double confidence;                /* that the kind is right, 0 to 1; 0 if insufficient */
     double p_value;                   /* of so much growth since then without a trend (Mann-Kendall) */
 };
@@ -96,13 +95,13 @@ struct memscope_verdict {
 
 /*
  * Judges the series. A leak is called when two judgements in a row find unbounded growth, and the first one that
- * found it is MEMSCOPE_STANDING_HOURS ago, or as long ago as it still takes to the limit; judgements in between may
- * have missed it, for twice those hours at most. Until then the kind is insufficient whenever growth is found, and
- * needs_seconds is what is left of that time. Three judgements in a row that find none clear the leak.
+ * found it is MEMSCOPE_STANDING_HOURS ago, or as long ago as the limit is ahead; judgements in between may have missed
+ * it, for twice those hours at most. Until then the kind is insufficient whenever growth is found, and needs_seconds is
+ * what is left of that time. Three judgements in a row that find none clear the leak.
  *
- * Not unbounded growth: what goes on at less than half its mean rate in the last quarter of its time, or at less
- * than half the first half's rate in the second; and what is not twice any rise of the same series before it, in as
- * long a time, that was neither a step nor in the first three hours: one day's load may be twice another's.
+ * Growth is not unbounded if its rate in the last quarter of its time is less than half its mean rate, or in the second
+ * half less than half that in the first; nor if it is not more than twice the largest rise before it, in as long a
+ * time, of the same series (but for steps and the first three hours): one day's load may be twice another's.
  *
  * Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer is missing, if times do not grow,
  * or if an amount is negative, or a number not finite or over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
