@@ -131,7 +131,7 @@ static void test_what_it_is(void) {
 #define INHERITED ((size_t)24 << 20)
 #define GROWN ((size_t)40 << 20)
 
-/* Memory that it was forked with and writes to does not count; memory that it has given back does. */
+/* Memory that the child was forked with and writes to is no growth; memory that it has given back is. */
 static bool grow(void *argument, int answer) {
     void *own = mmap(NULL, GROWN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     uint64_t grown;
@@ -208,7 +208,7 @@ static void test_a_deadline(void) {
     struct memscope_forked_child child;
     char byte;
 
-    /* Even if its own timer has ended the child before. */
+    /* TOO_SLOW even if the child's own timer has ended it first. */
     EXPECT(memscope_forked_child_start(&child, sleep_long, NULL, -1, 100) == MEMSCOPE_OK);
     EXPECT(receive(&child, &byte, 1) == MEMSCOPE_FORKED_TOO_SLOW);
     memscope_forked_child_end(&child);

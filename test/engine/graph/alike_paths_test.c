@@ -26,7 +26,7 @@ static size_t find_instances(const struct planted *planted, const char *class_na
     return count;
 }
 
-/* Of all objects of a class: the paths whose ends retain most first. */
+/* Asks for all objects of a class; the paths whose ends retain most come first. */
 static void ask_class(struct planted *planted, const char *class_name, size_t top) {
     ask(planted, instances, find_instances(planted, class_name), top);
 }
@@ -67,7 +67,7 @@ static void expect_alike(const struct planted *planted, size_t index, const char
     EXPECT(strcmp(text, expected) == 0);
 }
 
-/* Handlers of one bus and of another, and some that only the first one's array holds twice. */
+/* Handlers of two buses, which different constants hold, and garbage. */
 static void test_paths_by_constants(void) {
     struct planted planted;
     uint32_t object = grow("Class", 10), garbage;
@@ -111,7 +111,7 @@ static void test_paths_by_constants(void) {
     uproot(&planted);
 }
 
-/* All objects of a class, asked for as nodes, few or many: the same paths, ranked like those to a class. */
+/* Few nodes of a class or many: paths are ranked by what their ends retain in both cases. */
 static void test_nodes_are_ranked(void) {
     struct planted planted;
     uint32_t nodes[201], count = 0, service = grow("Service", 10), small = grow_on(service, "Small", 10),
@@ -148,7 +148,7 @@ static void test_nodes_are_ranked(void) {
     uproot(&planted);
 }
 
-/* A tree's nodes hold each other: what those with alike paths retain counts once, and what all retain too. */
+/* A tree's nodes hold each other: what several of them retain counts once for alike paths, and once in the total. */
 static void test_targets_in_targets(void) {
     struct planted planted;
 
@@ -166,7 +166,7 @@ static void test_targets_in_targets(void) {
     uproot(&planted);
 }
 
-/* The same classes by different variables are different paths. */
+/* Paths through the same classes, but by different variables, are not alike. */
 static void test_paths_by_variables(void) {
     struct planted planted;
     uint32_t service = grow("Service", 10);
@@ -187,7 +187,7 @@ static void test_paths_by_variables(void) {
     uproot(&planted);
 }
 
-/* A list is one path, by each step of it, and so is what its nodes hold. */
+/* The paths to all nodes of a list are alike, and so are the paths to what the nodes hold. */
 static void test_a_list_of_any_length(void) {
     struct planted planted;
     uint32_t lists = grow("Class", 10), node = lists, last = 0;
@@ -197,7 +197,7 @@ static void test_a_list_of_any_length(void) {
         uint32_t next = grow("Node", 40);
 
         refer_by(node, next, MEMSCOPE_EDGE_IVAR, index == 0 ? "@head" : index % 2 ? "@next" : "@other");
-        /* After the reference to the next: the search comes to the last node's String first. */
+        /* After the reference to the next node, so that a depth-first search finds the last node's String first. */
         if (index > 0)
             grow_on(node, "String", 100);
         last = node = next;
@@ -216,7 +216,7 @@ static void test_a_list_of_any_length(void) {
     uproot(&planted);
 }
 
-/* Node → Array → Node → Array …, and a longer round; the way to the end is too long to be shown. */
+/* Node → Array → Hash → Node → …; the path to the end has too many steps to show them all. */
 static void test_a_list_with_something_between(void) {
     struct planted planted;
     uint32_t lists = grow("Class", 10), at = lists;

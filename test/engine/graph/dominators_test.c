@@ -1,6 +1,6 @@
 #include "planted.h"
 
-/* All of it in one flavour of the build; the others look at the same code for other faults. */
+/* Full size in one flavour of the build only; the others check the same code for other faults. */
 #if defined(__linux__) && defined(__OPTIMIZE__)
 #define LIST_NODES 2000000
 #define RANDOM_GRAPHS 1000
@@ -79,7 +79,7 @@ static void expect_list(const struct planted *planted, uint32_t nodes) {
     EXPECT(planted->dominators.dominator[nodes] == 0);
 }
 
-/* Quadratic in some methods, and too deep to recurse. */
+/* Takes quadratic time with some methods, and is too deep for recursion. */
 static void test_a_long_list(void) {
     struct planted planted;
 
@@ -110,7 +110,7 @@ static void reach_without(const struct memscope_heap_graph *graph, uint32_t remo
     }
 }
 
-/* A node dominates those that are lost with it; the immediate dominator is the one that has lost most itself. */
+/* A node dominates those that are lost with it; the immediate dominator is the one with which the fewest are lost. */
 static void expect_naive(const struct planted *planted) {
     const struct memscope_heap_graph *graph = &planted->graph;
     static bool dominates[400][400];
@@ -142,7 +142,7 @@ static void expect_naive(const struct planted *planted) {
     }
 }
 
-/* Each node once, and at the positions after it those, and only those, whose dominators lead to it. */
+/* Each node occurs once, and right after it those nodes, and only those, that it dominates. */
 static void expect_order(const struct planted *planted) {
     const struct memscope_dominators *found = &planted->dominators;
     uint32_t position_of[400];

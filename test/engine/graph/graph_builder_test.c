@@ -49,7 +49,7 @@ static void test_builds(void) {
     memscope_graph_abandon(&builder);
 }
 
-/* Many edges, each thrice, of two nodes; a name replaces the lack of one. */
+/* Two nodes with many edges, each added three times; a later name replaces MEMSCOPE_EDGE_INTERNAL. */
 static void test_drops_what_is_twice(void) {
     struct memscope_graph_builder builder;
     struct memscope_heap_graph graph;

@@ -107,7 +107,7 @@ static inline uint32_t planted_random(uint64_t *state, uint32_t limit) {
     return (uint32_t)(*state >> 33) % limit;
 }
 
-/* Some are not reached; the edges are few or many, near or anywhere, by the seed. */
+/* Some slots are not reached. The seed decides whether edges are few or many, and lead to near slots or to any. */
 static inline void plant_random(struct planted *planted, uint32_t slots, uint64_t seed) {
     struct memscope_graph_builder builder;
     struct memscope_heap_graph *graph = &planted->graph;

@@ -29,7 +29,7 @@ static void test_by_hand(void) {
     memscope_shortest_paths_close(&planted.paths);
 }
 
-/* What the stack of this thread holds is found elsewhere where it can be, by whatever detour. */
+/* What the stack of this thread holds is reached in another way if there is one, by whatever detour. */
 static void test_the_own_stack_comes_last(void) {
     struct planted planted;
 
@@ -40,7 +40,7 @@ static void test_the_own_stack_comes_last(void) {
     uproot(&planted);
 }
 
-/* So are classes of which that is asked, but before the stack. */
+/* Classes that are to be searched last come last too, but before the stack. */
 static void test_classes_come_last(void) {
     struct planted planted;
     struct memscope_shortest_paths paths;

@@ -18,7 +18,7 @@ static uint32_t grow_program(void) {
     return object;
 }
 
-/* The first suspect is this object, and it has accumulated at least as much. */
+/* The first suspect is this object, and it has accumulated at least this much. */
 static void expect_suspect(const char *leak, uint32_t node, uint64_t at_least) {
     struct planted planted;
     struct memscope_suspect suspects[5];
@@ -117,8 +117,8 @@ static void test_a_list(void) {
     expect_suspect("list in arrays", head, 4900 * 140);
 }
 
-/* Two indexes of the same records, in different classes: neither retains them. The first that leads to them has them.
- */
+/* Two indexes of the same records, in different classes: neither retains them. They count as parts of the index on the
+ * shortest path to them. */
 static void test_shared_parts(void) {
     uint32_t object = grow_program(), one = grow_on(grow_on(object, "Class", 800), "Hash", 9000),
              other = grow_on(grow_on(grow_on(object, "Class", 800), "Service", 100), "Hash", 9000);
@@ -128,7 +128,7 @@ static void test_shared_parts(void) {
     expect_suspect("indexes", one, 709000);
 }
 
-/* Only code: the program's own settings and methods are what is largest, not the class that holds all classes. */
+/* Only code: the first suspect is the class with most methods, not the class that holds all classes. */
 static void test_classes_in_classes_are_code(void) {
     struct planted planted;
     struct memscope_suspect suspects[3];

@@ -32,7 +32,7 @@ static void simulate(double slope, size_t onset) {
     }
 }
 
-/* White rows: the sum of squares of a series' rows is its distance by the inverse of the noise's covariance. */
+/* Rows are white: the sum of their squares is the series' squared Mahalanobis distance, by the noise's covariance. */
 static void test_whitening(void) {
     double rows[MEMSCOPE_REGRESSION_ROWS], back[POINTS], covariance[8][8], inverse[8][8] = {{0}}, distance = 0;
     struct memscope_points few = {8, hours, sizes};
@@ -98,7 +98,7 @@ static void test_errors(void) {
         errors += growth.error_since_start;
     }
     sum /= rounds;
-    /* Of 60, warm-up explains a part: it is expected to be of some size. */
+    /* Warm-up explains a part of the 60, since it is expected to have some size. */
     EXPECT(sum > 40 && sum < 62);
     EXPECT(sqrt(squares / rounds - sum * sum) < 1.1 * errors / rounds);
 }

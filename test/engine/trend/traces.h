@@ -30,7 +30,7 @@ struct trace {
     bool leaks;
     double began, slope;
     enum memscope_layer layer;
-    double noise;       /* that counts for a slope, a point: autocorrelation included */
+    double noise;       /* of a point, as it counts for a slope: autocorrelation included */
     double burst_hours; /* before which a leak in bursts cannot be told from a few of them */
     uint64_t state;
 };
@@ -90,7 +90,7 @@ static void add_walk(struct trace *trace, int layer, double deviation, double co
     }
 }
 
-/* A day's load: one wave a day, and half of one twice; weekends have `weekend` of it. */
+/* A day's load: one wave a day, and smaller ones twice a day; on weekends, `weekend` times as much. */
 static void add_days(struct trace *trace, double size, double weekend) {
     double phase = between(trace, 0, 24), shape = between(trace, 0, 6.28), first_day = floor(between(trace, 0, 7));
 
@@ -105,7 +105,7 @@ static void add_days(struct trace *trace, double size, double weekend) {
     }
 }
 
-/* The different keys that so many requests name, by Zipf's law, of 50,000. */
+/* How many of 50,000 keys, which follow Zipf's law, so many requests name. */
 static double distinct_keys(double requests, double exponent) {
     double keys = 0, weights = 0;
 
@@ -151,7 +151,7 @@ static void add_noise(struct trace *trace) {
                         residue * residue / 12);
 }
 
-/* A process of the usual layers, its times, and in half of those that leak, a warm-up. */
+/* A process of the usual layers, with noise; in a third of the traces, its times are irregular. */
 static void begin(struct trace *trace, int generator, uint64_t seed, double hours) {
     static const double shares[MEMSCOPE_LAYERS] = {0.40, 0.25, 0.15, 0.02, 0.13, 0.05, 0.05};
     bool irregular;
@@ -246,7 +246,7 @@ static void cache_fills(struct trace *trace) {
               trace->base * between(trace, 0.05, 0.4), scale_between(trace, 0.3, 12));
 }
 
-/* What is cached is all that is asked for; how much that is grows by Heaps' law, until it is all there. */
+/* A cache of all that was ever asked for, which grows by Heaps' law until all is there. */
 static void key_space_grows(struct trace *trace) {
     double size = trace->base * between(trace, 0.05, 0.3), end = scale_between(trace, 2, 72);
     double power = between(trace, 0.4, 0.7);
@@ -298,7 +298,7 @@ static void deploys(struct trace *trace) {
     }
 }
 
-/* Files that are read stay in the page cache; of those that are mapped, RSS grows too, until the kernel reclaims. */
+/* Files that are read stay in the page cache; mapped ones also add to RSS, until the kernel reclaims their pages. */
 static void page_cache_grows(struct trace *trace) {
     double size = trace->base * between(trace, 0.02, 0.1), mapped = 0;
 
@@ -382,10 +382,10 @@ static void masked_leak(struct trace *trace) {
     add_line(trace, MEMSCOPE_LAYER_OBJECTS, cache / hours, 0);
     for (size_t point = 0; point < trace->count; point++)
         trace->layers[MEMSCOPE_LAYER_NATIVE][point] -= cache * fmin(trace->hours[point] / hours, 1);
-    trace->noise *= 2; /* objects have more noise than RSS: less of it shows as free slots */
+    trace->noise *= 2; /* objects have more noise than RSS, in which free slots make up for most of it */
 }
 
-/* A thread's stack, and some malloc. */
+/* Each thread leaks its stack, and some malloc memory. */
 static void leak_of_threads(struct trace *trace) {
     double slope = scale_between(trace, 1, 20), size = between(trace, 0.1, 0.6), hour = 0;
 
@@ -415,7 +415,7 @@ static void leak_of_code(struct trace *trace) {
     add_line(trace, MEMSCOPE_LAYER_OBJECTS, 0.3 * slope, 0);
 }
 
-/* Beside pages that were shared after the fork. */
+/* A leak, while pages that were shared after the fork are copied too. */
 static void leak_of_a_worker(struct trace *trace) {
     copy_on_write_loss(trace);
     leak_line(trace, MEMSCOPE_LAYER_OBJECTS, 1, 60, 0);
@@ -429,8 +429,8 @@ static void leak_of_two_layers(struct trace *trace) {
     add_line(trace, MEMSCOPE_LAYER_NATIVE, 0.35 * slope, 0);
 }
 
-/* --- Blind: written after the verdict was tuned by the others, by who had not read how it judges. Since then the
- * verdict was tuned by them too. */
+/* --- Blind: written after the verdict was tuned with the others, by someone who had not read how it judges. Since then
+ * the verdict was tuned with these too. */
 
 static double hour_of_week(const struct trace *trace, size_t point, double start) {
     return fmod(start + trace->hours[point], 168); /* 0: Monday, midnight */
@@ -456,8 +456,8 @@ static void add_load(struct trace *trace, size_t point, double size) {
 }
 
 /*
- * One night's job, from hour `from` to `until`: it fills free memory first, `reused` of it, then takes more, a chunk of
- * records after the other. What it frees goes back to the kernel over hours.
+ * One night's job, from hour `from` to `until`: it fills free memory first, `reused` of it, then takes more, one chunk
+ * of records after another. What it frees goes back to the kernel over hours.
  */
 static void add_job(struct trace *trace, double from, double until, double peak, double reused, double returning) {
     for (size_t point = 0; point < trace->count; point++) {
@@ -474,8 +474,8 @@ static void add_job(struct trace *trace, double from, double until, double peak,
 }
 
 /*
- * A job runs for about two hours a night, now and then not, on amounts of data that differ. Each night leaves malloc's
- * arenas and the heap's pages in more pieces, but what is free then is reused: that has a bound.
+ * A job runs for about two hours on most nights, on amounts of data that differ. Each night fragments malloc's arenas
+ * and the heap's pages more, but within a bound, since free memory is reused.
  */
 static void nightly_batch(struct trace *trace) {
     double start = between(trace, 0, 168), at = between(trace, 0, 5), usual = trace->base * between(trace, 0.15, 0.5);
@@ -498,8 +498,8 @@ static void nightly_batch(struct trace *trace) {
 }
 
 /*
- * Traffic doubles in 4 to 10 steps within three days, and stays. By each step more requests are in flight, at the
- * week's waves, and within hours more threads, connections and caches of theirs are in use, and more arenas.
+ * Traffic doubles in 4 to 10 steps within three days, and stays. With each step more requests are in flight, by the
+ * week's waves, and within hours more threads, with their connections and caches, and more arenas are in use.
  */
 static void traffic_doubles(struct trace *trace) {
     double start = between(trace, 0, 168), first = between(trace, 6, 72), weekend = between(trace, 0.4, 1), at[10];
@@ -526,8 +526,8 @@ static void traffic_doubles(struct trace *trace) {
 }
 
 /*
- * Only what people in an office do leaks. A day of it may be a day's load, and is a step at least: the end of the
- * second working day is what must be waited for. The slope is a week's mean.
+ * Leaks only while people are in the office. One day of that looks like a day's load, or like a step: nobody can tell
+ * before the end of the second working day. The slope is a week's mean.
  */
 static void leak_in_office_hours(struct trace *trace) {
     double start = between(trace, 0, 168), size = trace->base * between(trace, 0.01, 0.05), leaked = 0;
@@ -567,8 +567,8 @@ static double requests_that_see_half(double exponent, double hours) {
 }
 
 /*
- * A table keeps something for each tenant. Those of old come soon, most of them; new ones sign up for ever, more of
- * them by day and on working days. What one needs differs much, by a log-normal distribution.
+ * A table keeps something for each tenant. Most of the old tenants come soon; new ones sign up for ever, more of them
+ * by day and on working days. How much memory a tenant needs differs much, by a log-normal distribution.
  */
 static void leak_per_tenant(struct trace *trace) {
     double slope = scale_between(trace, 0.7, 20), size = scale_between(trace, 0.05, 2),
@@ -632,7 +632,7 @@ static const struct generator {
 
 enum { GENERATORS = sizeof generators / sizeof *generators };
 
-/* Cuts the trace where the process would be killed, and rounds to pages, in bytes. `rss` has MOST_POINTS. */
+/* Cuts the trace where the process would be killed; converts to bytes, rounded down to pages. `rss` has MOST_POINTS. */
 static void finish(struct trace *trace, double *seconds, double *rss) {
     for (size_t point = 0; point < trace->count; point++) {
         rss[point] = 0;

@@ -22,9 +22,9 @@ enum { RATCHET, PREDICT_LINEAR, MANN_KENDALL, PEERS };
 
 /* What became of one trace. */
 struct outcome {
-    bool leaks, matters;       /* the truth; and whether the leak is of the size that a verdict calls one */
-    double hours;              /* from the leak's beginning to the trace's end */
-    double formula, needs;     /* hours in which it can be told by D2.4; beside what else moves memory, and has held */
+    bool leaks, matters;   /* the truth; and whether the leak is of the size that a verdict calls one */
+    double hours;          /* from the leak's beginning to the trace's end */
+    double formula, needs; /* hours until it can be told: by its noise alone; among all that moves memory, and held */
     double called, false_call; /* hours from the beginning to the first call; the first call before it */
     bool right_layer;
     enum memscope_verdict_kind last;
@@ -252,7 +252,7 @@ static void print_row(int generator, const struct outcome *of, struct totals *to
     free(delays);
 }
 
-/* The runs of which a verdict was wrong, or late. */
+/* Prints the runs whose verdict was wrong, or late. */
 static void print_wrong(void) {
     for (int job = 0; job < GENERATORS * seeds(); job++) {
         const struct outcome *of = &outcomes[job];

@@ -3,8 +3,8 @@
 require_relative "../../test_helper"
 require_relative "../../support/compiled"
 
-# Verdicts over traces with known truth (traces.h), judged at every epoch. MEMSCOPE_SEEDS=200 prints the table of as
-# many traces by each generator, from seed 51 on: what the verdict was tuned by are seeds 1 to 50.
+# Verdicts on traces with known truth (traces.h), judged at every epoch. MEMSCOPE_SEEDS=200 prints the table of that
+# many traces by each generator, from seed 51 on: the verdict was tuned with seeds 1 to 50.
 class EngineVerdictBatteryTest < MemscopeTest
   SEEDS = Integer(ENV.fetch("MEMSCOPE_SEEDS", "3"))
   HOURS = ENV.fetch("MEMSCOPE_HOURS", "48")
@@ -18,7 +18,7 @@ class EngineVerdictBatteryTest < MemscopeTest
               { "all_false_leaks" => 0..1, "all_precision" => 97..100, "recall_needs" => 95..100,
                 "layer_right" => 95..100 }
             end.freeze
-  # What is true of the blind traces; their targets are those of the others.
+  # What the verdict reaches on the blind traces; it aims at the others' targets there too.
   BLIND = if SEEDS < 50
             { "blind_false_leaks" => 0..17, "blind_layer_right" => 75..100 }
           else

@@ -1,4 +1,4 @@
-/* Verdicts over series whose truth is plain, and over series that are none. Silent when right. */
+/* Verdicts on series whose truth is plain, and on odd and malformed ones. Silent when right. */
 #include "../expect.h"
 #include "random.h"
 #include "trend/verdict.h"
@@ -10,7 +10,7 @@
 #define MIB 1048576.0
 #define POINTS 2016
 #define EPOCH 300.0
-#define STANDING 25 /* judgements until a call stands: from the first, 2 hours */
+#define STANDING 25 /* judgements until a leak is called: 2 hours after the first */
 
 static double seconds[POINTS], rss[POINTS], objects[POINTS], native[POINTS], copied[POINTS];
 static uint64_t state = 88172645463325252u;
@@ -99,7 +99,7 @@ static void test_steady(void) {
     EXPECT(verdict.detectable_bytes_per_hour > 0 && verdict.detectable_bytes_per_hour < 5 * MIB);
 }
 
-/* With noise of 12 MiB, an hour of 400 MiB shows no growth below some hundred MiB/h: that is not steady yet. */
+/* With noise of 12 MiB on 400 MiB, an hour shows no growth below some hundred MiB/h: that is not steady yet. */
 static void test_not_yet_steady(void) {
     struct memscope_trend trend = trend_of(POINTS);
     struct memscope_verdict verdict;
@@ -158,7 +158,7 @@ static void test_hysteresis(void) {
     EXPECT(verdict.kind == MEMSCOPE_VERDICT_STEADY);
 }
 
-/* What reaches the limit sooner than in two hours is called once it has held for as long as it still takes. */
+/* Growth that would reach the limit within two hours is called once it has held for as long as the limit is ahead. */
 static void test_urgency(void) {
     struct memscope_trend trend = trend_of(200);
     struct memscope_verdict_memory memory = {0};
@@ -204,7 +204,7 @@ static void test_rise_that_flattens(void) {
     }
 }
 
-/* A morning's rise that is larger than the day before is no leak; one that goes on is, a day later at most. */
+/* A morning's rise that is larger than that of the day before is no leak; one that goes on is called within a day. */
 static void test_rise_of_a_day(void) {
     struct memscope_trend trend = trend_of(700);
     size_t point;
@@ -214,7 +214,7 @@ static void test_rise_of_a_day(void) {
     ramp(native, 388, 436, 700, 60);
     ramp(native, 488, 536, 700, -60);
     EXPECT(called_at(trend) == 700);
-    ramp(native, 488, 536, 700, 60); /* no evening */
+    ramp(native, 488, 536, 700, 60); /* undoes the evening's fall */
     ramp(native, 436, 700, 700, 330);
     point = called_at(trend);
     EXPECT(point > 436 && point < 436 + 288);
@@ -367,7 +367,7 @@ static void test_odd_series(void) {
     }
 }
 
-/* Points of two moments only, in many ways. */
+/* Points around two moments only, split between them in every way. */
 static void test_clustered(void) {
     for (size_t early = 0; early <= 40; early++) {
         struct memscope_trend trend = trend_of(40);
@@ -385,7 +385,7 @@ static void test_clustered(void) {
     }
 }
 
-/* The same series, the same verdict: byte by byte. */
+/* The same series gives exactly the same verdict. */
 static void test_determined(void) {
     struct memscope_trend trend = trend_of(500);
     struct memscope_verdict_memory memory = {0}, again = {0};
