@@ -20,7 +20,8 @@ class CTestsTest < Minitest::Test
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
   FLAVOURS = { gcc: %w[gcc -O1], musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
-  # In a chroot of bin/matrix, the other flavours would repeat their results; for rake test:unit, they take too long.
+  # In a chroot of bin/matrix, the other flavours give the same results as outside; for rake test:unit, they take too
+  # long.
   OF_THIS_SYSTEM = %i[gcc].freeze
   CHOSEN = ENV.key?("MEMSCOPE_WITHOUT_BUNDLE") || ENV.key?("MEMSCOPE_UNIT") ? OF_THIS_SYSTEM : FLAVOURS.keys
   BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
@@ -32,7 +33,7 @@ class CTestsTest < Minitest::Test
       BUILDING.fetch(flavour).synchronize { (@libraries ||= {})[flavour] ||= build(flavour) }
     end
 
-    # rake test:unit keeps it until a source changes.
+    # rake test:unit keeps the library until a source changes.
     def build(flavour)
       directory = File.join(ENV.key?("MEMSCOPE_UNIT") ? File.join(ROOT, "tmp/c_tests") : scratch, flavour.to_s)
       library = File.join(directory, "engine.a")

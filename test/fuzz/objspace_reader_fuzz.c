@@ -1,5 +1,5 @@
-/* Whatever a dump says, its graph is one: edges lead to nodes, names are known, all formats can be written, and what is
- * new in it hangs from its tops without rest. */
+/* Whatever a dump says, its graph is valid: edges lead to nodes, names are known, all formats can be written, and the
+ * weights of the tops of its growth add up to all that was added. */
 #include "dump/dump_growth.h"
 #include "dump/objspace_graph.h"
 
@@ -39,7 +39,7 @@ static void write_all(const struct memscope_heap_dump *dump) {
     }
 }
 
-/* Beside the first bytes of itself. */
+/* Compares a dump with the first half of itself. */
 static void check_growth(const struct memscope_compared_dump *first, const struct memscope_compared_dump *last) {
     struct memscope_dump_growth growth = {.first = *first, .last = *last};
     const struct memscope_search_last search = {0};

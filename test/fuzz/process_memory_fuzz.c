@@ -1,5 +1,6 @@
 /*
- * /proc/self/status and smaps_rollup: the parser says OK exactly if it has set a bit of present, and only known bits.
+ * /proc/self/status and smaps_rollup: the parser returns OK if and only if it sets bits of `present`, and sets known
+ * bits only.
  */
 #include "kernel/process.h"
 

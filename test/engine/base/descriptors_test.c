@@ -55,7 +55,7 @@ static void test_a_forked_child_has_none(void) {
     EXPECT(count_open(descriptors) == 0);
 }
 
-/* What the program opens under a number that was closed is its own. */
+/* If the program's open returns a number that was closed, that descriptor is the program's. */
 static void test_a_number_used_again(void) {
     int descriptors[4] = {open_null(), -1, -1, -1};
 
@@ -65,7 +65,7 @@ static void test_a_number_used_again(void) {
     close(descriptors[0]);
 }
 
-/* A child of the bare system call uses the number again, and forks. */
+/* A child made by the bare system call uses the number again, and forks. */
 static int fork_again(const int *descriptors) {
     close(descriptors[0]);
     EXPECT(open("/dev/null", O_RDONLY) == descriptors[0]);
@@ -110,7 +110,7 @@ static void *open_and_close(void *unused) {
     return unused;
 }
 
-/* Beyond the standard ones; the host's own are counted before. */
+/* All open descriptors below *highest: the program's own are counted before. */
 static int count_all(const int *highest) {
     int count = 0;
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* As OpenBSD's SipHash24_1_3 and Rust's SipHasher13 say of the bytes 0, 1, 2, … under the key 0, 1, …, 15. */
+/* What OpenBSD's SipHash24_1_3 and Rust's SipHasher13 return for the bytes 0, 1, 2, … under the key 0, 1, …, 15. */
 static void test_is_siphash_1_3(void) {
     static const uint64_t expected[] = {0xabac0158050fc4dc, 0xc9f49bf37d57ca93, 0x82cb9b024dc7d44d, 0x8bf80ab8e7ddf7fb,
                                         0xcf75576088d38328, 0xdef9d52f49533b67, 0xc50d2b50c59f22a7, 0xd3927d989bb11140,

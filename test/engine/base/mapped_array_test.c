@@ -24,7 +24,7 @@ static void test_grows_and_keeps(void) {
     memscope_array_unmap(array);
 }
 
-/* The flag of the mapping that the array lies in, in smaps: "hg" asks for huge pages, "nh" forbids them. */
+/* Whether the array's mapping has this flag in smaps: "hg" asks for huge pages, "nh" forbids them. */
 static bool is_flagged(const void *array, const char *flag) {
     FILE *smaps = fopen("/proc/self/smaps", "r");
     bool here = false, found = false;
@@ -41,7 +41,7 @@ static bool is_flagged(const void *array, const char *flag) {
     return found;
 }
 
-/* A host keeps its own way; a forked child takes huge pages, but not for what is hardly written. */
+/* In its host, memscope asks for no huge pages; in a forked child it does, but not for sparse arrays. */
 static void test_huge_pages(void) {
     void *before = memscope_array_map(8 << 20, 1), *sparse, *after;
 
@@ -57,7 +57,7 @@ static void test_huge_pages(void) {
     memscope_array_unmap(after);
 }
 
-/* In a child, what was unmapped is mapped again for unwritten arrays only. */
+/* In a child, mappings of unmapped arrays are reused, but for unwritten arrays only. */
 static void test_mappings_are_kept(void) {
     size_t size = 8 << 20;
     char *large = memscope_array_map_unwritten(size, 1), *small = memscope_array_map_unwritten(1000, 1),
@@ -91,7 +91,7 @@ static void test_not_kept_before(void) {
     memscope_array_unmap(large);
 }
 
-/* More than can be kept are unmapped, and the smallest that suffices is taken. */
+/* Mappings beyond those that can be kept are unmapped; of the kept ones, the smallest that suffices is reused. */
 static void test_many_mappings(void) {
     char *arrays[20], *taken;
 

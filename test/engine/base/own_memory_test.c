@@ -39,7 +39,7 @@ static void expect_readings(const struct memscope_own_memory *memory, uintptr_t 
         EXPECT(values[index] == (index % 3 == 1 ? 0 : SEEN));
 }
 
-/* What only this process maps. */
+/* Memory that only this process maps. */
 static long own_kib(void) {
     FILE *rollup = fopen("/proc/self/smaps_rollup", "r");
     char line[256];
@@ -53,7 +53,7 @@ static long own_kib(void) {
     return sum;
 }
 
-/* A forked child reads what it shares with its parent, and shares it still. */
+/* A forked child reads pages that it shares with its parent, and still shares them afterwards. */
 static void expect_sharing(void) {
     static char heap[16 << 20], copy[64 << 10];
     int status;

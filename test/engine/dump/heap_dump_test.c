@@ -76,7 +76,7 @@ static void strings_are_valid_json(void) {
     }
 }
 
-/* No SIGXFSZ, which would end the process. */
+/* The flush fails with EFBIG, without SIGXFSZ, which would end the process. */
 static void stops_at_the_limit_of_file_sizes(void) {
     const struct rlimit limit = {4096, RLIM_INFINITY};
     struct memscope_dump_output output;

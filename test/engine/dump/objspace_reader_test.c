@@ -15,13 +15,13 @@ static const char *const lines[] = {
     "{\"address\":\"0x1000\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"name\":\"BasicObject\", \"memsize\":100}\n",
     "{\"address\":\"0x1028\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"superclass\":\"0x1000\", "
     "\"name\":\"Caf\\u00e9\\\"\", \"references\":[\"0x1000\", \"0x1000\"], \"memsize\":200}\n",
-    /* Its text looks like a line's end and like another field. */
+    /* The string looks like a line's end and like another field. */
     "{\"address\":\"0x1050\", \"type\":\"STRING\", \"slot_size\":40, \"class\":\"0x10c8\", \"embedded\":true, "
     "\"value\":\"\\\"}, \\\\\\\"memsize\\\":9, [{\", \"memsize\":40, \"flags\":{\"wb_protected\":true, "
     "\"old\":true}}\n",
     "{\"address\":\"0x1078\", \"type\":\"IMEMO\", \"class\":\"0x1028\", \"imemo_type\":\"env\", "
     "\"references\":[\"0x1050\"], \"memsize\":4294967296}\n",
-    /* A singleton class of an anonymous subclass of Café", whose instance is last. */
+    /* A singleton class, then an anonymous subclass of Café", whose instance is the STRING. */
     "{\"address\":\"0x10a0\", \"type\":\"CLASS\", \"superclass\":\"0x1028\", \"singleton\":true, "
     "\"real_class_name\":\"Class\", \"memsize\":80}\n",
     "{\"address\":\"0x10c8\", \"type\":\"CLASS\", \"class\":\"0x10a0\", \"superclass\":\"0x1028\", \"unknown\":[{}, "
@@ -137,7 +137,7 @@ static void numbers_slots_and_names_modules(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
-/* Cut anywhere, what was whole is there. */
+/* Wherever the file is cut, the lines that are whole are read. */
 static void tolerates_a_cut(void) {
     char text[8192];
     size_t length = join(text);
@@ -198,7 +198,7 @@ static void reads_a_long_line(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
-/* Objects of two pages in turns, downwards, one address twice, and references beside objects: 0x2004 is none. */
+/* Objects of two pages by turns, in descending order, one address twice, and a reference to no object, 0x2004. */
 static void finds_objects_in_any_order(void) {
     static const char text[] = "{\"address\":\"0x3010\", \"type\":\"ARRAY\", \"references\":[\"0x2000\", \"0x2004\"]}\n"
                                "{\"address\":\"0x2008\", \"type\":\"ARRAY\", \"references\":[\"0x3008\"]}\n"
@@ -215,7 +215,7 @@ static void finds_objects_in_any_order(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
-/* As in a 32-bit Ruby, of 20 bytes each; and at odd addresses, across the borders of chunks. */
+/* Slots of 20 bytes, as in a 32-bit Ruby, larger ones, and odd addresses; across the borders of chunks. */
 static void finds_objects_at_any_step(void) {
     static const unsigned steps[] = {20, 640, 4096, 1 << 20, 1};
 

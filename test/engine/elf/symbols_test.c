@@ -1,4 +1,4 @@
-/* Exercises symbols.c on this program, its libraries and the vDSO, and engine/functions.c on made-up lists. */
+/* Exercises symbols.c on this program, its libraries and the vDSO, and functions.c on made-up lists. */
 #include "../expect.h"
 #include "elf/functions.h"
 #include "elf/shared_objects.h"

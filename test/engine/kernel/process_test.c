@@ -294,7 +294,7 @@ static void run_all(void) {
 }
 
 #ifdef HAS_SECCOMP
-/* Like a kernel before 4.14: madvise rejects MADV_WIPEONFORK. Inherited by children. */
+/* Like a kernel before 4.14: madvise rejects MADV_WIPEONFORK, in children too. */
 static void forget_wipe_on_fork(void) {
     struct sock_filter steps[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

@@ -142,7 +142,7 @@ struct made_up_heap {
 };
 
 /*
- * Unless fast_is_resident, as if the heap had grown since residency was read: the fast chunk's page was not resident.
+ * Unless fast_is_resident, the fast chunk's page was not resident, as if the heap had grown since residency was read.
  */
 static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resident) {
     const struct memscope_range range = {fast_is_resident ? (uintptr_t)heap : (uintptr_t)&heap->top,

@@ -55,7 +55,7 @@ static void test_rows_of_each_allocator(void) {
     EXPECT(count_applying(&jemalloc, MEMSCOPE_ROWS_OF_JEMALLOC) == 0);
 }
 
-/* More garbage than a row has is all of the row: other threads ran before the marking. */
+/* If a row has fewer bytes than its garbage, all of it is garbage: other threads ran before the marking. */
 static void test_garbage_splits_rows(void) {
     struct memscope_ledger ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_GLIBC, &ruby_33);
     uint64_t garbage[MEMSCOPE_ROW_COUNT] = {0};

@@ -21,7 +21,7 @@ static uint32_t object_at(uint64_t address) {
     return (uint32_t)((address - 4096 - shift) / SLOT);
 }
 
-/* Paths and classes are addresses too; there are two of each, and a class that is found late. */
+/* Paths and classes are addresses too. There are two paths, and one class, which some objects get late. */
 static struct memscope_allocation_key key_of(uint32_t object) {
     return (struct memscope_allocation_key){.path = 64 + shift + line_of[object] % 2 * 8,
                                             .class = object % 7 == 0 ? 0 : 128 + shift,
@@ -102,7 +102,7 @@ static void counts_are_those_of_the_simulation(void) {
     EXPECT(memscope_allocations_bytes(&counts) == 0);
 }
 
-/* After a collection that was not seen, no address is looked at, and the slots are what is known. */
+/* After a collection that was not seen, no address is looked at, and only the sizes of slots are known. */
 static void what_is_forgotten_counts_by_its_slots(void) {
     struct memscope_allocation_counts counts = {0};
     uint64_t bytes = 0;

@@ -9,7 +9,7 @@ static void mark(struct memscope_generations *generations, uint32_t times) {
         memscope_generations_marked(generations, true);
 }
 
-/* Each epoch belongs to the last listed generation that is not after it. */
+/* Each epoch belongs to the latest listed generation that does not begin after it. */
 static size_t expect_partition(const struct memscope_generations *generations) {
     uint32_t list[MEMSCOPE_GENERATIONS];
     size_t count = memscope_generations_list(generations, list), at = count;

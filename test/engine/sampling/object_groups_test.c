@@ -19,14 +19,14 @@
 #define ALLOCATIONS 10000000u
 #define LINES 9
 #define ALLOCATION_NS 100 /* CPU time of the program for each */
-#define WATCHING_NS 15    /* more, while they are watched */
+#define WATCHING_NS 15    /* more for each that is watched */
 #define SAMPLE_NS 1500    /* for each sample, names included */
 
 /* Lines whose objects all stay, but for those that are named otherwise. */
 enum { CHURN, TENTH, HUNDREDTH, THOUSANDTH, BURSTS, HALVED, IN_STEP, EARLY, LATE };
 
 /* Allocations from one event of the garbage collector to the next: while it sweeps, or if it is run between requests.
- * In each of the long ones, the objects of EARLY come first, then those of LATE; a tenth of them stays. */
+ * In each stretch of LONG allocations, objects of EARLY come first, then those of LATE; a tenth of both stays. */
 enum { SHORT = 3000, LONG = 200000 };
 static uint32_t reach = SHORT;
 
@@ -110,7 +110,7 @@ static bool watches(uint64_t at, uint64_t passed) {
     return true;
 }
 
-/* Windows begin when another has just ended, or an event: then a few allocations later. */
+/* A window begins when another has just ended, or a few allocations after an event. */
 static void run(uint64_t seed, double budget) {
     uint64_t at = 0, passed = 0;
 
@@ -195,7 +195,7 @@ static void judge_line(int line, double worst_error) {
     double error = sqrt(results[line].squared_errors / RUNS) / truth[line];
 
     EXPECT(fabs(bias) < 4 * worst_error / sqrt(RUNS));
-    EXPECT(error < worst_error * (RUNS < 1000 ? 1.2 : 1)); /* of 60 runs, known to a tenth */
+    EXPECT(error < worst_error * (RUNS < 1000 ? 1.2 : 1)); /* 60 runs tell the error only to a tenth */
 }
 
 static void judge_errors(void) {

@@ -209,7 +209,7 @@ static void add_user(uintptr_t address, uint32_t stack) {
     memscope_object_samples_add(samples, (struct memscope_object_sample){.address = address, .stack = stack});
 }
 
-/* So many that a single call leaves one, whose stack is then still there. New samples do not take its place. */
+/* So many samples that a single call does not release the last, nor its stack. New samples do not take its place. */
 static void test_dropped_samples_are_released_little_by_little(void) {
     uint32_t used;
 
@@ -330,7 +330,7 @@ static enum memscope_object_age by_first(uintptr_t address) {
     return address < first_to_stay ? MEMSCOPE_OBJECT_DEAD : MEMSCOPE_OBJECT_OLD;
 }
 
-/* Watches allocations, whose numbers are their addresses, in windows; returns how many there have been. */
+/* Watches allocations, whose numbers are their addresses, in windows; returns the number of the next one. */
 static uint64_t watch(uint64_t from, uint64_t count) {
     for (uint64_t begins_at = from; begins_at < from + count; begins_at += MEMSCOPE_WINDOW_ALLOCATIONS) {
         memscope_object_samples_make_room(samples, ROOM, &plan);
@@ -351,7 +351,8 @@ static double estimate(uintptr_t from, uintptr_t below) {
     return sum;
 }
 
-/* Many live objects, most of which go; then few, of which half go. Within five standard errors. */
+/* Many live objects, of which a fifth stay; then fewer, until all have died; then few. Estimates must be within five
+ * standard errors. */
 static void test_the_interval_shrinks_again_without_bias(void) {
     uint64_t many, all;
 
@@ -421,7 +422,7 @@ static void test_everything_is_watched_if_it_costs_nearly_nothing(void) {
     EXPECT(plan.stood_for == 49.0 * MEMSCOPE_WINDOW_ALLOCATIONS);
 }
 
-/* The job that ends a window runs late, so the next part may begin before the window has ended, by its number. */
+/* The job that ends a window runs late, so by its allocation the next part may begin before the window has ended. */
 static void test_an_open_window_stands_for_what_has_been_watched_of_it(void) {
     struct memscope_sampling_plan then;
     double last;

@@ -21,7 +21,7 @@ static uint64_t mixed(uint64_t number) {
 struct program {
     double allocation_ns; /* in the mean: it varies by half, from one thousand allocations to the next */
     double watching_ns;   /* in truth */
-    uint64_t phase;       /* allocations, after which all take ten times as long, and so on by turns; or 0 */
+    uint64_t phase;       /* allocations; in every second phase, they take ten times as long; 0: no phases */
 };
 
 /* CPU time from one allocation to another. */
@@ -89,7 +89,7 @@ static void check(const char *what, double found, double least, double most) {
         printf("%s: %g, allowed: %g to %g\n", what, found, least, most);
 }
 
-/* Windows after pauses of a million allocations, which take a microsecond each. */
+/* Feeds windows to the plan, after pauses of a million allocations, which take a microsecond each. */
 static void feed(struct memscope_sampling_plan *plan, int count, uint64_t watched_ns, uint64_t cpu_ns) {
     for (; count > 0; count--) {
         uint64_t begins_at = plan->ended_at + 1000000;

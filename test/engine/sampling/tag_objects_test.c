@@ -1,4 +1,4 @@
-/* The sampled objects of each tag: alive, and judged by two major GCs. */
+/* The sampled objects of each tag: those that are alive, and those of them that have been judged. */
 #include "sampling/tag_allocations.h"
 #include "sampling/tag_objects.h"
 

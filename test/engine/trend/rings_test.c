@@ -19,7 +19,7 @@ struct sample {
     uint64_t seconds, values[SERIES];
 };
 
-static struct sample samples[1 << 20]; /* a ring, far larger than the samples of a week */
+static struct sample samples[1 << 20]; /* a ring with room for far more than a week's samples */
 static size_t logged;
 
 static void log_sample(uint64_t seconds, const uint64_t *values) {
@@ -60,7 +60,7 @@ static uint64_t drawn(uint64_t below) {
     return (state >> 11) % below;
 }
 
-/* Mostly some seconds; sometimes a gap of hours, rarely one of more than the week that is kept. */
+/* Mostly some seconds; sometimes a gap of hours, rarely one of up to two weeks, of which one is kept. */
 static uint64_t drawn_pause(void) {
     uint64_t kind = drawn(20000);
 
