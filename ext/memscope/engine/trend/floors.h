@@ -23,7 +23,7 @@ double memscope_floors_noise(const double *values, size_t count);
 bool memscope_trend_is_sound(const struct memscope_trend *trend);
 
 /*
- * Takes what came after the last restart: a fall of RSS, beyond its noise, by more than a sixth that lasted. Leaves out
+ * Takes what came after the last restart: a lasting fall of RSS by more than a sixth, and beyond its noise. Leaves out
  * points from which RSS came back at once. Averages older points, so that layers that sum to RSS still do.
  */
 void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors);

@@ -1,6 +1,6 @@
 /*
  * A regression of a series on what moves a healthy process's memory: a level, a day's and a week's load, warm-up,
- * steps. Each but the level and the steps has an expected size, so that what would take an absurd size to explain stays
+ * steps. All but the level and the steps have an expected size, so that what only an absurd size could explain stays
  * unexplained (ridge regression: rows after those of the points say "its size is 0, give or take this").
  *
  * Noise has two parts: one that is new in each point, and one that wanders and comes back (an Ornstein-Uhlenbeck

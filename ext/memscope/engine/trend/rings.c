@@ -54,7 +54,7 @@ static size_t place_of(enum memscope_ring ring, uint64_t number) {
     return first_buckets[ring] + (size_t)(number % memscope_ring_shapes[ring].buckets);
 }
 
-/* Empties the buckets that begin after the last call, where these held older samples. */
+/* Empties the buckets that begin after the last call, if they held older samples. */
 static void turn(struct memscope_rings *rings, enum memscope_ring ring, uint64_t seconds) {
     const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
     uint64_t first = rings->head.first / shape->step_seconds, last = rings->head.last / shape->step_seconds;

@@ -49,9 +49,9 @@ struct memscope_slope memscope_theil_sen(const double *times, const double *valu
                                          double variance_factor);
 
 /*
- * Mann-Kendall: the probability of so much growth, or more, in a series without a trend. Its variance is corrected for
- * ties, and multiplied by the variance factor. At most MEMSCOPE_PAIRED_POINTS points; 1 for a series without two
- * different values.
+ * Mann-Kendall: the probability of so much growth, or more, in a series without a trend. The score's variance is
+ * corrected for ties, and multiplied by the variance factor. At most MEMSCOPE_PAIRED_POINTS points; 1 for a series
+ * without two different values.
  */
 double memscope_mann_kendall(const double *values, size_t count, double variance_factor);
 

@@ -17,7 +17,7 @@
 #define MATTERING_SHARE 0.02
 /* In mebibytes: memory comes in pages of 4 KiB, and no process is more regular than this. */
 #define LEAST_NOISE 0.1
-/* How much of the noise wanders at least, as a share of the level, and its time constant. */
+/* The least size of the noise that wanders, as a share of the level, and its time constant. */
 #define WANDERING 0.005
 #define WANDERING_HOURS 1.5
 #define MOST_P_VALUE 0.01
