@@ -1,7 +1,7 @@
 /*
  * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts have to be in the order below. Node 0 is
  * the root; then come the categories of roots and the objects. All children of the root are synthetic: otherwise
- * DevTools would count objects that only other roots reach as the system's. Garbage has a root of its own. For the
+ * DevTools would count objects that only other roots reach as system objects. Garbage has a root of its own. For the
  * types "object" and "native", DevTools show the node's name as its class.
  * https://github.com/ChromeDevTools/devtools-frontend, HeapSnapshot.ts
  */
