@@ -2,8 +2,7 @@
 
 # The CPU time of a census against that of Ruby's own methods for parts of its answer: ObjectSpace.memsize_of_all,
 # count_objects_size and count_objects together, for the same heap, in turns in one run. SLOTS=5000000, ROUNDS=9. The
-# claim is a ratio of at most 0.5, for a heap of records as for one where each object is of another class than its
-# neighbour.
+# claim is a ratio of at most 0.5, both for a heap of records and for one in which neighbouring objects differ in class.
 
 require "memscope"
 require "memscope/census"

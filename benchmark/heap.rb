@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 # Memscope.heap_graph of one heap, from the call to the answer, against Ruby's tools for the same questions: a file by
-# ObjectSpace.dump_all, read by heapy; by harb, in C++, the only one with dominators; and by sheap, which finds
-# references only. HeapGraph.read of the same file against them, and how fast the file becomes a graph. Also for how
-# long a graph stops Ruby, against one bare fork of this process plus the end of a garbage collection that is under
-# way. All in one run, in turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (times that a file is made and read).
-# The peers are installed into PEERS=tmp/peers; harb is no gem: HARB=path is its program. Where one is not to be had,
-# its line says "not run".
+# ObjectSpace.dump_all, read by heapy, by harb (in C++, the only one with dominators) and by sheap (references only).
+# Then HeapGraph.read of the same file against these readers, and how fast the file becomes a graph. Last, how long a
+# graph stops Ruby, against one bare fork of this process plus the end of a garbage collection that is under way. All in
+# one run, in turns. OBJECTS=5000000, GIGABYTES=1, ROUNDS=9, READERS=1 (how often a file is made and read). The peers
+# are installed into PEERS=tmp/peers; harb is no gem: HARB=path is its program. A peer that cannot be installed is "not
+# run".
 #
 # The child has a low priority, so on a busy machine only the ratios of CPU time are of use.
 
@@ -22,11 +22,11 @@ GIGABYTES = Float(ENV.fetch("GIGABYTES", "1"))
 FORK = Floor.function("fork", "floor_fork", [], Fiddle::TYPE_LONG_LONG)
 READ_DUMP = Floor.function("dump_reader", "floor_read_dump", [Fiddle::TYPE_VOIDP], Fiddle::TYPE_LONG_LONG,
                            rooms: %w[base graph dump])
-FASTER = { "heapy" => 25, "harb" => 8 }.freeze # than dump_all and the peer
-READS_FASTER = { "heapy" => 20 }.freeze        # than the peer reads the same file; neither looks for dominators
+FASTER = { "heapy" => 25, "harb" => 8 }.freeze # factor: a graph, against dump_all plus the peer
+READS_FASTER = { "heapy" => 20 }.freeze        # factor: a dump's graph, against the peer's reading of the dump
 GIGABYTES_A_SECOND = 1
 PAUSE = 1.2 # times the floor
-CHILD_BYTES = 80 # an object
+CHILD_BYTES = 80 # per object
 # On an idle machine, at 1 GB and two million objects.
 PAUSE_MS = 25
 PEERS_HOME = File.expand_path(ENV.fetch("PEERS", "tmp/peers"))
@@ -69,14 +69,14 @@ end
 # The CPU time of this process and of all children that it has waited for, in seconds.
 def cpu_seconds = Process.times.sum
 
-# Seconds, and seconds of CPU time.
+# Seconds of wall time and of CPU time.
 def spent(&)
   cpu = cpu_seconds
   [Floor.time(&) / 1e9, cpu_seconds - cpu]
 end
 
-# What writing a file of all objects takes, its size, and what each peer and HeapGraph.read take to read it; and the
-# seconds of CPU time that a graph of it takes.
+# How long it takes to write a file of all objects; its size; how long each peer and HeapGraph.read take to read it; and
+# the seconds of CPU time to make a graph of it.
 def read_by_others(peers)
   Dir.mktmpdir do |directory|
     path = File.join(directory, "heap.json")
@@ -131,7 +131,7 @@ end
 
 def reads_of(files, peer) = median_of(files.map { |_, _, reads| reads.fetch(peer) })
 
-# Says how many times longer theirs takes.
+# Prints how many times longer `theirs` takes. Returns whether that reaches the goal.
 def fast_enough?(what, theirs, ours, of, goal)
   ratio, cpu_ratio = theirs.zip(ours).map { |one, other| one / other }
   Floor.say(what, ratio, "times #{of}", goal || "none")
@@ -139,7 +139,8 @@ def fast_enough?(what, theirs, ours, of, goal)
   goal.nil? || ratio >= goal
 end
 
-# HeapGraph.read also finds paths and dominators, as only harb does: what the others find, the graph alone answers.
+# HeapGraph.read also finds paths and dominators; of the peers, only harb does. So peers are compared with the graph
+# alone too.
 def say_reading(files, peers)
   own = median_of(files.map { |row| row[3] })
   graph = Floor.median(files.map(&:last))
@@ -159,7 +160,7 @@ kept = make(OBJECTS)
 fill_up
 GC.start
 peers = PEERS.keys.select { |peer| installed?(peer) }
-graph # the first one reads what memscope needs to know of this Ruby
+graph # warm-up: the first one reads what memscope needs to know of this Ruby
 graphs = []
 files = []
 [ROUNDS, READERS].max.times do |round|

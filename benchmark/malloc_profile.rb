@@ -47,10 +47,10 @@ PRELOADED = { **BARE, "LD_PRELOAD" => "libjemalloc.so.2" }.freeze
 JEMALLOC = { **PRELOADED, "MEMSCOPE" => "1", "PROFILE" => "jemalloc",
                           "MALLOC_CONF" => Memscope::MallocProfile::CONF }.freeze
 
-# What is compared with what. A goal is lowered by how far `same` is from 1: two sides that should be equal, namely two
-# processes that are the same or, if a profile is started and stopped in one process, that process without a profile.
-# PLACEBO is a library that does nothing and has as many objects as the idle gem: in a process of 13 MB that alone
-# shows, not in the instructions but in the caches.
+# What is compared with what. A goal is lowered by as much as `same` differs from 1. `same` compares two sides that
+# should be equal: two identical processes or, if a profile is started and stopped in one process, that process without
+# a profile. PLACEBO loads a library that does nothing and has as many objects as the idle gem: in a process of 13 MB
+# these alone cost time, through cache misses, not instructions.
 Subject = Struct.new(:name, :side, :floor, :goal, :same)
 TWO = Subject.new("two processes that are the same", Side.new(AGAIN), Side.new(BARE))
 ONE = Subject.new("one process, without twice", Side.new(LOADED), Side.new(LOADED))

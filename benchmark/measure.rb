@@ -1,9 +1,10 @@
 # frozen_string_literal: true
 
-# What a measurement costs while the block runs, beside memory_profiler and ObjectSpace.trace_object_allocations: CPU
-# time of the same block, as a multiple of its time alone, and what each adds to one allocation. A process for each,
-# which runs the block alone and then measured, ROUNDS times by turns; the garbage collections and ledgers around the
-# block are not part of it (`cost` says what they took), nor are the tables that memory_profiler makes afterwards.
+# What a measurement costs while the block runs, compared with memory_profiler and ObjectSpace.trace_object_allocations:
+# CPU time of the same block, as a multiple of its time alone, and what each tool adds to one allocation. Each tool has
+# a process, which runs the block alone and then measured, in turns, ROUNDS times. The garbage collections and ledgers
+# around the block are not counted (`cost` says what they took), nor are the tables that memory_profiler makes
+# afterwards.
 #
 # - allocates only: two objects per iteration, which are garbage at once.
 # - strings and hashes: as an application does.
@@ -28,7 +29,7 @@ BLOCKS = {
   "keeps" => "kept = Array.new(#{ALLOCATIONS / 4}) { |number| [\"x\#{number}\"] }; nil"
 }.freeze
 
-# Each yields within the tool, and returns how many objects it has counted.
+# Each defines `within`, which yields while the tool runs, and returns how many objects the tool has counted.
 TOOLS = {
   "memscope" => 'require "memscope"; def within(&) = Memscope.measure(ractors: :never, &).allocated_objects',
   "memory_profiler" => <<~RUBY,

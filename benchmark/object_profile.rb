@@ -6,15 +6,15 @@
 #   nothing; by turns with and without a profile, in one process; as a control, without one twice.
 # - asleep: the CPU time of a process that sleeps, with and without a profile.
 # - programs: requests of a Rails application, and loops that work on strings, JSON and hashes. A percent cannot be seen
-#   where the machine's speed varies by ten. So what is measured is by how much a profile that watches all allocations
-#   slows them down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of its
-#   own); a profile with the default budget does so for the share that it watches, which is measured as well. How much
-#   longer a GC takes with many samples is in "tables".
+#   where the machine's speed varies by ten. So this measures by how much a profile that watches all allocations slows
+#   them down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of its own); a
+#   profile with the default budget does so for the share that it watches, which is measured as well. How much longer a
+#   GC takes with many samples is in "tables".
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
-#   PEERS=tmp/peers; where one is not to be had, its line says "not run".
+#   PEERS=tmp/peers; one that cannot be installed is "not run".
 # - tables: with tens of thousands of samples of live objects, of one stack and of 8,000, how much longer a minor and a
-#   major GC take, and the one in which all of them die; how long readings take; and the memory of the tables.
+#   major GC take, and the GC in which all these objects die; how long readings take; and the memory of the tables.
 #
 # PARTS ("loops,tables"), ROUNDS, ALLOCATIONS (of a round), TURNS, REQUESTS (of a turn) and WARM (requests until the
 # share is measured) say how much of this is measured.
@@ -106,12 +106,12 @@ PROGRAMS = {
 LOADED = { "MEMSCOPE" => "1", "COLLECT" => "10" }.freeze
 TURNS = Integer(ENV.fetch("TURNS", "15"))
 REQUESTS = Integer(ENV.fetch("REQUESTS", "60"))
-# Until the share of the allocations that a profile watches has settled.
+# Requests until the share of the allocations that a profile watches has settled.
 WARM = Integer(ENV.fetch("WARM", "3000"))
 
-# How many times as much (CPU time or instructions) rounds take while all allocations are watched, in one process by
-# turns: two of them differ by some percent, such as by the seed of hashes. Each turn is compared with the mean of those
-# before and after it.
+# How many times as much (CPU time or instructions) rounds take while all allocations are watched. In one process by
+# turns, since two processes differ by some percent, for example by their hash seeds. Each turn is compared with the
+# mean of those before and after it.
 def watching(kind, program, rounds, measure, turns)
   server = kind.new(program, LOADED)
   turn = lambda do |how|
@@ -128,7 +128,8 @@ def watching(kind, program, rounds, measure, turns)
 end
 
 # The share of the allocations that a profile watches at its default budget, in the second of two halves: in the first
-# one it watches more, until it has learned what that costs. GCs run when Ruby runs them, as it learns less otherwise.
+# half it watches more, until it has learned what that costs. GCs run when Ruby runs them: with forced GCs, it learns
+# less.
 def watched_share(program, rounds)
   server = Server.new(program, LOADED.except("COLLECT"))
   server.ask(rounds, "start")
@@ -220,7 +221,7 @@ end
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
-LIVE = 3_100_000 # of each fiftieth a sample: just before half of the samples are dropped
+LIVE = 3_100_000 # one in fifty is sampled: just below the number at which half of the samples are dropped
 BRANCHES = 20
 
 # Calls through three levels of methods: a stack for each number below BRANCHES³.

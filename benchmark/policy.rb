@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
-# What restart rules do to the same simulated clusters (test/support/worker_cluster.rb): processes that the kernel kills
-# at the limit, restarts, and hours of workers that did not serve. Memscope::Policy against puma_worker_killer's sum of
-# RSS, the same with what it counts twice added to its memory, its rolling restart alone, and GitLab's watchdog.
-# A trace of each kind for each of SEEDS=1-3,1001-1008; STEPS=100000 of 5 seconds.
+# Compares restart rules on the same simulated clusters (test/support/worker_cluster.rb): OOM kills, restarts, and hours
+# in which workers did not serve. Memscope::Policy against puma_worker_killer's sum of RSS, the same rule allowed as
+# much more memory as its sum counts twice, its rolling restart alone, and GitLab's watchdog. A trace of each kind for
+# each of SEEDS=1-3,1001-1008; STEPS=100000 of 5 seconds.
 
 require_relative "../test/support/restart_table"
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# How often a verdict calls a leak where there is none, and finds those that there are, against what others watch
-# memory by: socketry's ratchet (each 10 MB above the last maximum is a strike, 20 are a leak), Prometheus's
+# How often a verdict reports a leak where there is none, and how often it finds real ones, compared with other
+# detectors: socketry's ratchet (each 10 MB above the last maximum is a strike, 20 are a leak), Prometheus's
 # predict_linear over 4 hours with 70 % of the limit in use, Mann-Kendall with p < 0.01. All judge the same traces with
 # known truth (test/engine/trend/traces.h) at every epoch. SEEDS=20 traces by each generator, HOURS=168 long.
 

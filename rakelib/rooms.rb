@@ -140,7 +140,7 @@ class Rooms
   end
 
   # @param sources [Hash{String => String}] {path => text}; the tree's files by default
-  # @return [Array<String>] "path:line: rule" for each wrong arrow, "path: rule" for a file without a room
+  # @return [Array<String>] "path:line: rule" for each forbidden reference, "path: rule" for a file without a room
   def violations(sources = tree)
     sources.flat_map do |path, text|
       room = room_of(path) or next ["#{path}: in no room of rakelib/rooms.rb"]

@@ -7,9 +7,9 @@
 # and stopping the profile does not count. "20 malloc" prints how many bytes 20 rounds allocate, as such a profile
 # estimates. "20 start" starts a profile of objects, "20 watch" one that watches all allocations, and "20 stop" stops
 # it; each then collects garbage and runs 20 rounds. "0 share" prints how many of a million allocations it has watched.
-# With REPORT, memory_profiler reports on each batch. With COLLECT=N, a minor GC runs after every N rounds: otherwise it
-# would run whenever the heap is full, and a thousand objects more or less (those of a loaded library) would change that
-# by some percent of all work.
+# With REPORT, memory_profiler reports on each batch. With COLLECT=N, a minor GC runs after every N rounds: otherwise
+# GCs would run whenever the heap is full, and a thousand objects more or less (those of a loaded library) would shift
+# them, which changes all times by some percent.
 
 # Loops this small are some percent faster or slower if a thousand objects more or less were allocated before theirs. So
 # each process first allocates a random number of objects: otherwise those of a loaded library would bias every result
@@ -61,7 +61,7 @@ def allocated_bytes(&)
   Memscope::MallocProfile.snapshot.stacks.sum(&:allocated_bytes).round
 end
 
-# The heap is then as full as after any other switch.
+# Ends with a GC, so that the heap is equally full after every switch.
 def switch(profile, how)
   profile.stop if profile.running?
   profile.start(ractors: :never) if how == "start"

@@ -12,7 +12,7 @@ class CountedServer < Server
           "--callgrind-out-file=#{File.join(@directory, 'counts')}")
   end
 
-  # @return [Integer] the instructions of a batch: each dump begins to count anew
+  # @return [Integer] the instructions of a batch: each dump resets the counts
   def count(...)
     control("--instr=on")
     ask(...)

@@ -10,9 +10,9 @@ module Floor
   Comparison = Struct.new(:ratio, :subject_ns, :floor_ns)
 
   class << self
-    # A function of floor/<name>.c, which may call what these rooms of the engine have.
+    # A function in floor/<name>.c, which may call the engine's functions in these rooms.
     def function(name, function, arguments, result, rooms: [])
-      require "fiddle" # a gem from Ruby 4.0 on: only those who call this need it
+      require "fiddle" # a gem from Ruby 4.0 on: only callers of this method need it
       library = (@libraries ||= {})[name] ||= Fiddle.dlopen(compile(name, rooms))
       Fiddle::Function.new(library[function], arguments, result)
     end
@@ -40,7 +40,7 @@ module Floor
       Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start
     end
 
-    # One line of the result.
+    # Prints one line of the results.
     def say(what, value, unit, goal) = puts("#{what.ljust(17)} #{value.round(2).to_s.rjust(7)} #{unit}  (goal #{goal})")
 
     private

@@ -1,4 +1,4 @@
-/* A bare fork: the least for which a process stops to have a child that shares its memory. */
+/* A bare fork: the shortest possible stop of a process that forks a child to share its memory. */
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>

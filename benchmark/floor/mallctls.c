@@ -73,7 +73,7 @@ void floor_mallctls_resolve(void) {
     resolve(&bin_curslabs, "stats.arenas.4096.bins.0.curslabs", sizeof(size_t));
 }
 
-/* Nanoseconds that count readings took. */
+/* Nanoseconds that `count` readings took. */
 uint64_t floor_mallctls(int count) {
     struct timespec start, end;
     volatile uint64_t sum = 0;

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Nanoseconds that count readings took. */
+/* Nanoseconds that `count` readings took. */
 uint64_t floor_smaps(int count) {
     static char text[1 << 16];
     struct timespec start, end;

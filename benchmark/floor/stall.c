@@ -1,6 +1,6 @@
 /*
- * A thread that does nothing but map, touch and unmap memory, and never takes the GVL: what it waits for is the lock of
- * the process's mappings, which whoever reads them holds.
+ * A thread that does nothing but map, touch and unmap memory, and never takes the GVL: it waits only for the kernel's
+ * mmap_lock, which a reader of the process's mappings holds.
  */
 #include <pthread.h>
 #include <stdatomic.h>

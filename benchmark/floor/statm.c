@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Nanoseconds that count preads took. */
+/* Nanoseconds that `count` preads took. */
 uint64_t floor_statm(int descriptor, int count) {
     struct timespec start, end;
     char text[256];

@@ -65,7 +65,7 @@ class RailsApplicationTest < ApplicationTest
     end
   end
 
-  # Rails also assumes development then.
+  # With neither variable set, Rails too assumes development.
   def test_open_to_a_browser_on_the_same_machine_in_development
     skip_under_sanitizer
     unset = { "RACK_ENV" => nil, "RAILS_ENV" => nil }

@@ -93,7 +93,7 @@ class AssertionsAcceptanceTest < MemscopeTest
     end
   end
 
-  # The rows of a transaction are seen, and rolled back.
+  # A check inside a transaction sees the transaction's rows, which are still rolled back afterwards.
   def test_with_a_transaction_of_active_record
     needs_gems
     ran = with_gems(<<~RUBY)
@@ -116,7 +116,7 @@ class AssertionsAcceptanceTest < MemscopeTest
     assert_equal "[:process, false, [:ran_in]]\n[:child, false, []]\n0\n", ran.out, ran
   end
 
-  # Each process of a test run has one result, and the child none.
+  # The process of the test run has a SimpleCov result, but the check's forked child leaves none.
   def test_with_simplecov
     needs_gems
     Dir.mktmpdir do |directory|

@@ -73,7 +73,7 @@ class CompactionAcceptanceTest < MemscopeTest
   def test_all_pages_pinned
     assert_nothing("objects", "every 10, pinned 10")
     assert_nothing("held by an extension", "every 10")
-    # Since Ruby 4.0 only Ruby knows which of them are pinned.
+    # Since Ruby 4.0 only Ruby knows which symbols are pinned.
     (VERSION <=> [4, 0]).negative? ? assert_nothing("symbols", "every 10") : assert_held("symbols", "every 10")
   end
 
@@ -82,7 +82,7 @@ class CompactionAcceptanceTest < MemscopeTest
     BY_RATIO ? assert_nothing("procs", "every 10") : assert_returned("procs", "every 10", at_least: 0.6)
   end
 
-  # Since 3.2 they need slots of another size, of which there are next to none.
+  # Since 3.2, grown arrays need slots of another size, of which there are next to none.
   def test_grown_arrays
     BY_RATIO ? assert_inside("grown arrays", "every 10") : assert_held("grown arrays", "every 10")
   end

@@ -186,8 +186,8 @@ class CopyOnWriteTest < MemscopeTest
     end
   end
 
-  # What ends the sharing of a preloaded heap, and the least share of the heap that becomes private. Before Linux 5.19 a
-  # pin does not.
+  # What ends the sharing of a preloaded heap, and the least share of the heap that becomes private. Before Linux 5.19,
+  # being pinned does not end it.
   LOSSES = {
     "nothing" => [0, "nil"],
     "writing to half of the strings" => [0.3, "$strings.first($strings.size / 2).each { |text| touch(text) }"],

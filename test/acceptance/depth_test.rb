@@ -148,7 +148,7 @@ class DepthTest < MemscopeTest
       assert_in_delta kernel_shared, shared, 256 * 1024
       assert_in_delta kernel_private, private_bytes - scratch, 256 * 1024
     end
-    # The kernel may have made some of it private before.
+    # Some of these pages may have been private before.
     assert_operator shares[0][0] - shares[1][0], :>=, 80 * MIB
   end
 

@@ -78,7 +78,8 @@ class DoctorAcceptanceTest < MemscopeTest
     assert_operator finding.recoverable_max_bytes, :<=, 1.3 * finding.recoverable_bytes
   end
 
-  # Since 5.3.1, jemalloc also counts as dirty what it has taken beyond large blocks, and nobody has written to.
+  # Since 5.3.1, jemalloc also counts as dirty the pages that it took beyond large blocks, and that nobody has written
+  # to.
   def assert_dirty(finding, patient)
     return assert_within_ten_percent patient.returned, finding.affected_bytes, patient unless batching?(patient)
 

@@ -85,7 +85,7 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
-  # What is converted is read again with the same numbers.
+  # A converted dump is read with the same numbers.
   def test_the_command_line
     with_dump("objspace.json") do |path|
       heap = memscope("heap", path, "--top", "3")
@@ -116,7 +116,7 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
-  # DevTools' own loader, which Chromium brings, in a page of its origin. A second worker computes retained sizes.
+  # Runs DevTools' own loader, which Chromium brings, in a page of its origin. A second worker computes retained sizes.
   LOAD = <<~JS
     (async () => {
       const worker = location.origin + "/devtools/entrypoints/heap_snapshot_worker/";
@@ -162,8 +162,8 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
-  # The tools that each format is for, where the registries have them: TOOLS is a directory of theirs, with gems and
-  # node_modules. Run by rake battery:dumps.
+  # A directory with the tools that read each format, as gems and node_modules, as far as the registries have them. Set
+  # by rake battery:dumps.
   TOOLS = ENV.fetch("MEMSCOPE_DUMP_TOOLS", nil)
 
   def tool(*command, path)
@@ -208,7 +208,7 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
-  # Its analysis has dominators of its own. The script prints progress first, on the same stream.
+  # memlab computes its own dominators. The script prints progress first, on the same stream.
   def test_memlab_reads_a_heapsnapshot
     with_dump("heap.snapshot") do |path|
       script = <<~JS
@@ -230,7 +230,7 @@ class DumpAcceptanceTest < MemscopeTest
     end
   end
 
-  # Rust compiled for VS Code's viewer, which takes no field that it does not know.
+  # The parser of VS Code's viewer, compiled from Rust, rejects unknown fields.
   def test_vs_codes_parser_reads_a_heapsnapshot
     with_dump("heap.snapshot") do |path|
       script = <<~JS

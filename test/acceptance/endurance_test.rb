@@ -3,9 +3,9 @@
 require_relative "../test_helper"
 require_relative "../support/puma_server"
 
-# A Puma cluster under load with a profile of malloc and one of objects in each worker, while everything of memscope is
-# asked of it at once, again and again: no request fails, no worker is lost, both profiles go on, and the workers'
-# memory stays. For some seconds; `rake battery:endurance MINUTES=30` is the long form.
+# A Puma cluster under load with a profile of malloc and one of objects in each worker, while it is asked for everything
+# that memscope offers, again and again: no request fails, no worker is lost, both profiles go on, and the workers'
+# memory does not grow. Runs for some seconds; `rake battery:endurance MINUTES=30` is the long form.
 class EnduranceTest < MemscopeTest
   parallelize_me!
 
@@ -24,7 +24,7 @@ class EnduranceTest < MemscopeTest
   SERVERS = { glibc: [nil, {}], jemalloc: ["libjemalloc.so.2", PROFILING] }.freeze
   GIVEN_OUT = %i[in_use mmapped].freeze
   LEVERS = { glibc: "trim", jemalloc: "purge" }.freeze
-  # Each in a process of its own, as jemalloc's profiler is on from the start or not at all.
+  # Each in a process of its own, because jemalloc's profiler is on from the start or not at all.
   CASES = { imports_under_glibc: %i[imports glibc], imports_under_jemalloc: %i[imports jemalloc],
             jemalloc: %i[jemalloc jemalloc] }.freeze
 

@@ -5,7 +5,7 @@ require_relative "../test_helper"
 require_relative "../support/puma_server"
 require_relative "../support/small_rails"
 
-# memscope exercise against real applications: one of Rails, loaded by it; and a cluster of Puma.
+# memscope exercise against real applications: a Rails application that it loads itself, and a Puma cluster.
 class ExerciseAcceptanceTest < MemscopeTest
   parallelize_me!
 
@@ -19,7 +19,7 @@ class ExerciseAcceptanceTest < MemscopeTest
     run App
   RUBY
 
-  # The number of derailed's perf:mem_over_time rises here, too.
+  # The number that derailed's perf:mem_over_time prints rises even for this application.
   def test_an_empty_rails_application
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
@@ -40,7 +40,7 @@ class ExerciseAcceptanceTest < MemscopeTest
     end
   end
 
-  # Its malloc is counted as in test/growth_check/listeners_test.rb.
+  # How malloc memory of other processes is counted is tested in test/growth_check/listeners_test.rb.
   def test_a_cluster_of_puma
     skip_under_sanitizer
     PumaServer.run("workers 2; preload_app!", env: { "MEMSCOPE_HISTORY" => "0" }) do |server|

@@ -31,8 +31,9 @@ class ForkTest < MemscopeTest
     assert_equal 100, count
   end
 
-  # Whatever a reading has open at that moment: a memfd, a pagemap, the pipe of a child of its own. Which process it is,
-  # Ruby code reads, from two files: of such files any program's children may have a copy.
+  # Children inherit nothing that a reading has open at the fork: a memfd, a pagemap, the pipe from the reading's own
+  # child. Two files are left out, from which Ruby code reads the process's identity: children of any program may have
+  # copies of such files.
   both_allocators "children of a process that is reading have no file of it" do |preload|
     others = child_json(<<~RUBY, preload: preload, requires: ["json"], timeout: 240)
       HEAP = Array.new(300_000) { |number| number.to_s * 3 }

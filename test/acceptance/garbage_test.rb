@@ -150,7 +150,8 @@ class GarbageTest < MemscopeTest
     assert_in_delta read["lost"], read["unshared"], 2 * MEBIBYTE
   end
 
-  # A dry run marks in a forked child what gc would free, so it predicts the trim after it: as much as --gc makes it.
+  # A dry run marks in a forked child what gc would free, so it predicts the same trim as a dry run after a real GC (gc:
+  # true).
   def test_a_dry_run
     skip_under_sanitizer
     read = child_json(<<~RUBY, requires: %w[json memscope])
@@ -212,7 +213,7 @@ class GarbageTest < MemscopeTest
     Memscope::Purge::Result.from_h(JSON.parse(ran.out))
   end
 
-  # By the kernel.
+  # As the kernel counts them.
   def private_bytes(server)
     File.read("/proc/#{server.pid}/smaps_rollup").scan(/^Private_\w+: +(\d+)/).flatten.sum(&:to_i) * 1024
   end

@@ -3,8 +3,8 @@
 require_relative "../test_helper"
 require "tmpdir"
 
-# A reading by a forked child, or of all objects, in a process that makes it hard: an answer or a clear reason, and
-# nothing is left behind.
+# Readings by a forked child, or of all objects, in processes that make them hard: each gives an answer or a clear
+# reason, and leaves nothing behind.
 #
 # `rake battery:heap` takes a thousand graphs in a row, and has each allocation run a full collection, not a minor one.
 class HeapHostileTest < MemscopeTest
@@ -246,7 +246,7 @@ class HeapHostileTest < MemscopeTest
     end
   end
 
-  # Nothing is forked: that would give another reason.
+  # Forks are denied, so that an attempt would give another reason.
   def test_a_container_without_room_for_a_child
     root = "/sys/fs/cgroup/memory"
     skip "no v1 memory hierarchy for root" unless Process.uid.zero? && File.exist?("#{root}/memory.limit_in_bytes")
@@ -273,7 +273,8 @@ class HeapHostileTest < MemscopeTest
     assert_nothing_left answer
   end
 
-  # Containers have 64 MiB of it by default; neither the memory that a child shares with its parent nor a dump is there.
+  # Containers have 64 MiB of /dev/shm by default: neither memory that a child shares with its parent nor a dump is
+  # there.
   def test_a_full_dev_shm
     skip "only root can mount" unless Process.uid.zero? && system("unshare", "--mount", "true", err: File::NULL)
 
@@ -290,7 +291,7 @@ class HeapHostileTest < MemscopeTest
     assert_nothing_left answer
   end
 
-  # With more and more address space: reasons first, then answers, and nothing that is raised.
+  # With more and more address space: reasons first, then answers, and never an exception.
   both_allocators "without address space" do |preload|
     answer = ask(<<~RUBY, preload: preload)
       graph
@@ -314,7 +315,7 @@ class HeapHostileTest < MemscopeTest
 
   # ---- a host with ways of its own ----
 
-  # As Unicorn's master; and libraries that run code around a fork, as gRPC does.
+  # A host that reaps all children, as Unicorn's master does, and libraries that run code around a fork, as gRPC does.
   def test_the_host_sees_nothing_of_children
     skip_without "fiddle"
     answer = ask(<<~RUBY)
@@ -344,7 +345,7 @@ class HeapHostileTest < MemscopeTest
     assert_nothing_left answer
   end
 
-  # All that is left without a parent becomes its child.
+  # The first process becomes the parent of all orphans.
   def test_as_the_first_process
     skip "only root can make a PID namespace" unless Process.uid.zero?
     skip "no PID namespaces here" unless system("unshare", "--pid", "--fork", "--mount-proc", "true", err: File::NULL)

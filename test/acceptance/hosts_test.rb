@@ -15,7 +15,7 @@ class HostsTest < MemscopeTest
 
   parallelize_me!
 
-  # For a heap whose walk takes longer than a fork.
+  # Reads a heap whose walk takes longer than a fork.
   READ = <<~'RUBY'
     require "json"
     require "tmpdir"
@@ -140,7 +140,7 @@ class HostsTest < MemscopeTest
     end
   end
 
-  # The first process of a container reaps all that has lost its parent.
+  # The first process of a container reaps all orphans.
   class PumaAsInit < PumaProcess
     include Services
 

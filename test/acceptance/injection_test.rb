@@ -87,7 +87,7 @@ class InjectionTest < MemscopeTest
     assert_rise(change, "stacks/threads")
   end
 
-  # Before Ruby 3.3 the setting has no effect.
+  # Before Ruby 3.3, RUBY_MN_THREADS has no effect.
   both_allocators "stacks of threads that may migrate" do |preload|
     change = inject(preload, <<~RUBY, setup: "start, touched = Queue.new, Queue.new", env: mn_threads)
       3.times { Thread.new { Host.touch_stack(#{INJECTED / 4}); touched << true; start.pop } }
@@ -166,7 +166,7 @@ class InjectionTest < MemscopeTest
     end
   end
 
-  # Sizes cannot distinguish these from jemalloc's own: memory that may be another owner's is given to none.
+  # Their sizes do not distinguish these from jemalloc's own, so they are attributed to no owner.
   def test_foreign_mappings_that_may_be_jemallocs
     foreign = [2 * INJECTED, INJECTED / 2]
     ledger, round_trip = child_json(<<~RUBY, preload: ChildProcess::ALLOCATORS[:jemalloc], requires: ["memscope_test"])
@@ -208,7 +208,7 @@ class InjectionTest < MemscopeTest
     assert_rise(change, nil, bytes: 0)
   end
 
-  # jemalloc counts such a block as in use; :not_resident takes it back, so that malloc as a whole stays.
+  # jemalloc counts such a block as in use; :not_resident subtracts it again, so the total of malloc does not change.
   both_allocators "an untouched malloc block" do |preload|
     skip_under_sanitizer
     change = inject(preload, "Host.malloc_blocks(#{8 * INJECTED}, 1, touch: false)")
@@ -233,7 +233,7 @@ class InjectionTest < MemscopeTest
     { "RUBY_FIBER_MACHINE_STACK_SIZE" => (INJECTED / 16).to_s }
   end
 
-  # Without dirty pages: an injection would reuse existing ones, and leave the rest of a new mapping among them.
+  # Keeps no dirty pages: an injection would reuse existing ones, and leave the rest of a new mapping dirty.
   def inject(preload, injection, setup: "", env: {})
     env = { "MALLOC_CONF" => "dirty_decay_ms:0,cache_oblivious:false", **env }
     answer = child_json(format(SCRIPT, setup: setup, injection: injection), preload: preload, env: env)

@@ -54,7 +54,7 @@ class KeptAliveTest < MemscopeTest
 
   private
 
-  # Before Ruby 3.2, some anonymous classes stay without a profile too.
+  # Before Ruby 3.2, some anonymous classes survive even without a profile.
   def assert_all_collected(samples, plain, profiled)
     assert_operator samples, :>, METHODS / 200
     profiled.zip(plain) { |with, without| assert_operator with, :<=, without + 60, "#{profiled}, #{plain} without" }

@@ -84,7 +84,7 @@ class MallocProfileCallerTest < MemscopeTest
     super
   end
 
-  # In another process and directory than the application's, which is gone.
+  # Loads the profile in another process and directory than the application's, whose release is deleted by then.
   def profile(settings)
     command = [*ChildProcess.ruby(gems: true), "-rbundler/setup", "-rmemscope", "-e", SCRIPT]
     env = { **settings[:env], "BUNDLE_GEMFILE" => File.join(@top, "current/Gemfile"), "HOME" => @top }
@@ -132,7 +132,7 @@ class MallocProfileCallerTest < MemscopeTest
     lines.each { |entry| assert_equal [[report(:ripper), entry.live_bytes]], entry.callers }
   end
 
-  # Code that names no file, and since Ruby 3.3 the one that called eval.
+  # Evaluated code, whose path names no file before Ruby 3.3, and the file that called eval since then.
   def assert_evaluated(profile)
     entry = profile.by(:line).find { |one| one.path&.start_with?("(eval") }
     caller = profile.by(:caller).find { |one| one.path == entry.path || one.to_s.start_with?(report(:anonymous)) }

@@ -55,7 +55,7 @@ class MallocProfileProtectionsTest < MemscopeTest
 
   private
 
-  # With one arena of glibc's, threads get each other's blocks.
+  # With a single glibc arena, threads get each other's blocks.
   def without(name, workload, seconds: SECONDS)
     env = { "MEMSCOPE_WITHOUT" => name, "SECONDS" => seconds.to_s, "BACKEND" => "imports", "MALLOC_ARENA_MAX" => "1" }
     ChildProcess.run("load #{File.join(WORKLOADS, workload).dump}", requires: ["memscope"], env: env,

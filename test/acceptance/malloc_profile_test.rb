@@ -123,7 +123,7 @@ class MallocProfileTest < MemscopeTest
     assert_equal before["descriptors"], after["descriptors"]
     # Less than 2 kB a start: jemalloc gives 16 KiB to each of Ruby's own blocks that is sampled by chance and lives on.
     assert_operator after["allocated"] - before["allocated"], :<, 512 << 10 if before["allocated"]
-    assert_operator after["rss"] - before["rss"], :<, 2 << 20 unless ChildProcess::SANITIZER # keeps what was freed
+    assert_operator after["rss"] - before["rss"], :<, 2 << 20 unless ChildProcess::SANITIZER # it keeps what was freed
     answer["changed"].each do |(_, _, object, target), (name, _, _, bound)|
       assert_equal object, target, "#{name} was not bound before"
       refute_match(/memscope\.so/, bound.to_s, name)
@@ -198,7 +198,7 @@ class MallocProfileTest < MemscopeTest
   end
 
   # The kernel does not take back locked pages, so a table must be emptied in another way: otherwise the second sample
-  # of this block was looked up among forgotten ones.
+  # of this block would be looked up among stale entries.
   def test_a_start_of_a_process_that_has_locked_its_memory
     skip_without "fiddle"
     answer = child_json(<<~RUBY, requires: %w[fiddle json])
