@@ -3,7 +3,7 @@
 require_relative "test_helper"
 require "memscope/allocation_check"
 
-# How many objects a block allocates, beside what it is known to.
+# How many objects a block allocates, compared with what it is known to allocate.
 class AllocationCheckTest < MemscopeTest
   Check = Memscope::AllocationCheck
   Order = Class.new

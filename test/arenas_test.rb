@@ -27,8 +27,8 @@ class ArenasTest < MemscopeTest
   }.freeze
   PAGES = %w[pactive pdirty pmuzzy].freeze
 
-  # malloc_stats_print uses a block of 64 KiB from the first arena: its own numbers include that block, ours no longer
-  # do.
+  # malloc_stats_print uses a block of 64 KiB from the first arena: its own numbers include that block, our later
+  # reading does not.
   PRINTING_BYTES = 65_536
   PRINTED_FROM = %w[0 merged].freeze
   PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes

@@ -8,9 +8,9 @@ class AssertionsTest < MemscopeTest
 
   Order = Class.new
   KEPT = [] # rubocop:disable Style/MutableConstant -- it is what leaks
-  # Below the working directory.
+  # This file's path from the working directory.
   SHORT = File.expand_path(__FILE__).delete_prefix("#{Dir.pwd}/").freeze
-  # Fewer objects than the suite's own, which a check counts after each round.
+  # Few rounds, since a check counts all of the suite's objects after each.
   OPTIONS = { iterations: 20, runs: 2, warmup: 0 }.freeze
 
   def test_a_block_that_leaves_nothing_behind_passes

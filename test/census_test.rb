@@ -22,7 +22,7 @@ class CensusTest < MemscopeTest
                      gc_count: 3, walked_in: :process, reasons: {}, cost: Bodies.cost(tier: :T3), **given }, envelope)
   end
 
-  # Of another process, or another time.
+  # The reading's envelope, as of another process or another time.
   def envelope(of, **given) = of.envelope.merge(given)
 
   def test_rows_are_largest_first

@@ -70,7 +70,7 @@ class ConfigurationTest < MemscopeTest
     policy_min_uptime_seconds: ["-1"], policy_evidence_directory: ["var"], policy_supervised: ["2"]
   }.freeze
 
-  # The values of settings whose variable is wrong, if not their defaults.
+  # What a setting becomes if its variable is wrong, where that is not its default.
   SAFE = { username: "", password: "", actions: false }.freeze
 
   def test_the_settings_there_are

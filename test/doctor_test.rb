@@ -377,7 +377,8 @@ class DoctorHysteresisTest < DoctorTest
       end
   end
 
-  # Each rule whose severity rests on more than its bytes: at its threshold, beyond it by less than a tenth, and more.
+  # Each rule whose severity rests on more than its bytes: below its threshold, beyond it by less than a tenth, and
+  # more.
   def test_the_margin_is_every_rules
     { growth: [31, 34, 36, ->(at) { { growth: Charts.growth(64, at) } }],
       compactable_heap: [0.51, 0.47, 0.44, lambda do |at|
@@ -524,7 +525,7 @@ class DoctorSinceTest < DoctorTest
     end
   end
 
-  # 30 MiB of garbage before, 50 of it now: of the 40 MiB that objects own more, 20 are reachable.
+  # 30 MiB of garbage before, 50 of it now: of the 40 MiB more that objects own, 20 are reachable.
   def test_growth_of_objects_is_that_of_reachable_ones
     before, now = [30, 50].map do |amount|
       { objects: 1_000, bytes: mebibytes(amount), returned_bytes: 0, returned_max_bytes: mebibytes(amount) }

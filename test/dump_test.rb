@@ -11,7 +11,7 @@ class DumpTest < MemscopeTest
 
   Dump = Memscope::Dump
 
-  # Of a child, so that it is small.
+  # Run by a child, so that its dump is small.
   OBJECTS = <<~RUBY
     require "objspace"
     class Order
@@ -108,7 +108,7 @@ class DumpTest < MemscopeTest
     end
   end
 
-  # DevTools want each node reached from the root, whatever is garbage.
+  # DevTools want each node to be reachable from the root, even garbage.
   def test_a_heapsnapshots_garbage_has_a_root
     with_dump("heap.heapsnapshot") do |lines, expected, path|
       Dump.convert(lines, path)
@@ -170,7 +170,7 @@ class DumpTest < MemscopeTest
     end
   end
 
-  # As a file system does that has no room left, or a quota.
+  # As on a file system that is full, or whose quota is used up.
   def test_a_file_that_cannot_be_closed_leaves_nothing
     with_dump("heap.pftrace") do |lines, _expected, path|
       failure = child_json(<<~RUBY, requires: %w[json])
@@ -321,7 +321,7 @@ class DumpTest < MemscopeTest
     end
   end
 
-  # Made at run time: they are code for all that memscope can tell, and the reading says so.
+  # Names made at run time look like code to memscope, and the reading says so.
   def test_names_made_from_data_are_shown_with_a_reason
     names = ChildProcess.run(<<~RUBY, requires: %w[memscope json]).json
       class Holder; end

@@ -11,7 +11,7 @@ class ExerciseTest < MemscopeTest
 
   RACKUP = File.join(__dir__, "support/workloads/exercise.ru")
   REQUIRES = %w[json memscope].freeze
-  # Bytes of a slot of a small object; a block of 64 bytes of each allocator, as it counts them.
+  # Bytes of the slot of a small object, and of a 64-byte block as each allocator counts it.
   SLOT = GC::INTERNAL_CONSTANTS.fetch(:RVALUE_SIZE) { GC::INTERNAL_CONSTANTS.fetch(:BASE_SLOT_SIZE) }
   BLOCK = { nil => 80, "libjemalloc.so.2" => 64 }.freeze
 
@@ -76,7 +76,7 @@ class ExerciseTest < MemscopeTest
     assert_equal [40], both.check.grown.first.places.map(&:count)
   end
 
-  # Each thread keeps its own.
+  # Each thread keeps objects of its own.
   def test_threads
     exercise, = exercises(["/thread"], options: "threads: 3")
 
@@ -94,7 +94,7 @@ class ExerciseTest < MemscopeTest
     assert_match(/\Ainterrupted after 130 requests, before there was a verdict/, exercise.reasons[:check])
   end
 
-  # After the last round, where lines are looked for.
+  # It comes after the last round, while lines are looked for.
   def test_a_late_interrupt
     exercise, = exercises(["/stop_late"])
 
@@ -108,7 +108,7 @@ class ExerciseTest < MemscopeTest
     "/broken" => %r{\AGET /broken: status 500 Internal\z},
     "/missing" => %r{\AGET /missing: status 404 not here; allow_status \(--allow-status 404\) allows it\z},
     "/moved" => %r{\AGET /moved: status 302 to /login; allow_status \(--allow-status 302\) allows it\z},
-    # Bodies are read and closed; a request is as of a browser on this machine.
+    # Bodies are read and closed; a request looks as if from a browser on this machine.
     "/seen" => %r{\AGET /seen raised RuntimeError: 3 localhost text/html 127\.0\.0\.1 production at },
     "/odd" => %r{\AGET /odd raised Exception: odd at },
     # Its status would pass for a verdict.

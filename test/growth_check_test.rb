@@ -8,11 +8,11 @@ class GrowthCheckTest < MemscopeTest
   parallelize_me!
 
   REQUIRES = %w[json memscope/growth_check memscope_test].freeze
-  # Without a battery, these: each kind of memory, and each kind of holder.
+  # Outside of the battery, only these run: each kind of memory, and each kind of holder.
   NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
             singleton malloc_churn].freeze
   LEAKS = %i[class_level_array closure block_of_malloc].freeze
-  # Where only the judgement matters.
+  # For tests of which only the judgement matters.
   QUICK = "iterations: 20, runs: 2, warmup: 20"
   ROUNDS = ENV["MEMSCOPE_GROWTH_ROUNDS"]&.then { |rounds| Integer(rounds) }
 
@@ -128,7 +128,7 @@ class GrowthCheckTest < MemscopeTest
     assert_match(/\+1 object of several classes per iteration/, check.to_s)
   end
 
-  # Before Ruby 3.3, a garbage collection moves what they contain to malloc, at whatever line it runs.
+  # Before Ruby 3.3, a garbage collection moves the contents of Arrays and Hashes to malloc, at whatever line it runs.
   def test_the_memory_of_objects_is_no_growth_of_malloc
     check = ran("n = 0; KEPT = []", "{ KEPT << { (n += 1) => [n, n, n, n] } }")
 
@@ -141,7 +141,7 @@ class GrowthCheckTest < MemscopeTest
     refute_predicate check, :grows?, check.to_s
   end
 
-  # Of 1,500 iterations that fill it, and 200 that do not.
+  # The 1,500 iterations of the first check all fill the cache; the 200 after the warm-up of the second do not.
   def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
     block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"
 

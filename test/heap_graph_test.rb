@@ -64,7 +64,7 @@ class HeapGraphTest < MemscopeTest
                   ["one BasicObject", 1, "HELD → Array [0] → BasicObject"]], found
   end
 
-  # Before Ruby 3.3, whoever asks for the address of a young Array's elements moves them by malloc.
+  # Before Ruby 3.3, asking for the address of a young Array's elements moves them to malloc memory.
   def test_young_arrays_stay_where_they_are
     skip_without "fiddle"
     moved = child_json(<<~RUBY, requires: %w[json fiddle])

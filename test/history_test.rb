@@ -2,8 +2,8 @@
 
 require_relative "test_helper"
 
-# What a history tells; test/history/sampler_test.rb is about who fills it, test/engine/trend/rings_test.c about what is
-# kept.
+# What a history answers. test/history/sampler_test.rb is about what fills it, test/engine/trend/rings_test.c about what
+# is kept.
 class HistoryTest < MemscopeTest
   parallelize_me!
 
@@ -54,7 +54,7 @@ class HistoryTest < MemscopeTest
     assert_equal(10, history.points(:pss, step: 10).count { |point| point.min.nil? })
   end
 
-  # The fine ring has given up what is older than START.
+  # The fine ring has given up what is older than START + 300.
   def test_the_step_reaches_back_far_enough
     body = history(curve("rss", (1..60).to_a)).to_h
     fine = body[:curves].first[:rings].first
@@ -65,7 +65,7 @@ class HistoryTest < MemscopeTest
     assert_equal 30, history.points(:rss, since: START + 300).size
   end
 
-  # Each counter as the finest ring has it that still has that time; nil is no sample.
+  # Each counter comes from the finest ring that still covers its time; nil is no sample.
   def test_a_trace_of_all_rings
     body = history(curve("rss", (1..60).map { |number| number == 50 ? nil : number })).to_h
     fine = body[:curves].first[:rings].first

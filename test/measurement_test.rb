@@ -161,7 +161,7 @@ class MeasurementTest < MemscopeTest
     assert_includes names, "Class"
   end
 
-  # Nothing that a row is named after is kept alive by that; addresses of dead classes are given to others.
+  # A row keeps nothing alive that it is named after; addresses of dead classes are reused.
   def test_classes_and_files_that_end_with_the_block
     found = measured(<<~RUBY)
       work = lambda do
@@ -366,7 +366,7 @@ class MeasurementTest < MemscopeTest
     assert_operator found[3], :>=, 0
   end
 
-  # Blocks between those that stay, which the collection after the block frees.
+  # The GC after the measured block frees the malloc blocks between those that stay.
   both_allocators("a purge returns what is purgeable") do |preload|
     skip_under_sanitizer
     skip_with_transient_heap_in_malloc if preload

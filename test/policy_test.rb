@@ -4,8 +4,8 @@ require "minitest/mock"
 require_relative "test_helper"
 require_relative "support/groups"
 
-# What a policy decides. Tests of rules that come from what other tools did to people are named after that. How it does
-# over months is test/policy/battery_test.rb's.
+# What a policy decides. Tests of rules learned from harm that other tools did are named after that harm. How a policy
+# does over months is tested in test/policy/battery_test.rb.
 class PolicyTest < MemscopeTest
   MEBIBYTE = Groups::MEBIBYTE
   # Worker 2 has 300 MiB more than the others.
@@ -71,7 +71,7 @@ class PolicyTest < MemscopeTest
 
     assert_equal :restart, decision.action, decision.reason
     assert_match(/leaks reach it in 1(05|\.75)? ?(minutes|hours)/, decision.reason)
-    assert_equal 500 * MEBIBYTE, decision.over_bytes # 1,300 MiB and 400 MiB an hour, for two hours; less 1,600
+    assert_equal 500 * MEBIBYTE, decision.over_bytes # 1,300 MiB, plus 400 MiB an hour for two hours, less 1,600
     assert_none(/below the soft limit/, decide(1100, workers: leaks))
   end
 
@@ -249,7 +249,7 @@ class PolicyTest < MemscopeTest
     pending = [Groups.outcome(:purge, 0, 100, booted_seconds: Groups::NOW - 50)]
 
     assert_none(/is not measured yet/, decide(1700, workers: FAT, outcomes: pending))
-    lost = [Groups.outcome(:restart, 0, 5000, booted_seconds: Groups::NOW - 4000)] # as the master slept
+    lost = [Groups.outcome(:restart, 0, 5000, booted_seconds: Groups::NOW - 4000)] # not measured: the master slept
 
     assert_restart(2, decide(1700, workers: FAT, outcomes: lost))
   end

@@ -73,8 +73,8 @@ class RailtieTest < MemscopeTest
     refute_match(/not profiled/, ran.err)
   end
 
-  # In the order in which Rails evaluates them: each overrides the ones before it, and the environment. Then the process
-  # listens, with the last value.
+  # Settings in the order in which Rails evaluates them: each overrides the ones before it, and the environment. Then
+  # the process listens, with the last value.
   def test_config_memscope
     lines = rails(<<~RUBY, env: { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_WORKER_INTERVAL" => "20" })
       #{LISTENED}

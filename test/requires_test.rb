@@ -5,7 +5,7 @@ require_relative "test_helper"
 # Requires as a value: sums, gems and comparisons, of runs made up by hand.
 class RequiresTest < MemscopeTest
   FIELDS = %i[id parent path gem lazy objects_bytes malloc_bytes mapped_private_bytes].freeze
-  # The program requires a, whose file requires b and a's own part; b's constant loads late; c requires b again.
+  # The program requires a, whose file requires b and a's own part; b's constant loads late; set.rb requires b again.
   NODES = [
     [0, nil, "main.rb", nil, false, 100, 10, nil],
     [1, 0, "/gems/a-1/lib/a.rb", "a", false, 1000, 200, nil],

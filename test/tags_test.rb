@@ -32,7 +32,7 @@ class TagsTest < MemscopeTest
     assert_nil found.retained_objects_below
   end
 
-  # The rule of three: none of many samples means fewer than three, by 95 %.
+  # The rule of three: none of many samples means fewer than three, with 95 % confidence.
   def test_few_samples_are_a_bound
     none = row(0)
 

@@ -4,8 +4,8 @@ require "time"
 require_relative "test_helper"
 require_relative "support/histories"
 
-# What a verdict says of histories with known truth. How well it tells leaks from all else over days is
-# test/engine/trend/verdict_battery_test.rb's, and what it says of living processes test/acceptance/verdict_test.rb's.
+# Verdicts on histories with known truth. How well they distinguish leaks from all else over days is tested in
+# test/engine/trend/verdict_battery_test.rb, and those on running processes in test/acceptance/verdict_test.rb.
 class VerdictTest < MemscopeTest
   parallelize_me!
 

@@ -11,7 +11,7 @@ class KeptAliveTest < MemscopeTest
   parallelize_me!
 
   WAYS = MallocProfileWays::EACH_BACKEND
-  # Where a Ruby has no hook for it, the profile of malloc lets go of frames after every sixteenth.
+  # Where no GC hook may be added, the profile of malloc forgets addresses of frames only after 16 major GCs.
   COLLECTIONS = Memscope::ObjectProfile.crashing_with_ractors? ? 20 : 3
   METHODS = Integer(ENV.fetch("METHODS", ChildProcess::BRIEF ? "2000" : "5000"))
 

@@ -246,7 +246,7 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 7 << 20, answer.fetch(""), 1_200_000
   end
 
-  # As docs/profile.md says: there is room for 2,500 tags, and 4,096 fill it.
+  # As docs/profile.md says: 2,500 tags find room, and 4,096 fill the table.
   each_way("a_tag_without_room_is_said_to_be_one") do |settings|
     answer = child(<<~RUBY, settings)
       names = Array.new(2500) { |number| "OrdersController#action_\#{number}" }
@@ -334,7 +334,7 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 8 * 400 * 5001, answer.first.fetch(""), 4_000_000, answer.last
   end
 
-  # Until Ruby 3.1.4, a hook of garbage collections ends the process here (Bug #18464).
+  # Before Ruby 3.1.4 and 3.2.3, a hook for garbage collections crashes the process here (Bug #18464).
   def test_ractors_that_begin_during_garbage_collections
     answer = child(<<~RUBY, { preload: nil, env: { "BACKEND" => "imports" } }, ruby_args: ["-W0"])
       profile.start(rate: 512, backend: backend)

@@ -48,7 +48,7 @@ class MeasurementAcceptanceTest < MemscopeTest
     end
   end
 
-  # The contexts of zlib are malloc memory of a C library. What the allocator says for itself is another source.
+  # The contexts of zlib are malloc memory of a C library. The allocator's own statistics are a second source.
   both_allocators("malloc memory of a C extension that stays") do |preload|
     skip_under_sanitizer
     found = child_json(<<~RUBY, preload: preload, requires: %w[json zlib])

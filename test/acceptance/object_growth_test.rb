@@ -10,7 +10,7 @@ require "tmpdir"
 class ObjectGrowthTest < MemscopeTest
   parallelize_me!
 
-  # What each request leaves in a cache of its class.
+  # Each request leaves Listings in a cache that Catalog holds.
   APPLICATION = <<~RUBY
     Listing = Struct.new(:title, :tags)
     class Catalog

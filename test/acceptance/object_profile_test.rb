@@ -73,7 +73,8 @@ class ObjectProfileTest < MemscopeTest
   # Struct.new makes objects in `new`, which has no line of its own.
   def order_of(methods) = methods.find { |name, _| name.end_with?("orders") }&.last
 
-  # Growth's counts, which are made without a profile, are those of the profile. The first reading allocates little.
+  # Growth counts survivors without making a Profile: its counts are the profile's. Reading the survivors allocates
+  # little, so the snapshot that follows has the same ones.
   def test_survivors_are_those_of_the_profile
     counted, shown = child(<<~RUBY)
       def strings = Array.new(2000) { |number| "string \#{number}" }
@@ -98,8 +99,7 @@ class ObjectProfileTest < MemscopeTest
     end
   end
 
-  # Methods whose paths fill the table of texts: their objects count, and the line that comes last is not said to be
-  # that of its caller.
+  # Methods whose paths fill the table of texts: their objects count, and the last line is not reported as its caller's.
   LENGTHY = <<~'RUBY'
     def define(name, body = "Array.new(80) { Object.new }")
       Object.class_eval("def #{name} = #{body}", "#{'/a_long_path' * 80}/#{name}.rb", 1)
@@ -127,7 +127,7 @@ class ObjectProfileTest < MemscopeTest
     assert_operator overhead["watched_share"], :>, 0.99, "what the texts take was allocated between windows"
   end
 
-  # As many methods, but nothing is held of them: the texts of what comes last find room.
+  # As many methods, but none of their objects are held: the texts of the last one find room.
   def test_known_frames_make_room
     lines, reason = child(<<~RUBY)
       #{LENGTHY}
@@ -257,8 +257,8 @@ class ObjectProfileTest < MemscopeTest
     assert_operator watched, :<=, 1.001
   end
 
-  # Where all allocations are watched, it is much of the time: the same loop by turns, with and without a profile. Other
-  # processes slow down either, so the least of some turns counts, and a factor of four is allowed.
+  # Where all allocations are watched, the cost is much of the time. Runs the same loop by turns, with and without a
+  # profile. Other processes slow down either, so the least of some turns counts, and a factor of four is allowed.
   def test_the_cost_is_what_the_program_takes_longer
     longer, charged = child(<<~RUBY)
       cpu = -> { Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID, :nanosecond) }
@@ -331,7 +331,7 @@ class ObjectProfileTest < MemscopeTest
     assert_estimate 60_000, objects, "objects that move"
   end
 
-  # ObjectSpace's own hook may run a GC before Ruby 3.4, of which no other hook is told.
+  # Before Ruby 3.4, ObjectSpace's own hook may run a GC, which no other hook sees.
   def test_beside_hooks_of_others_no_line_is_wrong
     wrong, samples = child(<<~RUBY, requires: %w[json memscope objspace])
       profile
@@ -460,8 +460,8 @@ class ObjectProfileTest < MemscopeTest
     assert_operator samples, :>, 100
   end
 
-  # One percent of the time that a program takes that only allocates, and not more than two. The clock of a
-  # sample goes on while another process has the processor: the least of some runs counts.
+  # The budget is 1 % of the CPU time of a program that only allocates; up to 2.5 % is accepted. The clock of a sample
+  # goes on while another process has the processor, so the least of some runs counts.
   def test_the_budget_is_kept
     runs = Array.new(5) do
       run = child(<<~RUBY)
@@ -512,7 +512,7 @@ class ObjectProfileTest < MemscopeTest
     assert_operator overhead["cpu_share"], :<, 1.5 * overhead["nanoseconds"].fdiv(answer["used"])
   end
 
-  # A garbage collection is the only place where a window can begin: each of them comes before the first method.
+  # A window can begin only at a garbage collection, and each one here comes just before `first` runs.
   def test_what_is_allocated_long_after_a_garbage_collection
     methods = child(<<~RUBY)
       def first(number) = "first \#{number}"
@@ -599,7 +599,7 @@ class ObjectProfileTest < MemscopeTest
     end
   end
 
-  # Its garbage collections tell, even if no postponed job has run meanwhile.
+  # Its garbage collections reveal it, even if no postponed job has run meanwhile.
   def test_a_ractor_that_has_ended_is_noticed
     skip "this Ruby crashes" if Memscope::ObjectProfile.crashing_with_ractors?
 
@@ -654,7 +654,8 @@ class ObjectProfileTest < MemscopeTest
     assert started
   end
 
-  # Within a GC nothing may be allocated, also when the first one comes while a profile starts: another thread may run.
+  # Nothing may be allocated within a GC, not even in the first one, which another thread may run while a profile
+  # starts.
   def test_a_gc_while_it_starts
     running = child(<<~RUBY)
       Ractor.singleton_class.prepend(Module.new { def count = GC.start.then { super } })
@@ -683,7 +684,7 @@ class ObjectProfileTest < MemscopeTest
     assert_operator windows, :>, 2
   end
 
-  # Generations get longer while a profile runs: 64 epochs and more apart, one sample is in two of them.
+  # Generations get longer while a profile runs: after 64 epochs and more, one sample is in another generation.
   def test_the_difference_of_two_profiles_far_apart
     kept, grown, generations = child(<<~RUBY)
       profile

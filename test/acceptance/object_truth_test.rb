@@ -4,11 +4,11 @@ require_relative "../test_helper"
 require "etc"
 
 # How far a profile of objects is from the truth in real processes with real garbage collections. The workload keeps
-# known numbers of objects of lines that allocate all the time, in one burst, by turns in a period as long as a window
-# of samples, and of a line whose objects are halved.
+# known numbers of objects of lines that allocate all the time, in bursts, or by turns in a period as long as a window
+# of samples, and of a line half of whose objects are dropped later.
 #
-# Of some runs, estimates are within five standard errors. Of many (`rake battery:object_truth`), as often within one
-# and three as standard errors say, and right on average.
+# In a few runs, estimates are within five standard errors. In many (`rake battery:object_truth`), they are within one
+# and three as often as the standard errors say, and right on average.
 class ObjectTruthTest < MemscopeTest
   parallelize_me!
 

@@ -45,7 +45,7 @@ class PolicyPumaTest < MemscopeTest
     end
   end
 
-  # Its other workers are worker 0's children.
+  # With fork_worker, the other workers are worker 0's children.
   def test_restarts_no_worker_that_others_are_forked_from
     skip "only in rake battery:policy_puma" unless GEMS
 
@@ -78,7 +78,7 @@ class PolicyPumaTest < MemscopeTest
     end
   end
 
-  # Puma 8 and newer.
+  # Needs Puma 8 or newer.
   def test_lowers_the_threads_of_a_worker
     PolicyPuma.run(setting: "off") do |server|
       sockets = server.until_found("sockets") { Dir[File.join(server.directory, "*.sock")].then { _1 if _1.size == 4 } }

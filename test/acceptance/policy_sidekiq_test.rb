@@ -48,7 +48,7 @@ class PolicySidekiqTest < MemscopeTest
     end
   end
 
-  # As a supervisor would: until the block is true.
+  # Starts the command again whenever it ends, as a supervisor would, until the block is true.
   def spawn_again(command, environment, directory)
     log = File.join(directory, "sidekiq.log")
     statuses = []

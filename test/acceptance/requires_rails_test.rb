@@ -40,7 +40,7 @@ class RequiresRailsTest < MemscopeTest
       assert_operator found.spread, :<=, SPREAD
       assert_equal found.objects_bytes, found.nodes.sum(&:objects_bytes) + found.other_objects_bytes
       assert_equal found.malloc_bytes, found.nodes.sum(&:malloc_bytes) + found.other_malloc_bytes
-      # Of no file are Ruby's own tables, which grow meanwhile.
+      # Ruby's own tables, which grow meanwhile, belong to no file.
       assert_operator found.other_objects_bytes.abs + found.other_malloc_bytes.abs, :<, found.bytes / 6
       # No file that the program requires goes unseen.
       assert_operator found.nodes.size, :>, 500

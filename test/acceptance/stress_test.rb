@@ -45,7 +45,8 @@ class StressTest < MemscopeTest
   end
 end
 
-# The malloc profile's stress, in three ways at the same time: thirty seconds in bin/test, and six for each other one.
+# The malloc profile's stress, in three ways at the same time: each takes five seconds in bin/test, where each other
+# stress test takes three.
 class MallocProfileStressTest < MemscopeTest
   extend MallocProfileWays
 

@@ -12,11 +12,11 @@ class TagsPumaTest < MemscopeTest
   APPLICATION = File.expand_path("../support/workloads/tags.ru", __dir__)
   ENDPOINTS = %w[/keep /list /show /cache /slow].freeze
   THREADS = 16
-  # Rounds of as many requests of each thread, with a garbage collection after each.
+  # In each round, every thread makes REQUESTS requests; then garbage is collected.
   ROUNDS = 4
   REQUESTS = 25
 
-  # A server that listens, and Puma's threads.
+  # A Puma that listens, with THREADS threads.
   class Server < PumaProcess
     def initialize(directory, preload)
       environment = { "RACK_ENV" => "test", "MEMSCOPE_LISTEN" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => directory }

@@ -3,9 +3,9 @@
 require_relative "../test_helper"
 require "etc"
 
-# Five endpoints under 16 threads, one of which keeps objects: it is the first row, and what it keeps is as far from the
-# estimate as its error says; what the others keep is within theirs of 0. In one process; in many, by
-# `rake battery:tags`.
+# Five endpoints under 16 threads, one of which keeps objects: it is the first row, and its estimate is off by no more
+# than its error says; the estimates of the others are within their errors of 0. In one process, or by rake battery:tags
+# in many.
 class TagsTruthTest < MemscopeTest
   parallelize_me!
 
@@ -31,7 +31,7 @@ class TagsTruthTest < MemscopeTest
     assert_equal [0], leaks.map(&:place).uniq
     assert_right 0.99, others
     assert_right 0.99, leaks.select(&:retained)
-    assert_right 0.95, leaks # a bound is one of 95 %
+    assert_right 0.95, leaks # a bound holds in 95 % of cases
     assert_includes 0.60..0.76, within_one(leaks) if SEEDS >= MANY
   end
 

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# Verdicts of living processes that do what is known. They sample themselves with a clock that runs ahead: hours pass in
-# a second.
+# Verdicts on running processes whose behaviour is known. They sample themselves with a clock that runs ahead: hours
+# pass in a second.
 class VerdictAcceptanceTest < MemscopeTest
   parallelize_me!
 
@@ -25,7 +25,7 @@ class VerdictAcceptanceTest < MemscopeTest
     end
   RUBY
 
-  # From Ruby 3.3 on, more of a thread's memory is malloc's than its stack.
+  # From Ruby 3.3 on, more of a thread's memory is in malloc than in its stack.
   OF_THREADS = RUBY_VERSION < "3.3" ? :threads : :native
 
   CASES = {
@@ -39,7 +39,7 @@ class VerdictAcceptanceTest < MemscopeTest
       [:steady, nil, "(at.zero? ? 200 : 1).times { KEPT.replace([Array.new(50) { 'r' * rand(20_000) }]) }"]
   }.freeze
 
-  # Under both allocators in rake battery:verdict; what malloc itself holds, always.
+  # Under both allocators in rake battery:verdict; leaks in malloc itself always.
   UNDER = ENV.fetch("ALLOCATORS", "glibc").split.map(&:to_sym)
 
   CASES.to_a.product(ChildProcess::ALLOCATORS.to_a).each do |(name, (kind, layer, code)), (allocator, preload)|

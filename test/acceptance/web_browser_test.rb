@@ -37,7 +37,7 @@ class WebBrowserTest < MemscopeTest
   class << self
     def server = @server ||= start
 
-    # Another one, with a planted history.
+    # Another server, with a planted history.
     def of_a_week = @of_a_week ||= start.tap { |server| server.get("/week") }
 
     private
@@ -118,7 +118,7 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
-  # The page shows a reading of a moment ago again; the longer it took, the longer.
+  # The page shows a recent reading again: the longer the reading took, the longer it is shown.
   def wait_for_a_new_forecast
     30.times do
       shown = nil
@@ -364,7 +364,6 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
-  # Started, looked at from everywhere, and stopped, by the buttons.
   # From the overview to the constant that holds what has grown.
   def test_two_clicks_lead_to_the_holder_of_a_cache
     server.get("/products?40000")

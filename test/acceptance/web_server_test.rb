@@ -11,7 +11,7 @@ class WebServerTest < MemscopeTest
     super
   end
 
-  # Neither a variable nor what Puma and rackup make of an unset one opens anything.
+  # Neither RACK_ENV nor what Puma and rackup default it to opens anything.
   { "puma" => { "RACK_ENV" => "development" }, "rackup" => {} }.each do |program, env|
     define_method("test_closed_without_rails_under_#{program}") do
       WebServer.run(program, env: env) do |server|
@@ -81,7 +81,7 @@ class WebServerTest < MemscopeTest
                  server.raw("GET /memscope/ledger.txt HTTP/1.1\r\n#{lines}X-Real-IP: 10.0.0.7\r\n\r\n"))
   end
 
-  # Each sends half a request; the others are served meanwhile.
+  # Each client sends half a request; other requests are served meanwhile.
   def assert_slow_clients(server)
     sockets = Array.new(40) { TCPSocket.new("127.0.0.1", server.port) }
     sockets.each do |socket|

@@ -65,7 +65,7 @@ class WorkersProfileTest < MemscopeTest
 
   def objects(index) = Memscope::Profile.from_json(get("/profile.json?worker=#{index}&kind=objects"))
 
-  # What a page has started can still be read when it has ended.
+  # A profile that a page has started can still be read when it has ended.
   def test_objects_of_all_workers
     with_workers do |pids|
       assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1, ractors: "never")))

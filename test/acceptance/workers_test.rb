@@ -42,7 +42,8 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  # Both are read while the processes run: at least once, they must agree to within a quarter of a MiB.
+  # The kernel's sizes and memscope's are read while the processes run: at least once, they must agree to within a
+  # quarter of a MiB.
   def assert_sizes(server)
     workers = server.until_found("reading that agrees with the kernel's") do
       all = server.fresh_workers

@@ -7,7 +7,7 @@ require_relative "../test_helper"
 class AllocationCheckBaselineTest < MemscopeTest
   parallelize_me!
 
-  # Prints, for each run in the environment given, what is exceeded, or why that is unknown.
+  # Prints what the run exceeds, or why that is unknown.
   SCRIPT = <<~RUBY
     Order = Struct.new(:number)
     result = begin

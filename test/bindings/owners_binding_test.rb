@@ -89,7 +89,7 @@ class OwnersBindingTest < MemscopeTest
     assert_in_delta differences["malloc"], differences["owned"], 0.05 * differences["malloc"]
   end
 
-  # Every size from jemalloc's smallest, which share 16 bytes with a neighbour, up to those with pages of their own.
+  # Every size from jemalloc's smallest, of which two share 16 bytes, up to those with pages of their own.
   both_allocators("no block is lost or counted twice") do |preload|
     lost, kept = child_json(<<~RUBY, requires: ["json"], preload: preload)
       #{PRELUDE}

@@ -40,7 +40,7 @@ class CLIExerciseTest < MemscopeTest
     assert_match(%r{\Amemscope exercise: GET /raise raised IndexError: no such order at }, ran.err)
   end
 
-  # Only a terminal shows how far it is, and nothing of that is left in the end.
+  # Progress is shown only on a terminal, and is gone at the end.
   def test_progress
     command = [*ChildProcess.ruby, *RackPath.arguments, EXECUTABLE, "exercise", RACKUP, "--requests=100"]
     output, _input, pid = PTY.spawn({ "RUBYOPT" => nil }, "sh", "-c", 'exec "$@" >/dev/null', "sh", *command)

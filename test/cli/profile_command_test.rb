@@ -9,8 +9,8 @@ require "stringio"
 class CLIProfileTest < MemscopeTest
   include Listening
 
-  # Keeps something all the time, and a MB before a profile is read: otherwise its thread may not have had a turn, and
-  # memory left by the requests would exceed it. On one line.
+  # Keeps strings all the time, and one MB more before a profile is read: otherwise its thread may not have had a turn,
+  # and memory left by the requests would exceed what it keeps. On one line.
   KEEPER = <<~RUBY.lines(chomp: true).join("; ").freeze
     $kept = []
     Thread.new { loop { $kept << ("x" * 10_000); sleep 0.001 } }

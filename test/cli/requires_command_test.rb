@@ -47,7 +47,8 @@ class CLIRequiresTest < MemscopeTest
     assert_operator found.other_objects_bytes.abs, :<, found.objects_bytes / 10
     assert_operator found.other_malloc_bytes.abs, :<, found.malloc_bytes / 5
     assert_in_delta PlantedGems::HEAVY_BYTES, heavy.bytes, PlantedGems::HEAVY_BYTES / 100
-    # light is required by heavy: 500,000 bytes more when heavy is alone, and of light itself without the lazy file.
+    # heavy requires light, so that heavy alone costs 500,000 bytes more; light alone costs as much, without the lazy
+    # file.
     assert_in_delta PlantedGems::HEAVY_BYTES + 500_000, heavy.alone_bytes, PlantedGems::HEAVY_BYTES / 50
     assert_in_delta 800_000, light.bytes, 100_000
     assert_in_delta 500_000, light.alone_bytes, 60_000
@@ -61,8 +62,9 @@ class CLIRequiresTest < MemscopeTest
     assert_match(/0 files/, ran.err)
   end
 
-  # memscope records some objects of each file: without that, a file costs its path and what is made of it, one or two
-  # slots. Since Ruby 3.3, the list of the costs, of no file, needs two more. The arguments are those at the start.
+  # memscope records some objects for each file. Apart from these, a file costs its path and what is made of it, one or
+  # two slots. Since Ruby 3.3, the list of the costs, which belongs to no file, needs two more. The arguments are those
+  # at the start.
   def test_memscope_and_the_arguments_leave_no_trace
     FileUtils.mkdir_p(path("empty"))
     500.times { |number| File.write(path("empty/e#{number}.rb"), "") }
@@ -75,7 +77,7 @@ class CLIRequiresTest < MemscopeTest
                     (500 * (RUBY_VERSION < "3.3" ? 2 : 4) * PlantedGems::SLOT_BYTES) + PAGES
   end
 
-  # As in a bundle, when the command is that of a gem outside of it.
+  # As in a bundle, when the memscope command is that of a gem outside of the bundle.
   def test_a_program_with_another_copy_of_memscope
     ChildProcess::LOAD_PATH.each { |place| FileUtils.cp_r("#{place}/.", path("copy")) }
     ran = launch("requires", "--json", "--", RbConfig.ruby, "-I", path("copy"), "-e",

@@ -44,7 +44,7 @@ class CLITagsTest < MemscopeTest
     assert_match(/^ +[12],\d{3} +\d+ +3,000 .* keep$/, tags("--pid", process.pid.to_s, "--top", "1")[1])
   end
 
-  # Two collections come first, which decide what the objects allocated before have retained.
+  # Two collections come first, which decide which of the objects allocated before are retained.
   def test_only_what_happens_meanwhile
     process = listening("#{SCRIPT}; def stop_keeping = $kept.define_singleton_method(:<<) { |_object| self }")
     3.times { let(process, "run(1000)") }

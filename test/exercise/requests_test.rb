@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 
-# Requests are shared by threads, which live on, and end at the first error and when they are interrupted.
+# Threads share the requests, and live on between calls. An error or an interrupt ends the requests.
 class ExerciseRequestsTest < MemscopeTest
   Requests = Memscope::Exercise.const_get(:Requests)
 

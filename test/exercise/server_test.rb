@@ -66,7 +66,7 @@ class ExerciseServerTest < MemscopeTest
     assert_match(/No verdict\./, found.to_s)
   end
 
-  # As a supervisor of jobs does that Puma forks: the server is the parent.
+  # As a job supervisor that Puma forks: the server is the parent.
   def test_a_child_that_holds_the_port
     skip_under_sanitizer
     server, port = serving("CHILD" => "1")

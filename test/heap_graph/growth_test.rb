@@ -104,7 +104,7 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
-  # Of lines that are stated: those of the program, and of objspace itself.
+  # Compares objects whose line in the dump states a place: those of the program, and of objspace itself.
   def test_where_they_were_allocated
     with_dumps(:traced) do |first, second, third|
       growth = Memscope::HeapGraph.growth(first, second, third, top: 1000)
@@ -121,7 +121,7 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
-  # Objects that the first dump could not say of are new if the last one says that they were traced.
+  # Objects of which the first dump has no trace are new if the last dump has one.
   def test_traced_after_the_first_dump
     with_dumps(:traced_later) do |first, _, last|
       growth = Memscope::HeapGraph.growth(first, last, top: 1000)
@@ -134,7 +134,8 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
-  # Neither Ruby's lines without traces nor ours say when: objects are told apart by address and class.
+  # Neither Ruby's dumps without traces nor ours say when objects were allocated: they are told apart by address and
+  # class.
   def assert_agrees_without_traces(growth, dumps)
     assert_agrees growth, expected(*dumps), dumps.first, dumps.last
     assert_equal 500, row(growth, "Order").new_count

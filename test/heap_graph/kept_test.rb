@@ -27,7 +27,7 @@ class KeptHeapGraphTest < MemscopeTest
     assert_equal [nil, true, ["String", true], "nil", "String"], [none, taken, asked, child, left]
   end
 
-  # Each takes memory of its own.
+  # Each graph takes memory of its own.
   def test_one_at_a_time
     most, graphs = child_json(<<~RUBY, requires: %w[json memscope])
       running = most = 0

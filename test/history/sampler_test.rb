@@ -64,7 +64,7 @@ class HistorySamplerTest < MemscopeTest
     assert_in_delta in_use, sampled, 256 << 10
   end
 
-  # Those of Puma's control server are not counted.
+  # Requests to Puma's control server are not counted.
   def test_requests_of_puma
     without, control, requests = child_json(<<~RUBY, requires: %w[json net/http], bundler: true)
       #{PREPARE}
@@ -153,7 +153,7 @@ class HistorySamplerTest < MemscopeTest
     assert_equal [[300, 600, 900, 1200, 1500, 1800], true, "insufficient", 6, true, false], judged
   end
 
-  # They may fork.
+  # Such walks may fork.
   def test_walks_of_all_objects_are_rare
     skip "the same code computes the spacing everywhere" if ChildProcess::BRIEF
     walks = run_child(<<~RUBY)

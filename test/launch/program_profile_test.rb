@@ -53,7 +53,8 @@ end
 
 # Profiles of objects.
 class ProgramObjectProfileTest < ProgramProfileTest
-  # Keeps an Order of each ten objects, and as many Strings in a ring, for a second.
+  # In each iteration, puts a String into a ring; in every tenth, keeps an Order if it is to leak. Runs for a second or
+  # more.
   LEAK = <<~RUBY
     KEPT = []
     RING = []
@@ -278,7 +279,7 @@ class ProgramProfileForksTest < ProgramProfileTest
     assert_equal "mine", File.read(path("heap.#{ran.out.to_i}.json"))
   end
 
-  # A late process forks when the time is over, so it is given more.
+  # On a busy machine, the process may fork only after the time is over: then a longer time is tried.
   def test_for_so_many_seconds
     command = keeper(<<~RUBY)
       fork do

@@ -72,7 +72,7 @@ class ObjectHoldersTest < MemscopeTest
     refute_empty paths(Memscope::Profile.from_h(answer["profile"]))
   end
 
-  # Of the setting's values, one is for every Ruby.
+  # One of the setting's values works with every Ruby.
   def test_a_profile_for_as_long_as_the_process_runs
     script = "p Memscope::ObjectProfile.running?, Thread.list.map(&:name).include?('memscope objects')"
     ran = ChildProcess.run(script, requires: %w[memscope], env: { "MEMSCOPE_OBJECTS_PROFILE" => "no_ractors" })
@@ -159,7 +159,7 @@ class ObjectHoldersTest < MemscopeTest
     assert watched
   end
 
-  # Of 12,400 objects of a line, 400 hold all others, and more memory than these.
+  # Of 12,400 objects of a line, 400 hold all others, and more memory than the others.
   def test_the_path_to_most_objects_not_to_most_memory
     path, count, sampled = child_json(<<~RUBY, requires: %w[json memscope])
       $held = []
@@ -174,7 +174,7 @@ class ObjectHoldersTest < MemscopeTest
     assert_operator count, :>, sampled / 2
   end
 
-  # Of objects that are not sampled, or dead, nothing is said.
+  # Nothing is said of objects that are not sampled, or dead.
   def test_nothing_is_found_of_a_line_without_objects
     found, message = child_json(<<~RUBY, requires: %w[json memscope])
       Memscope::ObjectProfile.start(budget: 1, ractors: :never)

@@ -11,7 +11,7 @@ class PolicyBatteryTest < MemscopeTest
   SEEDS = RestartTable.seeds(ENV.fetch("MEMSCOPE_SEEDS", "1"))
   STEPS = Integer(ENV.fetch("MEMSCOPE_STEPS", "5000"))
   KINDS = LONG ? ClusterTrace::KINDS : %i[fast_leak failing_boots tight_limit mixture]
-  # In hours, which boots fail is chance.
+  # Within mere hours, chance decides which boots fail.
   COMPARED = LONG ? KINDS : %i[fast_leak tight_limit]
   RIVALS = ["puma_worker_killer", *("the same, sharing added" if LONG), "GitLab's watchdog"].freeze
   LOSSES = %i[restarts lost_seconds].freeze
@@ -32,7 +32,7 @@ class PolicyBatteryTest < MemscopeTest
   def test_the_checks_find_what_a_careless_policy_breaks
     careless = Memscope::Policy.new(min_uptime_seconds: 0, interval_seconds: 0, hard_interval_seconds: 0,
                                     stop_seconds: 0, sustained_seconds: 0, readings: 1, soft: 0.4)
-    rule = RestartRules::Policy.new(careless, faults: Random.new(2)) # with which readings are missing before restarts
+    rule = RestartRules::Policy.new(careless, faults: Random.new(2)) # a seed that loses readings before restarts
     WorkerCluster.new(ClusterTrace.new(:fast_leak, 1, 30_000), rule).run(3000)
     found = rule.broken.map { |text| text[/at \d+: ([^:]+)/, 1] }.uniq
 

@@ -295,7 +295,7 @@ class ProfileFormatsTest < MemscopeTest
     end
   end
 
-  # Of this thread, in the quicker of two runs.
+  # CPU time of this thread, in the quicker of two runs.
   def seconds
     Array.new(2) do
       started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)

@@ -468,7 +468,7 @@ class ServerTest < MemscopeTest
     assert_equal "ArgumentError", error["kind"]
   end
 
-  # At boot it says why, and the program runs; a call raises.
+  # At boot, memscope says why it does not listen, and the program runs; a call raises.
   def assert_refused(message, **environment)
     script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
              "rescue Memscope::Listener::Refused => e; puts e.message; end"

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 
-# The census against Ruby's own counts of the same heap, in children of which nothing else changes the heap.
+# The census against Ruby's own counts of the same heap, in children whose heap nothing else changes.
 class CensusOfTheHeapTest < MemscopeTest
   parallelize_me!
 

@@ -48,7 +48,7 @@ class HeapWalkTest < MemscopeTest
       end
     RUBY
     child, process = answer
-    # What the stack of each call leaves there may pin a page or two more.
+    # What each call leaves on the stack may pin a page or two more.
     most = answer.map { |heap| [heap, *heap["slot_sizes"]].map { |size| size.delete("pinned_pages_max") } }.transpose
 
     assert_equal(%w[child process], [child, process].map { |heap| heap["walked_in"] })

@@ -12,7 +12,7 @@ class MarkBitsTest < MemscopeTest
     skip "this Ruby's bitmaps are not known" if @bitmap.zero?
   end
 
-  # Objects of all slot sizes, of which two in three are garbage; every ninth has lost its write barrier.
+  # Objects of all slot sizes, of which three in five are garbage.
   OBJECTS = <<~RUBY
     require "json"
     CLASSES = [-> { Object.new }, -> { "x" * rand(700) }, -> { Array.new(rand(90)) { Object.new } }, -> { { 1 => 2 } },

@@ -2,8 +2,8 @@
 
 require_relative "../test_helper"
 
-# Follows each path that a graph shows through the process that it is of: what a step says must be so, and ObjectSpace
-# must know the reference too.
+# Follows each path that a graph shows through the graph's process: what a step says must be so, and ObjectSpace must
+# know the reference too.
 class NamedReferencesTest < MemscopeTest
   FOLLOWING = <<~RUBY
     require "objspace"
@@ -82,7 +82,7 @@ class NamedReferencesTest < MemscopeTest
               "MARKED → String @note → Array", "IDENTITY → Hash {Object} → Array",
               "$global → Hash {Symbol} → Array"].freeze
 
-  # Of each target; MEMSCOPE_PATHS=300 for all.
+  # How many paths to each target are followed; MEMSCOPE_PATHS=300 for all.
   FOLLOWED = Integer(ENV.fetch("MEMSCOPE_PATHS", ChildProcess::BRIEF ? "5" : "15"))
 
   def test_each_step_of_each_path_is_a_reference_that_ruby_reports

@@ -37,7 +37,7 @@ class ObjectBlocksTest < MemscopeTest
     def owned(objects) = Memscope.const_get(:Native).object_blocks(objects, false, false)[:garbage]
   RUBY
 
-  # Bytes that malloc keeps for so many asked for: glibc's chunk, jemalloc's size class.
+  # The bytes that malloc keeps for a request of `bytes`: glibc's chunk, jemalloc's size class.
   def kept(bytes, preload)
     return [(bytes + 8 + 15) / 16 * 16, 32].max unless preload
 
@@ -55,7 +55,7 @@ class ObjectBlocksTest < MemscopeTest
         [name, [asked, array.values_at(:objects, :blocks, :block_bytes, :unfollowed_objects)]]
       })
     RUBY
-    # The two arrays around them: one of COUNT elements and one of one, which is in its slot.
+    # The two arrays around them: one of COUNT elements, and one of a single element, which is embedded in its slot.
     around = kept(COUNT * 8, preload)
     answer.each do |name, (asked, (objects, blocks, bytes, unfollowed))|
       expected = asked.sum { |size| kept(size, preload) }

@@ -8,7 +8,7 @@ require "memscope/ruby_heap/compaction_forecast"
 class CompactionForecastTest < MemscopeTest
   PAGE = 16_384
 
-  # 1000 pages of 400 slots, a tenth of them live and none pinned.
+  # 1000 pages of 400 slots, a tenth of them live, and at most 5 pages pinned.
   def heap(ruby: "3.1.4", live: 40_000, compactable: 900, **given)
     sizes = { slots: 400_000, live_slots: live, pages: 1000, compactable_min_bytes: (compactable - 5) * PAGE,
               compactable_bytes: compactable * PAGE, pinned_pages_min: 0, pinned_pages_max: 5 }

@@ -44,8 +44,8 @@ module ChildProcess
   # Why no gem of the bundle is available: only bin/matrix sets it, for its rows. Tests that need one are then skipped.
   WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
 
-  # Whether tests run that run in full elsewhere: with another Ruby and C library (bin/matrix) or under sanitizers (rake
-  # test:asan). Repetitions for better odds, or for several sizes, are then left out.
+  # Whether the tests of this run also run in full elsewhere: true with another Ruby and C library (bin/matrix) and
+  # under sanitizers (rake test:asan). Repetitions for better odds, or for several sizes, are then left out.
   BRIEF = ENV.key?("MEMSCOPE_BRIEF")
 
   # Since Ruby 4.0, fiddle, which tests need, comes with Ruby only as a gem.

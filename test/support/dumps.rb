@@ -63,7 +63,8 @@ module Dumps
     (odd - 1) / 2
   end
 
-  # A .heapsnapshot; the bytes of all, the names of edges by their text, and roots by the names of their nodes.
+  # A .heapsnapshot, with the bytes of all objects, the names of edges by their text, and roots by the names of their
+  # nodes.
   def of_snapshot(path)
     snapshot = JSON.parse(File.read(path))
     nodes, edges, strings = snapshot.values_at("nodes", "edges", "strings")

@@ -26,10 +26,10 @@ module Groups
     end
   end
 
-  # A leak, by the name that members have it.
+  # A leak, in the fields of a member.
   def leak(per_hour, **others) = { verdict: :leak, bytes_per_hour: per_hour * MEBIBYTE, **others }
 
-  # An outcome of `ago` seconds.
+  # An outcome from `ago` seconds before NOW.
   def outcome(action, index, ago, expected: 100, returned: nil, pid: 90 + index, **others)
     { action: action, index: index, pid: pid, executed: true, seconds: NOW - ago, private_bytes: nil, failed_boots: 0,
       expected_bytes: bytes(expected), returned_bytes: bytes(returned), booted_seconds: returned && (NOW - ago + 30),

@@ -4,8 +4,8 @@ require "memscope"
 require_relative "restart_rules"
 
 module RestartRules
-  # Memscope::Policy with what carries its decisions out: reads the group every minute, acts, follows, measures. By
-  # what the cluster itself knows, it checks whatever is done.
+  # Memscope::Policy with what carries its decisions out: reads the group every minute, acts, follows, measures. Checks
+  # each action against what the cluster itself knows.
   class Policy < None
     PERIOD = 60
     # Readings that it keeps: 16 minutes.
@@ -24,7 +24,7 @@ module RestartRules
     def initialize(policy = Memscope::Policy.new, faults: nil)
       super()
       @decides = policy
-      @policy = Memscope::Policy.new # what is done is checked by its numbers
+      @policy = Memscope::Policy.new # actions are checked by its numbers
       @faults = faults
       @noise = Random.new(1)
       @decisions = Hash.new(0)
@@ -145,7 +145,7 @@ module RestartRules
         now - (last.last[:booted_seconds] || now) < @policy.min_uptime_seconds
     end
 
-    # By what the successor does not use.
+    # Judged by the memory that the successor does not use.
     def useless?(outcome, now)
       saved, expected, since = outcome.values_at(:saved, :expected_bytes, :seconds)
       saved && 2 * saved < expected && now - since < @policy.stop_seconds

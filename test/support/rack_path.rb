@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Lets a bare child find Rack: it starts faster than one with all gems of the bundle, and counts less.
+# Lets a bare child find Rack: it starts faster than one with all gems of the bundle, and has less to count.
 module RackPath
   # @return [Array<String>] arguments of ruby
   # @raise [Minitest::Skip] without the gem

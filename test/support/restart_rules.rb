@@ -2,7 +2,7 @@
 
 require_relative "worker_cluster"
 
-# Rules that restart the workers of a WorkerCluster. Each is told of each step, and when all processes were lost.
+# Rules that restart the workers of a WorkerCluster. `step` is called at each step, `lost` when all processes were lost.
 module RestartRules
   # Nothing is ever restarted.
   class None
@@ -32,7 +32,7 @@ module RestartRules
     end
   end
 
-  # Its rolling restart: every 12 hours, one worker after the other is terminated, a minute apart.
+  # puma_worker_killer's rolling restart: every 12 hours, one worker after the other is terminated, a minute apart.
   class Rolling < None
     PERIOD = 12 * 3600
     APART = 60
@@ -46,7 +46,7 @@ module RestartRules
     end
   end
 
-  # Both, as its `start` does.
+  # puma_worker_killer with both rules, as its `start` runs them.
   class WorkerKiller < SumOfRss
     def initialize(...)
       super
@@ -59,9 +59,9 @@ module RestartRules
     end
   end
 
-  # GitLab's watchdog, as its documentation has it: a thread of each worker looks every 60 seconds; at the fifth strike
-  # in a row above its limit of RSS, the worker terminates itself. The limit is what lets all of them fill 90 % of the
-  # container.
+  # GitLab's watchdog, as its documentation describes it: a thread of each worker looks every 60 seconds; at the fifth
+  # strike in a row above its limit of RSS, the worker terminates itself. With all workers at the limit, the container
+  # is 90 % full.
   class Watchdog < None
     PERIOD = 60
     STRIKES = 5

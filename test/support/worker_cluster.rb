@@ -2,9 +2,9 @@
 
 # A server with forked workers in one container, simulated in steps of 5 seconds, in MiB: what a restart rule sees and
 # what it changes. A worker warms up, fills a cache, loses shared pages, leaks by the work it does, serves fat requests
-# that leave free memory behind, drains when it is told to stop, boots, and may die of it. When the working set exceeds
-# the limit, the kernel kills the largest worker, or all processes of the container (memory.oom.group, as Kubernetes
-# has it on cgroup v2).
+# that leave free memory behind, drains when it is told to stop, boots, and may die booting. When the working set
+# exceeds the limit, the kernel kills the largest worker, or all processes of the container (memory.oom.group, as
+# Kubernetes has it on cgroup v2).
 #
 # What comes from outside (load, fat requests, another process, boots that fail) is a function of the trace and of time,
 # so that each rule lives through the same.
@@ -215,14 +215,14 @@ class ClusterTrace
   def leak(index) = @leaks[index]
   def boot_fails?(now) = @failing.any? { |from, to| now.between?(from, to) }
 
-  # Memory when all is warm, without leaks, fat requests or others.
+  # Memory when all is warm, without leaks, fat requests or other processes.
   def demand = @master + @shared + (@count * (@base + @cache + @unshared + (0.6 * @work)))
 
   private
 
   def between(least, most) = least + ((most - least) * @random.rand)
 
-  # What is special about each kind; nothing about the healthy one, and the one without a limit.
+  # Applies what is special about the kind: nothing for :healthy and :no_limit.
   def shape = respond_to?(@kind, true) && send(@kind)
 
   def leak_of_all = leak_by(0.01, 0.08)
@@ -257,7 +257,7 @@ class ClusterTrace
     @supervisor = nil if @random.rand < 0.1
   end
 
-  # Together the workers leak so much of what the application needs, an hour, at half load.
+  # At half load, the workers together leak this share of `demand` an hour.
   def leak_by(least, most)
     rate = between(least, most) * demand / @count * 2
     @leaks = Array.new(@count) { rate * between(0.8, 1.2) }

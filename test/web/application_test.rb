@@ -320,8 +320,8 @@ class WebApplicationTest < WebCase
     assert_equal malloc.detail[:trimmable_bytes], trim&.predicted_bytes
   end
 
-  # Also where :compact can run, whose forecast is by the heap: one ledger and one child serve all of it. The levers
-  # are by themselves, as their buttons are: gc as a dry run has it, trim without the garbage.
+  # Also where :compact can run, whose forecast needs the heap: one ledger and one child serve all of it. Each lever is
+  # predicted alone, as its button runs it alone: gc as in a dry run, trim without the garbage.
   both_allocators "the overview forks once" do |preload|
     skip_under_sanitizer
     script = <<~RUBY
@@ -372,7 +372,7 @@ class WebApplicationTest < WebCase
       end
   end
 
-  # What the parent's own threads are to run is no command.
+  # What the parent's own threads must run is not a command line.
   def test_the_page_has_the_remedies_that_the_text_has
     parent = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc(tcache: 40), ledger: { pid: 7 }))
     forked = { forked: true, parent_pid: 7 }

@@ -112,7 +112,7 @@ class EvidenceTest < MemscopeTest
     assert_empty File.read(path("groups.jsonl"))
   end
 
-  # An open of it for writing waits for a reader.
+  # Opening a pipe for writing waits for a reader.
   def test_a_pipe_does_not_block
     File.mkfifo(path("groups.jsonl"), 0o600)
     thread = Thread.new { assert_raises(Errno::ENXIO) { record } }

@@ -100,7 +100,7 @@ class PumaHostTest < MemscopeTest
     assert_nil puma.obstacle, "a crash is no restart of all"
   end
 
-  # Which event is fired at the end depends on the version, and whether one is.
+  # The version of Puma decides which event is fired at the end, and whether one is.
   def test_nothing_is_done_while_puma_restarts_all
     %i[before_restart on_restart].each do |event|
       @cluster.handles = handles

@@ -90,7 +90,7 @@ class SingleHostTest < MemscopeTest
     assert_equal "its jobs cannot be counted", assert_raises(RuntimeError) { restart }.message
   end
 
-  # Puma's without workers, where nothing else may log.
+  # In Puma's log, if Puma has no workers and no logger is set.
   def test_logs_where_its_server_does
     log = Class.new { define_method(:log) { |text| (@lines ||= []) << text } }.new
     settled { Memscope::Workers::SingleHost.new(log).log("policy: x") }
@@ -99,7 +99,7 @@ class SingleHostTest < MemscopeTest
     assert_nil(settled { Memscope::Workers::SingleHost.new.log("policy: x") })
   end
 
-  # A second open of a file is as another process's: flock tells them apart.
+  # Opening a file a second time is like another process's opening it: flock tells the two apart.
   def test_one_process_of_a_container_at_a_time
     restart
     error = assert_raises(RuntimeError) { restart(sidekiq) }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # A Puma with five threads, from which as many clients request pages of mixed sizes: `BusyPuma.while_serving { … }` runs
-# its block once Puma has answered some hundred requests.
+# its block once Puma has answered a thousand requests.
 
 require "net/http"
 require "puma"

@@ -27,7 +27,7 @@ answers = {
   "/numbers" => -> { kept << number },
   "/block" => -> { Leaks.leak(64, 1, :here) },
   "/bounded" => -> { cache[number % 80] ||= Exercised.new },
-  # 20 a request at first, and less with each hundred requests.
+  # 20 a request at first, and a quarter less after each 20 requests.
   "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
   "/buffer" => put,
   "/buffer_and_object" => -> { [put.call, kept << Exercised.new] },

@@ -36,8 +36,8 @@ module HastyPolicy
   end
   Memscope::Cgroup.singleton_class.prepend(Limit)
 
-  # A reading and a decision each second. A restart that did not help, because a slow machine had others take their
-  # memory meanwhile, stops nothing.
+  # A reading and a decision each second. A restart that did not help, because others took its memory meanwhile on a
+  # slow machine, stops nothing.
   module Times
     def rules
       super.merge(readings: 1, sustained_seconds: 0, settle_seconds: 0.5, gap_seconds: 60, stop_seconds: 1, jitter: 0)

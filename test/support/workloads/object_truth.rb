@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What profiles of objects say of lines that keep objects in known numbers, beside the truth: prints for each session
+# What profiles of objects say of lines that keep known numbers of objects, beside the truth: prints for each session
 # its budget, what it watched, and for each line how many objects it keeps, and the estimate, its error and its samples.
 # ENV["SEED"] decides which objects are kept; which are sampled cannot be decided.
 
@@ -10,7 +10,7 @@ require "memscope"
 PROFILE = Memscope::ObjectProfile
 SESSIONS = 2
 BUDGETS = [1, 0.2, 0.05].freeze
-# As many rounds allocate as many objects as a window of samples has.
+# Objects per round. The rounds of a PERIOD allocate as many objects as a window of samples has.
 ROUND = 20
 PERIOD = 20_000 / ROUND
 PERIODS = 30

@@ -6,7 +6,7 @@
 # form goes to memscope on another origin.
 require "memscope"
 
-# What opens memscope's pages to a browser on the same machine. An application of Rails is in application_test.rb.
+# Opens memscope's pages to a browser on the same machine. A real Rails application is in application_test.rb.
 if ENV["RAILS_ENV"]
   module Rails
     def self.env = ENV.fetch("RAILS_ENV")
@@ -41,7 +41,7 @@ map("/fragments") do
   end)
 end
 
-# A cache of a class that nobody empties.
+# A module's cache, which nobody empties.
 module Catalog
   Product = Struct.new(:name)
   @products = {}

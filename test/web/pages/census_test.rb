@@ -21,7 +21,7 @@ class WebCensusTest < WebCase
                                                                                          on: @application)
   end
 
-  # In this order: what one process keeps cannot be forgotten.
+  # In this order, since a process cannot forget the census that it keeps.
   def test_take_look_and_compare
     shown = page("/census")
 

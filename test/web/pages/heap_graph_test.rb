@@ -153,7 +153,7 @@ class WebHeapGraphTest < WebCase
     assert_equal "attachment; filename=\"memscope-#{Process.pid}.pftrace\"", dump["content-disposition"]
   end
 
-  # How many of them ObjectSpace's lines have.
+  # How many Planted objects ObjectSpace's lines have.
   def planted(lines)
     address = lines[/^{"address":"(\w+)"[^\n]*"type":"CLASS"[^\n]*"name":"WebHeapGraphTest::Planted"/, 1]
     lines.scan(/"type":"OBJECT"[^\n]*"class":"#{address}"/).size

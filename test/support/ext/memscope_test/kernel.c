@@ -72,7 +72,9 @@ static VALUE host_deny_madvise(VALUE self) {
     return answer(SYS_madvise, SECCOMP_RET_ERRNO | EPERM);
 }
 
-/* Host.deny_fork!(errno) -> nil: every fork of a process that has no exit signal fails so. */
+/*
+ * Host.deny_fork!(errno) -> nil: from now on, every clone call without an exit signal or other flags fails with errno.
+ */
 static VALUE host_deny_fork(VALUE self, VALUE error) {
     struct sock_filter instructions[] = {
         LOAD(nr),

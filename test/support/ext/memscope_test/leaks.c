@@ -1,9 +1,9 @@
 /*
  * Leaks: C code that takes blocks from malloc in every state that a process can be in, for tests of the malloc profile.
  *
- * The argument how says where the work is done: :here (with the GVL), :without_gvl, or :pthread (in a thread that Ruby
- * does not know, and that ends before the method returns). The blocks are a linked list, newest first; only one thread
- * at a time may use it.
+ * The argument `how` says where the work is done: :here (with the GVL), :without_gvl, or :pthread (in a thread that
+ * Ruby does not know, and that ends before the method returns). The blocks are a linked list, newest first; only one
+ * thread at a time may use it.
  */
 #include "memscope_test.h"
 
@@ -114,7 +114,7 @@ static void *blocks_resized(void *argument) {
     return NULL;
 }
 
-/* Takes blocks of size bytes, or of up to 4 KiB if size is 0, and frees each at once. */
+/* Takes blocks of work->size bytes, or of up to 4 KiB if that is 0, and frees each at once. */
 static void *blocks_churned(void *argument) {
     struct work *work = argument;
     unsigned state = (unsigned)(uintptr_t)pthread_self();
@@ -124,22 +124,22 @@ static void *blocks_churned(void *argument) {
     return NULL;
 }
 
-/* Leaks.leak(size, count, how) -> nil: adds count blocks of size bytes. */
+/* Leaks.leak(size, count, how) -> nil: adds `count` blocks of `size` bytes. */
 static VALUE leaks_leak(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_added, NUM2SIZET(size), NUM2LONG(count));
 }
 
-/* Leaks.free(count, how) -> nil: frees the newest count blocks. */
+/* Leaks.free(count, how) -> nil: frees the newest `count` blocks. */
 static VALUE leaks_free(VALUE self, VALUE count, VALUE how) {
     return work_how(how, blocks_freed, sizeof(struct block), NUM2LONG(count));
 }
 
-/* Leaks.resize(size, count, how) -> nil: reallocates the newest count blocks. */
+/* Leaks.resize(size, count, how) -> nil: reallocates the newest `count` blocks. */
 static VALUE leaks_resize(VALUE self, VALUE size, VALUE count, VALUE how) {
     return work_how(how, blocks_resized, NUM2SIZET(size), NUM2LONG(count));
 }
 
-/* Leaks.churn(count, how) -> nil: takes count blocks of up to 4 KiB, and frees each before the next. */
+/* Leaks.churn(count, how) -> nil: takes `count` blocks of up to 4 KiB, and frees each before the next. */
 static VALUE leaks_churn(VALUE self, VALUE count, VALUE how) {
     struct work work = {0, NUM2LONG(count)};
 

@@ -42,8 +42,8 @@ static void compare_objects(VALUE data, rb_trace_arg_t *event) {
 }
 
 /*
- * Host.compare_marks { GC.start } -> [dead, young, old, differences]: asks, when the GC of the block has marked, about
- * each object of the heap, both Ruby and the bitmaps.
+ * Host.compare_marks { GC.start } -> [dead, young, old, differences]: when the GC of the block has marked, asks both
+ * Ruby and the bitmaps about each object of the heap.
  */
 static VALUE host_compare_marks(VALUE self) {
     VALUE counts = rb_ary_new();
@@ -82,8 +82,8 @@ static void misplace(VALUE place, VALUE bytes) {
 }
 
 /*
- * Host.prove_marks(place, bytes) { GC.start } -> :proven, :refused or :unproven: the proof, with this place (:start,
- * :marked or :uncollectible) moved by so many bytes from the beginning, and the GCs of the block.
+ * Host.prove_marks(place, bytes) { GC.start } -> :proven, :refused or :unproven: the state of the proof after the GCs
+ * of the block, if this place (:start, :marked or :uncollectible) is `bytes` off from the beginning.
  */
 static VALUE host_prove_marks(VALUE self, VALUE place, VALUE bytes) {
     state = UNPROVEN;
@@ -96,7 +96,7 @@ static VALUE host_prove_marks(VALUE self, VALUE place, VALUE bytes) {
     return state_name();
 }
 
-/* Host.misplace_proven_marks(place, bytes, count) -> :proven or :refused, after so many answers from wrong places. */
+/* Host.misplace_proven_marks(place, bytes, count) -> :proven or :refused, after `count` answers from a wrong place. */
 static VALUE host_misplace_proven_marks(VALUE self, VALUE place, VALUE bytes, VALUE count) {
     misplace(place, bytes);
     for (long answer = 0; answer < NUM2LONG(count); answer++)

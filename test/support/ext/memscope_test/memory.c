@@ -47,8 +47,8 @@ static size_t malloc_block(size_t size, int touch) {
 }
 
 /*
- * Host.malloc_blocks(size, count, touch: true) -> Integer: allocates count blocks; returns the sum of their
- * malloc_usable_size. size may be an Array: then allocates count blocks of each size, in turn.
+ * Host.malloc_blocks(size, count, touch: true) -> Integer: allocates `count` blocks; returns the sum of their
+ * malloc_usable_size. If `size` is an Array, allocates `count` blocks of each size, in turn.
  */
 static VALUE host_malloc_blocks(int argc, VALUE *argv, VALUE self) {
     VALUE sizes, count_value, options;
@@ -129,8 +129,8 @@ static void touch_pages(volatile char *start, size_t bytes) {
 }
 
 /*
- * Maps bytes between two inaccessible pages, so that the kernel cannot merge the mapping with a neighbour, and
- * /proc/self/maps lists it with exactly these bounds.
+ * Maps this many bytes between two inaccessible pages, so that the kernel cannot merge the mapping with a neighbour,
+ * and /proc/self/maps lists it with exactly these bounds.
  */
 static char *map_apart(size_t bytes, int protection, int flags, int descriptor) {
     char *start = mmap(NULL, bytes + 2 * page_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -222,7 +222,7 @@ static VALUE host_shared_memory(VALUE self, VALUE kind, VALUE bytes_value) {
     return ULL2NUM((uintptr_t)start);
 }
 
-/* Host.unmap(address, bytes) -> nil: takes back any of the mappings above. */
+/* Host.unmap(address, bytes) -> nil: unmaps any of the mappings above. */
 static VALUE host_unmap(VALUE self, VALUE address, VALUE bytes) {
     char *start = (char *)(uintptr_t)NUM2ULL(address);
 

@@ -111,8 +111,8 @@ static void *churn(void *seed) {
 }
 
 /*
- * Host.start_churning(count, trims = false) -> nil: starts count pthreads that allocate and free without the GVL until
- * stop_churning; with trims they call malloc_trim as well.
+ * Host.start_churning(count, trims = false) -> nil: starts `count` pthreads that allocate and free without the GVL
+ * until stop_churning; with trims they call malloc_trim as well.
  */
 static VALUE host_start_churning(int argc, VALUE *argv, VALUE self) {
     VALUE count_value, trims;
