@@ -75,7 +75,7 @@ class WorkersTest < MemscopeTest
     assert_operator returned, :>=, 0.9 * predicted
   end
 
-  # Twenty threads with as much of their stacks resident as the kernel was made to give them.
+  # Twenty threads, each of which has touched this much of its stack.
   def test_one_thread_less_returns_its_stack
     skip "a thread's stack is malloc's" if RUBY_VERSION >= "3.3"
 

@@ -63,7 +63,7 @@ class ForecastTest < MemscopeTest
     [least, most].each { |bound| assert_in_delta truth, bound, truth / share, reasons }
   end
 
-  # One in fifty keeps its page.
+  # One object in fifty is kept, and keeps its page.
   both_allocators "garbage between what is kept" do |preload|
     skip_under_sanitizer
     (least, most), truth, reasons = forecast_and_truth(preload, 50)

@@ -4,7 +4,7 @@ require_relative "../test_helper"
 
 # Graphs planted in a process of their own, with retained sizes computed by hand.
 class HeapReferencesTest < MemscopeTest
-  # Retained bytes by name, as the graph has them and as the objects' own sizes add up to.
+  # Retained bytes by name, as the graph reports them and as sums of the objects' own sizes.
   PLANTED = <<~RUBY
     require "objspace"
     GC.disable

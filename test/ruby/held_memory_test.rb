@@ -116,7 +116,7 @@ class HeldMemoryTest < MemscopeTest
     assert_equal %w[unknown] * 3, checks.values_at("native_memory", "native_growth", "object_growth")
   end
 
-  # Of a thread's stack of 1 MiB, hardly anything is resident.
+  # Hardly any of a thread's stack of 1 MiB is resident.
   def test_stacks_of_sleeping_threads
     grown = child_json(<<~RUBY, requires: %w[json memscope])
       held = -> { Memscope.ledger(objects: true).held_by_objects_bytes }

@@ -84,7 +84,7 @@ class ObjectBlocksTest < MemscopeTest
     assert_operator all - one, :<, 2 * COUNT * 8
   end
 
-  # Of a C extension's object, the block of its data; what it owns besides is counted as not followed.
+  # For an object of a C extension, the block of its data counts; what else it owns is counted as not followed.
   def test_data_of_extensions
     skip_under_sanitizer
     found = child_json(<<~RUBY)

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 # Leaks as they happen in Ruby programs: each a script, the class of what piles up (nil: the object itself is what
-# grew), and the path to where it does, as a heap graph words it.
+# grew), and the path to it, as a heap graph prints it.
 module HeapLeaks
   Leak = Struct.new(:script, :held_class, :path, keyword_init: true)
 

@@ -109,7 +109,8 @@ class ControllerTest < MemscopeTest
     assert_equal 370, returned_with(1000, @host.worker(1, 500 * MEBIBYTE))
   end
 
-  # With fork_worker, a successor shares worker 0's memory; and what two workers shared is the other's alone afterwards.
+  # With fork_worker, a successor shares worker 0's memory; and what two workers shared is private to the other
+  # afterwards.
   def test_memory_that_becomes_shared_or_private_is_not_growth
     assert_equal 370, returned_with(600, @host.worker(1, 0, rss_bytes: 200 * MEBIBYTE))
   end
