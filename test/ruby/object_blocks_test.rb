@@ -84,6 +84,25 @@ class ObjectBlocksTest < MemscopeTest
     assert_operator all - one, :<, 2 * COUNT * 8
   end
 
+  # The Array that owns a shared buffer has a count of its users where others have a capacity.
+  def test_what_malloc_adds_to_a_shared_buffer
+    skip_under_sanitizer
+    before, after = child_json(<<~RUBY)
+      #{KINDS}
+      all = lambda do
+        4.times { GC.start }
+        Memscope::Ledger.survey[1].all.then { |all| [all.blocks, all.added_bytes] }
+      end
+      before = all.call
+      KEPT = grown(KINDS.fetch(:array).first).map { |array| array[100..] }
+      puts JSON.generate([before, all.call])
+    RUBY
+    blocks, added = after.zip(before).map { |later, earlier| later - earlier }
+
+    assert_includes COUNT..(COUNT * 2), blocks
+    assert_includes 1..(COUNT * 50), added
+  end
+
   # For an object of a C extension, the block of its data counts; what else it owns is counted as not followed.
   def test_data_of_extensions
     skip_under_sanitizer

@@ -106,8 +106,8 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
 
-/* RARRAY_SHARED_ROOT_FLAG (array.c; not of 3.1, where it is FL_USER5), STR_SHARED_ROOT, STR_NOFREE (string.c). */
-#define MEMSCOPE_ARRAY_IS_SHARED_ROOT RUBY_FL_USER12
+/* RARRAY_SHARED_ROOT_FLAG (array.c), STR_SHARED_ROOT, STR_NOFREE (string.c). */
+#define MEMSCOPE_ARRAY_IS_SHARED_ROOT (RUBY_API_VERSION_CODE < 30200 ? RUBY_FL_USER5 : RUBY_FL_USER12)
 #define MEMSCOPE_STRING_IS_SHARED_ROOT RUBY_FL_USER5
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
