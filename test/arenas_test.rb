@@ -379,8 +379,8 @@ class ArenasTest < MemscopeTest
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       Host.start_churning(6)
-      threads = Array.new(4) { Thread.new { 50.times { Memscope.arenas.sum(&:index) } } }
-      200.times { Memscope.size_classes; Memscope.arenas }
+      threads = Array.new(4) { Thread.new { 20.times { Memscope.arenas.sum(&:index) } } }
+      60.times { Memscope.size_classes; Memscope.arenas }
       10.times { Memscope.fragmentation }
       threads.each(&:join)
       Host.stop_churning

@@ -11,6 +11,8 @@ require_relative "puma_process"
 #   PolicyPuma.run("8.0.2", gems: "/tmp/gems", setting: "act") { |server| server.requests(seconds: 10) }
 class PolicyPuma < PumaProcess
   WORKERS = 3
+  # Seconds between two requests of a client, of which there are four: the load of more would slow other tests down.
+  BETWEEN = ENV.key?("MEMSCOPE_PUMA_GEMS") ? 0 : 0.02
 
   def self.run(*arguments, **options)
     Dir.mktmpdir { |directory| super(directory, *arguments, **options) }
@@ -57,7 +59,12 @@ class PolicyPuma < PumaProcess
     failed = Queue.new
     stopped = false
     clients = Array.new(threads) do |index|
-      Thread.new { answered[index] += client(failed, kept: index.odd?) { stopped } until stopped }
+      Thread.new do
+        until stopped
+          answered[index] += client(failed, kept: index.odd?) { stopped }
+          sleep BETWEEN
+        end
+      end
     end
     sleep PAUSE until yield
     stopped = true
@@ -75,6 +82,8 @@ class PolicyPuma < PumaProcess
         answer = http.request(request)
         answer.is_a?(Net::HTTPOK) ? done += 1 : failed << answer.code
         break if !kept || yield
+
+        sleep BETWEEN
       end
     end
     done
