@@ -48,7 +48,7 @@ module Memscope
                   ["--rate BYTES", OptionParser::DecimalInteger,
                    Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
                    "bytes between samples, a power of two"],
-                  ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.first(4).join(", "),
+                  ["--format NAME", Profile::Formats::ALL.keys, "#{Profile::Formats::ALL.keys.first(4).join(', ')},",
                    Profile::Formats::ALL.keys.drop(4).join(", ")],
                   ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
