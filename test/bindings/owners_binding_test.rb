@@ -104,6 +104,16 @@ class OwnersBindingTest < MemscopeTest
     assert_in_delta (1000..1999).sum, kept, 150_000 # what malloc rounds up
   end
 
+  both_allocators("what the answer takes is not in it") do |preload|
+    blocks = child_json(<<~RUBY, requires: ["json"], preload: preload)
+      #{PRELUDE}
+      counts = [3, 4].map { |owner| own(owner) { N.owned(100_000) } } # the first call also fills Ruby's method cache
+      puts JSON.generate(counts.last[4].last(2))
+    RUBY
+
+    assert_equal [0, 0], blocks
+  end
+
   def test_another_thread_allocates_for_nobody
     _before, outside, _ruby, _memscope, owner = owned(<<~RUBY, 4)
       kept = nil

@@ -46,27 +46,31 @@ static VALUE native_stop_owners(VALUE self) {
 struct owned_call {
     struct memscope_heap_listing listing;
     struct memscope_owned_objects *objects;
+    struct memscope_owned_blocks *blocks;
     uint32_t count;
 };
 
-/* Counts the objects before it makes any; its own mallocs count for the thread's owner. */
+static VALUE owned_rows(const struct owned_call *call) {
+    VALUE list = rb_ary_new_capa(call->count);
+
+    for (uint32_t owner = 0; owner < call->count; owner++)
+        rb_ary_push(list, rb_ary_new_from_args(
+                              4, ULL2NUM(call->objects[owner].count), ULL2NUM(call->objects[owner].slot_bytes),
+                              LL2NUM((int64_t)call->blocks[owner].count), LL2NUM((int64_t)call->blocks[owner].bytes)));
+    return list;
+}
+
+/* Counts objects and blocks before it makes the rows, whose own memory belongs to the thread's owner. */
 static VALUE read_owned(VALUE argument) {
     struct owned_call *call = (struct owned_call *)argument;
-    VALUE list;
 
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
-    if (call->listing.refusal != NULL || call->objects == NULL)
+    if (call->listing.refusal != NULL || call->objects == NULL || call->blocks == NULL)
         return Qnil;
     memscope_object_owners_sum(&call->listing, call->objects);
-    list = rb_ary_new_capa(call->count);
-    for (uint32_t owner = 0; owner < call->count; owner++) {
-        struct memscope_owned_blocks blocks = memscope_owned_blocks(owner);
-
-        rb_ary_push(list, rb_ary_new_from_args(4, ULL2NUM(call->objects[owner].count),
-                                               ULL2NUM(call->objects[owner].slot_bytes), LL2NUM((int64_t)blocks.count),
-                                               LL2NUM((int64_t)blocks.bytes)));
-    }
-    return list;
+    for (uint32_t owner = 0; owner < call->count; owner++)
+        call->blocks[owner] = memscope_owned_blocks(owner);
+    return owned_rows(call);
 }
 
 static VALUE close_owned(VALUE argument) {
@@ -74,6 +78,7 @@ static VALUE close_owned(VALUE argument) {
 
     memscope_heap_listing_close(&call->listing);
     memscope_array_unmap(call->objects);
+    memscope_array_unmap(call->blocks);
     return Qnil;
 }
 
@@ -87,6 +92,7 @@ static VALUE native_owned(VALUE self, VALUE count) {
     if (call.count > MEMSCOPE_OWNER_LIMIT)
         rb_raise(rb_eArgError, "owned: count must be at most %u, got %u", MEMSCOPE_OWNER_LIMIT, call.count);
     call.objects = memscope_array_map(MEMSCOPE_OWNER_LIMIT, sizeof *call.objects);
+    call.blocks = memscope_array_map(MEMSCOPE_OWNER_LIMIT, sizeof *call.blocks);
     return rb_ensure(read_owned, (VALUE)&call, close_owned, (VALUE)&call);
 }
 
