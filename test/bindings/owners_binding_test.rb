@@ -95,6 +95,7 @@ class OwnersBindingTest < MemscopeTest
       #{PRELUDE}
       200.times { |round| eval((1..40).map { |n| "def m\#{round}_\#{n}(a = 1, b: 2, &c) = [a, b, '\#{n}']" }.join(";")) }
       20_000.times { |n| Hash[n, "x" * (n % 3000)] }
+      600.times { |n| "x" * (n * 1000) }
       kept = own(5) { Array.new(1000) { |n| "x" * (1000 + n) } }
       2.times { GC.start }
       puts JSON.generate([N.stop_owners.first, N.owned(6)[5][3]])
