@@ -310,7 +310,7 @@ module Memscope
       # @raise [SystemCallError] if a file cannot be opened
       def growth(first, second, third = nil, top: OPTIONS[:top])
         checked(top: top)
-        Growth.read([first, second, third].compact, top: top)
+        Growth.read(third ? [first, second, third] : [first, second], top: top)
       end
 
       private

@@ -204,6 +204,34 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
+  def test_another_number_of_dumps
+    native = Memscope.const_get(:Native)
+    File.open(__FILE__) do |file|
+      [1, 4].each do |count|
+        error = assert_raises(ArgumentError) { native.heap_growth([file.fileno] * count, 10) }
+
+        assert_equal "Native.heap_growth: files: given #{count}, allowed: 2 to 3", error.message
+      end
+    end
+    assert_raises(TypeError) { Memscope::HeapGraph.growth(__FILE__, nil) }
+  end
+
+  def test_a_refused_descriptor_leaves_nothing_open
+    skip_under_sanitizer
+    grown = child_json(<<~RUBY, requires: ["json"])
+      native = Memscope.const_get(:Native)
+      refused = -> { native.heap_growth([0, "x"], 10) rescue $!.class }
+      pages = -> { File.read("/proc/self/statm").to_i }
+      refused.call
+      before = pages.call
+      2000.times { refused.call }
+      puts JSON.generate([refused.call, pages.call - before])
+    RUBY
+
+    assert_equal "TypeError", grown.first
+    assert_operator grown.last, :<, 2000
+  end
+
   def test_dumps_in_the_wrong_order
     with_dumps(:plain) do |first, second, _third|
       File.utime(Time.now, Time.now - 60, second)

@@ -8,9 +8,11 @@
 
 #include <string.h>
 
+#define LEAST_DUMPS 2
 #define MOST_DUMPS 3
 
 struct growth_scan {
+    VALUE descriptors;
     struct memscope_dump_file files[MOST_DUMPS];
     int count; /* of files; new objects are sought in the last one */
     struct memscope_dump_growth growth;
@@ -24,6 +26,13 @@ struct growth_scan {
 };
 
 /* ---- the dumps ------------------------------------------------------------------------------------------------- */
+
+static void open_files(struct growth_scan *scan) {
+    for (int index = 0; index < scan->count; index++) {
+        memscope_dump_file_open(&scan->files[index], NUM2INT(rb_ary_entry(scan->descriptors, index)));
+        scan->files[index].reader.is_compared = true;
+    }
+}
 
 /* Keeps the references of the last dump only. */
 static bool read_files(struct growth_scan *scan) {
@@ -171,6 +180,7 @@ static VALUE read_growth(VALUE argument) {
     VALUE hash;
 
     scan->start_ns = memscope_now_ns();
+    open_files(scan);
     if (read_files(scan)) {
         memscope_without_gvl(compare, scan);
         if (scan->status == MEMSCOPE_NOT_FOUND)
@@ -200,16 +210,20 @@ static VALUE close_growth(VALUE argument) {
 
 /* files: the descriptors of two or three dumps, the earliest first. */
 static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
-    struct growth_scan scan = {
-        .count = (int)RARRAY_LEN(files), .question = {.top = NUM2UINT(top)}, .refusal = Qnil, .reasons = rb_hash_new()};
+    long count = RARRAY_LEN(files);
+    struct growth_scan scan = {.descriptors = files,
+                               .count = (int)count,
+                               .question = {.top = NUM2UINT(top)},
+                               .refusal = Qnil,
+                               .reasons = rb_hash_new()};
     VALUE result;
 
-    for (int index = 0; index < scan.count; index++) {
-        memscope_dump_file_open(&scan.files[index], NUM2INT(RARRAY_AREF(files, index)));
-        scan.files[index].reader.is_compared = true;
-    }
+    if (count < LEAST_DUMPS || count > MOST_DUMPS)
+        rb_raise(rb_eArgError, "Native.heap_growth: files: given %ld, allowed: %d to %d", count, LEAST_DUMPS,
+                 MOST_DUMPS);
     result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
     RB_GC_GUARD(scan.reasons);
+    RB_GC_GUARD(files);
     return result;
 }
 
