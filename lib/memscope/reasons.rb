@@ -147,6 +147,7 @@ module Memscope
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
       # The profile of objects.
+      collections_without_loss: Ruby called no hook for some garbage collections (%d), but no sample was dropped
       gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, and the
         overhead does not include that; a loop that only allocates ran at about three quarters of its speed
         (benchmark/object_profile.rb)

@@ -407,11 +407,11 @@ static void set_stacks(VALUE body, struct scan *scan) {
 
 static void set_reasons(VALUE reasons, const struct scan *scan) {
     const struct memscope_object_sampler_state *state = &scan->state;
-    const struct memscope_object_samples *samples = memscope_object_sampler_samples();
+    VALUE losses = memscope_losses(memscope_object_sampler_samples()->dropped, state->missed);
 
     memscope_set_reason(reasons, "allocated_bytes", "only_live_objects_sampled");
-    if (samples->dropped > 0 || state->missed > 0)
-        memscope_hash_set(reasons, "samples", memscope_reason_of("samples_dropped", ULL2NUM(samples->dropped)));
+    if (!NIL_P(losses))
+        memscope_hash_set(reasons, "samples", losses);
     if (scan->without_room > 0)
         memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(scan->without_room)));
     if (state->plan.out_of_reach)

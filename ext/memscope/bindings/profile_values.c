@@ -1,4 +1,5 @@
 #include "bindings/profile_values.h"
+#include "bindings/reasons.h"
 
 #include <math.h>
 
@@ -39,4 +40,10 @@ uint64_t memscope_rounded(double value) {
 
 VALUE memscope_estimate(double value) {
     return ULL2NUM(memscope_rounded(value));
+}
+
+VALUE memscope_losses(uint64_t dropped, uint64_t missed) {
+    if (dropped > 0)
+        return memscope_reason_of("samples_dropped", ULL2NUM(dropped));
+    return missed > 0 ? memscope_reason_of("collections_without_loss", ULL2NUM(missed)) : Qnil;
 }

@@ -20,4 +20,10 @@ VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
 
+/*
+ * What a profile of objects has lost, as a reason; nil if nothing. `dropped`: samples; `missed`: garbage collections
+ * that no hook saw.
+ */
+VALUE memscope_losses(uint64_t dropped, uint64_t missed);
+
 #endif

@@ -184,15 +184,15 @@ static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
 /* As in a profile of objects: bindings/object_profile_binding.c. */
 static void set_reasons(VALUE reasons, const struct reading *reading) {
     const struct memscope_object_sampler_state *state = &reading->state;
-    uint64_t dropped = reading->dropped;
+    VALUE losses = memscope_losses(reading->dropped, state->missed);
 
     if (state->shared)
         memscope_hash_set(reasons, "profiled",
                           memscope_reason_of("ractor_ended_sampling", memscope_estimate(state->plan.stood_for)));
     else if (state->plan.out_of_reach)
         memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
-    if (dropped > 0 || state->missed > 0)
-        memscope_hash_set(reasons, "samples", memscope_reason_of("samples_dropped", ULL2NUM(dropped)));
+    if (!NIL_P(losses))
+        memscope_hash_set(reasons, "samples", losses);
 }
 
 static VALUE body_of(VALUE argument) {
