@@ -254,6 +254,17 @@ class PurgeTest < MemscopeTest
     assert_nil result(before: 60, after: 60, settled: 60).stayed_down?
   end
 
+  def test_it_is_unknown_whether_it_stayed_down
+    purge = result(settled: 60).to_h
+    purges = %i[before after settled].map do |ledger|
+      Memscope::Purge::Result.from_h({ **purge, returned_bytes: nil, ledger => { **purge[ledger], rss_bytes: nil } })
+    end
+
+    assert_equal [nil, 40 * Bodies::MEBIBYTE, nil], purges.map(&:settled_bytes)
+    assert_equal [nil, nil, nil], purges.map(&:stayed_down?)
+    purges.each { |one| refute_match(/5 s later/, one.to_s) }
+  end
+
   def test_without_proc_nothing_is_known_of_what_was_returned
     purged = ChildProcess.run(<<~RUBY, requires: ["json"]).json
       def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super

@@ -95,12 +95,13 @@ module Memscope
       # @return [Ledger, nil] read `settle_seconds` after the last lever
       field :settled, Ledger
 
-      # @return [Integer, nil] fall of RSS from `before` to `settled`; nil without a ledger `settled`
-      def settled_bytes = settled&.rss_bytes && (before.rss_bytes - settled.rss_bytes)
+      # @return [Integer, nil] fall of RSS from `before` to `settled`; nil without a ledger `settled`, and if RSS is
+      #   unknown
+      def settled_bytes = before.rss_bytes && settled&.rss_bytes&.then { before.rss_bytes - _1 }
 
-      # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given or nothing
-      #   was returned
-      def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes.positive?)
+      # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given, nothing was
+      #   returned, or RSS is unknown
+      def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes&.positive?)
 
       # @api private
       # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever

@@ -74,7 +74,7 @@ module Memscope
       end
 
       def settled
-        return unless @reading.settled_bytes
+        return unless @reading.settled_bytes && @reading.returned_bytes
 
         verdict = { true => "RSS stayed down", false => "RSS did not stay down", nil => "nothing was returned" }
         "  #{mebibytes(@reading.settled.rss_bytes)} MiB #{@reading.settle_seconds} s later: " \
