@@ -81,8 +81,8 @@ module Memscope
     field :compactable_bytes, :bytes
     # @return [Array<SlotSize>]
     field :slot_sizes, [SlotSize], null: false
-    # @return [Integer, nil] objects that only a major GC can free, as GC.stat counts them; any other live slot may be
-    #   garbage
+    # @return [Integer, nil] objects that only a major GC can free, as GC.stat counts them. Garbage among them fills its
+    #   slots until then; that of other live slots, until any GC
     field :old_objects, :count
     # @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
     field :allocatable_pages, :count
