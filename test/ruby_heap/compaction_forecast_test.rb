@@ -59,6 +59,19 @@ class CompactionForecastTest < MemscopeTest
                  reason(ruby: "3.3.8", live: 300_000, compactable: 250, old_objects: 10_000, collected: false))
   end
 
+  # A compaction frees them first; until then, which they are is not known.
+  def test_old_objects_that_are_garbage_are_not_in_the_range
+    ledger = Memscope::Ledger.capture(Bodies.ledger)
+    uncollected, collected = [false, true].map do |collect|
+      heap = heap(ruby: "3.3.8", collected: collect)
+      Memscope::Purge.const_get(:Forecast).of(:compact, nil, ledger, collect: collect, heap: heap)
+    end
+
+    assert_equal uncollected.bytes, collected.bytes
+    assert_match(/old objects count as live, and if many of them are garbage, more is returned/, uncollected.reason)
+    refute_match(/garbage/, collected.reason.to_s)
+  end
+
   def test_pins_that_may_or_may_not_be
     assert_equal "200 to 700 of 1000 pages hold objects that cannot be moved",
                  reason(ruby: "3.3.8", compactable_min_bytes: 300 * PAGE, compactable_bytes: 800 * PAGE,

@@ -11,7 +11,8 @@ module Memscope
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     KEPT = "a range, because freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
-    UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly"
+    UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly; old objects count as live, " \
+                  "and if many of them are garbage, more is returned"
     UNSHARES = "compaction writes to pages that are shared with other processes, and the process then needs its own " \
                "copies of these pages"
 

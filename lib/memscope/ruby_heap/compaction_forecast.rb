@@ -12,6 +12,9 @@ module Memscope
     # objects that cannot be moved, and on any Ruby if many live slots are young and may be garbage (a reading with
     # `collect: true` has none).
     #
+    # Without `collect: true`, old objects count as live. Which of them are garbage is known only after a full GC, such
+    # as the one that a compaction begins with: if many are, more than the upper bound is returned.
+    #
     # @api private
     class CompactionForecast
       # The widest range that is a forecast, as upper bound / lower bound.
@@ -101,7 +104,7 @@ module Memscope
       end
 
       # The fewest and the most pages returned. Garbage raises only the upper bound: by the pages that it fills, and
-      # those in which it is pinned.
+      # those in which it is pinned. Garbage that is old is not in it.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
         most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)
