@@ -37,15 +37,14 @@ class ForecastTest < MemscopeTest
   RUBY
 
   # @return [Array] the forecast and the truth, of what no other process shares
-  def forecast_and_truth(preload, kept_one_in)
-    child_json(<<~RUBY, preload: preload)
+  def forecast_and_truth(preload, kept_one_in, env = {})
+    child_json(<<~RUBY, preload: preload, env: env)
       #{DROP}
       GC.disable
       drop(#{COUNT}, #{kept_one_in.inspect})
       runs = GC.count
       forecast = Memscope.purge(*LEVERS, dry_run: true)
       raise "a dry run has collected" unless GC.count == runs
-      GC.enable
       before = private_bytes
       Memscope.purge(*LEVERS)
       puts JSON.generate([forecast.predicted_private.minmax, before - private_bytes,
@@ -70,6 +69,18 @@ class ForecastTest < MemscopeTest
 
     assert_operator truth, :>, COUNT * 80
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
+  end
+
+  # Thread caches that keep most of the garbage, or all of it.
+  [1_000, 65_535, 65_536].each do |count|
+    define_method("test_garbage_that_stays_in_a_cache_of_#{count}_chunks_of_each_size") do
+      skip_under_sanitizer
+      env = { "GLIBC_TUNABLES" => "glibc.malloc.tcache_count=#{count}" }
+      (least, most), truth = forecast_and_truth(nil, 50, env)
+
+      assert_operator least, :<=, truth + 1_048_576
+      assert_operator most, :>=, truth
+    end
   end
 
   def test_without_a_collection_the_forecast_reads_no_garbage

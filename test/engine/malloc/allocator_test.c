@@ -1,6 +1,7 @@
 /* What allocator.c and its settings answer in a program with nothing preloaded. Silent when right. */
 #include "../expect.h"
 #include "malloc/allocator.h"
+#include "malloc/allocator_settings.h"
 #include "malloc/jemalloc.h"
 
 #include <stdlib.h>
@@ -27,6 +28,7 @@ int main(void) {
     size_t settings = 0;
 
     setenv("MALLOC_ARENA_MAX", "3", 1);
+    setenv("GLIBC_TUNABLES", "glibc.malloc.tcache_count=100:glibc.malloc.tcache_max=1032", 1);
     memscope_allocator_load();
     setenv("MALLOC_ARENA_MAX", "4", 1);
     memscope_allocator_load();
@@ -40,6 +42,7 @@ int main(void) {
 #elif defined(__GLIBC__)
     EXPECT(allocator->name == MEMSCOPE_ALLOCATOR_GLIBC && allocator->proved && allocator->version[0]);
     EXPECT(settings > 10);
+    EXPECT(memscope_glibc_cache_slots() == 6400);
 #else
     EXPECT(allocator->name == MEMSCOPE_ALLOCATOR_MUSL && allocator->proved);
     EXPECT(strstr(allocator->path, "musl") || strstr(allocator->path, "libc"));

@@ -2,6 +2,7 @@
 
 #include "ledger/ledger_scan.h"
 #include "ledger/malloc_blocks_parts.h"
+#include "malloc/allocator_settings.h"
 
 /* As in glibc_chunks.c; malloc/malloc.c, "boundary tags". */
 #define WORD sizeof(uintptr_t)
@@ -11,9 +12,12 @@
 #define SMALLEST_CHUNK (4 * WORD)
 #define CHUNK_FIELDS (6 * WORD)
 
-/* Up to this size, a freed chunk may stay in the thread's tcache: 7 of each of 64 sizes (by default, before 2.43). */
+/*
+ * Up to this size, a freed chunk may stay in the thread's tcache, unless glibc.malloc.tcache_max is raised. It and the
+ * fields of a free chunk behind it touch at most two pages.
+ */
 #define LARGEST_CACHED (64 * HEADER + HEADER)
-#define CACHE_SLOTS ((uint64_t)7 * 64)
+#define CACHED_PAGES 2
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
@@ -152,12 +156,24 @@ static void add_mapped_chunks(struct forecast *forecast) {
     }
 }
 
-/* Lowers the lower bounds: each chunk that stays in a thread cache keeps its page. */
-static void allow_for_the_cache(struct memscope_returned *returned, uint64_t cacheable) {
-    uint64_t kept = (cacheable < CACHE_SLOTS ? cacheable : CACHE_SLOTS) * (uint64_t)sysconf(_SC_PAGESIZE);
+/* Lowers the lower bounds by this many bytes, but not below what is returned in any case. */
+static void lower(struct memscope_returned *returned, const struct memscope_returned *sure, uint64_t bytes) {
+    returned->least = returned->least - sure->least > bytes ? returned->least - bytes : sure->least;
+    returned->private_least =
+        returned->private_least - sure->private_least > bytes ? returned->private_least - bytes : sure->private_least;
+}
 
-    returned->least -= kept < returned->least ? kept : returned->least;
-    returned->private_least -= kept < returned->private_least ? kept : returned->private_least;
+/* Each chunk that stays in a thread cache keeps its pages. What is free today is in no cache. */
+static void allow_for_the_cache(struct memscope_blocks_returned *returned, uint64_t cacheable) {
+    const struct memscope_returned nothing = {0};
+    uint64_t slots = memscope_glibc_cache_slots(), page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+    if (slots == UINT64_MAX) {
+        lower(&returned->by_trim, &returned->today, UINT64_MAX);
+        lower(&returned->at_once, &nothing, UINT64_MAX);
+    } else {
+        lower(&returned->by_trim, &returned->today, (cacheable < slots ? cacheable : slots) * CACHED_PAGES * page);
+    }
 }
 
 static void walk_heaps(struct forecast *forecast, struct memscope_chunk_walk *walk) {
@@ -195,6 +211,6 @@ enum memscope_status memscope_glibc_blocks_returned(struct memscope_malloc_block
     }
     memscope_own_memory_close(&memory);
     add_mapped_chunks(&forecast);
-    allow_for_the_cache(&returned->by_trim, forecast.cacheable);
+    allow_for_the_cache(returned, forecast.cacheable);
     return status;
 }

@@ -10,6 +10,12 @@
 /* Like memscope_allocator_settings: visits all settings and returns a caveat about all of them, or NULL. */
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
+/*
+ * How many freed chunks of up to 1040 bytes (64-bit) a thread's cache of glibc holds at most, by GLIBC_TUNABLES;
+ * UINT64_MAX if it may hold any number, or larger ones. No mallopt changes that. Any context.
+ */
+uint64_t memscope_glibc_cache_slots(void);
+
 /* The jemalloc side of memscope_allocator_settings, …_current_settings and …_confs. */
 void memscope_jemalloc_settings(memscope_setting_visitor visit, void *context);
 void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *context);

@@ -30,16 +30,20 @@ enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 /* Any of these, when set, stops glibc from moving its mmap and trim thresholds (malloc/malloc.c, no_dyn_threshold). */
 static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
 
+static bool is_since_2(unsigned long first) {
+    const char *cursor = memscope_allocator_current()->version;
+    char *end;
+    unsigned long major = strtoul(cursor, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+
+    return major > 2 || (major == 2 && minor >= first);
+}
+
 /*
  * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole; before,
  * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {
-    const char *cursor = memscope_allocator_current()->version;
-    char *end;
-    unsigned long major = strtoul(cursor, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
-
-    return major > 2 || (major == 2 && minor >= 39);
+    return is_since_2(39);
 }
 
 static const char *parse(const struct tunable *tunable, struct memscope_text given, uint64_t *value) {
@@ -192,4 +196,37 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
     visit_unknown_tunables(visit, context);
     return "glibc's malloc does not report its settings: these are derived from the environment by glibc's rules, "
            "and changes made with mallopt are not visible";
+}
+
+/* ---- the thread caches ----------------------------------------------------------------------------------------- */
+
+/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); tidx2usize of the last of them. */
+#define CACHED_SIZES ((size_t)64)
+#define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
+
+/* The default; the snapshots before 2.43, which may have the new one, report 2.42.9000. */
+static uint64_t cached_of_each_size(void) {
+    return is_since_2(42) ? 16 : 7;
+}
+
+/* Above it, a tcache_count is ignored since 2.30; before, the counters, which are chars, may overflow. */
+static uint64_t most_of_each_size(void) {
+    return is_since_2(30) ? UINT16_MAX : INT8_MAX;
+}
+
+/* The value of a tunable that is set; otherwise what is given for it. */
+static uint64_t value_of(const char *name, uint64_t otherwise) {
+    struct memscope_setting setting;
+
+    read_tunable(find_tunable(memscope_text_of(name)), &setting);
+    return setting.type == MEMSCOPE_SETTING_UNSIGNED ? setting.value.number : otherwise;
+}
+
+/* Larger chunks are cached since 2.42, if tcache_max is raised. */
+uint64_t memscope_glibc_cache_slots(void) {
+    uint64_t count = value_of("tcache_count", cached_of_each_size());
+
+    if (count > most_of_each_size() || (is_since_2(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
+        return UINT64_MAX;
+    return count * CACHED_SIZES;
 }
