@@ -61,6 +61,32 @@ static void test_jemalloc_without_a_place_is_not_verified(void) {
     EXPECT(ledger.jemalloc_space_bytes == 0);
 }
 
+/* As after mprotect or madvise of a part of the page: each mapping has a part of it, and its Rss is all that is known.
+ */
+static void test_a_heap_page_in_two_mappings(void) {
+    static const struct memscope_heap_page page = {
+        .start = 1 << 20, .slot_bytes = 40, .slot_count = 1600, .live_count = 1200};
+    struct memscope_ruby_layout ruby = {.heap_pages = &page, .heap_page_count = 1, .heap_page_bytes = 65536};
+    struct memscope_ledger_request request = {.ruby = &ruby};
+    uintptr_t middle = page.start + 3 * ruby.heap_page_bytes / 4, end = page.start + ruby.heap_page_bytes;
+    struct memscope_mapping list[] = {
+        {.start = page.start, .end = middle, .name = "", .resident_bytes = middle - page.start, .writable = true},
+        {.start = middle, .end = end, .name = "", .resident_bytes = end - middle, .writable = true}};
+    struct memscope_claim claim = {.start = page.start, .end = end, .row = MEMSCOPE_CLAIM_HEAP_PAGE};
+    static struct memscope_ledger ledger;
+    struct memscope_ledger_scan scan = {
+        .request = &request, .ledger = &ledger, .claims = {.list = &claim, .count = 1, .settled = 1}};
+
+    ledger.mappings = (struct memscope_mappings){list, 2};
+    ledger.residency.source = MEMSCOPE_RESIDENCY_SMAPS;
+    EXPECT(memscope_scratch_open(&ledger.work) == MEMSCOPE_OK);
+    memscope_ledger_sweep(&scan);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_live_slots] == 1200L * 40);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_free_slots] == 400L * 40);
+    EXPECT(ledger.bytes[MEMSCOPE_ROW_page_headers] == 65536 - 1600L * 40);
+    memscope_scratch_close(&ledger.work);
+}
+
 static void test_foreign_mapping_is_unattributed(enum memscope_ledger_malloc malloc_kind) {
     struct memscope_ledger before, after;
     char *mapped;
@@ -169,6 +195,7 @@ static void test_mmapped_chunks_equal_mallinfo2(void) {
 
 int main(void) {
     test_jemalloc_without_a_place_is_not_verified();
+    test_a_heap_page_in_two_mappings();
     read_ledger(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_foreign_mapping_is_unattributed(MEMSCOPE_LEDGER_MALLOC_OTHER);
     test_shared_memory();

@@ -160,7 +160,7 @@ static void sweep_ranges(struct sweep *sweep) {
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
-    uint64_t live, slots; /* bytes in these heap pages */
+    uint64_t live, slots; /* bytes in these heap pages; of a page that lies in two mappings, in proportion */
 };
 
 static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,
@@ -180,9 +180,11 @@ static void share_claims(const struct memscope_ledger_scan *scan, const struct m
         if (claim->row == MEMSCOPE_CLAIM_HEAP_PAGE) {
             const struct memscope_heap_page *page = &ruby->heap_pages[claim->item];
 
-            shares->heap_pages += end - start;
-            shares->live += (uint64_t)page->live_count * page->slot_bytes;
-            shares->slots += (uint64_t)page->slot_count * page->slot_bytes;
+            uint64_t bytes = end - start, whole = ruby->heap_page_bytes;
+
+            shares->heap_pages += bytes;
+            shares->live += (uint64_t)page->live_count * page->slot_bytes * bytes / whole;
+            shares->slots += (uint64_t)page->slot_count * page->slot_bytes * bytes / whole;
         } else {
             shares->rows[claim->row] += end - start;
         }
