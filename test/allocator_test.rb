@@ -234,6 +234,18 @@ class AllocatorOthersTest < AllocatorTest
     assert_includes used.last, ["private_allocator", "a library has its own jemalloc, with 31.2 MiB in use"]
   end
 
+  def test_what_thread_caches_stash_is_not_in_use
+    skip_without "fiddle"
+    reading = allocator(script: <<~RUBY)
+      require "fiddle"
+      Fiddle.dlopen(#{AllocatorFixtures.shared('stashing_jemalloc').dump})
+      #{READ}
+    RUBY
+    other = reading.others.fetch(0)
+
+    assert_equal ["stashing_", 490], [other.prefix, other.allocated_bytes]
+  end
+
   # Why the extension binds mallctl through weak symbols: an extension that links -ljemalloc cannot be loaded into a
   # Ruby that was not started with it, since jemalloc's thread-local storage must be there from the start.
   def test_an_extension_linked_with_jemalloc_does_not_load

@@ -127,13 +127,15 @@ static bool read_size(memscope_mallctl mallctl, const char *key, uint64_t *value
 
 /* jemalloc counts its own blocks (each thread's cache, say) and the blocks in thread caches as allocated. */
 static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
-    uint64_t epoch = 1, internal = 0, cached = 0;
+    uint64_t epoch = 1, internal = 0, cached = 0, stashed = 0;
 
     if (mallctl("epoch", NULL, NULL, &epoch, sizeof epoch) != 0 || !read_size(mallctl, "stats.allocated", bytes) ||
         !read_size(mallctl, "stats.arenas.4096.internal", &internal))
         return false;
     read_size(mallctl, "stats.arenas.4096.tcache_bytes", &cached);
-    *bytes = internal + cached < *bytes ? *bytes - internal - cached : 0;
+    read_size(mallctl, "stats.arenas.4096.tcache_stashed_bytes", &stashed); /* since 5.3.0 */
+    internal += cached + stashed;
+    *bytes = internal < *bytes ? *bytes - internal : 0;
     return true;
 }
 
