@@ -1,5 +1,6 @@
 /* Exercises symbols.c on this program, its libraries and the vDSO, and functions.c on made-up lists. */
 #include "../expect.h"
+#include "elf/elf_reading.h"
 #include "elf/functions.h"
 #include "elf/shared_objects.h"
 #include "elf/symbols.h"
@@ -99,6 +100,32 @@ static void test_nowhere(struct memscope_symbols *symbols) {
     }
 }
 
+static bool read_own_file(const void *context, uint64_t position, void *into, size_t size) {
+    return fseek((FILE *)context, (long)position, SEEK_SET) == 0 && fread(into, 1, size, (FILE *)context) == size;
+}
+
+static bool read_headers_only(const void *context, uint64_t position, void *into, size_t size) {
+    return position == 0 && read_own_file(context, position, into, size);
+}
+
+static void test_incomplete_and_without_room(void) {
+    struct memscope_elf_source source = {read_own_file, fopen("/proc/self/exe", "rb")};
+    struct memscope_scratch scratch;
+    struct memscope_elf_file file;
+    size_t reserved;
+
+    EXPECT(source.context != NULL && memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    EXPECT(memscope_elf_read_file(&source, &scratch, &file) == MEMSCOPE_OK && file.section_count > 0);
+    reserved = scratch.reserved;
+    scratch.reserved = scratch.used;
+    EXPECT(memscope_elf_read_file(&source, &scratch, &file) == MEMSCOPE_NO_MEMORY && file.section_count == 0);
+    scratch.reserved = reserved;
+    source.read = read_headers_only;
+    EXPECT(memscope_elf_read_file(&source, &scratch, &file) == MEMSCOPE_MALFORMED && file.section_count == 0);
+    memscope_scratch_close(&scratch);
+    fclose((FILE *)source.context);
+}
+
 struct code {
     uintptr_t inside; /* an address in the segment to find */
     uintptr_t start, end;
@@ -183,6 +210,7 @@ int main(void) {
 
     test_covers();
     test_prefers();
+    test_incomplete_and_without_room();
     EXPECT(memscope_symbols_open(&symbols) == MEMSCOPE_OK);
     test_own_static_function(&symbols);
     test_nowhere(&symbols);

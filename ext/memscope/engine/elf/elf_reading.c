@@ -25,19 +25,21 @@ static bool read_at(const struct memscope_elf_source *source, uint64_t position,
 
 /* --- Files */
 
-/*
- * Reads a list of `count` structures, each of `size` bytes, at `position`. Returns NULL when scratch has no room, or
- * the list cannot be read in full.
- */
-static const void *read_list(const struct memscope_elf_source *source, uint64_t position, size_t count, size_t size,
-                             struct memscope_scratch *scratch) {
+/* Reads a list of `count` structures, each of `size` bytes, at `position`; NULL unless the status is MEMSCOPE_OK. */
+static enum memscope_status read_list(const struct memscope_elf_source *source, uint64_t position, size_t count,
+                                      size_t size, struct memscope_scratch *scratch, const void **list) {
     size_t used = scratch->used;
-    void *list = memscope_scratch_take(scratch, count * size);
+    void *taken = memscope_scratch_take(scratch, count * size);
 
-    if (list != NULL && read_at(source, position, list, count * size))
-        return list;
-    scratch->used = used;
-    return NULL;
+    *list = NULL;
+    if (taken == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    if (!read_at(source, position, taken, count * size)) {
+        scratch->used = used;
+        return MEMSCOPE_MALFORMED;
+    }
+    *list = taken;
+    return MEMSCOPE_OK;
 }
 
 static enum memscope_status check_header(const Elf64_Ehdr *header) {
@@ -65,10 +67,11 @@ enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *so
     status = check_header(&header);
     if (status != MEMSCOPE_OK)
         return status;
-    headers = read_list(source, header.e_phoff, header.e_phnum, sizeof(Elf64_Phdr), scratch);
-    sections = read_list(source, header.e_shoff, header.e_shnum, sizeof(Elf64_Shdr), scratch);
-    if (headers == NULL || sections == NULL)
-        return MEMSCOPE_MALFORMED;
+    status = read_list(source, header.e_phoff, header.e_phnum, sizeof(Elf64_Phdr), scratch, &headers);
+    if (status == MEMSCOPE_OK)
+        status = read_list(source, header.e_shoff, header.e_shnum, sizeof(Elf64_Shdr), scratch, &sections);
+    if (status != MEMSCOPE_OK)
+        return status;
     file->headers = headers;
     file->header_count = header.e_phnum;
     file->sections = sections;

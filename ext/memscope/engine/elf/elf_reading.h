@@ -32,9 +32,9 @@ struct memscope_build_id {
 };
 
 /*
- * Reads the headers of a file. Returns MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type, and
- * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers, or if scratch is too small. `file` is left
- * empty unless the status is MEMSCOPE_OK.
+ * Reads the headers of a file. Returns MEMSCOPE_UNSUPPORTED for an ELF file of another class, machine or type,
+ * MEMSCOPE_MALFORMED for anything but an ELF file with complete headers, and MEMSCOPE_NO_MEMORY if scratch is too
+ * small. `file` is left empty unless the status is MEMSCOPE_OK.
  */
 enum memscope_status memscope_elf_read_file(const struct memscope_elf_source *source, struct memscope_scratch *scratch,
                                             struct memscope_elf_file *file);

@@ -41,26 +41,26 @@ static const char *next_line(const char *line) {
     return end ? end + 1 : line + strlen(line);
 }
 
-/*
- * Parses a line such as "@ 0x7f00 0x7f10\n" into words in scratch; NULL when there is no room, or the line has another
- * form.
- */
-static uint64_t *parse_words(const char **line, struct memscope_scratch *scratch, uint32_t *length) {
-    uint64_t words[MEMSCOPE_STACK_WORDS], *kept;
+/* Parses a line such as "@ 0x7f00 0x7f10\n" into words in scratch. */
+static enum memscope_status parse_words(const char **line, struct memscope_scratch *scratch, const uint64_t **words,
+                                        uint32_t *length) {
+    uint64_t parsed[MEMSCOPE_STACK_WORDS], *kept;
 
     *length = 0;
     (*line)++;
     while (**line != '\n') {
         if (*length == MEMSCOPE_STACK_WORDS || !skip_text(line, " 0x") ||
-            !memscope_text_hexadecimal(line, &words[*length]))
-            return NULL;
+            !memscope_text_hexadecimal(line, &parsed[*length]))
+            return MEMSCOPE_MALFORMED;
         (*length)++;
     }
     (*line)++;
     kept = memscope_scratch_take(scratch, *length * sizeof *kept + 1);
-    if (kept)
-        memcpy(kept, words, *length * sizeof *kept);
-    return kept;
+    if (kept == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    memcpy(kept, parsed, *length * sizeof *kept);
+    *words = kept;
+    return MEMSCOPE_OK;
 }
 
 /*
@@ -89,10 +89,13 @@ static struct memscope_sampled_stack estimate(const struct counts *counts, doubl
 static enum memscope_status parse_stack(const char **line, double rate, bool accumulates,
                                         struct memscope_scratch *scratch, struct memscope_sampled_stack *stack) {
     struct counts counts;
+    const uint64_t *words;
     uint32_t length;
-    const uint64_t *words = parse_words(line, scratch, &length);
+    enum memscope_status status = parse_words(line, scratch, &words, &length);
 
-    if (!words || !parse_counts(*line, &counts))
+    if (status != MEMSCOPE_OK)
+        return status;
+    if (!parse_counts(*line, &counts))
         return MEMSCOPE_MALFORMED;
     *stack = estimate(&counts, rate, accumulates);
     stack->words = words;
