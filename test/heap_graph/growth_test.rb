@@ -11,7 +11,7 @@ class HeapGrowthTest < MemscopeTest
   # 500 Orders come before the second dump and stay, 300 go before the third, and 200 come after the second.
   PROGRAM = <<~'RUBY'
     require "objspace"
-    ObjectSpace.trace_object_allocations_start if ARGV[1] == "traced"
+    ObjectSpace.trace_object_allocations_start if %w[traced traced_apart].include?(ARGV[1])
     class Order
       def initialize(number) = (@lines = [+"secret #{number}", { number => +"x" * 100 }])
     end
@@ -25,9 +25,12 @@ class HeapGrowthTest < MemscopeTest
     Bus::HANDLERS << Order.new(0)
     dump.call(1)
     ObjectSpace.trace_object_allocations_start if ARGV[1] == "traced_later"
+    ObjectSpace.trace_object_allocations_stop if ARGV[1] == "traced_apart"
+    ObjectSpace.trace_object_allocations_clear if ARGV[1] == "traced_apart"
     1.upto(500) { |number| Bus::HANDLERS << Order.new(number) }
     $passing = Array.new(300) { |number| Order.new(number) }
     dump.call(2)
+    ObjectSpace.trace_object_allocations_start if ARGV[1] == "traced_apart"
     $later = Array.new(200) { |number| Order.new(number) } # not where the passing ones were
     $passing.clear
     dump.call(3)
@@ -130,6 +133,17 @@ class HeapGrowthTest < MemscopeTest
       assert_equal 700, row(growth, "Order").new_count
       assert_operator growth.sites.map(&:new_count).max, :>=, 2800
       refute_includes growth.reasons.keys, :sites
+      assert_match(/a lower bound/, growth.reasons[:new_bytes])
+    end
+  end
+
+  # What the last dump traces is newer than the second; all else is compared by address, so a reason says so.
+  def test_traced_except_before_the_second_dump
+    with_dumps(:traced_apart) do |first, second, last|
+      growth = Memscope::HeapGraph.growth(first, second, last, top: 1000)
+
+      assert_agrees growth, expected(first, second, last), first, last
+      assert_equal [500, 701], [row(growth, "Order").new_count, row(growth, "Order").later_count]
       assert_match(/a lower bound/, growth.reasons[:new_bytes])
     end
   end

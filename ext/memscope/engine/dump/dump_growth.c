@@ -36,7 +36,7 @@ static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t no
 
     if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
         return MEMSCOPE_NO_NODE;
-    if (now != 0) /* the other dump states 0 if it was written before the tracing began: the object is newer */
+    if (now != 0) /* the other dump states 0 if it was written while nothing was traced: the object is newer */
         return generation(other, same) == now ? same : MEMSCOPE_NO_NODE;
     return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
 }
@@ -105,7 +105,8 @@ enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *grow
     if (status == MEMSCOPE_OK && growth->second.reader != NULL)
         status = compare_second(growth);
     growth->knows_sites = states_generations(&growth->last);
-    growth->knows_generations = growth->knows_sites && states_generations(&growth->first);
+    growth->knows_generations = growth->knows_sites && states_generations(&growth->first) &&
+                                (growth->second.reader == NULL || states_generations(&growth->second));
     return status;
 }
 

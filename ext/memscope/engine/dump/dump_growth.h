@@ -34,7 +34,7 @@ struct memscope_dump_growth {
 
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and those that are not */
     int64_t count, bytes;                     /* the last dump's minus the first's, garbage included */
-    bool knows_generations;                   /* the first and the last dump state when some objects were allocated */
+    bool knows_generations;                   /* each dump states when some objects were allocated */
     bool knows_sites;                         /* the last dump does, so it also states where */
 };
 
