@@ -14,14 +14,14 @@
 
 /* False if the object does not follow the last one of its chunk, both by address and by rank. */
 static bool add(struct memscope_address_index *index, uint64_t address, uint32_t rank) {
-    struct memscope_address_chunk *chunk = memscope_address_chunk_of(index, address);
+    struct memscope_address_entry *entry = memscope_address_entry_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);
     bool is_next;
 
-    if (chunk->number == 0)
-        *chunk = (struct memscope_address_chunk){.number = (address >> index->shift >> 6) + 1, .first = rank};
-    is_next = chunk->objects < bit && chunk->first + (uint32_t)__builtin_popcountll(chunk->objects) == rank;
-    chunk->objects |= bit;
+    if (entry->number == 0)
+        *entry = (struct memscope_address_entry){.number = (address >> index->shift >> 6) + 1, .first = rank};
+    is_next = entry->objects < bit && entry->first + (uint32_t)__builtin_popcountll(entry->objects) == rank;
+    entry->objects |= bit;
     return is_next;
 }
 
@@ -33,8 +33,8 @@ static enum memscope_status add_all(struct memscope_address_index *index, const 
     for (uint32_t rank = 1; rank < count; rank++)
         chunks += addresses[rank] >> index->shift >> 6 != addresses[rank - 1] >> index->shift >> 6;
     index->size = chunks + chunks / 2 + 16;
-    index->chunks = memscope_array_map(index->size, sizeof *index->chunks);
-    if (index->chunks == NULL)
+    index->entries = memscope_array_map(index->size, sizeof *index->entries);
+    if (index->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
     for (uint32_t rank = 0; rank < count && in_order; rank++)
         in_order = add(index, addresses[rank], rank);
@@ -79,8 +79,8 @@ static enum memscope_status sort_and_add(struct memscope_address_index *index, c
     uint64_t *sorted = memscope_array_map(count, sizeof *sorted);
     enum memscope_status status = MEMSCOPE_NO_MEMORY;
 
-    memscope_array_unmap(index->chunks);
-    index->chunks = NULL;
+    memscope_array_unmap(index->entries);
+    index->entries = NULL;
     index->node = memscope_array_map(count, sizeof *index->node);
     if (places != NULL && sorted != NULL && index->node != NULL)
         status = add_sorted(index, addresses, count, places, sorted);
@@ -112,7 +112,7 @@ enum memscope_status memscope_address_index_open(struct memscope_address_index *
 }
 
 void memscope_address_index_close(struct memscope_address_index *index) {
-    memscope_array_unmap(index->chunks);
+    memscope_array_unmap(index->entries);
     memscope_array_unmap(index->node);
     memset(index, 0, sizeof *index);
 }

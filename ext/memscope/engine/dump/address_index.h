@@ -11,15 +11,15 @@
 #include "base/status.h"
 #include "graph/heap_graph.h"
 
-/* The objects in 64 steps of addresses. */
-struct memscope_address_chunk {
+/* The objects in a chunk: 64 steps of addresses. */
+struct memscope_address_entry {
     uint64_t number;  /* of the chunk, plus 1; 0: none */
     uint64_t objects; /* a bit for each step: whether an object begins there */
     uint32_t first;   /* the rank of the first of them among all objects */
 };
 
 struct memscope_address_index {
-    struct memscope_address_chunk *chunks;
+    struct memscope_address_entry *entries;
     uint64_t size, key;
     unsigned shift; /* a step is 1 << shift bytes: all addresses are multiples of it */
     uint32_t *node; /* by rank; NULL: the rank itself, since Ruby writes each heap page's objects by address */
@@ -33,22 +33,22 @@ enum memscope_status memscope_address_index_open(struct memscope_address_index *
 void memscope_address_index_close(struct memscope_address_index *index);
 
 /* The key is drawn for each index, so that nobody can construct a dump in which all addresses collide. */
-static inline struct memscope_address_chunk *memscope_address_place(const struct memscope_address_index *index,
+static inline struct memscope_address_entry *memscope_address_place(const struct memscope_address_index *index,
                                                                     uint64_t address) {
     uint64_t mixed = (address >> index->shift >> 6 ^ index->key) * UINT64_C(0x9e3779b97f4a7c15);
 
     mixed = (mixed ^ mixed >> 32) * UINT64_C(0xd6e8feb86659fd93);
-    return &index->chunks[((mixed >> 32) * index->size) >> 32];
+    return &index->entries[((mixed >> 32) * index->size) >> 32];
 }
 
-static inline struct memscope_address_chunk *memscope_address_chunk_of(const struct memscope_address_index *index,
+static inline struct memscope_address_entry *memscope_address_entry_of(const struct memscope_address_index *index,
                                                                        uint64_t address) {
-    struct memscope_address_chunk *chunk = memscope_address_place(index, address);
+    struct memscope_address_entry *entry = memscope_address_place(index, address);
     uint64_t number = (address >> index->shift >> 6) + 1;
 
-    while (chunk->number != 0 && chunk->number != number)
-        chunk = chunk + 1 == index->chunks + index->size ? index->chunks : chunk + 1;
-    return chunk;
+    while (entry->number != 0 && entry->number != number)
+        entry = entry + 1 == index->entries + index->size ? index->entries : entry + 1;
+    return entry;
 }
 
 static inline uint64_t memscope_address_bit(const struct memscope_address_index *index, uint64_t address) {
@@ -57,11 +57,11 @@ static inline uint64_t memscope_address_bit(const struct memscope_address_index 
 
 /* The node of the object at this address; MEMSCOPE_NO_NODE if there is none. */
 static inline uint32_t memscope_address_find(const struct memscope_address_index *index, uint64_t address) {
-    const struct memscope_address_chunk *chunk = memscope_address_chunk_of(index, address);
+    const struct memscope_address_entry *entry = memscope_address_entry_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);
-    uint32_t rank = chunk->first + (uint32_t)__builtin_popcountll(chunk->objects & (bit - 1));
+    uint32_t rank = entry->first + (uint32_t)__builtin_popcountll(entry->objects & (bit - 1));
 
-    if (!(chunk->objects & bit) || address >> index->shift << index->shift != address)
+    if (!(entry->objects & bit) || address >> index->shift << index->shift != address)
         return MEMSCOPE_NO_NODE;
     return index->node == NULL ? rank : index->node[rank];
 }
