@@ -27,7 +27,10 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size);
  */
 void memscope_array_enter_child(void);
 
-/* Makes room for count items; new ones are zeroed. The array may move. NULL if the kernel refuses: it is unchanged. */
+/*
+ * Makes room for count items; new ones are zeroed, except in an array from memscope_array_map_unwritten. The array may
+ * move. NULL if the kernel refuses: it is unchanged.
+ */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
 /* Ignores NULL. */
