@@ -5,11 +5,11 @@
 # - loops: one that only allocates, one that works on strings and hashes as an application does, and one that allocates
 #   nothing; by turns with and without a profile, in one process; as a control, without one twice.
 # - asleep: the CPU time of a process that sleeps, with and without a profile.
-# - programs: requests of a Rails application, and loops that work on strings, JSON and hashes. A percent cannot be seen
-#   where the machine's speed varies by ten. So this measures by how much a profile that watches all allocations slows
-#   them down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of its own); a
-#   profile with the default budget does so for the share that it watches, which is measured as well. How much longer a
-#   GC takes with many samples is in "tables".
+# - programs: requests of a Rails application, and loops that work on strings, JSON and hashes. A slowdown of 1 % cannot
+#   be seen where the machine's speed varies by 10 %. So this measures how much a profile that watches all allocations
+#   slows the programs down, in CPU time and in instructions (under callgrind: a virtual machine often has no counter of
+#   its own). The default budget costs that, times the share of allocations that it watches; the share is measured as
+#   well. How much longer a GC takes with many samples is in "tables".
 # - others: ObjectSpace.trace_object_allocations, memory_profiler, vernier's and Datadog's allocation profilers on the
 #   loop that only allocates, each in a process of its own, before and while it runs. The last two are installed into
 #   PEERS=tmp/peers; one that cannot be installed is "not run".

@@ -84,6 +84,16 @@ class DoctorRulesTest < DoctorTest
     end
   end
 
+  def test_when_the_remedies_of_settings_take_effect
+    ruby = { background_thread: { replacement: "Memscope.tune(background_thread: true)" } }
+    setting = { debugging: { replacement: "MALLOC_CONF=junk:false" } }
+
+    { ruby => "takes effect at once", setting => "requires a restart",
+      { **ruby, **setting } => "requires a restart, except for the Ruby code" }.each do |problems, cost|
+      assert_equal cost, assert_found(:warning, :harmful_settings, problems: problems).remedy_cost
+    end
+  end
+
   def test_nothing_wrong
     [diagnose, diagnose(malloc: jemalloc)].each do |diagnosis|
       assert_predicate diagnosis, :healthy?

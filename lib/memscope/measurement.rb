@@ -71,7 +71,8 @@ module Memscope
     field :rows, Diff
     # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
     field :peak_bytes, :bytes
-    # @return [Integer, nil] the least that the allocator's lever of Memscope.purge would return after the block
+    # @return [Integer, nil] the least that :purge, :trim or :collect, whichever the allocator has, would return after
+    #   the block
     field :purgeable_bytes, :bytes
 
     # @return [Object] what the block returned; nil for a measurement from JSON

@@ -203,7 +203,7 @@ class WebBrowserTest < MemscopeTest
     visit(**DESK) do |page|
       drawn(page)
 
-      assert_match(/\A\d+\.\d MiB now, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
+      assert_match(/\ARSS \d+\.\d MiB at \d\d:\d\d:\d\d, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
       assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
                    page.evaluate("document.querySelectorAll('.legend .chip').length")
     end
@@ -270,7 +270,7 @@ class WebBrowserTest < MemscopeTest
       assert_equal "1006", page.evaluate("document.getElementById('plot').getAttribute('aria-valuenow')")
       page.press(:tab)
 
-      assert_match(/MiB now, \+\d+\.\d MiB since/, page.text("#time-text"))
+      assert_match(/MiB at \S+, \+\d+\.\d MiB since/, page.text("#time-text"))
       assert_empty page.evaluate("document.getElementById('time-at').textContent")
     end
   end

@@ -59,7 +59,7 @@ class WebClusterBrowserTest < MemscopeTest
     page.until_found("verdicts of both") { page.evaluate(VERDICTS).size >= 2 }
     page.until_found("a chart") { page.evaluate("!!document.querySelector('.plot canvas')") }
 
-    assert_match(/\A\d+\.\d MiB now/, page.text("#time-text"))
+    assert_match(/\ARSS \d+\.\d MiB at /, page.text("#time-text"))
     assert_match(/, ┆ started or forked: 1/, page.text("#time-marks"), "not the worker's own history")
     assert_empty page.evaluate(Browser::STRUCTURE)
     %w[light dark].each do |scheme|

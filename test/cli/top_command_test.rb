@@ -50,7 +50,7 @@ class CLITopTest < MemscopeTest
       found
     end
 
-    # The output after top has left the alternate screen.
+    # All output, once the shell has ended.
     def ending
       raise "it goes on: #{lines.join("\n")}" unless @thread.join(Listening::PATIENCE)
 

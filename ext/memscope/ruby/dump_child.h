@@ -1,5 +1,6 @@
 /*
- * Writes a heap dump of this process, in a forked child: the references of all objects, their names, and the file.
+ * Writes a heap dump of this process. A forked child does it all: it follows the references of all objects, names them,
+ * and writes the file.
  */
 #ifndef MEMSCOPE_DUMP_CHILD_H
 #define MEMSCOPE_DUMP_CHILD_H

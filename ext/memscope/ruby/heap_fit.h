@@ -1,6 +1,6 @@
 /*
- * Since Ruby 3.2, compaction moves Arrays, Strings, Hashes and plain objects to the slot size that they would need now.
- * It leaves them in place when that size has no free slot, since it adds no pages.
+ * Since Ruby 3.2, compaction moves Arrays, Strings and plain objects, since 3.3 also Hashes, to the slot size that they
+ * would need now. It leaves them in place when that size has no free slot, since it adds no pages.
  */
 #ifndef MEMSCOPE_HEAP_FIT_H
 #define MEMSCOPE_HEAP_FIT_H

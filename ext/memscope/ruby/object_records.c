@@ -17,7 +17,7 @@ static struct record {
     VALUE frames[DEEPEST];
     int lines[DEEPEST];
     int depth;       /* frames that are not in `stack` yet */
-    uint32_t stack;  /* of the texts found so far; the record is one of its users; 0: none */
+    uint32_t stack;  /* number in samples->calls: the outer frames that are text already, and a user of them; 0: none */
     char thread[16]; /* TASK_COMM_LEN */
 } * records;
 

@@ -707,7 +707,8 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.entered = rb_gc_count();
     sampler.collections = ended_collections();
-    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections); /* a marking GC is major */
+    /* Here, only a major GC can be in its mark phase (incrementally); major_gc_count has it already. */
+    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections);
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();
     watch_gc();

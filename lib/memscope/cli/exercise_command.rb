@@ -11,8 +11,9 @@ module Memscope
         process (use bundle exec for its gems); RAILS_ENV and RACK_ENV are production
         unless one of them is set. The requests are made in ten rounds. After each,
         garbage is collected, and what is in use is counted: objects, malloc's blocks.
-        Growth is a rise of at least one per request in each of the last five rounds. A
-        few more requests then find the lines.
+        Memory grows if objects of a class, all objects, or malloc's blocks have
+        increased by one per request (rounded) in each of the last five rounds. A few
+        more requests then find the lines.
 
         A URL names a server on this machine whose processes listen (plugin :memscope,
         MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there is no

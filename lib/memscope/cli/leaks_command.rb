@@ -16,9 +16,9 @@ module Memscope
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
         memory that was allocated after the warm-up, with its age in generations
-        (those of --generations, not the GC's). The exit status is 1 if the estimate for
-        a line exceeds the threshold by more than two standard errors, 74 if COMMAND
-        ended during the warm-up, otherwise COMMAND's own.
+        (those of --generations, not the GC's). The exit status is COMMAND's own. If that
+        is 0, it becomes 1 if the estimate for a line exceeds the threshold by more than
+        two standard errors, 74 if COMMAND ended during the warm-up.
 
         COMMAND should repeat the same work. The warm-up ends after --warmup seconds, at
         the signal of --after, or when COMMAND calls

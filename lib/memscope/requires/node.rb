@@ -57,8 +57,8 @@ module Memscope
       field :inclusive_bytes, :signed_bytes, null: false
       # @return [Integer, nil] how far objects and malloc differ between runs; nil for one run
       field :spread_bytes, :bytes
-      # @return [String] path of the file that is required to measure it alone: in its highest directory, the one
-      #   named after it, else the first
+      # @return [String] path of the file to `require` in order to measure the gem alone: among its files nearest to
+      #   the root directory, the one named after the gem, else the first
       field :file, :string, null: false
       # @return [Integer, nil] bytes of objects and malloc that requiring it in a new process costs, with what it
       #   requires; nil if that was not measured, or failed

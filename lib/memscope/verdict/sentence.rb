@@ -32,7 +32,8 @@ module Memscope
       NAMED = 0.05
       # Seconds that growth must have lasted until it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
-      private_constant :NAMED, :LASTING
+      UNTIL_THEN = "the first five minutes of the history are not complete yet"
+      private_constant :NAMED, :LASTING, :UNTIL_THEN
 
       class << self
         # @param verdict [Verdict]
@@ -50,7 +51,7 @@ module Memscope
         private
 
         def insufficient(verdict)
-          why = verdict.reasons.values_at(:verdict, :running).compact.first || "no sample yet"
+          why = verdict.reasons.values_at(:verdict, :running).compact.first || UNTIL_THEN
           return "Not judged: #{why}" unless verdict.known?
 
           points, span, = verdict.evidence.values_at(:points, :span_seconds)

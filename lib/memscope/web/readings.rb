@@ -18,9 +18,9 @@ module Memscope
       REST = 10
       # How many readings are kept: those used most recently.
       MOST = 64
-      # Kinds made from the workers' last reports to their master. Waiting for the master does not count as work.
-      # SHORTEST does not apply: once another worker has served a newer report, an older one would make counters seem to
-      # fall.
+      # Kinds made from the workers' last reports to their master. How long they are kept depends on this thread's CPU
+      # time, not on how long it waited for the master, and SHORTEST does not apply: consecutive scrapes reach different
+      # workers, and if one still had an older report, counters would seem to fall.
       REPORTED = %i[workers metrics].freeze
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger history workers metrics].freeze

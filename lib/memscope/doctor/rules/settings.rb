@@ -5,6 +5,13 @@ module Memscope
     module Rules
       NO_AMOUNT = "This finding is about a setting."
       RESTART = "requires a restart"
+      # When remedies take effect, some of which may be Ruby code.
+      WHEN = lambda do |remedies|
+        code = remedies.grep(/\AMemscope\./)
+        next RESTART if code.empty?
+
+        code == remedies ? "takes effect at once" : "#{RESTART}, except for the Ruby code"
+      end
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
@@ -79,13 +86,13 @@ module Memscope
             end,
             evidence: ->(f) { { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended } },
             remedy: lambda do |f|
-              [f.problems(problems).filter_map(&:replacement).uniq.join("\n"),
-               "#{RESTART} (unless the remedy is Ruby code)"]
+              remedies = f.problems(problems).filter_map(&:replacement).uniq
+              [remedies.join("\n"), WHEN.call(remedies)]
             end
           }]
         end
       )
-      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS, :SETTINGS
+      private_constant :NO_AMOUNT, :RESTART, :WHEN, :SEE, :PROBLEMS, :SETTINGS
     end
   end
 end

@@ -160,8 +160,8 @@
     const change = shown.rss[latest] - shown.rss.find((bytes) => bytes !== null);
     const words = happened(index);
     text.textContent = at === null
-      ? mib(shown.rss[latest]) + " MiB now, " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " +
-        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners have not been sampled yet.")
+      ? "RSS " + mib(shown.rss[latest]) + " MiB at " + time(shown.times[latest]) + ", " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " +
+        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners are sampled once a minute: not yet.")
       : time(shown.times[index]) + ": RSS " + mib(shown.rss[index]) + " MiB, the rows " + mib(sum(index)) + " MiB" +
         (words && "; " + words) + ".";
     legend.replaceChildren(...[...shown.rows].map((row, place) => entry(row, index, place)));
