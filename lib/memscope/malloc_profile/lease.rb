@@ -61,7 +61,7 @@ module Memscope
             sleep(tick)
             @lock.synchronize { mark if @token == token && held? }
           end
-          sleep(seconds - (ticks * tick))
+          sleep([seconds - (ticks * tick), 0].max) # in Floats, 60 sixtieths of 62.4 are more than 62.4
         end
 
         # The samples stay readable.
