@@ -69,6 +69,23 @@ class MallocProfileInterruptTest < MemscopeTest
     assert_equal [true, false], ended
   end
 
+  def test_a_lease_that_no_thread_would_end_does_not_begin
+    noun = "no thread could be started to end this %s profile: can't create Thread"
+    answers = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile memscope/object_profile])
+      Memscope.malloc_profile(backend: :imports) { nil } # starts a thread of its own, once
+      Thread.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread" }
+      profilers = { Memscope::MallocProfile => { backend: :imports }, Memscope::ObjectProfile => { ractors: :never } }
+      answers = profilers.map do |profiler, options|
+        profiler::Lease.start(seconds: 600, **options)
+      rescue profiler::Unavailable => e
+        [e.message, profiler.running?]
+      end
+      puts JSON.generate(answers)
+    RUBY
+
+    assert_equal [[format(noun, "malloc"), false], [format(noun, "object"), false]], answers
+  end
+
   # However long it is.
   def test_a_lease_ends_when_it_is_over
     slept = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])

@@ -35,6 +35,10 @@ module Memscope
             @token = SecureRandom.hex(8)
             watch(@token, seconds)
             @token
+          rescue ThreadError => e # no thread would end the profile
+            @token = nil
+            profiler.halt if profiler.session == @session
+            refuse("no thread could be started to end this #{noun}: #{e.message}")
           end
         end
       end
