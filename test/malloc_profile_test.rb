@@ -105,6 +105,18 @@ class MallocProfileInterruptTest < MemscopeTest
     [0.5, 62.4, 90, 86_400].zip(slept) { |asked, took| assert_in_delta asked, took, 0.001 }
   end
 
+  def test_leases_that_were_stopped_leave_one_thread
+    alive = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])
+      lease = Memscope::MallocProfile::Lease
+      5.times { lease.stop(lease.start(seconds: 600, backend: :imports)) }
+      named = -> { Thread.list.count { |thread| thread.name == "memscope profile" } }
+      200.times { named.call > 1 && sleep(0.01) }
+      puts JSON.generate([named.call])
+    RUBY
+
+    assert_equal [1], alive
+  end
+
   def test_a_process_with_a_lease_ends_at_once
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",

@@ -108,8 +108,9 @@ module Memscope
       def taken = profiler.stop
 
       def watch(token, seconds)
+        @watcher&.kill # of an earlier profile, which is over: it may sleep on for a day
         # The thread inherits the interrupt mask of start, under which it could not be killed.
-        Forks.background("memscope profile") do
+        @watcher = Forks.background("memscope profile") do
           Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) }
         end
       end
