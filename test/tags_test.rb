@@ -217,6 +217,23 @@ class TagsTest < MemscopeTest
     assert_in_delta 20 * 10_000, rows["keep"].malloc_allocated_bytes, 40_000
   end
 
+  # jemalloc writes its profile to a file in memory, for which there is no descriptor left.
+  def test_a_malloc_profile_that_cannot_be_read_leaves_the_other_numbers_known
+    skip_under_sanitizer
+    profiled = { preload: ChildProcess::ALLOCATORS[:jemalloc], env: { "MALLOC_CONF" => Memscope::MallocProfile::CONF } }
+    tags = Memscope::Tags.from_h(child_json(<<~RUBY, requires: ["json"], **profiled))
+      Memscope::MallocProfile.start
+      Memscope.tag("a") { "k" * 100_000 }
+      Memscope.tags
+      Process.setrlimit(:NOFILE, 3)
+      puts Memscope.tags.to_json
+    RUBY
+
+    assert_operator tags.first.malloc_allocated_bytes, :>=, 100_000
+    assert_nil tags.first.malloc_live_bytes
+    assert_match(/\Athe malloc profile could not be read: /, tags.reasons[:malloc_live_bytes])
+  end
+
   # 100 runs of 200,000 bytes in one profile, 400 of 50,000 in the next one.
   def test_a_malloc_profile_that_was_started_in_between_counts_from_its_beginning
     skip_under_sanitizer

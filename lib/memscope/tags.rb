@@ -56,11 +56,11 @@ module Memscope
       def read
         body = Native.tags
         body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
-        malloc = MallocProfile.snapshot if MallocProfile.running?
+        malloc, unread = malloc_profile
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
         WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
         body.update(sessions(body, malloc))
-        of(totals(body.delete(:tags), malloc), body, malloc: !malloc.nil?)
+        of(totals(body.delete(:tags), malloc), body, malloc: unread || !malloc.nil?)
       end
 
       # @api private
@@ -83,6 +83,13 @@ module Memscope
       end
 
       private
+
+      # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running one, and why it cannot be read
+      def malloc_profile
+        [(MallocProfile.snapshot if MallocProfile.running?), nil]
+      rescue MallocProfile::Unavailable => e
+        [nil, e.message]
+      end
 
       def sessions(body, malloc)
         counted = body[:tags].any? { |tag| tag[:malloc_allocated_bytes] }
@@ -129,9 +136,15 @@ module Memscope
         without = body[:reasons][:profiled] || :tags_without_profile
         { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : without] },
           **(body[:session] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
-          malloc_allocated_bytes: malloc ? :tags_few_malloc_samples : :tags_malloc_uncounted,
-          malloc_live_bytes: malloc ? :tags_few_malloc_samples : :tags_without_malloc_profile }
+          **without_malloc(malloc) }
           .select { |name, _why| rows.any? { |row| row.public_send(name).nil? } }
+      end
+
+      # @param malloc [Boolean, String] whether a malloc profile was read; why it could not be
+      def without_malloc(malloc)
+        why = malloc == true ? :tags_few_malloc_samples : malloc
+        { malloc_allocated_bytes: why || :tags_malloc_uncounted,
+          malloc_live_bytes: why || :tags_without_malloc_profile }
       end
     end
 
