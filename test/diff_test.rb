@@ -72,6 +72,19 @@ class DiffTest < MemscopeTest
     assert_equal 6 * mebibyte, diff[:rss_bytes].delta
   end
 
+  def test_rows_of_a_ledger_that_could_not_be_read_are_unknown
+    read = ledger([Bodies.row(:malloc, "malloc", 3, children: [Bodies.row(:in_use, "in use", 3)])])
+    unread = Memscope::Ledger.capture(Bodies.ledger(rows: [], rss_bytes: nil, source: :none), envelope)
+    three = 3 * Bodies::MEBIBYTE
+
+    [[read - unread, [nil, three, nil]], [unread - read, [three, nil, nil]]].each do |diff, expected|
+      assert_equal expected, numbers(diff.dig(:rows, :malloc))
+      assert_equal expected, numbers(diff.dig(:rows, :malloc, :in_use))
+      refute_match(/malloc/, diff.to_s)
+      assert_equal diff, Memscope::Diff.from_h(JSON.parse(diff.to_json))
+    end
+  end
+
   def test_rows_of_another_reading_are_none
     assert_empty (meter - meter).rows
   end

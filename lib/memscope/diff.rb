@@ -96,18 +96,19 @@ module Memscope
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
-      # A row that is missing from one of the ledgers counts as 0 bytes there.
-      def rows(from, to)
+      # A row that is missing from one of the ledgers counts as 0 bytes there; a ledger without any row could not be
+      # read.
+      def rows(from, to, absent = [from, to].any?(&:empty?) ? nil : 0)
         pairs = [from, to].map { |rows| rows.to_h { |row| [row.id, row] } }
         ids = pairs.last.keys | pairs.first.keys
-        changes = ids.map { |id| row(*pairs.map { |pair| pair[id] }) }
-        changes.sort_by.with_index { |change, index| [-(change[:to] - change[:from]).abs, index] }
+        changes = ids.map { |id| row(*pairs.map { |pair| pair[id] }, absent) }
+        changes.sort_by.with_index { |change, index| [-(change[:to].to_i - change[:from].to_i).abs, index] }
       end
 
-      def row(from, to)
+      def row(from, to, absent)
         known = to || from
-        bytes, children = [from, to].map { |row| row ? [row.bytes, row.children] : [0, []] }.transpose
-        change(known.id, label: known.label, from: bytes.first, to: bytes.last, changes: rows(*children))
+        bytes, children = [from, to].map { |row| row ? [row.bytes, row.children] : [absent, []] }.transpose
+        change(known.id, label: known.label, from: bytes.first, to: bytes.last, changes: rows(*children, absent))
       end
 
       def change(id, label: id.to_s, from: nil, to: nil, counter: false, changes: [])

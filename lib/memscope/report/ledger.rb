@@ -262,8 +262,10 @@ module Memscope
 
       def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
-      # The changes that do not print as 0.0, or that have such a change below them.
-      def moved(changes) = changes.filter { |change| mebibytes(change.delta) != "0.0" || moved(change.changes).any? }
+      # The changes that do not print as 0.0, or that have such a change below them; none of an unread ledger.
+      def moved(changes)
+        changes.filter { |change| change.delta && (mebibytes(change.delta) != "0.0" || moved(change.changes).any?) }
+      end
     end
   end
 end
