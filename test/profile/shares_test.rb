@@ -67,6 +67,21 @@ class SharesTest < MemscopeTest
     assert_operator earlier.error_objects, :>, 700
   end
 
+  # 50 samples that stand for 100 objects each are gone, 50 that stand for 120 each are new.
+  def test_samples_that_replace_as_many_others_are_not_certain
+    gone, new = [[1..10, 500], [11..20, 600]].map do |windows, objects|
+      windows.map { |window| [window, 40_000, objects, 40 * objects] }
+    end
+    growth = profile([50, *new], windows: 20, allocations: 800_000) -
+             profile([50, *gone], windows: 10, allocations: 400_000)
+    spread = Math.sqrt(10 * ((600**2) + (500**2)))
+
+    assert_equal [1000, 0], [growth.live_objects, growth.samples]
+    assert_operator growth.error_objects, :>, spread
+    assert_operator growth.error_bytes, :>, 40 * spread
+    assert_equal growth.error_objects, growth.by(:line).first.error_objects
+  end
+
   def test_both_come_back_from_json
     earlier = profile([50, [3, 40_000, 5000, 200_000]], windows: 10, allocations: 400_000)
     later = profile([60, [3, 40_000, 6000, 240_000]], windows: 10, allocations: 400_000)

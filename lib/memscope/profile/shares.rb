@@ -21,8 +21,11 @@ module Memscope
       # @param profile [Profile, Difference] the one that the stacks are from
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
-        deviation(sums(stacks, number), stacks.sum { |stack| stack.samples.abs }, stacks.sum(&:live_objects).abs,
-                  profile).round
+        sums = sums(stacks, number)
+        samples = stacks.sum { |stack| stack.samples.abs }
+        # In a difference, as many new samples as old ones that are gone are 0 samples, though not of equal objects.
+        samples = 1 if samples.zero? && sums[1].positive?
+        deviation(sums, samples, stacks.sum(&:live_objects).abs, profile).round
       end
 
       # @param sums [Array(Numeric, Numeric, Numeric)] over windows: Σx, Σx² and Σxn, where x is what a window
