@@ -573,6 +573,15 @@ class LintHostEnvironmentTest < LintTest
                  [before, master, worker].map { |process| process.values_at("forked", "forks") })
   end
 
+  # Whoever starts a process can name a variable by any bytes.
+  def test_a_variable_whose_name_is_not_utf8
+    names = child_json(<<~RUBY, requires: %w[json memscope/lint], env: { "MY_MALLOC_\xFF" => "\xFF" })
+      puts JSON.generate([Memscope::Lint::Inputs.read.variables.keys, Memscope.lint.kind])
+    RUBY
+
+    assert_equal [["MY_MALLOC_\uFFFD"], "lint"], names
+  end
+
   def test_what_the_kernel_does_not_say
     nothing = HostEnvironment.read(Memscope.cgroup, proc_root: "/nonexistent", sys_root: "/nonexistent")
 

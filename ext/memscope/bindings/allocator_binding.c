@@ -125,10 +125,11 @@ static VALUE native_allocator(VALUE self) {
     return hash;
 }
 
-/* Name and value come from one environment entry, NAME=value, which may hold any bytes. */
+/* Name and value come from one environment entry, NAME=value, which may hold any bytes; a Symbol may not. */
 static void add_variable(const char *name, const char *value, void *hash) {
-    rb_hash_aset((VALUE)hash, rb_to_symbol(rb_utf8_str_new(name, (long)(value - name - 1))),
-                 rb_utf8_str_new_cstr(value));
+    VALUE text = rb_utf8_str_new(name, (long)(value - name - 1)), scrubbed = rb_str_scrub(text, Qnil);
+
+    rb_hash_aset((VALUE)hash, rb_to_symbol(NIL_P(scrubbed) ? text : scrubbed), rb_utf8_str_new_cstr(value));
 }
 
 static void add_current(const struct memscope_setting *setting, void *hash) {
