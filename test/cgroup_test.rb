@@ -158,6 +158,17 @@ class CgroupTest < MemscopeTest
     assert_match(/no memory cgroup/, group.reasons[:limit_bytes])
   end
 
+  # There is no descriptor left: whether there is a group is not known.
+  def test_a_group_that_could_not_be_read_is_not_absent
+    reasons = child_json(<<~RUBY, requires: ["json"])
+      Process.setrlimit(:NOFILE, 3)
+      puts JSON.generate(Memscope.cgroup.reasons)
+    RUBY
+
+    assert_equal ["the process's cgroup file: could not be read"],
+                 reasons.values_at("version", "path", "directory", "limit_bytes", "events").uniq
+  end
+
   def test_none
     [read("none"), Memscope::Cgroup.read(proc_root: "/nonexistent", cgroup_root: "/nonexistent")].each do |group|
       assert_equal :none, group.version

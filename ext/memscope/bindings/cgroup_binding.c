@@ -38,8 +38,11 @@ static const char *version_phrase(const struct memscope_cgroup *cgroup) {
 }
 
 static VALUE group_absence(const struct answer *answer, enum memscope_status status) {
+    bool unread = !*answer->cgroup->path && status != MEMSCOPE_NOT_FOUND && status != MEMSCOPE_OK;
+
     if (answer->cgroup->version == MEMSCOPE_CGROUP_NONE)
-        return memscope_reason("cgroup_absent");
+        return unread ? memscope_reason_of("cgroup_file_unread", memscope_status_reason(status))
+                      : memscope_reason("cgroup_absent");
     return memscope_reason_of("cgroup_directory_unread", memscope_status_reason(status));
 }
 
