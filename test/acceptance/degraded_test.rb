@@ -83,6 +83,32 @@ class DegradedTest < MemscopeTest
     end
   end
 
+  # A process that has leaked all of its descriptors is one that is looked into.
+  both_allocators "no descriptor is left" do |preload|
+    failed = child_json(<<~RUBY, preload: preload)
+      Memscope.eager_load!
+      readings = %i[ledger mappings allocator process_memory cgroup ruby_heap snapshot arenas size_classes fragmentation
+                    census heap_graph tags workers history verdict lint doctor]
+      Process.setrlimit(:NOFILE, 64)
+      held = []
+      begin
+        loop { held << IO.pipe }
+      rescue Errno::EMFILE
+        held << (IO.sysopen(File::NULL) rescue nil)
+      end
+      failed = readings.filter_map do |name|
+        Memscope.public_send(name).to_s
+        nil
+      rescue StandardError, ScriptError => e
+        [name, e.class, e.message]
+      end
+      held.flatten.grep(IO).first.close
+      puts JSON.generate(failed)
+    RUBY
+
+    assert_empty failed
+  end
+
   def test_a_malloc_of_no_known_name
     skip_under_sanitizer
     answer = read("", preload: Compiled.shared("allocators/bump_malloc.c"))

@@ -118,7 +118,7 @@ static VALUE events_to_array(int64_t boot) {
     return list;
 }
 
-/* The time of day at which CLOCK_BOOTTIME was 0, in seconds. */
+/* When CLOCK_BOOTTIME was 0, in seconds since 1970. */
 static int64_t boot_second(void) {
 #ifdef CLOCK_BOOTTIME
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;

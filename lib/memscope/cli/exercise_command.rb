@@ -87,7 +87,7 @@ module Memscope
         usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
       end
 
-      # A terminal shows the progress.
+      # Shows the progress if standard error is a terminal.
       def follow
         return Exercise.run(@target, **options) unless @err.tty?
 

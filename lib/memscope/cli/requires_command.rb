@@ -29,7 +29,7 @@ module Memscope
                    example: "memscope requires --alone=10 -- bundle exec rails runner \"\"", notes: NOTES,
                    defaults: { runs: 1, alone: 0, top: 20 },
                    options: [number.call("runs", 1..100, "run COMMAND N times, and print the spread"),
-                             number.call("alone", 0..1000, "require the N most costly gems alone, too"),
+                             number.call("alone", 0..1000, "also require each of the N most costly gems alone"),
                              number.call("top", 1..10_000, "how many gems and files to list"),
                              ["--limit SIZE", LIMIT, "fail if objects and malloc exceed SIZE,", "such as 150MB"],
                              ["--since FILE", "print the difference from FILE, written", "earlier with --json"],

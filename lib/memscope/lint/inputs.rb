@@ -91,10 +91,12 @@ module Memscope
 
         def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
 
-        # Returns nil if the kernel does not list children (built without CONFIG_PROC_CHILDREN).
+        # nil if the kernel does not list children (built without CONFIG_PROC_CHILDREN), or no file can be opened.
         def any_fork(proc_root)
           lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
           lists.flat_map(&:split).any? { |pid| forked?(stat("#{proc_root}/#{pid}/stat")) } unless lists.empty?
+        rescue SystemCallError
+          nil
         end
       end
 

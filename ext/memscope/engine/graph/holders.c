@@ -119,7 +119,7 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
     return MEMSCOPE_NO_NODE;
 }
 
-/* ---- The largest */
+/* ---- The largest holders */
 
 static struct memscope_holder describe(const struct memscope_dominators *dominators, uint32_t position) {
     uint32_t node = dominators->tree[position].node;
