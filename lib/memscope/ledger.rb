@@ -7,7 +7,7 @@ module Memscope
   # Only a ledger with `garbage` needs it.
   RubyHeap.autoload :Blocks, "#{__dir__}/ruby_heap/blocks.rb"
 
-  # Every resident byte of the process, each in exactly one innermost row: the row of its proven owner or, if it has none, the row
+  # Every resident byte of the process, each in exactly one innermost row: that of its proven owner or, if it has none,
   # :unattributed, whose detail lists the mappings of such pages. The rows sum to `rss_bytes`.
   #
   #   ledger = Memscope.ledger
