@@ -202,6 +202,29 @@ class HistorySamplerTest < MemscopeTest
     assert_equal 10, spacing
   end
 
+  # `points` chooses the ring by it: one with a sample in each bucket.
+  def test_the_spacing_of_readings_that_others_take_is_the_time_between_them
+    spacings, empty = run_child(<<~RUBY)
+      clock = History::Sampler.now
+      History::Sampler.define_singleton_method(:now) { clock }
+      History::Sampler.instance_variable_set(:@sampler, SAMPLER)
+      ledger, memory = Memscope::Ledger.read, Memscope.process_memory
+      spacings = [30.2, 10.2].map do |seconds|
+        12.times do
+          SAMPLER.offer(ledger, memory)
+          clock += seconds
+        end
+        SAMPLER.offer(ledger, memory)
+        empty ||= Memscope.history.points(:malloc).count { |point| point.last.nil? }
+        [SAMPLER.spacing(:malloc), empty]
+      end
+      puts JSON.generate([spacings.map(&:first), spacings.first.last])
+    RUBY
+
+    assert_equal [30, 10], spacings
+    assert_equal 0, empty
+  end
+
   def test_it_starts_and_stops_and_goes_on_with_what_was_kept
     answer = run_child(<<~RUBY)
       answers = [History.running?, History.start, History.start, History.running?, own_threads]

@@ -32,8 +32,9 @@ module Memscope
       private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
 
       # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two readings,
-      # the seconds between them now, and when the next one is due.
-      Task = Struct.new(:kind, :series, :least, :spacing, :due)
+      # the seconds between them now, when the next one is due, and when the last one was taken or, before the first,
+      # when the process began.
+      Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
 
       @lock = Mutex.new
 
@@ -146,7 +147,10 @@ module Memscope
         @reasons = {}.freeze
         @trimmable_bytes = @compactable_bytes = @epoch = nil
         now = self.class.now
-        @tasks.each { |task| task.due = now + task.spacing }
+        @tasks.each do |task|
+          task.due = now + task.spacing
+          task.taken = now
+        end
       end
 
       # @param series [Symbol]
@@ -173,9 +177,10 @@ module Memscope
         add({ **rows(ledger), **sizes(memory) })
         now = self.class.now
         @tasks.first(2).each do |task|
-          since = now - task.due + task.spacing
+          since = now - task.taken - 1 # a second for the scheduler
           task.spacing = (since / SECONDS).ceil.clamp(1, SLOW / SECONDS) * SECONDS
           task.due = now + SLOW
+          task.taken = now
         end
       end
 
@@ -191,6 +196,7 @@ module Memscope
         cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - since
         task.spacing = ([cpu / SHARE, task.least].max / SECONDS).ceil * SECONDS
         task.due = now + task.spacing - 1 # a second for the scheduler
+        task.taken = now
         values
       end
 
