@@ -226,6 +226,24 @@ class ServerTest < MemscopeTest
     [slow, silent, deaf].flatten.each(&:close)
   end
 
+  def test_a_slow_call_of_another_client_costs_no_answer
+    process = listening(<<~RUBY.tr("\n", ";"))
+      patient = Memscope::Listener.const_get(:Connection)
+      patient.send(:remove_const, :FETCHING)
+      patient.const_set(:FETCHING, 0.5)
+      Memscope.define_singleton_method(:arenas) { { large: "x" * 2_000_000 } }
+      Memscope.define_singleton_method(:cgroup) { sleep 1 }
+    RUBY
+    large, slow = %w[arenas cgroup].map do |call|
+      UNIXSocket.new(socket_of(process)).tap { |socket| socket.write("{\"call\":\"#{call}\"}\n") }
+    end
+
+    assert_operator large.read.bytesize, :>, 2_000_000
+    assert_equal "{\"ok\":1}\n", slow.read
+  ensure
+    [large, slow].each(&:close)
+  end
+
   def test_a_hundred_clients_at_once
     process = listening
     ledgers = Array.new(100) { Thread.new { client(process).call(:ledger) } }.map(&:value)

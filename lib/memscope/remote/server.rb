@@ -206,9 +206,15 @@ module Memscope
 
     def answer
       @connections.select(&:request).group_by(&:request).each do |line, asking|
-        shared = Calls.answer(line) if Calls.shareable?(line)
-        asking.each { |connection| connection.answer(shared || Calls.answer(line)) }
+        shared = call(line) if Calls.shareable?(line)
+        asking.each { |connection| connection.answer(shared || call(line)) }
       end
+    end
+
+    # The time that a call takes is nobody's but the listener's: clients have as much more.
+    def call(line)
+      began = Clock.now
+      Calls.answer(line).tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }
     end
 
     # One client: reads one line and writes one line, each within its deadline. Never blocks.
@@ -243,6 +249,12 @@ module Memscope
 
       # @return [void]
       def close = @socket.close
+
+      # @param seconds [Float] how much later the client is dropped
+      # @return [void]
+      def postpone(seconds)
+        @deadline += seconds
+      end
 
       # Reads or writes as much as it can without blocking.
       #
