@@ -13,8 +13,8 @@ module Memscope
   class Client
     # The process cannot be reached; the message says why.
     class Unreachable < StandardError
-      # @return [Symbol] :gone, :foreign (another user's), :silent (it does not listen), :busy (it does not answer) or
-      #   :untrusted (another process answers)
+      # @return [Symbol] :gone, :foreign (another user's), :silent (it does not listen), :busy (it does not answer, or
+      #   cannot be asked now) or :untrusted (another process answers)
       attr_reader :why
 
       # @api private
@@ -90,7 +90,7 @@ module Memscope
 
     # @api private
     # @raise [Unreachable] if there is no such process
-    def check = (raise @target.silence unless @target.alive?)
+    def check = @target.check
 
     private
 

@@ -264,6 +264,28 @@ class ServerTest < MemscopeTest
     assert_operator client(process).call(:rss), :positive?
   end
 
+  def test_a_client_without_descriptors_does_not_say_that_the_process_is_gone
+    process = listening
+    asking = start("Memscope.eager_load!")
+    asking.tell(<<~RUBY.tr("\n", ";"))
+      path = #{socket_of(process).inspect}
+      known = Memscope::Client.new(#{process.pid})
+      known.call(:rss)
+      soft, hard = Process.getrlimit(:NOFILE)
+      Process.setrlimit(:NOFILE, 0, hard)
+      asks = [-> { known }, -> { Memscope::Client.new(#{process.pid}) }, -> { Memscope::Client.at(path) }]
+      errors = asks.map do |ask|
+        ask.call.call(:rss)
+      rescue StandardError => e
+        [e.class.name, e.message[/[^:]*\\z/], e.message[/no process \\d/]]
+      end
+      Process.setrlimit(:NOFILE, soft, hard)
+      errors
+    RUBY
+
+    assert_equal ([["Memscope::Client::Unreachable", " Too many open files", nil]] * 3).inspect, asking.gets
+  end
+
   def test_another_user
     skip_unless_root
     skip_unless_readable_for(NOBODY)

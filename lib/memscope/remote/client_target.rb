@@ -71,10 +71,17 @@ module Memscope
 
       # @return [Boolean]
       def alive?
+        check
+        true
+      rescue Unreachable => e
+        e.why != :gone
+      end
+
+      # @return [void]
+      # @raise [Unreachable]
+      def check
         @status = nil
-        !uid.nil?
-      rescue Unreachable
-        false
+        uid
       end
 
       # @return [String] the path of its socket
@@ -89,12 +96,13 @@ module Memscope
                               :foreign)
       end
 
-      # @return [Unreachable] saying that the process does not listen, or is gone
+      # @return [Unreachable] saying that the process does not listen, is gone, or cannot be looked at
       def silence
-        return gone unless alive?
-
+        check
         Unreachable.new("process #{@pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen " \
                         "in it", :silent)
+      rescue Unreachable => e
+        e
       end
 
       private
@@ -136,8 +144,11 @@ module Memscope
         raise gone if @status.match?(/^State:\s*[ZX]/) # ended, and not yet reaped by its parent
 
         @status[/^#{key}:\s*(.*)$/, 1].to_s
-      rescue SystemCallError
+      rescue Errno::ENOENT, Errno::ESRCH
         raise gone
+      rescue SystemCallError => e # hidepid=1, or no descriptors left in this process
+        why = [Errno::EACCES, Errno::EPERM].include?(e.class) ? :foreign : :busy
+        raise Unreachable.new("/proc/#{@pid}/status: #{e.class.new.message}", why)
       end
     end
     private_constant :Target

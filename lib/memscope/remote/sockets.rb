@@ -109,7 +109,7 @@ module Memscope
         socket.connect_nonblock(Socket.sockaddr_un(path))
         socket
       rescue SystemCallError, ArgumentError
-        socket.close
+        socket&.close
         raise
       end
 
