@@ -404,7 +404,8 @@ class ServerTest < MemscopeTest
     "{\"ok\":{}}\n" => /does not understand .*: Memscope::Ledger.from_h: schema/,
     "{\"ok\":7}\n" => "does not understand",
     "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\\u202e\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\?\z/,
-    "#{'[' * 200}\n" => "is not JSON", "" => "hung up" }.each_with_index do |(answer, message), number|
+    "#{'[' * 200}\n" => "is not JSON", "" => "hung up",
+    "{\"error\":\"\\u061c\"}\n" => /: \?\z/ }.each_with_index do |(answer, message), number|
     define_method("test_an_answer_that_is_none_#{number}") do
       process = start(<<~RUBY, requires: ["socket"])
         Dir.mkdir(#{sockets.inspect}, 0700)
@@ -415,6 +416,13 @@ class ServerTest < MemscopeTest
 
       assert_match(message, error.message)
     end
+  end
+
+  # JSON 2 makes such text of "\udc00".
+  def test_halves_of_surrogate_pairs_are_replaced
+    half = "\xED\xB0\x80"
+
+    assert_equal({ "???" => ["a???\n"] }, Memscope::Calls.printable({ half => ["a#{half}\n"] }))
   end
 
   # Another user's socket must not keep root from listing all processes.

@@ -93,7 +93,7 @@ module Memscope
            :diagnosis_with_forecast, *CALLS.keys.grep(/_profile_/)].freeze
 
     # Control characters, Unicode line and paragraph separators, and characters that set the direction of text.
-    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/
+    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
     private_constant :PROFILERS, :ACTIONS, :OWN, :CONTROL
 
     class << self
@@ -129,10 +129,13 @@ module Memscope
       def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
 
       # @param value [Object] parsed JSON
-      # @return [Object] the same value, with "?" for each character of CONTROL
+      # @return [Object] the same value, with "?" for each character of CONTROL, and for half of a surrogate pair, which
+      #   JSON can have escaped
       def printable(value)
         case value
-        when String then value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
+        when String
+          value = value.scrub("?") unless value.valid_encoding?
+          value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
         when Array then value.map { |item| printable(item) }
         when Hash then value.to_h { |key, item| [printable(key), printable(item)] }
         else value
