@@ -264,6 +264,30 @@ class ServerTest < MemscopeTest
     assert_operator client(process).call(:rss), :positive?
   end
 
+  # A socket without a thread would let clients wait in vain, and keep this process from listening.
+  def test_a_listener_that_cannot_start_leaves_no_socket
+    [["Process.setrlimit(:NOFILE, File.open('/dev/null', &:fileno) + 1, hard)", "Too many open files"],
+     ["def (Memscope::Forks).background(*) = raise(ThreadError, 'no threads')", "no threads"]].each do |scarce, why|
+      process = start("Memscope.eager_load!")
+      process.tell(<<~RUBY.tr("\n", ";"))
+        soft, hard = Process.getrlimit(:NOFILE)
+        said = begin
+          #{scarce}
+          Memscope.listen
+        rescue StandardError => e
+          "\#{e.class}: \#{e.message}"
+        end
+        Process.setrlimit(:NOFILE, soft, hard)
+        [said, File.exist?(#{socket_of(process).inspect})]
+      RUBY
+
+      assert_equal ["Memscope::Sockets::Refused: the socket #{socket_of(process)}: #{why}", false].inspect, process.gets
+      process.tell("def (Memscope::Forks).background(_) = Thread.new {}; Memscope.listen.path")
+
+      assert_equal socket_of(process).inspect, process.gets
+    end
+  end
+
   def test_a_client_without_descriptors_does_not_say_that_the_process_is_gone
     process = listening
     asking = start("Memscope.eager_load!")

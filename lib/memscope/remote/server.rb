@@ -121,6 +121,10 @@ module Memscope
       @open = true
       @thread = Forks.background("memscope listener") { turn while @open }
       @thread.report_on_exception = false
+    rescue SystemCallError, ThreadError => e # no descriptors, or no threads, left
+      close_descriptors
+      remove
+      raise Refused, "the socket #{path}: #{e.is_a?(SystemCallError) ? e.class.new.message : e.message}"
     end
 
     # Stops listening and removes the socket, without waiting for a call in progress.
@@ -152,7 +156,7 @@ module Memscope
 
     private
 
-    def close_descriptors = [@server, @wake, @alarm, *@connections].each(&:close)
+    def close_descriptors = [@server, @wake, @alarm, *@connections].compact.each(&:close)
 
     def remove
       File.unlink(@path) if File.lstat(@path).ino == @inode
