@@ -103,6 +103,15 @@ class HistoryTest < MemscopeTest
     assert_equal [20], history.floors(:live_slots, step: 600).map(&:min)
   end
 
+  # As of a ledger that a worker read for its report, and a thread that sampled a second too late.
+  def test_floors_of_buckets_without_a_sample_of_major_gcs
+    history = history(curve("malloc", [40, 20, 50, 30, 60, 10]), curve("major_gcs", [nil, 1, 1, nil, 2, nil]))
+
+    assert_equal([[START + 10, 20], [START + 50, 10]],
+                 history.floors(:malloc).map { |floor| [floor.at, floor.min] })
+    assert_equal [40], history(curve("malloc", [40, 70]), curve("major_gcs", [nil, nil])).floors(:malloc).map(&:min)
+  end
+
   def test_wrong_arguments_are_named
     history = history(curve("rss", [1]))
 

@@ -194,7 +194,9 @@ module Memscope
       ring = ring(name, since, step)
       epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
       known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
-      known.chunk(&:last).map { |_epoch, points| points.map(&:first).min_by(&:min) }
+      epoch = epochs.compact.first || 0 # in a bucket without a sample of major_gcs, that of the bucket before it
+      known.chunk { |_point, count| epoch = count || epoch }
+           .map { |_epoch, points| points.map(&:first).min_by(&:min) }
     end
 
     # @api private
