@@ -168,8 +168,7 @@ module Memscope
         add(values, at)
         judge(due.to_i / EPOCH)
       rescue StandardError => e
-        warn "memscope: history: a sample failed: #{e.message} (#{e.class})" unless @reasons.key?(:failed)
-        @reasons = { **@reasons, failed: "a sample failed: #{e.message} (#{e.class})" }
+        failed(e)
       end
 
       # (see Sampler.offer)
@@ -192,12 +191,25 @@ module Memscope
 
       def run(task, now)
         since = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
-        values = send(task.kind)
+        values = attempt(task.kind)
         cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - since
         task.spacing = ([cpu / SHARE, task.least].max / SECONDS).ceil * SECONDS
         task.due = now + task.spacing - 1 # a second for the scheduler
         task.taken = now
         values
+      end
+
+      # Without what this kind of reading has, the sample has the other series.
+      def attempt(kind)
+        send(kind)
+      rescue StandardError => e
+        failed(e)
+        {}
+      end
+
+      def failed(error)
+        warn "memscope: history: a sample failed: #{error.message} (#{error.class})" unless @reasons.key?(:failed)
+        @reasons = { **@reasons, failed: "a sample failed: #{error.message} (#{error.class})" }
       end
 
       def totals
