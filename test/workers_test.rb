@@ -343,6 +343,20 @@ class WorkersTest < MemscopeTest
     assert_equal ["a reading failed: no (IOError)", nil], told
   end
 
+  def test_watch_starts_a_killed_thread_again
+    counted = child_json(<<~RUBY, requires: ["json"])
+      Memscope.configure { |c| c.history = false }
+      threads = -> { Thread.list.select { |thread| thread.name == "memscope workers" } }
+      Memscope::Workers.watch
+      threads.call.each { |thread| thread.kill.join }
+      killed = threads.call.size
+      2.times { Memscope::Workers.watch }
+      puts JSON.generate([killed, threads.call.size, Memscope::Workers.own.samples])
+    RUBY
+
+    assert_equal [0, 1, 2], counted
+  end
+
   def test_a_worker_whose_master_does_not_answer_knows_itself
     watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 1), master_pid: 1)
     read = watch.read

@@ -115,7 +115,8 @@ module Memscope
 
       # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` knows
       # how the process grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
-      # sleeps in between; a forked child does not inherit the thread and has to call this itself.
+      # sleeps in between, or starts it again if it was killed; a forked child does not inherit the thread and has to
+      # call this itself.
       #
       # @return [void]
       def watch = watch_with(nil)
@@ -125,7 +126,7 @@ module Memscope
       # @return [void]
       def watch_with(log)
         History.start if setting(:history)
-        return if current
+        return current.resume if current
 
         controller = Controller.new(SingleHost.new(log))
         self.current = Watch.new(Sampler.new(role: :single), controller: controller).tap(&:start)

@@ -148,6 +148,11 @@ module Memscope
         end
       end
 
+      # Puma started the thread of `serve`: nothing here could start it again.
+      #
+      # @return [void]
+      def resume = nil
+
       # @return [Worker, nil] the master's last reading of itself
       def own = @watch&.own
 

@@ -42,7 +42,7 @@ module Memscope
       # @return [Thread] marked as fork-safe for Puma
       def start
         seconds = step
-        Forks.background("memscope workers") do
+        @thread = Forks.background("memscope workers") do
           loop do
             sleep(seconds)
             seconds = step
@@ -50,6 +50,11 @@ module Memscope
           end
         end
       end
+
+      # Starts the thread again if it was killed.
+      #
+      # @return [void]
+      def resume = (start if @thread && !@thread.alive?)
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
       # application. A reading that was not delivered does not become the latest: other processes still have the one
