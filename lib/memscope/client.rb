@@ -76,7 +76,7 @@ module Memscope
       known = Calls::CALLS.fetch(name) do
         Field.refuse("Memscope::Client: call", name, Calls::CALLS.keys.join(", "))
       end
-      given = exchange("#{JSON.generate(call: name, options: options)}\n")
+      given = exchange("#{request(name, options)}\n")
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
     end
 
@@ -93,6 +93,12 @@ module Memscope
     def check = @target.check
 
     private
+
+    def request(name, options)
+      JSON.generate(call: name, options: options)
+    rescue JSON::GeneratorError, EncodingError
+      raise ArgumentError, "Memscope::Client: call: #{name}: given #{options.inspect}, allowed: text in UTF-8"
+    end
 
     def load(known, given)
       known.load(given)

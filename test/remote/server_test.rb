@@ -38,6 +38,10 @@ class ServerTest < MemscopeTest
     error = assert_raises(ArgumentError) { client(process).call(:malloc_profile_stop, gc: 1) }
 
     assert_equal "gc: given 1, allowed: true, false", error.message
+    error = assert_raises(ArgumentError) { client(process).call(:heap_graph, class_name: "\xff") }
+
+    assert_equal "Memscope::Client: call: heap_graph: given #{{ class_name: "\xff" }.inspect}, allowed: text in UTF-8",
+                 error.message
   end
 
   # The last verdict of a process stays with its listener: a number near its threshold does not change the next one.

@@ -469,7 +469,11 @@ class WebApplicationTest < WebCase
     stranger = { "HTTP_SEC_FETCH_SITE" => "cross-site" }
     foreign = { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => "http://evil.test" }
 
-    [stranger, foreign].each { |env| assert_equal 403, post({ "lever" => "gc" }, { **OWN, **env }, on: app).status }
+    nothing = { **foreign, "HTTP_ORIGIN" => "http" }
+
+    [stranger, foreign, nothing].each do |env|
+      assert_equal 403, post({ "lever" => "gc" }, { **OWN, **env }, on: app).status
+    end
     [{}, { "HTTP_SEC_FETCH_SITE" => nil }].each do |env|
       assert_equal 200, post({ "lever" => "gc" }, { **OWN, **env, "HTTP_COOKIE" => nil }, on: app).status
     end

@@ -190,7 +190,7 @@ module Memscope
         def own?(origin, env)
           scheme, authority = origin.downcase.split("://", 2)
           port = DEFAULT_PORTS[scheme]
-          port && authority.delete_suffix(port) == env["HTTP_HOST"].to_s.downcase.delete_suffix(port)
+          port && authority&.delete_suffix(port) == env["HTTP_HOST"].to_s.downcase.delete_suffix(port)
         end
 
         def token_objection(cookie, token)
