@@ -665,6 +665,21 @@ class DiagnosisTest < DoctorTest
     assert_match(/^  1 warning\. RSS [\d.]+ MiB; 200\.0 MiB can be released now\.$/, both.to_s)
   end
 
+  # A trim or purge after a collection returns what is free already, too; a compaction, other pages or the same.
+  def test_the_first_line_counts_free_memory_once
+    garbage = { objects: 1_000, bytes: mebibytes(40), returned_bytes: mebibytes(115),
+                returned_max_bytes: mebibytes(120) }
+    dirty = { malloc: jemalloc(dirty: 100), arenas: [{ dirty_bytes: mebibytes(100), dirty_decay_ms: -1 }] }
+    sparse = { ruby: "3.3.1", compactable_bytes: mebibytes(30), compactable_min_bytes: mebibytes(30),
+               live_slots: 100_000, old_objects: 100_000 }
+
+    { {} => /; 81\.0 MiB can be/, { garbage: garbage } => /; 115\.0 to 120\.0 MiB can be/,
+      { garbage: garbage, ruby_heap: sparse } => /; 115\.0 to 150\.0 MiB can be/,
+      { garbage: garbage, **dirty } => /; 115\.0 to 120\.0 MiB can be/ }.each do |chart, amount|
+      assert_match amount, diagnose(malloc: Charts.glibc(main_free: 90, main_trimmable: 80), **chart).to_s
+    end
+  end
+
   def test_of_this_process
     diagnosis = Memscope.doctor
 

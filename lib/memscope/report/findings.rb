@@ -8,7 +8,10 @@ module Memscope
       MARGIN = " " * 11
       # The ledger's reasons that are printed, if a check could not be made.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
-      private_constant :WORDS, :MARGIN, :EXPLAINED
+      # Findings on free memory that a collection, and a trim or purge after it, return too: what :possible_garbage says
+      # they return includes it (Diagnosis::Garbage).
+      FREE = %i[trimmable dirty_pages muzzy_pages empty_heap_pages].freeze
+      private_constant :WORDS, :MARGIN, :EXPLAINED, :FREE
 
       class << self
         include Quantity
@@ -75,12 +78,16 @@ module Memscope
         later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
       end
 
-      # Returns nil if nothing can be returned.
+      # Bounds on what the findings' remedies return together; nil if nothing can be returned.
       def returned(findings)
-        least = findings.sum { |finding| finding.recoverable_bytes || 0 }
-        most = findings.sum { |finding| finding.recoverable_max_bytes || 0 }
+        garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
+        free, rest = others.partition { |finding| FREE.include?(finding.id) }
+        least = [garbage, others].map { |some| sum(some, :recoverable_bytes) }.max
+        most = [garbage, free].map { |some| sum(some, :recoverable_max_bytes) }.max + sum(rest, :recoverable_max_bytes)
         between(least, most) unless most.zero?
       end
+
+      def sum(findings, amount) = findings.sum { |finding| finding.public_send(amount) || 0 }
 
       def lines(finding)
         severity = @page.highlighted(WORDS.fetch(finding.severity).ljust(9), finding.severity)
