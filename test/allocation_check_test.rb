@@ -63,7 +63,8 @@ class AllocationCheckTest < MemscopeTest
 
   def test_wrong_arguments_are_refused
     wrong = { {} => "limits", { objects: -1 } => ":objects", { String => "many" } => "String", { 4 => 1 } => "limits",
-              { objects: (nil..) } => ":objects", { objects: 1..2.5 } => ":objects" }
+              { objects: (nil..) } => ":objects", { objects: 1..2.5 } => ":objects", { Class.new => 0..3 } => "limits",
+              { Module.new.const_set(:Inner, Class.new) => 0..3 } => "limits" }
     wrong.each do |limits, named|
       error = assert_raises(ArgumentError) { Check.run(limits) { flunk } }
 

@@ -29,10 +29,10 @@ module Memscope
     private_constant :INTERNAL, :ALL, :ROWS, :LOCK
 
     class << self
-      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class, or
-      #   with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal objects do
-      #   not count. :baseline: the name under which a file has the numbers that the block may not exceed. Before
-      #   Ruby 3.1.4, the block must not create a Ractor
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class with
+      #   a name, or with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal
+      #   objects do not count. :baseline: the name under which a file has the numbers that the block may not exceed.
+      #   Before Ruby 3.1.4, the block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
@@ -65,11 +65,15 @@ module Memscope
 
       def check(limits)
         limits.each do |what, limit|
-          known = what == :objects || what.is_a?(Class) || what.is_a?(String)
-          refuse("limits", what, ":objects, a class, the name of a class") unless known
+          known = what == :objects || what.is_a?(String) || (what.is_a?(Class) && named?(what))
+          refuse("limits", what, ":objects, a class with a name, the name of a class") unless known
           refuse(what.inspect, limit, "an Integer, 0 or more, or a Range of these") unless limit?(limit)
         end
       end
+
+      # Objects are counted by their class's name: those of an anonymous class, or of one in an anonymous module, count
+      # for an ancestor, so that any number would be within the limit.
+      def named?(known) = Module.instance_method(:name).bind_call(known)&.start_with?("#") == false
 
       def limit?(limit)
         bounds = limit.is_a?(Range) ? [limit.begin, limit.end].compact : [limit]
