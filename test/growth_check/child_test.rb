@@ -10,6 +10,8 @@ class GrowthCheckChildTest < MemscopeTest
 
   Unfinished = Memscope::GrowthCheck::Unfinished
   KeepsABlock = Class.new(StandardError) { def initialize(text) = super.tap { @block = proc {} } }
+  Secret = Class.new { def marshal_dump = raise(NotImplementedError, "secrets stay here") }
+  KeepsASecret = Class.new(StandardError) { def initialize(text) = super.tap { @secret = Secret.new } }
 
   def test_an_error_of_the_block_is_raised_as_it_was
     error = assert_raises(KeyError) { check { {}.fetch(:missing) } }
@@ -29,6 +31,10 @@ class GrowthCheckChildTest < MemscopeTest
     error = assert_raises(RuntimeError) { check { raise KeepsABlock, "kept" } }
 
     assert_equal "GrowthCheckChildTest::KeepsABlock: kept", error.message
+
+    error = assert_raises(RuntimeError) { check { raise KeepsASecret, "kept" } }
+
+    assert_equal "GrowthCheckChildTest::KeepsASecret: kept", error.message
 
     late = -> { self.class.const_set(:Late, Class.new(StandardError)) }
     error = assert_raises(RuntimeError) { check { raise late.call, "late" } }

@@ -73,10 +73,10 @@ module Memscope
           end
         end
 
-        # @return [String, nil] nil for an exception that holds a Proc or the like
+        # @return [String, nil] nil for an exception that holds a Proc or the like, or whatever cannot be dumped
         def dump(error)
           Marshal.dump(error)
-        rescue TypeError
+        rescue StandardError, ScriptError, SystemStackError
           nil
         end
 
