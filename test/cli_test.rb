@@ -262,6 +262,8 @@ class CLITest < MemscopeTest
     %w[profile --seconds x] => '--seconds: given "x", allowed: a number of seconds above 0, up to 86400',
     %w[report --pid abc] => '--pid: given "abc", allowed: a process ID, as `memscope ps` lists them',
     %w[report --output] => "--output: given no value, allowed: FILE",
+    %w[dump -o] => "--output: given no value, allowed: FILE",
+    %w[convert heap.json -o] => "--output: given no value, allowed: FILE",
     %w[leaks --threshold=0 -- ruby] => "--threshold: given 0, allowed: a number above 0",
     %w[profile --objects --pid=1 --budget=2] => "--budget: given 2.0, allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",

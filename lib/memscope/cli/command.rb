@@ -170,12 +170,13 @@ module Memscope
         end
       end
 
-      # @param option [String, Symbol] its name or the beginning of its name
+      # @param option [String, Symbol] its name or the beginning of its name, or a dash and its letter
       # @param given [Object] nil if it was given no value
       def refuse_value(option, given = nil)
         option = option.to_s.tr("_", "-")
-        switch = @parser.top.list.find { |one| one.long.first.delete_prefix("--").start_with?(option) }
-        name = switch.long.first.delete_prefix("--")
+        switch = @parser.top.search(:short, option.delete_prefix("-")) ||
+                 @parser.top.list.find { |one| one.switch_name.start_with?(option) }
+        name = switch.switch_name
         shown = given.nil? ? "no value" : Field.excerpt(given)
         words = @limits[name.tr("-", "_").to_sym]&.words
         usage_error("--#{name}: given #{shown}, allowed: #{words || switch.arg.strip}")
