@@ -237,6 +237,19 @@ class LaunchProgramTest < LaunchTest
                  assert_raises(Launch::Refusal) { program("env", "-i", "ruby").executable }.message)
   end
 
+  # Another Ruby, for instance, cannot load memscope's extension.
+  def test_env_looks_for_the_program_in_the_path_that_it_sets
+    Dir.mktmpdir do |directory|
+      other = File.join(directory, "ruby")
+      FileUtils.cp("/bin/true", other)
+
+      assert_equal other, program("env", "PATH=/nowhere", "A=1", "PATH=#{directory}:/bin", "ruby").executable
+      assert_equal other, program("env", "PATH=#{directory}:/usr/bin:/bin", "env", "ruby").executable
+      assert_predicate program("env", "NOPATH=#{directory}", "ruby"), :ruby?
+      assert_unavailable 127, "env", "PATH=/nowhere", "ruby"
+    end
+  end
+
   def test_what_env_sets_on_the_way
     with_script("#!/usr/bin/env -S A=1 LD_X=2=3 ruby -w\n") do |path|
       assert_equal %w[B A LD_X], program("env", "B=", path, "C=1").assigned

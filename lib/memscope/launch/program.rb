@@ -193,13 +193,15 @@ module Memscope
         [interpreter, argument]
       end
 
-      # env(1) becomes the program that it names, in an environment that its options may have cleared.
+      # env(1) becomes the program that it names, found in the PATH that it sets, in an environment that its options may
+      # have cleared.
       def follow_env(path, arguments, scripts_left)
         return path unless File.basename(path) == "env"
 
         words = split(arguments)
         assignments = words.take_while { |word| word.match?(ASSIGNMENT) }
         @assigned.concat(assignments.map { |word| word[/\A[^=]*/] })
+        @search_path = assignments.filter_map { |word| word[/\APATH=(.*)\z/m, 1] }.last || @search_path
         name, *rest = words.drop(assignments.size)
         return path unless name
 
