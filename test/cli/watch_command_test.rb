@@ -58,6 +58,19 @@ class CLIWatchTest < MemscopeTest
                  memscope("watch", "--pid", process.pid.to_s, "--trace", "--json").first)
   end
 
+  def test_a_file_gets_every_verdict
+    process = listening
+    file = File.join(@directory, "verdicts.json")
+    watch = Thread.new { memscope("watch", "--pid", process.pid.to_s, "--every=0.05", "--json", "--output", file) }
+    sleep 0.05 until !watch.alive? || (File.exist?(file) && File.foreach(file).count >= 3)
+    process.stop
+    out, status = watch.value
+
+    assert_match(/\Amemscope watch: (there is no )?process #{process.pid}/, out)
+    assert_equal 74, status
+    assert_equal([process.pid], File.readlines(file).map { |line| Memscope::Verdict.from_json(line).pid }.uniq)
+  end
+
   def test_no_process
     assert_equal ["memscope watch: no process given; allowed: --pid N, --socket PATH\n", 64], memscope("watch")
   end
