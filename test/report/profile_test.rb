@@ -162,6 +162,15 @@ class ProfileReportTest < MemscopeTest
     assert_includes unwrapped(objects(9)), "9 samples allocated in the last 60 seconds: too few for an estimate"
   end
 
+  # Objects that are allocated together are sampled together, so the errors of lines do not sum in quadrature.
+  def test_several_lines_of_objects_have_no_error_together
+    said = text(objects(100, 20, 500, 20), limit: 1)
+
+    assert_match(/^ +1\.5 +- +40,000 +40 +6\.2 %  2 other lines$/, said)
+    assert_match(/^ +19\.1 +\d+\.\d +500,000 +500 .*  memscope itself$/, said)
+    assert_match(/^ +0\.8 +\d+\.\d +20,000 +20 .*  1 other line$/, text(objects(100, 20), limit: 1))
+  end
+
   def test_memscopes_own_objects_are_no_line
     said = text(objects(100, 20, 500, 20))
 

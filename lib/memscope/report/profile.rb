@@ -30,7 +30,7 @@ module Memscope
       end
 
       def estimates(sum)
-        [@signed ? signed_mebibytes(sum.live_bytes) : mebibytes(sum.live_bytes), mebibytes(sum.error_bytes),
+        [@signed ? signed_mebibytes(sum.live_bytes) : mebibytes(sum.live_bytes), cell(sum.error_bytes),
          *(number(sum.live_objects) if @reading.objects?)]
       end
 
@@ -47,8 +47,13 @@ module Memscope
 
       def sum(entries)
         shares = entries.filter_map(&:share)
-        Sum.new(entries.sum(&:live_bytes), Integer.sqrt(entries.sum { |entry| entry.error_bytes**2 }),
-                entries.sum(&:live_objects), entries.sum(&:samples), (shares.sum if shares.any?))
+        Sum.new(entries.sum(&:live_bytes), error_of(entries), entries.sum(&:live_objects), entries.sum(&:samples),
+                (shares.sum if shares.any?))
+      end
+
+      # Of several entries nil for objects, whose samples are not independent of each other (Profile::Shares).
+      def error_of(entries)
+        Integer.sqrt(entries.sum { |entry| entry.error_bytes**2 }) if entries.one? || !@reading.objects?
       end
     end
 
