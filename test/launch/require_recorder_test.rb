@@ -110,6 +110,20 @@ class RequireRecorderTest < MemscopeTest
     assert_equal(1, files(found).count { |node| node.path.end_with?("nested.rb") })
   end
 
+  # The path is asked for when the file has its number already.
+  def test_two_threads_that_begin_to_load_at_once
+    found = assert_alike(<<~RUBY)
+      asked = Queue.new
+      slow = Struct.new(:path) { define_method(:to_path) { asked << true; sleep 0.3; path } }
+      thread = Thread.new { Kernel.require(slow.new(File.join(__dir__, "late.rb"))) }
+      asked.pop
+      p require("plain"), thread.value
+    RUBY
+
+    assert_equal(%w[late.rb plain.rb], files(found).map { |node| File.basename(node.path) }.sort)
+    assert(files(found).all? { |node| node.objects.positive? })
+  end
+
   def test_a_file_that_ends_the_program
     assert_alike("require 'exits'", status: 5)
   end

@@ -37,7 +37,8 @@ module Memscope
       def measure
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable
-        owned = Native.owned((RequireRecorder.entries.last&.number || Native::OWNER_MEMSCOPE) + 1)
+        # Threads may have added their entries in another order than that of their numbers.
+        owned = Native.owned((RequireRecorder.entries.map(&:number).max || Native::OWNER_MEMSCOPE) + 1)
         @own_objects, @own_malloc = owned[Native::OWNER_MEMSCOPE].values_at(1, 3)
         after = read(collect: false)
         @lost, @crowded = Native.stop_owners
