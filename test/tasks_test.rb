@@ -46,6 +46,14 @@ class TasksTest < MemscopeTest
     assert_includes ran.err, "lever: given :vacuum, allowed: :gc"
   end
 
+  def test_a_purge_beside_another_one_is_refused
+    busy = 'Memscope.define_singleton_method(:purge) { |*, **| raise Memscope::Purge::Busy, "another one runs" }'
+    ran = child("require 'memscope'; #{busy}; #{PURGE}")
+
+    refute_predicate ran, :success?
+    assert_equal "memscope:purge: another one runs", ran.err.lines.last.chomp
+  end
+
   def test_another_format_is_refused
     ran = child(RUN, env: { "FORMAT" => "yaml" })
 

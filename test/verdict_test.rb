@@ -223,6 +223,13 @@ class VerdictTest < MemscopeTest
                  assert_raises(ArgumentError) { Memscope.verdict(now: "yes") }.message
   end
 
+  def test_the_page_with_a_history_that_has_not_begun
+    nothing = Memscope.history
+
+    assert_nil nothing.started_at
+    refute_match(/since/, verdict(leak(:native)).to_s(history: nothing))
+  end
+
   def test_the_page
     history = leak(:native)
     page = verdict(history).to_s(history: history, unicode: false)

@@ -121,6 +121,8 @@ module Memscope
         end
       rescue Client::Unreachable, Client::Failed => e
         raise Failure, "PID: #{e.message}"
+      rescue Purge::Busy => e
+        raise Failure, e.message
       end
 
       # For a process without a listener, the ledger is the kernel's view, with a warning.

@@ -16,6 +16,7 @@ class QuantityTest < MemscopeTest
     assert_equal "44.6 MiB", between(44.58, 44.64)
     assert_equal "44.6 to 44.7 MiB", between(44.64, 44.66)
     assert_equal "16 KiB", between(8.0 / 1024, 16.0 / 1024)
+    assert_equal "39 KiB to 98 KiB", between(39.0 / 1024, 98.0 / 1024)
   end
 
   def test_a_signed_number

@@ -44,7 +44,10 @@ module Memscope
       def between(least, most)
         return "up to #{size(most)}" if least&.zero? && most&.positive?
 
-        mebibytes(least) == mebibytes(most) ? size(most) : "#{mebibytes(least)} to #{size(most)}"
+        text = size(most)
+        return text if mebibytes(least) == mebibytes(most)
+
+        "#{text.end_with?('MiB') ? mebibytes(least) : size(least)} to #{text}"
       end
 
       # @param fall [Integer, Range<Integer>, nil] of RSS, by a purge

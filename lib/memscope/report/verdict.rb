@@ -37,7 +37,7 @@ module Memscope
 
       # Series in bytes that changed. Each scale goes from the least value to the greatest, but over at least 1 MiB.
       def curves
-        return unless @history
+        return unless @history&.started_at
 
         ids = @history.curves.select { |curve| curve.unit == :bytes }.map(&:id)
         rows = ids.map { |id| row(id.name.tr("_", " "), @history.points(id).filter_map(&:min)) }
