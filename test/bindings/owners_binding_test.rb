@@ -71,6 +71,26 @@ class OwnersBindingTest < MemscopeTest
     assert_operator filler[3], :<, 100_000
   end
 
+  # Of 40 MB, glibc unmaps the freed block.
+  both_allocators("a block that another thread has freed replaces none") do |preload|
+    owner = owned(<<~RUBY, 4, preload: preload).last
+      def free_a_half(bytes)
+        large = done = nil
+        helper = Thread.new { Thread.stop; large.clear; done = true }
+        Thread.pass until helper.stop?
+        small = own(4) { "s" * bytes }
+        large = "l" * (2 * bytes)
+        helper.wakeup
+        Thread.pass until done
+        small.clear
+        helper.join
+      end
+      [10_000, 10_000, 10_000, 20_000_000].each { |bytes| free_a_half(bytes) }
+    RUBY
+
+    assert_operator owner[3], :<, 5000
+  end
+
   both_allocators("everything together is what the rows say") do |preload|
     differences = child_json(<<~RUBY, requires: ["json"], preload: preload)
       #{PRELUDE}

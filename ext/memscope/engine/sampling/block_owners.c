@@ -92,7 +92,8 @@ static void hand_over(void *block, uint32_t owner, size_t bytes) {
         if (grown == block || memscope_owner() == MEMSCOPE_OWNER_RUBY || !is_double(index, bytes))
             continue;
         newest[index].block = NULL;
-        disown(grown);
+        if (disown(grown) == 0) /* another thread has freed it: it may not even be mapped any more */
+            continue;
         if (owner != 0)
             put_back(grown, owner);
         return;
