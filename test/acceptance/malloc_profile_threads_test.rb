@@ -105,6 +105,27 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_equal [true, 1 << 12], answer["in_parent"]
   end
 
+  # Children that allocate the same would otherwise err alike, and so would the sum of their profiles. The numbers that
+  # jemalloc draws are its own.
+  def test_forked_children_draw_other_random_numbers
+    samples = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
+      profile.start(rate: 1 << 12, backend: backend)
+      hold.call
+      before = profile.snapshot.samples
+      children = Array.new(8) do
+        reader, writer = IO.pipe
+        fork { hold.call(64, 20_000) && writer.write(profile.snapshot.samples - before) && exit!(0) }
+        writer.close
+        reader
+      end
+      puts JSON.generate(children.map { |reader| Integer(reader.read) })
+      Process.waitall
+    RUBY
+
+    assert_in_delta 310, samples.sum / 8.0, 40
+    assert_operator samples.uniq.size, :>, 2
+  end
+
   # Whatever happens in between: the reading is a complete profile, or an error that says what happened.
   each_way("readings_while_others_start_and_stop") do |settings|
     answer = child(<<~RUBY, settings)

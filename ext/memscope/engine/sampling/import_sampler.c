@@ -334,11 +334,18 @@ static void after_fork(void) {
     }
 }
 
+/* The child draws other random numbers than its parent and its siblings, whose errors would otherwise be its own. */
+static void in_child(void) {
+    after_fork();
+    thread.bytes_left = thread.beyond = thread.random = 0;
+    thread.session = 0;
+}
+
 static void listen_for_forks(void) {
     static bool listening;
 
     if (!listening)
-        pthread_atfork(before_fork, after_fork, after_fork);
+        pthread_atfork(before_fork, after_fork, in_child);
     listening = true;
 }
 
