@@ -145,7 +145,8 @@ module Memscope
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF
       growth_too_small: the allocator's live memory has grown too little, by less memory than 16 samples stand for
       live_bytes_unknown: this allocator does not report its live memory
-      profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create and /proc/self/fd)
+      profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
+        limit on the size of files, RLIMIT_FSIZE)
       # The profile of objects.
       collections_without_loss: Ruby called no hook for some garbage collections (%d), but no sample was dropped
       gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, and the

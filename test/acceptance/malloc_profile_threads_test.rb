@@ -246,6 +246,25 @@ class MallocProfileThreadsTest < MemscopeTest
     refute answer.last
   end
 
+  # A write beyond the limit would end the process (SIGXFSZ).
+  def test_where_jemalloc_may_not_write_as_much_as_it_has
+    skip_under_sanitizer
+    skip_without_jemallocs_profiler
+
+    answer = child(<<~RUBY, WAYS.fetch(:jemalloc))
+      profile.start(rate: 1 << 12, backend: backend)
+      hold.call
+      no_limit = Process.getrlimit(:FSIZE)
+      Process.setrlimit(:FSIZE, 1000, no_limit.last)
+      said = error.call { profile.snapshot }
+      Process.setrlimit(:FSIZE, *no_limit)
+      puts JSON.generate([said, profile.stop.samples])
+    RUBY
+
+    assert_match(/could not be read: refused by the kernel.*RLIMIT_FSIZE/, answer.first)
+    assert_operator answer.last, :>, 0
+  end
+
   # ---- tags -------------------------------------------------------------------------------------------------------
 
   each_way("a_tag_is_of_the_fiber_that_has_it") do |settings|

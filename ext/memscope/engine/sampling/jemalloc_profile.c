@@ -203,6 +203,7 @@ struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const str
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -282,6 +283,16 @@ void memscope_jemalloc_profile_stop(void) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
+/*
+ * A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ, and how much jemalloc will write is
+ * unknown.
+ */
+static bool may_write(void) {
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
+
 static enum memscope_status dump_into(int descriptor) {
     char path[64];
     const char *name = path;
@@ -310,9 +321,12 @@ static enum memscope_status parse_file(int descriptor, struct memscope_scratch *
 
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
                                                     struct memscope_sampled_stacks *stacks) {
-    int descriptor = memscope_descriptor_of_memory("memscope profile");
     enum memscope_status status;
+    int descriptor;
 
+    if (!may_write())
+        return MEMSCOPE_DENIED;
+    descriptor = memscope_descriptor_of_memory("memscope profile");
     if (descriptor < 0)
         return memscope_status_of_errno(errno);
     status = dump_into(descriptor);
