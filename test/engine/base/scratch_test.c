@@ -90,6 +90,23 @@ static void test_what_is_resident_of_what_lasts(void) {
     EXPECT(memscope_lasting_resident_bytes(map, 0) == 0);
 }
 
+/* Wherever in a page the bytes begin, the page of the last one is resident too. */
+static void test_pretouched_bytes_are_resident(void) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), sizes[] = {0, 1, 100, page - 100, page, 3 * page + 17};
+
+    for (size_t index = 0; index < sizeof sizes / sizeof *sizes; index++) {
+        struct memscope_scratch scratch;
+        const char *next;
+
+        EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+        next = (char *)memscope_scratch_take(&scratch, 2000) + 2000;
+        memscope_scratch_pretouch(&scratch, sizes[index]);
+        for (size_t offset = 0; offset < sizes[index]; offset++)
+            EXPECT(memscope_lasting_resident_bytes(next + offset, 1) == page);
+        memscope_scratch_close(&scratch);
+    }
+}
+
 /* The sanitizer knows where a block ends, also after it was extended, and after the memory was taken again. */
 static void test_poison_behind_blocks(void) {
 #ifdef __SANITIZE_ADDRESS__
@@ -115,5 +132,6 @@ int main(void) {
     test_lists_what_is_open();
     test_fork();
     test_what_is_resident_of_what_lasts();
+    test_pretouched_bytes_are_resident();
     return 0;
 }
