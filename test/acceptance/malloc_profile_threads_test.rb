@@ -79,6 +79,22 @@ class MallocProfileThreadsTest < MemscopeTest
     assert_in_delta 2 << 20, answer.last, 1 << 20
   end
 
+  # The second profile samples every block. At the first one's rate, the next sample is still far.
+  def test_a_profile_after_another_misses_no_block_of_the_thread_that_starts_it
+    blocks = child(<<~RUBY, { env: { "BACKEND" => "imports" } })
+      profile.start(rate: 1 << 30, backend: backend)
+      hold.call
+      profile.stop
+      profile.start(rate: profile::EVERY_BLOCK, backend: backend)
+      hold.call(100, 60)
+      taken = profile.stop
+      mine = taken.stacks.select { |stack| stack.frames.any? { |index| taken.frames[index].name == "Leaks.leak" } }
+      puts JSON.generate(mine.sum(&:live_objects))
+    RUBY
+
+    assert_equal 60, blocks
+  end
+
   each_way("a_forked_child_inherits_the_profile_that_runs") do |settings|
     answer = child(<<~RUBY, settings)
       profile.start(rate: 1 << 12, backend: backend)

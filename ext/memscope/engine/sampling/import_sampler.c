@@ -359,6 +359,7 @@ static enum memscope_status patch_all(void) {
     enum memscope_status status;
     uint64_t generation;
 
+    thread.bytes_left = 0; /* this thread notices the session at once, not only after what is left of the last one */
     atomic_fetch_add(&session, 1);
     atomic_store(&running, true);
     begin_patching();

@@ -22,11 +22,12 @@
 enum memscope_status memscope_import_sampler_prepare(void);
 
 /*
- * Patches the imports, and samples one byte in rate from now on. Returns what prepare returns, or MEMSCOPE_DENIED if
- * the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has patched the
- * imports already. On failure, nothing stays patched. The sampler must not be running already; while every
- * block is recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other threads wait
- * meanwhile.
+ * Patches the imports, and samples one byte in rate from now on; each other thread that has allocated while the sampler
+ * ran before allocates up to 16 KiB first, of which nothing is sampled. Returns what prepare returns, or
+ * MEMSCOPE_DENIED if the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this
+ * library has patched the imports already. On failure, nothing stays patched. The sampler must not be running already;
+ * while every block is recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other
+ * threads wait meanwhile.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 
