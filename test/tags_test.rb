@@ -177,6 +177,23 @@ class TagsTest < MemscopeTest
     assert_in_delta 1000, row.allocated_objects, 20
   end
 
+  # Each window ends within a call that allocates for long before a postponed job can run.
+  LONG_CALLS = <<~RUBY
+    text = "a," * 300_000
+    Memscope::ObjectProfile.start(ractors: :never)
+    60.times { Memscope.tag("split") { text.split(",").size } }
+    puts JSON.generate(tags: Memscope.tags.to_h, windows: Memscope::ObjectProfile.snapshot.windows)
+  RUBY
+
+  def test_allocations_after_the_end_of_a_window_are_not_counted_in_it
+    skip_under_sanitizer
+    found = child_json(LONG_CALLS, requires: ["json"])
+    row = Memscope::Tags.from_h(found["tags"]).first
+
+    assert_operator row.totals.counted, :<=, 20_000 * found["windows"]
+    assert_in_delta 300_000, row.allocated_objects, [5 * row.allocated_objects_error, 15_000].max
+  end
+
   # Blocks of 10,000 bytes: 10,240 in jemalloc's classes. What the allocator has in use grows by as much. Ruby 4.0 keeps
   # the megabyte of a thread's stack until the Thread is collected.
   BYTES = <<~RUBY

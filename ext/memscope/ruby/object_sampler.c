@@ -276,7 +276,7 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
     int64_t left = LOAD(left) - 1;
 
     STORE(left, left);
-    if (!sampler.skipping)
+    if (sampler.phase == WATCHING && !sampler.skipping) /* from 4.0 on, the hook outlasts the window */
         tags->allocations.window[memscope_current_tag()]++;
     if (left <= 0)
         hit(trace);
@@ -645,6 +645,7 @@ static double watching_ns(void) {
     uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
 
     STORE(left, INT64_MAX);
+    sampler.phase = WATCHING; /* so that the hook does all that it does in a window */
     for (int round = 0; round < 3; round++) {
         time = time_of_allocations();
         plain = time < plain ? time : plain;
