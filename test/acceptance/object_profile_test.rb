@@ -370,6 +370,23 @@ class ObjectProfileTest < MemscopeTest
     assert_operator missed, :>, 0
   end
 
+  # Each GC begins an epoch, and old generations merge.
+  def test_the_objects_of_each_stack_are_known_if_a_gc_runs_during_the_reading
+    samples, objects = child(<<~RUBY)
+      profile(budget: 1)
+      $held = Array.new(100) { |round| GC.start if round % 10 == 0; Array.new(200) { Object.new } }
+      GC.stress = true
+      body = Memscope.const_get(:Native).object_profile_with_objects
+      GC.stress = false
+      mine = body[:stacks].each_index.select { |index| body[:stacks][index][:class_name] == "Object" }
+      samples = mine.sum { |index| [body[:stacks][index][:samples], 64].min }
+      puts JSON.generate([samples, mine.sum { |index| body[:objects][index].bytesize / 16 }])
+    RUBY
+
+    assert_operator samples, :>, 100
+    assert_equal samples, objects
+  end
+
   # The GC that frees the objects is the first one that is unseen, so it has requested no job. A Ractor that begins in a
   # window may crash: the budget is for one window.
   def test_objects_that_an_unseen_gc_has_freed_are_not_searched_for

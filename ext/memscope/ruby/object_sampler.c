@@ -751,10 +751,6 @@ uint32_t memscope_object_sampler_next_generation(void) {
     return memscope_generation_begin(&sampler.generations);
 }
 
-uint32_t memscope_object_generation_of(uint32_t epoch) {
-    return memscope_generation_of(&sampler.generations, epoch);
-}
-
 static int by_address(const void *left, const void *right) {
     const struct memscope_sampled_object *one = left, *other = right;
 

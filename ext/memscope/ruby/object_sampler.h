@@ -49,9 +49,6 @@ void memscope_object_sampler_settle(void);
 
 struct memscope_object_samples *memscope_object_sampler_samples(void);
 
-/* The generation that a sample's epoch belongs to. A generation's number is its first epoch. */
-uint32_t memscope_object_generation_of(uint32_t epoch);
-
 /* A sampled object as of a reading of the profile: another object may have its address by now. */
 struct memscope_sampled_object {
     uint64_t address;
