@@ -110,6 +110,8 @@ module Memscope
       # The ledger.
       cached_chunks_unmarked: no chunk is marked as cached: either this glibc is older than 2.29, so that cached chunks
         count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)
+      chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
+        meanwhile), so how much malloc has in use and how much a trim returns is unknown
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
       deep_without_effect: no effect under jemalloc, whose own statistics already give what the walk would find
       gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live

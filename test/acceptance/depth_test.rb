@@ -74,6 +74,20 @@ class DepthTest < MemscopeTest
     assert_empty LedgerTree.new(answer).gaps
   end
 
+  def test_what_malloc_has_in_use_is_unknown_if_a_page_is_unreadable
+    skip_under_sanitizer
+    answer = child_json(<<~RUBY, requires: ["memscope_test"])
+      Host.malloc_blocks(100, 2_000)
+      Host.hide_blocks
+      puts Memscope.ledger(deep: true, objects: true).to_json
+    RUBY
+
+    assert_empty answer["rows"].find { |row| row["id"] == "malloc" }["detail"]
+    assert_operator LedgerTree.new(answer).bytes("malloc/main_heap/unwalked"), :>, 0
+    assert_match(/could not read all of them/, answer["reasons"]["deep"])
+    assert_equal answer["reasons"]["deep"], answer["reasons"]["objects"]
+  end
+
   def test_jemalloc_has_nothing_to_walk
     answer = child_json("puts Memscope.ledger(deep: true).to_json", preload: "libjemalloc.so.2")
 

@@ -30,14 +30,16 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         memscope_set_reason(reasons, "deep", "deep_without_effect");
     else if (call->request.deep && !ledger->walked_chunks)
         memscope_set_reason(reasons, "deep", "chunks_unread");
-    else if (call->request.deep && !memscope_glibc_knows_cache_key())
+    else if (call->request.deep && !memscope_ledger_chunks_complete(ledger))
+        memscope_set_reason(reasons, "deep", "chunks_incomplete");
+    if (ledger->walked_chunks && !memscope_glibc_knows_cache_key())
         memscope_set_reason(reasons, "thread_caches", "cached_chunks_unmarked");
     if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         memscope_hash_set(reasons, "shared", memscope_unread("/proc/self/pagemap", ledger->shared_status));
     if (call->objects && !call->walked_before && !call->held.known)
         memscope_set_reason(reasons, "objects", "objects_unwalked");
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
-        memscope_set_reason(reasons, "objects", "needs_deep");
+        memscope_set_reason(reasons, "objects", ledger->walked_chunks ? "chunks_incomplete" : "needs_deep");
 }
 
 /* Reasons given when some of jemalloc's mappings were not identified. */

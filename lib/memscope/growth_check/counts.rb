@@ -51,6 +51,8 @@ module Memscope
         # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if glibc's chunks are not known
         def of_glibc(rows)
           malloc = rows.find { |row| row[:id] == :malloc } or return
+          return unless malloc[:detail][:in_use_bytes]
+
           counts = malloc[:children].map do |row|
             row = row[:children].find { |part| part[:id] == :in_use } if HEAPS.include?(row[:id])
             row&.dig(:detail, :blocks)

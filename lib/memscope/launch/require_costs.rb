@@ -80,7 +80,7 @@ module Memscope
       end
 
       # memscope's own records do not count as the program's cost.
-      def rise(after, name, own) = after[name] && (after[name] - @before[name] - own)
+      def rise(after, name, own) = after[name] && @before[name] && (after[name] - @before[name] - own)
 
       def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i
 
@@ -92,7 +92,7 @@ module Memscope
       end
 
       def reasons(after)
-        { malloc_bytes: (:statistics_unread unless after[:malloc]),
+        { malloc_bytes: (:statistics_unread unless after[:malloc] && @before[:malloc]),
           other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
           other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?),
           objects_bytes: (:requires_compacted if compactions != @compactions),

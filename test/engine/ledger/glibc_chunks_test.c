@@ -6,6 +6,7 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
@@ -76,6 +77,7 @@ static void check_against_mallinfo2(void) {
     walk_everything();
     info = mallinfo2();
     EXPECT(main_heap.unwalked_bytes == 0 && arenas.unwalked_bytes == 0);
+    EXPECT(!main_heap.incomplete && !arenas.incomplete);
     expect_near(sum(main_heap.free.bytes, arenas.free.bytes) + sum(main_heap.top.bytes, arenas.top.bytes),
                 info.fordblks);
     expect_near(sum(main_heap.in_use.bytes, arenas.in_use.bytes) + sum(main_heap.cached.bytes, arenas.cached.bytes) +
@@ -201,6 +203,49 @@ static void check_copies_stay_within_their_room(void) {
     memscope_own_memory_close(&own);
 }
 
+/* As if the page were swapped out. */
+static void walk_without_page(uintptr_t page) {
+    EXPECT(mprotect((void *)page, 4096, PROT_NONE) == 0);
+    walk_everything();
+    EXPECT(mprotect((void *)page, 4096, PROT_READ | PROT_WRITE) == 0);
+}
+
+static void check_unreadable_pages(void) {
+    char *blocks[200];
+
+    for (int index = 0; index < 200; index++)
+        blocks[index] = malloc(100);
+    walk_without_page(((uintptr_t)blocks[100] + 4095) & -(uintptr_t)4096);
+    EXPECT(main_heap.incomplete && main_heap.unwalked_bytes > 0);
+    for (int index = 0; index < 200; index++)
+        free(blocks[index]);
+    check_against_mallinfo2();
+}
+
+/* The first page of a heap, and with it its first chunk, is not resident: the walk begins at the second page. */
+static void check_a_heap_without_its_start(void) {
+    static struct {
+        uintptr_t previous_size, size;
+        char content[4096 - 2 * sizeof(uintptr_t)];
+    } heap[3] __attribute__((aligned(4096)));
+    const struct memscope_range range = {(uintptr_t)&heap[1], (uintptr_t)&heap[3]};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    const struct memscope_images images = {0};
+    struct memscope_chunk_totals totals = {0};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    list.used = 0;
+    for (int page = 0; page < 3; page++)
+        heap[page].size = sizeof heap[page] | 1;
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
+    memscope_chunk_walk_main_heap(&walk, (uintptr_t)heap, (uintptr_t)&heap[3], &totals);
+    EXPECT(totals.in_use.count == 1 && totals.top.count == 1 && totals.unwalked_bytes == 4096);
+    EXPECT(totals.incomplete);
+    memscope_own_memory_close(&own);
+}
+
 static void in_threads(void *(*work)(void *)) {
     pthread_t threads[3];
 
@@ -216,7 +261,9 @@ int main(void) {
     EXPECT(memscope_glibc_knows_cache_key());
     check_a_heap_that_changes_meanwhile();
     check_copies_stay_within_their_room();
+    check_a_heap_without_its_start();
     check_against_mallinfo2();
+    check_unreadable_pages();
     fragment_finely(NULL);
     in_threads(fragment_finely);
     check_against_mallinfo2();

@@ -141,6 +141,8 @@ static void test_malloc_in_use(void) {
     ledger.walked_chunks = true;
     EXPECT(memscope_ledger_malloc_in_use(&ledger, &bytes) && bytes == 123);
     EXPECT(memscope_ledger_trimmable(&ledger, &bytes) && bytes == 42);
+    ledger.arenas.incomplete = true;
+    EXPECT(!memscope_ledger_malloc_in_use(&ledger, &bytes) && !memscope_ledger_trimmable(&ledger, &bytes));
     ledger = ledger_of(MEMSCOPE_LEDGER_MALLOC_JEMALLOC, &ruby_33);
     ledger.jemalloc.allocated_bytes = 1000;
     ledger.jemalloc.tcache_bytes = 100;

@@ -232,13 +232,18 @@ static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_
     return true;
 }
 
+static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
+    totals->unwalked_bytes += rest;
+    totals->incomplete = true;
+}
+
 /* Walks from heap->first to the top chunk, which reaches heap->end; returns the top, or 0 if the walk stopped early. */
 static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
                            struct memscope_chunk_totals *totals) {
     uintptr_t chunk = heap->first, header, next_header;
 
     if (!memscope_chunk_walk_word(walk, chunk + WORD, &header)) {
-        totals->unwalked_bytes += heap->end - chunk;
+        stop(totals, heap->end - chunk);
         return 0;
     }
     for (;; header = next_header) {
@@ -273,7 +278,7 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
         }
         chunk = next;
     }
-    totals->unwalked_bytes += heap->end - chunk;
+    stop(totals, heap->end - chunk);
     return 0;
 }
 
@@ -472,9 +477,10 @@ static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const
 
 /*
  * With huge pages asked for (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory that is in no chunk. The
- * heap begins at the first address from which chunks follow each other; what lies before it is unwalked.
+ * heap begins at the first address from which chunks follow each other; what lies before it is unwalked. *skipped says
+ * whether pages before it were not resident, and may hold chunks.
  */
-static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
+static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, bool *skipped) {
     const struct memscope_range *range;
 
     for (uintptr_t chunk = start; chunk + SMALLEST_CHUNK <= end; chunk += ALIGNMENT) {
@@ -483,8 +489,10 @@ static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, 
         range = range_at(walk, chunk);
         if (range == NULL)
             return 0;
-        if (range->start > chunk)
+        if (range->start > chunk) {
             chunk = range->start - ALIGNMENT;
+            *skipped = true;
+        }
     }
     return 0;
 }
@@ -492,12 +500,14 @@ static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, 
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals) {
     uintptr_t top, state;
-    struct heap heap = {.first = first_chunk(walk, start, end), .end = end, .trims_top = true};
+    bool skipped = false;
+    struct heap heap = {.first = first_chunk(walk, start, end, &skipped), .end = end, .trims_top = true};
 
     if (heap.first == 0) {
-        totals->unwalked_bytes += end - start;
+        stop(totals, end - start);
         return;
     }
+    totals->incomplete |= skipped;
     totals->unwalked_bytes += heap.first - start;
     top = walk_heap(walk, &heap, totals);
     state = top == 0 ? 0 : find_main_arena(walk->memory, walk->images, top);
@@ -539,13 +549,15 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
     struct heap heap = {0};
     uintptr_t from;
 
-    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info))
+    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info)) {
+        totals->incomplete = true;
         return;
+    }
     heap.end = start + info.size;
     from = info.previous == 0 ? info.arena + TOP_OFFSET : start + sizeof info;
     heap.first = first_chunk_of_arena_heap(walk, start, from, heap.end);
     if (heap.first == 0) {
-        totals->unwalked_bytes += info.size;
+        stop(totals, info.size);
         return;
     }
     add_chunk(walk, &totals->arena, start, heap.first);

@@ -37,6 +37,7 @@ struct memscope_chunk_totals {
     uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
     uint64_t kept_bytes;             /* whole pages that malloc_trim cannot return: locked, or madvise is refused */
     uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from where the walk stopped on */
+    bool incomplete;                 /* chunks are missing: a walk stopped, or a heap's start was not resident */
 };
 
 enum memscope_chunk_kind {

@@ -79,12 +79,16 @@ bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memsco
     return true;
 }
 
+bool memscope_ledger_chunks_complete(const struct memscope_ledger *ledger) {
+    return ledger->walked_chunks && !ledger->main_heap.incomplete && !ledger->arenas.incomplete;
+}
+
 bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_t *bytes) {
     int64_t in_use = memscope_jemalloc_in_use(&ledger->jemalloc);
 
     if (ledger->jemalloc_status == MEMSCOPE_OK && in_use >= 0)
         *bytes = (uint64_t)in_use;
-    else if (ledger->walked_chunks)
+    else if (memscope_ledger_chunks_complete(ledger))
         *bytes = ledger->main_heap.in_use.bytes + ledger->arenas.in_use.bytes + ledger->glibc.mmapped_bytes;
     else
         return false;
@@ -93,7 +97,7 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes) {
     *bytes = ledger->main_heap.trimmable_bytes + ledger->arenas.trimmable_bytes;
-    return ledger->walked_chunks;
+    return memscope_ledger_chunks_complete(ledger);
 }
 
 bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes) {

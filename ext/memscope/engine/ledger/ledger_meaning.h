@@ -28,10 +28,13 @@ struct memscope_row_check {
 bool memscope_ledger_row_check(const struct memscope_ledger *ledger, enum memscope_row row,
                                struct memscope_row_check *check);
 
+/* Whether the chunks of glibc's heaps were walked, and all of them: else sums of chunks are only lower bounds. */
+bool memscope_ledger_chunks_complete(const struct memscope_ledger *ledger);
+
 /* Bytes that malloc has given out, resident or not; false if the ledger does not know. */
 bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_t *bytes);
 
-/* Bytes that malloc_trim(0) returns; false without a walk of the chunks. */
+/* Bytes that malloc_trim(0) returns; false without a walk of all chunks. */
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes);
 
 /*

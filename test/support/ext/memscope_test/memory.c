@@ -87,6 +87,15 @@ static VALUE host_malloc_trim(VALUE self) {
     return malloc_trim(0) ? Qtrue : Qfalse;
 }
 
+/* Host.hide_blocks -> nil: makes a page unreadable that must hold nothing but malloc_blocks' newest small blocks. */
+static VALUE host_hide_blocks(VALUE self) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), newest = (uintptr_t)newest_block & -page;
+
+    if (mprotect((void *)(newest - 4 * page), page, PROT_NONE) != 0)
+        rb_sys_fail("mprotect");
+    return Qnil;
+}
+
 static size_t count_option(VALUE options, const char *name, size_t given_nothing) {
     VALUE value = NIL_P(options) ? Qnil : rb_hash_lookup(options, ID2SYM(rb_intern(name)));
 
@@ -304,6 +313,7 @@ void init_memory(VALUE host) {
     rb_define_singleton_method(host, "size_calls", host_size_calls, 0);
     rb_define_singleton_method(host, "nameless", host_nameless, 1);
     rb_define_singleton_method(host, "malloc_trim", host_malloc_trim, 0);
+    rb_define_singleton_method(host, "hide_blocks", host_hide_blocks, 0);
     rb_define_singleton_method(host, "mallctl", host_mallctl, 2);
     rb_define_singleton_method(host, "free_blocks", host_free_blocks, -1);
     rb_define_singleton_method(host, "mmap_anonymous", host_mmap_anonymous, -1);
