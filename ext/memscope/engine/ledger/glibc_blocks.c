@@ -123,7 +123,7 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
         return;
     if (kind == MEMSCOPE_CHUNK_IN_USE)
         forecast->returned->in_use_bytes += end - start;
-    if (kind == MEMSCOPE_CHUNK_IN_USE && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
+    if (!free && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
         size_t unit = memscope_unit_at(blocks, region, start + HEADER);
 
         doomed = memscope_bit(blocks->doomed, unit);

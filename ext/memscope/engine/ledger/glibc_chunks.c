@@ -310,29 +310,34 @@ static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast,
 }
 
 /*
- * Moves the chunks in the arena's fastbins from in_use to free; gives up on a bin's list at the first chunk that cannot
- * be read or does not have the bin's size.
+ * Moves the chunks in the arena's fastbins from in_use to free, or from cached if they still have the key: a thread
+ * that ends moves its cached chunks to the fastbins and does not erase it (tcache_thread_shutdown). Gives up on a bin's
+ * list at the first chunk that cannot be read or does not have the bin's size.
  */
 static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
                              struct fast_chunks *fast) {
     uintptr_t bins[FASTBIN_COUNT];
     struct {
-        uintptr_t previous_size, size, next;
+        uintptr_t previous_size, size, next, key;
     } chunk;
-    uint64_t left = totals->in_use.count < FAST_CHUNK_LIMIT ? totals->in_use.count : FAST_CHUNK_LIMIT;
+    uint64_t walked = totals->in_use.count + totals->cached.count;
+    uint64_t left = walked < FAST_CHUNK_LIMIT ? walked : FAST_CHUNK_LIMIT;
 
     if (!memscope_own_memory_read(walk->memory, state + FASTBINS_OFFSET, bins, sizeof bins))
         return;
     for (size_t bin = 0; bin < FASTBIN_COUNT; bin++) {
         for (uintptr_t address = bins[bin]; address != 0 && left > 0; left--) {
+            struct memscope_chunk_sum *counted;
+
             if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
                 (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT ||
                 !remember(walk->scratch, fast, address))
                 break;
             visit(walk, MEMSCOPE_CHUNK_FAST, address, address + (chunk.size & ~SIZE_FLAGS));
-            totals->in_use.count--;
-            totals->in_use.bytes -= chunk.size & ~SIZE_FLAGS;
-            totals->in_use.resident_bytes -= chunk.size & ~SIZE_FLAGS;
+            counted = cache_key != 0 && chunk.key == cache_key ? &totals->cached : &totals->in_use;
+            counted->count--;
+            counted->bytes -= chunk.size & ~SIZE_FLAGS;
+            counted->resident_bytes -= chunk.size & ~SIZE_FLAGS;
             totals->free.count++;
             totals->free.bytes += chunk.size & ~SIZE_FLAGS;
             totals->free.resident_bytes += chunk.size & ~SIZE_FLAGS;

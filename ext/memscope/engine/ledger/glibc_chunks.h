@@ -41,12 +41,12 @@ struct memscope_chunk_totals {
 };
 
 enum memscope_chunk_kind {
-    MEMSCOPE_CHUNK_IN_USE, /* includes those in fastbins, which are visited a second time, as FAST */
+    MEMSCOPE_CHUNK_IN_USE, /* this and the next include those in fastbins, which are visited a second time, as FAST */
     MEMSCOPE_CHUNK_CACHED,
     MEMSCOPE_CHUNK_FREE,
     MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
     MEMSCOPE_CHUNK_MAIN_TOP, /* of the main heap; malloc_trim trims it */
-    MEMSCOPE_CHUNK_FAST,     /* in a fastbin; was visited as in use before */
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin; was visited as in use or cached before */
 };
 
 /* Called for each chunk of a heap in address order, then for those in its arena's fastbins. */
@@ -106,8 +106,9 @@ void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uin
 bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word);
 
 /*
- * Moves the chunks in an arena's fastbins from in_use to free, if this heap holds the arena's top; else does nothing.
- * Call it for each arena heap, after all heaps are walked: a fastbin's chunks may lie in any heap of its arena.
+ * Moves the chunks in an arena's fastbins from in_use and cached to free, if this heap holds the arena's top; else does
+ * nothing. Call it for each arena heap, after all heaps are walked: a fastbin's chunks may lie in any heap of its
+ * arena.
  */
 void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
                                            struct memscope_chunk_totals *totals);
