@@ -449,6 +449,32 @@ class AllocatorOtherSettingsTest < AllocatorTest
     assert_setting reading, :arena_test, 4, "MALLOC_ARENA_TEST", given: "0", ignored: /out of range/
   end
 
+  # Of these, glibc's own list of tunables (ld.so --list-tunables) says that any value is allowed.
+  def test_glibc_values_beyond_the_limits_of_malloc
+    reading = allocator(env: { "MALLOC_MMAP_THRESHOLD_" => (64 << 20).to_s,
+                               "GLIBC_TUNABLES" => %w[tcache_count=65536 tcache_max=4194281 mxfast=161]
+                                                   .map { |given| "glibc.malloc.#{given}" }.join(":") })
+
+    assert_setting reading, :tcache_count, nil, "default", given: "65536", ignored: /out of range/
+    assert_setting reading, :tcache_max, nil, "default", given: "4194281", ignored: /out of range/
+    assert_setting reading, :mxfast, nil, "default", given: "161", ignored: /out of range/
+    if Gem::Version.new(reading.version) >= Gem::Version.new("2.35")
+      assert_setting reading, :mmap_threshold, 64 << 20, "MALLOC_MMAP_THRESHOLD_", given: (64 << 20).to_s
+    else
+      assert_setting reading, :mmap_threshold, nil, "default", given: (64 << 20).to_s, ignored: /out of range/
+    end
+  end
+
+  def test_glibc_takes_larger_blocks_into_thread_caches_in_newer_versions
+    reading = allocator(env: { "GLIBC_TUNABLES" => "glibc.malloc.tcache_max=1033" })
+
+    if Gem::Version.new(reading.version) >= Gem::Version.new("2.42")
+      assert_setting reading, :tcache_max, 1033, "GLIBC_TUNABLES", given: "1033"
+    else
+      assert_setting reading, :tcache_max, nil, "default", given: "1033", ignored: /out of range/
+    end
+  end
+
   def test_mimalloc
     require_libraries AllocatorFixtures::MIMALLOC
     reading = allocator(preload: AllocatorFixtures::MIMALLOC,

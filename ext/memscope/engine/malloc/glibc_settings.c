@@ -30,12 +30,12 @@ enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 /* Any of these, when set, stops glibc from moving its mmap and trim thresholds (malloc/malloc.c, no_dyn_threshold). */
 static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
 
-static bool is_since_2(unsigned long first) {
+static bool is_since(unsigned long minor) {
     const char *cursor = memscope_allocator_current()->version;
     char *end;
-    unsigned long major = strtoul(cursor, &end, 10), minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    unsigned long major = strtoul(cursor, &end, 10), given = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
 
-    return major > 2 || (major == 2 && minor >= first);
+    return major > 2 || (major == 2 && given >= minor);
 }
 
 /*
@@ -43,7 +43,18 @@ static bool is_since_2(unsigned long first) {
  * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {
-    return is_since_2(39);
+    return is_since(39);
+}
+
+/* Older versions have two smaller ranges: HEAP_MAX_SIZE / 2 on 64-bit, and MAX_TCACHE_SIZE; and one without an end. */
+static uint64_t maximum_of(const struct tunable *tunable) {
+    if (strcmp(tunable->name, "tcache_count") == 0 && !is_since(30))
+        return SIZE_MAX;
+    if (strcmp(tunable->name, "mmap_threshold") == 0 && !is_since(35))
+        return UINT64_C(32) << 20;
+    if (strcmp(tunable->name, "tcache_max") == 0 && !is_since(42))
+        return 1032;
+    return tunable->maximum;
 }
 
 static const char *parse(const struct tunable *tunable, struct memscope_text given, uint64_t *value) {
@@ -56,7 +67,7 @@ static const char *parse(const struct tunable *tunable, struct memscope_text giv
     *value = strtoull(number, &end, 0);
     if (is_strict() && (end == number || *end != '\0'))
         return "not a number";
-    if (*value < tunable->minimum || *value > tunable->maximum)
+    if (*value < tunable->minimum || *value > maximum_of(tunable))
         return end == number ? "not a number" : "out of range";
     return NULL;
 }
@@ -206,12 +217,12 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
 
 /* The default; the snapshots before 2.43, which may have the new one, report 2.42.9000. */
 static uint64_t cached_of_each_size(void) {
-    return is_since_2(42) ? 16 : 7;
+    return is_since(42) ? 16 : 7;
 }
 
-/* Above it, a tcache_count is ignored since 2.30; before, the counters, which are chars, may overflow. */
+/* Before 2.30, the counters, which are chars, may overflow. */
 static uint64_t most_of_each_size(void) {
-    return is_since_2(30) ? UINT16_MAX : INT8_MAX;
+    return is_since(30) ? UINT16_MAX : INT8_MAX;
 }
 
 /* The value of a tunable that is set; otherwise what is given for it. */
@@ -226,7 +237,7 @@ static uint64_t value_of(const char *name, uint64_t otherwise) {
 uint64_t memscope_glibc_cache_slots(void) {
     uint64_t count = value_of("tcache_count", cached_of_each_size());
 
-    if (count > most_of_each_size() || (is_since_2(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
+    if (count > most_of_each_size() || (is_since(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
         return UINT64_MAX;
     return count * CACHED_SIZES;
 }
