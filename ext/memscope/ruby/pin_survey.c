@@ -32,7 +32,7 @@ static void mark_references(struct memscope_pin_survey *survey, VALUE object, ui
     rb_objspace_reachable_objects_from(object, mark_referred, survey);
 }
 
-/* Before Ruby 3.2, a proc pins the environment that it captured, and nothing else (proc.c, block_mark). */
+/* Before Ruby 3.3, a proc pins the environment that it captured, and nothing else (proc.c, block_mark). */
 static void mark_environment(VALUE object, void *data) {
     if (!RB_SPECIAL_CONST_P(object) && MEMSCOPE_IS_ENVIRONMENT(object))
         mark_page(data, object, MEMSCOPE_PAGE_PINS);
@@ -70,7 +70,7 @@ static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
         return;
     }
     if (is_named(RTYPEDDATA_TYPE(object), "proc")) {
-        if (RUBY_API_VERSION_CODE < 30200)
+        if (MEMSCOPE_PROCS_PIN_ENVIRONMENTS)
             rb_objspace_reachable_objects_from(object, mark_environment, survey);
         return;
     }

@@ -359,6 +359,9 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
 #endif
 
+/* Before 3.3, a proc pins the environment that it captured (proc.c, block_mark). */
+#define MEMSCOPE_PROCS_PIN_ENVIRONMENTS (RUBY_API_VERSION_CODE < 30300)
+
 /* Finds an object's generic instance variables, which are in one block. Exported by 3.1 and 3.2. */
 #ifdef HAVE_RB_IVAR_GENERIC_IVTBL_LOOKUP
 struct gen_ivtbl;
