@@ -52,4 +52,11 @@ class PinSurveyTest < MemscopeTest
       PROCS = thin(FILLER) { |index| closure(index) }
     RUBY
   end
+
+  def test_variables_of_objects_that_are_no_plain_objects
+    assert_bound <<~RUBY, pinned: RUBY_VERSION < "3.3"
+      HOLDERS = Array.new(#{KEPT}) { String.new }
+      thin(FILLER) { |index| HOLDERS[index].instance_variable_set(:@value, Object.new) && nil }
+    RUBY
+  end
 end

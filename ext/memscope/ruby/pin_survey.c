@@ -140,6 +140,11 @@ static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
 
 /* ---- survey --------------------------------------------------------------------------------------------------- */
 
+static int mark_variable(ID name, VALUE value, st_data_t data) {
+    mark_page((struct memscope_pin_survey *)data, value, MEMSCOPE_PAGE_PINS);
+    return ST_CONTINUE;
+}
+
 static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
     case RUBY_T_SYMBOL: /* a dynamic Symbol is pinned once it has an ID, which only Ruby can tell */
@@ -160,6 +165,9 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
     default:
         break;
     }
+    if (MEMSCOPE_GENERIC_VARIABLES_PIN && MEMSCOPE_HAS_GENERIC_VARIABLES(object) &&
+        RB_BUILTIN_TYPE(object) != RUBY_T_IMEMO)
+        rb_ivar_foreach(object, mark_variable, (st_data_t)survey);
     if (RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE)) /* the table of finalizers is keyed by address */
         mark_page(survey, object, MEMSCOPE_PAGE_PINS);
 }

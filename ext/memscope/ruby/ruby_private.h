@@ -359,6 +359,9 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) false
 #endif
 
+/* Before 3.3, the mark phase pins the values of generic instance variables (variable.c, gen_ivtbl_mark). */
+#define MEMSCOPE_GENERIC_VARIABLES_PIN (RUBY_API_VERSION_CODE < 30300)
+
 /* Before 3.3, a proc pins the environment that it captured (proc.c, block_mark). */
 #define MEMSCOPE_PROCS_PIN_ENVIRONMENTS (RUBY_API_VERSION_CODE < 30300)
 
