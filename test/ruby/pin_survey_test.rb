@@ -59,4 +59,10 @@ class PinSurveyTest < MemscopeTest
       thin(FILLER) { |index| HOLDERS[index].instance_variable_set(:@value, Object.new) && nil }
     RUBY
   end
+
+  def test_data_of_blocks_written_in_c
+    assert_bound <<~RUBY, pinned: true
+      PROCS = thin(proc { Kernel.method(:puts) }) { Kernel.method(:puts) }.map(&:to_proc)
+    RUBY
+  end
 end

@@ -347,7 +347,7 @@ static void learn_internal_types(void) {
                   {"iseq", &code_type},
                   {"ment", &method_type}};
 
-    for (int type = 0; type < (RUBY_API_VERSION_CODE < 40000 ? 13 : 14); type++)
+    for (int type = 0; type < MEMSCOPE_IMEMO_KINDS; type++)
         for (size_t index = 0; index < sizeof wanted / sizeof wanted[0]; index++)
             if (strcmp(MEMSCOPE_IMEMO_NAME(type), wanted[index].name) == 0)
                 *wanted[index].type = type;

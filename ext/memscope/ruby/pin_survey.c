@@ -138,11 +138,27 @@ static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
     return ST_CONTINUE;
 }
 
+/* ---- blocks that are written in C ------------------------------------------------------------------------------ */
+
+static int c_block_kind = -1; /* imemo_ifunc; -1: this Ruby does not name its kinds */
+
+static void learn_c_block_kind(void) {
+    for (int kind = 0; kind < MEMSCOPE_IMEMO_KINDS; kind++)
+        if (strcmp(MEMSCOPE_IMEMO_NAME(kind), "ifunc") == 0)
+            c_block_kind = kind;
+}
+
 /* ---- survey --------------------------------------------------------------------------------------------------- */
 
 static int mark_variable(ID name, VALUE value, st_data_t data) {
     mark_page((struct memscope_pin_survey *)data, value, MEMSCOPE_PAGE_PINS);
     return ST_CONTINUE;
+}
+
+/* The data of a block that is written in C: Ruby cannot tell whether it is an object (gc.c, gc_mark_imemo; imemo.c). */
+static void survey_internal(struct memscope_pin_survey *survey, VALUE object) {
+    if (MEMSCOPE_IMEMO_KIND(object) == c_block_kind)
+        mark_references(survey, object, MEMSCOPE_PAGE_PINS);
 }
 
 static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
@@ -161,6 +177,9 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
         break;
     case RUBY_T_DATA:
         survey_data(survey, object);
+        break;
+    case RUBY_T_IMEMO:
+        survey_internal(survey, object);
         break;
     default:
         break;
@@ -251,6 +270,7 @@ void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
 
 void memscope_pin_survey_learn(void) {
     learn_identity_type();
+    learn_c_block_kind();
 }
 
 #else

@@ -186,6 +186,7 @@ static inline bool memscope_holds_only_its_slot(VALUE object) {
  * The kind of an internal object (T_IMEMO), and the kind's name, a constant such as "iseq". Only kinds that exist have
  * a name. rb_imemo_name is exported from 3.1 to 4.1dev (internal/imemo.h).
  */
+#define MEMSCOPE_IMEMO_KINDS (RUBY_API_VERSION_CODE < 40000 ? 13 : 14)
 #define MEMSCOPE_IMEMO_KIND(object) ((int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15))
 #ifdef HAVE_RB_IMEMO_NAME
 const char *rb_imemo_name(int kind);
