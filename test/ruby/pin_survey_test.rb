@@ -65,4 +65,12 @@ class PinSurveyTest < MemscopeTest
       PROCS = thin(proc { Kernel.method(:puts) }) { Kernel.method(:puts) }.map(&:to_proc)
     RUBY
   end
+
+  def test_lists_of_finalizers
+    assert_bound <<~RUBY, pinned: false
+      FINALIZER = proc {}
+      OBJECTS = Array.new(#{KEPT}) { Object.new }
+      thin(proc { [] }) { |index| ObjectSpace.define_finalizer(OBJECTS[index], FINALIZER) && nil }
+    RUBY
+  end
 end

@@ -1,6 +1,7 @@
 #include "values.h"
 
 #include "ruby/heap_fit.h"
+#include "ruby/heap_references.h"
 #include "ruby/pin_survey.h"
 #include "ruby/ruby_private.h"
 
@@ -180,6 +181,10 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
         break;
     case RUBY_T_IMEMO:
         survey_internal(survey, object);
+        break;
+    case RUBY_T_ARRAY: /* the table of finalizers pins its values, which are no references of any root */
+        if (MEMSCOPE_ROOTS_LACK_FINALIZERS && memscope_may_be_finalizers(object))
+            mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         break;
     default:
         break;
