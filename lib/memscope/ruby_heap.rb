@@ -89,8 +89,8 @@ module Memscope
     # @return [Float, nil] share of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO
     #   as it was when memscope was loaded, or Ruby's default
     field :free_slots_max_ratio, :number
-    # @return [Integer, nil] number of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_INIT_SLOTS, or
-    #   Ruby's default
+    # @return [Integer, nil] number of free slots up to which a GC keeps its empty pages: RUBY_GC_HEAP_INIT_SLOTS, from
+    #   Ruby 3.3 on the sum of RUBY_GC_HEAP_%d_INIT_SLOTS, or Ruby's defaults; nil from Ruby 4.1 on
     field :free_slots_floor, :count
     # @return [Boolean] whether all garbage was collected for this reading
     field :collected?, :boolean

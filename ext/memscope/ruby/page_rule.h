@@ -9,7 +9,7 @@
 /* The rule's settings, as Ruby has read them from the environment; constant once learnt. */
 struct memscope_page_rule {
     double free_slots_max_ratio; /* the share of all slots that may stay free */
-    size_t free_slots_floor;     /* or this many, if that is more; from 3.4 on, in each heap */
+    size_t free_slots_floor;     /* or this many, if that is more; 0: not known (MEMSCOPE_KNOWS_INIT_SLOTS) */
 };
 
 /* Called when the extension is loaded: what the program sets in ENV later has no effect on Ruby. */
@@ -31,7 +31,6 @@ struct memscope_sweep {
     struct memscope_sweep_step fewest, most;
     uint64_t slots, free_slots;
     uint64_t smallest_slots; /* the number of slots in a page of the smallest slots */
-    uint32_t heaps;
 };
 
 /* Whether a page is returned, if the number of pages is not limited further. */

@@ -198,6 +198,13 @@ const char *rb_imemo_name(int kind);
 /* Compaction sorts pages by the number of pinned objects, and fills pages with the most pinned objects first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
 
+/*
+ * The slots that a GC keeps free: RUBY_GC_HEAP_INIT_SLOTS before 3.3; from then on the sum of the heaps'
+ * RUBY_GC_HEAP_%d_INIT_SLOTS; 4.1dev has RUBY_GC_HEAP_INIT_BYTES instead.
+ */
+#define MEMSCOPE_HEAPS_HAVE_INIT_SLOTS (RUBY_API_VERSION_CODE >= 30300)
+#define MEMSCOPE_KNOWS_INIT_SLOTS (RUBY_API_VERSION_CODE < 40100)
+
 /* A Ruby thread may move to another native thread (RUBY_MN_THREADS=1), which fires an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
