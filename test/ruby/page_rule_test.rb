@@ -14,12 +14,13 @@ class PageRuleTest < MemscopeTest
   end
 
   # How many pages a GC is predicted to return, at least and at most, and how many it returns.
-  def returned(**environment)
+  def returned(garbage = "nil", **environment)
     child_json(<<~RUBY, env: environment.transform_keys(&:to_s))
       require "json"
       GC.disable
       objects = Array.new(600_000) { Object.new }
       GC.start
+      #{garbage}
       objects = nil
       pages = Memscope.const_get(:Native).object_blocks(nil, false, false)[:heap_pages]
       size = GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
@@ -34,6 +35,11 @@ class PageRuleTest < MemscopeTest
     least, most, freed = answer
 
     assert_includes (least - 2)..(most + 2), freed # some objects are made between
+  end
+
+  # An object with a finalizer keeps its page until the finalizer has run, after the collection.
+  def test_garbage_with_finalizers
+    assert_inside returned("finalizer = proc {}; objects.each { ObjectSpace.define_finalizer(_1, finalizer) }")
   end
 
   # Before Ruby 3.3; later ones ignore this variable.

@@ -16,6 +16,7 @@ struct pass {
     bool garbage;            /* whether the current object is garbage */
     uint64_t of_object;      /* bytes of the current object's blocks */
     uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven to be the allocator's */
+    uint64_t waiting_pages;  /* emptied pages that wait for finalizers */
     uint64_t descriptions;   /* how many descriptions of returned pages were counted as garbage */
 };
 
@@ -181,8 +182,40 @@ static bool is_object(VALUE slot) {
     return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
 }
 
+/*
+ * Whether garbage becomes a zombie when it is swept: it keeps its page until its finalizer or free function has run,
+ * after the collection (gc.c, obj_free).
+ */
+static bool waits_for_finalizer(VALUE object) {
+    RUBY_DATA_FUNC release;
+
+    switch (RB_BUILTIN_TYPE(object)) {
+    case RUBY_T_ZOMBIE:
+        return true;
+    case RUBY_T_MOVED:
+        return false;
+    case RUBY_T_FILE:
+        return RFILE(object)->fptr != NULL || RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE);
+    case RUBY_T_DATA:
+        if (RTYPEDDATA_P(object) && (RTYPEDDATA_TYPE(object)->flags & RUBY_TYPED_FREE_IMMEDIATELY))
+            return RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE) != 0;
+        release =
+            RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
+        return (release != RUBY_NEVER_FREE && release != RUBY_DEFAULT_FREE) || RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE);
+    default:
+        return RB_FL_TEST_RAW(object, RUBY_FL_FINALIZE) != 0;
+    }
+}
+
+/* Such a page takes part in the sweep's limits, but surely stays for this collection. */
+static void keep_waiting_page(struct pass *pass, struct memscope_page_fate *fate) {
+    pass->waiting_pages += fate->maybe;
+    fate->surely = false;
+}
+
 static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const void *data) {
     struct memscope_sweep sweep = {0};
+    struct memscope_sweep_limit limit;
     uint32_t number = 0;
 
     for (size_t index = 0; index < pass->listing->count; index++) {
@@ -191,23 +224,28 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
         struct memscope_page_fate fate;
         uint64_t garbage = pass->walk->garbage.slot_bytes;
         uint32_t kept = 0;
+        bool waits = false;
 
         for (uint32_t left = page->slot_count; left > 0; left--, number++, slot += page->slot_bytes) {
             if (RB_BUILTIN_TYPE((VALUE)slot) == RUBY_T_NONE)
                 continue;
             pass->garbage = is_garbage != NULL && is_garbage(number, data);
             kept += !pass->garbage;
+            waits |= pass->garbage && waits_for_finalizer((VALUE)slot);
             if (is_object((VALUE)slot))
                 walk_object(pass, (VALUE)slot, page->slot_bytes);
         }
         fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);
+        if (waits)
+            keep_waiting_page(pass, &fate);
         add_garbage_slots(pass, page, pass->walk->garbage.slot_bytes - garbage);
         add_description(pass, page, fate);
         if (kept == 0)
             add_page(pass, page, fate);
     }
-    limit_pages(&pass->walk->heap,
-                memscope_sweep_limit(&sweep, pass->listing->allocatable_pages * sweep.smallest_slots));
+    limit = memscope_sweep_limit(&sweep, pass->listing->allocatable_pages * sweep.smallest_slots);
+    limit.least -= limit.least < pass->waiting_pages ? limit.least : pass->waiting_pages;
+    limit_pages(&pass->walk->heap, limit);
 }
 
 void memscope_walk_blocks(const struct memscope_heap_listing *listing, struct memscope_malloc_blocks *blocks,
