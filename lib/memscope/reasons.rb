@@ -70,9 +70,9 @@ module Memscope
         memscope: most classes of one dump are at other addresses in the last dump, or not in it
       dump_without_sites: the dumps do not say where objects were allocated; to know, call
         ObjectSpace.trace_object_allocations_start when the program starts
-      objects_by_address: a lower bound: two objects count as the same if their address and class are the same, since
-        the dumps do not say when objects were allocated; a new object at the address of an old one of its class is not
-        counted
+      objects_by_address: a lower bound, unless a compaction moved objects, which then count as new: two objects count
+        as the same if their address and class are, since the dumps do not say when objects were allocated
+      objects_untraced: %d of these objects have no trace: if a compaction moved them, they are not new
       class_without_objects: there is no object of a class of that name
       names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a
         program makes such names from data, they reveal that data

@@ -152,6 +152,9 @@ static void set_reasons(struct growth_scan *scan) {
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
     if (!scan->growth.knows_generations)
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
+    else if (scan->growth.untraced_count > 0)
+        memscope_hash_set(scan->reasons, "new_bytes",
+                          memscope_reason_of("objects_untraced", ULL2NUM(scan->growth.untraced_count)));
     if (!scan->growth.knows_sites)
         memscope_set_reason(scan->reasons, "sites", "dump_without_sites");
     memscope_set_reason(scan->reasons, "paths",

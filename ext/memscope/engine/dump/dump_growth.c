@@ -63,16 +63,35 @@ static bool are_of_one_process(const struct memscope_compared_dump *last, const 
 
 /* ---- new objects ----------------------------------------------------------------------------------------------- */
 
+/* The latest generation of all objects of a dump; 0 if it states none. */
+static uint64_t newest_generation(const struct memscope_compared_dump *dump) {
+    uint64_t newest = 0;
+
+    for (uint32_t node = 0; node < dump->dump->graph->slot_count; node++)
+        newest = generation(dump, node) > newest ? generation(dump, node) : newest;
+    return newest;
+}
+
+/* Whether an object of the last dump is in another one, which was written while objects of the generation newest were
+ * there: an older object was there too, though a compaction may have moved it since. */
+static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
+                      const struct memscope_compared_dump *other, uint64_t newest, const uint32_t *names) {
+    uint64_t now = generation(&growth->last, node);
+
+    return (now != 0 && now < newest) || find_same(&growth->last, node, other, names) != MEMSCOPE_NO_NODE;
+}
+
 /* Unmarks the objects that are not in the other dump if in_other, else those that are. */
 static enum memscope_status compare(struct memscope_dump_growth *growth, const struct memscope_compared_dump *other,
                                     bool in_other, const uint32_t *names) {
     uint32_t count = growth->last.dump->graph->slot_count;
+    uint64_t newest = newest_generation(other);
 
     if (!are_of_one_process(&growth->last, other, names))
         return MEMSCOPE_NOT_FOUND;
     for (uint32_t node = 0; node < count; node++)
         if (growth->is_new[node])
-            growth->is_new[node] = (find_same(&growth->last, node, other, names) != MEMSCOPE_NO_NODE) == in_other;
+            growth->is_new[node] = was_there(growth, node, other, newest, names) == in_other;
     return MEMSCOPE_OK;
 }
 
@@ -141,6 +160,7 @@ static void count_last(struct memscope_dump_growth *growth, const struct memscop
         if (growth->is_new[node]) {
             add_new(row, graph->bytes[node]);
             add_new(&growth->sites[sites[node]], graph->bytes[node]);
+            growth->untraced_count += generation(&growth->last, node) == 0;
         }
     }
 }

@@ -1,7 +1,8 @@
 /*
  * What the last of two or three dumps of one process has that the first has not. The objects of two dumps are the same
  * if they have the same address, type and class; or, where the last dump states when an object was allocated, the same
- * address and type, and were allocated after the same garbage collection. In mapped memory; no GVL.
+ * address and type, and were allocated after the same garbage collection. An object that was allocated before others of
+ * an earlier dump is no new one, wherever it was then. In mapped memory; no GVL.
  */
 #ifndef MEMSCOPE_DUMP_GROWTH_H
 #define MEMSCOPE_DUMP_GROWTH_H
@@ -33,6 +34,7 @@ struct memscope_dump_growth {
     uint32_t name_count;
 
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and those that are not */
+    uint64_t untraced_count;                  /* of added, those of which the last dump does not state a generation */
     int64_t count, bytes;                     /* the last dump's minus the first's, garbage included */
     bool knows_generations;                   /* each dump states when some objects were allocated */
     bool knows_sites;                         /* the last dump does, so it also states where */
