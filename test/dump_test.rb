@@ -146,7 +146,7 @@ class DumpTest < MemscopeTest
   def test_a_dump_that_was_cut_between_two_lines
     with_dump("cut.pftrace") do |lines, expected, path|
       assert_equal [:names], Dump.convert(lines, path).reasons.keys
-      assert_equal %i[names paths], Memscope::HeapGraph.read(lines).reasons.keys.sort
+      assert_equal %i[names paths], Memscope::HeapGraph.read(lines).reasons.keys.sort - [:reachable_slot_bytes]
       File.write(lines, File.readlines(lines).first(expected.objects.size / 2).join)
       reasons = Memscope::HeapGraph.read(lines).reasons
 
@@ -155,6 +155,26 @@ class DumpTest < MemscopeTest
       assert_match(/\A\d+ references lead to objects that are not in the dump/, dump.reasons[:objects])
       %i[reachable_count garbage_count retained].each { |key| assert_match(/not in the dump/, reasons[key]) }
     end
+  end
+
+  def graph_of(*lines)
+    in_directory do |directory|
+      File.write("#{directory}/heap.json", lines.map { |line| JSON.generate(line) }.join("\n"))
+      Memscope::HeapGraph.read("#{directory}/heap.json")
+    end
+  end
+
+  # As in dumps of Ruby before 3.2.
+  def test_a_dump_without_the_sizes_of_slots
+    root = { type: "ROOT", root: "vm", references: ["0x40"] }
+    string = { address: "0x40", type: "STRING", memsize: 60 }
+    unknown, known = [string, { **string, slot_size: 40 }].map { |line| graph_of(root, line) }
+
+    assert_equal [nil, nil, 0], [unknown.reachable_slot_bytes, unknown.retained.first.slot_bytes,
+                                 unknown.garbage_slot_bytes]
+    assert_match(/does not state the sizes of slots/, unknown.reasons[:reachable_slot_bytes])
+    assert_equal [40, 40, nil], [known.reachable_slot_bytes, known.retained.first.slot_bytes,
+                                 known.reasons[:reachable_slot_bytes]]
   end
 
   def test_an_object_of_more_than_4_gib

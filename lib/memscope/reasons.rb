@@ -68,6 +68,7 @@ module Memscope
       one_dump_unread: dump %d could not be read: %s
       dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
         memscope: most classes of one dump are at other addresses in the last dump, or not in it
+      dump_without_slots: the dump does not state the sizes of slots, as Ruby's dumps do since 3.2
       dump_without_sites: the dumps do not say where objects were allocated; to know, call
         ObjectSpace.trace_object_allocations_start when the program starts
       objects_by_address: a lower bound, unless a compaction moved objects, which then count as new: two objects count

@@ -184,12 +184,17 @@ static VALUE text(struct memscope_text text) {
     return text.length == 0 ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
 }
 
+/* Every object has a slot, so 0 stands for slots whose sizes a dump does not state. */
+static VALUE slot_bytes(uint64_t bytes, uint64_t objects) {
+    return bytes == 0 && objects > 0 ? Qnil : ULL2NUM(bytes);
+}
+
 static VALUE class_hash(const struct memscope_class_answer *row) {
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "name", text(row->name));
     memscope_hash_set(hash, "count", ULL2NUM(row->count));
-    memscope_hash_set(hash, "slot_bytes", ULL2NUM(row->slot_bytes));
+    memscope_hash_set(hash, "slot_bytes", slot_bytes(row->slot_bytes, row->count));
     memscope_hash_set(hash, "bytes", ULL2NUM(row->bytes));
     memscope_hash_set(hash, "retained_bytes", ULL2NUM(row->retained_bytes));
     return hash;
@@ -289,7 +294,7 @@ static void set_lists(VALUE hash, const struct memscope_heap_answer *found) {
 
 static void set_part(VALUE hash, const char *const keys[3], const struct memscope_heap_part *part, bool known) {
     memscope_hash_set(hash, keys[0], known ? ULL2NUM(part->count) : Qnil);
-    memscope_hash_set(hash, keys[1], known ? ULL2NUM(part->slot_bytes) : Qnil);
+    memscope_hash_set(hash, keys[1], known ? slot_bytes(part->slot_bytes, part->count) : Qnil);
     memscope_hash_set(hash, keys[2], known ? ULL2NUM(part->bytes) : Qnil);
 }
 
@@ -358,6 +363,8 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
                             scan->file.reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
         for (size_t index = 0; index < sizeof keys / sizeof keys[0]; index++)
             memscope_dump_file_set_reasons(&scan->file, reasons, keys[index]);
+        if (scan->file.graph.slot_bytes == NULL)
+            memscope_set_reason(reasons, "reachable_slot_bytes", "dump_without_slots");
     } else if (!scan->of_file && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
     }
