@@ -164,6 +164,15 @@ class DumpTest < MemscopeTest
     end
   end
 
+  def test_references_of_roots_are_not_between_objects
+    graph = graph_of({ type: "ROOT", root: "vm", references: %w[0x40 0x80] },
+                     { address: "0x40", type: "ARRAY", references: ["0x80"], memsize: 40 },
+                     { address: "0x80", type: "STRING", memsize: 40 })
+
+    assert_equal 1, graph.reference_count
+    assert_equal 2, graph.roots.first.count
+  end
+
   # As in dumps of Ruby before 3.2.
   def test_a_dump_without_the_sizes_of_slots
     root = { type: "ROOT", root: "vm", references: ["0x40"] }

@@ -602,7 +602,7 @@ static enum memscope_status answer_all(struct work *work) {
     work->answer->reachable = work->paths.reachable;
     work->answer->garbage = work->paths.garbage;
     work->answer->saturated_count = count_saturated(&work->references.graph);
-    work->answer->reference_count = work->references.graph.edge_count;
+    work->answer->reference_count = work->references.graph.first_edge[work->references.graph.slot_count];
     work->answer->held = work->references.held;
     return answer_holders(work);
 }
