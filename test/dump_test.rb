@@ -186,6 +186,23 @@ class DumpTest < MemscopeTest
                                  known.reasons[:reachable_slot_bytes]]
   end
 
+  # Objects that are too far apart are numbered in the order of the dump: another object may have the same number in
+  # another dump.
+  def test_numbers_that_do_not_last
+    in_directory do |directory|
+      said, paths = [%w[A B C D], %w[A B C]].map.with_index do |names, number|
+        lines = "#{directory}/#{number}"
+        objects = names.map.with_index { |name, at| [0x80 + (40 * at), %("CLASS", "name":"#{name}")] }
+        objects.unshift([0x40, '"CLASS", "name":"BasicObject"']).push([0x80 + (64 << 30), '"STRING"'])
+        File.write(lines, objects.map { |at, type| %({"address":"0x#{at.to_s(16)}", "type":#{type}}) }.join("\n"))
+        [Dump.convert(lines, "#{lines}.json").reasons[:numbers], "#{lines}.json"]
+      end.transpose
+
+      said.each { |reason| assert_match(/more than 32 GiB apart/, reason) }
+      assert_match(/at other addresses/, Memscope::HeapGraph.growth(*paths).reasons[:new_count])
+    end
+  end
+
   def test_an_object_of_more_than_4_gib
     in_directory do |directory|
       File.write("#{directory}/heap.json", <<~JSON)

@@ -13,8 +13,8 @@ module Memscope
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
   # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
   # data. Sizes are rounded up to those that the allocator has; a converted dump keeps the sizes that it had. An object
-  # is identified by its distance from BasicObject in the heap, the same in each dump of one process; another object
-  # may take the place of a freed one.
+  # is identified by its distance from BasicObject in the heap, the same in each dump of one process, except where a
+  # reason for `numbers` says that it cannot be; another object may take the place of a freed one.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end

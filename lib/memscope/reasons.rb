@@ -73,6 +73,7 @@ module Memscope
         ObjectSpace.trace_object_allocations_start when the program starts
       objects_by_address: a lower bound, unless a compaction moved objects, which then count as new: two objects count
         as the same if their address and class are, since the dumps do not say when objects were allocated
+      objects_numbered: objects are more than 32 GiB apart, or BasicObject is missing: compare this dump with no other
       objects_untraced: %d of these objects have no trace: if a compaction moved them, they are not new
       class_without_objects: there is no object of a class of that name
       names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a

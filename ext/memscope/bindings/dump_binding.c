@@ -84,11 +84,16 @@ static VALUE written_hash(uint32_t objects, uint32_t references, uint64_t bytes)
     return hash;
 }
 
+static void set_reason_without_ids(VALUE reasons, bool lacks_ids) {
+    if (lacks_ids)
+        memscope_set_reason(reasons, "numbers", "objects_numbered");
+}
+
 static VALUE dump(VALUE argument) {
     struct dumping *dumping = (struct dumping *)argument;
     const struct memscope_dump_result *result = &dumping->child.result;
     uint64_t wall_ns;
-    VALUE hash;
+    VALUE hash, reasons = rb_hash_new();
 
     dumping->start_ns = memscope_now_ns();
     memscope_named_references_learn();
@@ -104,7 +109,8 @@ static VALUE dump(VALUE argument) {
     hash = written_hash(result->objects, result->references, result->bytes);
     memscope_hash_set(hash, "pause_ms", DBL2NUM((double)dumping->child.child.pause_ns / 1e6));
     memscope_hash_set(hash, "child_bytes", ULL2NUM(result->child_bytes));
-    memscope_hash_set(hash, "reasons", rb_hash_new());
+    set_reason_without_ids(reasons, result->lacks_ids);
+    memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost",
                       memscope_cost("T3", wall_ns, wall_ns - dumping->without_gvl_ns, dumping->listing.scratch.used));
     return hash;
@@ -217,6 +223,7 @@ static VALUE convert(VALUE argument) {
     wall_ns = memscope_now_ns() - start;
     hash = written_hash(graph->object_count, graph->first_edge[graph->slot_count], conversion->output.written);
     memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
+    set_reason_without_ids(reasons, conversion->file.dump.ids == NULL);
     memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, 0, 0));
     return hash;

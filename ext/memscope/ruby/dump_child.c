@@ -162,6 +162,7 @@ static bool dump_and_answer(void *argument, int answer) {
     if (child->result.status == MEMSCOPE_OK) {
         child->result.objects = source.references.graph.object_count;
         child->result.references = count_references(&source.references.graph);
+        child->result.lacks_ids = source.dump.ids == NULL;
         write_file(child, &source);
     }
     child->result.child_bytes = memscope_forked_child_grown_bytes();

@@ -5,6 +5,7 @@
 #ifndef MEMSCOPE_DUMP_CHILD_H
 #define MEMSCOPE_DUMP_CHILD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -17,6 +18,7 @@ struct memscope_dump_result {
     enum memscope_status status; /* of reading the heap */
     int error;                   /* errno of writing the file; 0: none */
     uint32_t objects, references;
+    bool lacks_ids;       /* so the dump cannot be compared with others */
     uint64_t bytes;       /* of the file */
     uint64_t child_bytes; /* memory that only the child had, at its peak */
 };

@@ -12,20 +12,31 @@
 /* The address that is written for BasicObject, and the bytes of a place (heap_dump.c). */
 #define ORIGIN (INT64_C(1) << 44)
 #define PLACE 32
+/* Room for all places. */
+#define PLACES_SHIFT 36
 
 struct writer {
     const struct memscope_heap_dump *dump;
     const struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
+    int64_t origin; /* the address of place 0 */
     struct memscope_growing_array names;
     const memscope_edge_name *edge_names; /* of the node that is written */
 };
+
+/* Nodes' numbers mean nothing in another dump. So their addresses begin elsewhere in each dump, by 26 bits of a hash of
+ * its time: nobody who compares two dumps takes their objects for the same. */
+static int64_t origin_of(const struct memscope_heap_dump *dump) {
+    int64_t units = (int64_t)(dump->time_ns * UINT64_C(0x9e3779b97f4a7c15) >> 38) + 1;
+
+    return dump->ids != NULL ? ORIGIN : ORIGIN + (units << PLACES_SHIFT);
+}
 
 static void put_address(const struct writer *writer, uint32_t node) {
     int64_t place = ((int64_t)(int32_t)memscope_heap_dump_id_of(writer->dump, node) - 1) / 2;
 
     memscope_dump_put_text(writer->output, "\"0x");
-    memscope_dump_put_hexadecimal(writer->output, (uint64_t)(ORIGIN + place * PLACE));
+    memscope_dump_put_hexadecimal(writer->output, (uint64_t)(writer->origin + place * PLACE));
     memscope_dump_put_text(writer->output, "\"");
 }
 
@@ -157,7 +168,7 @@ static void put_object(struct writer *writer, uint32_t node) {
 }
 
 void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memscope_dump_output *output) {
-    struct writer writer = {.dump = dump, .graph = dump->graph, .output = output};
+    struct writer writer = {.dump = dump, .graph = dump->graph, .output = output, .origin = origin_of(dump)};
 
     for (uint32_t category = 0; category < dump->graph->category_count; category++)
         put_roots(&writer, category);
