@@ -273,6 +273,20 @@ class HeapGrowthTest < MemscopeTest
     assert_operator grown.last, :<, 2000
   end
 
+  # What the first dump lacks counts as new, which no other dump's state may hide.
+  def test_each_dump_that_is_incomplete_is_named
+    with_dumps(:plain) do |first, second, _third|
+      whole = File.read(first)
+      File.write(first, whole[0, whole.size - 20])
+      File.write(second, whole.sub("\n", "\n{\"address\":\"0x8\", \"type\":\"STRING\", \"references\":[\"0x10\"]}\n"))
+      reasons = Memscope::HeapGraph.growth(first, second).reasons
+
+      assert_match(/\Adump 1: the dump is incomplete: .*, dump 2: \d+ references lead to objects that are not/,
+                   reasons[:new_count])
+      refute_match(/lower bound/, reasons[:new_bytes].to_s)
+    end
+  end
+
   def test_dumps_in_the_wrong_order
     with_dumps(:plain) do |first, second, _third|
       File.utime(Time.now, Time.now - 60, second)

@@ -169,15 +169,21 @@ void memscope_dump_file_read(struct memscope_dump_file *file) {
     rb_thread_call_without_gvl(resolve, file, NULL, NULL);
 }
 
-void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key) {
+VALUE memscope_dump_file_reason(const struct memscope_dump_file *file) {
     if (file->reader.truncated)
-        memscope_set_reason(reasons, key, "dump_cut");
-    else if (file->reader.unreadable_lines > 0)
-        memscope_hash_set(reasons, key,
-                          memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines)));
-    else if (file->reader.missing_references > 0)
-        memscope_hash_set(reasons, key,
-                          memscope_reason_of("dump_lacks_objects", ULL2NUM(file->reader.missing_references)));
+        return memscope_reason("dump_cut");
+    if (file->reader.unreadable_lines > 0)
+        return memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines));
+    if (file->reader.missing_references > 0)
+        return memscope_reason_of("dump_lacks_objects", ULL2NUM(file->reader.missing_references));
+    return Qnil;
+}
+
+void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key) {
+    VALUE reason = memscope_dump_file_reason(file);
+
+    if (!NIL_P(reason))
+        memscope_hash_set(reasons, key, reason);
 }
 
 void memscope_dump_file_close(struct memscope_dump_file *file) {

@@ -21,6 +21,9 @@ enum memscope_status memscope_dump_file_open(struct memscope_dump_file *file, in
 /* Releases the GVL meanwhile. An interrupt of this thread is raised, so the caller must close the file in rb_ensure. */
 void memscope_dump_file_read(struct memscope_dump_file *file);
 
+/* Why not all of the dump could be read; nil if all could. */
+VALUE memscope_dump_file_reason(const struct memscope_dump_file *file);
+
 /* If not all of the dump could be read, sets a reason for this key. */
 void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
 

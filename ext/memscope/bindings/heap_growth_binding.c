@@ -22,6 +22,7 @@ struct growth_scan {
     enum memscope_status status;
     VALUE refusal; /* the reason why there is no answer; nil if there is one */
     VALUE reasons;
+    VALUE incomplete; /* an Array: what is missing of which dump */
     uint64_t start_ns;
 };
 
@@ -32,6 +33,13 @@ static void open_files(struct growth_scan *scan) {
         memscope_dump_file_open(&scan->files[index], NUM2INT(rb_ary_entry(scan->descriptors, index)));
         scan->files[index].reader.is_compared = true;
     }
+}
+
+static void note_incomplete(struct growth_scan *scan, int index) {
+    VALUE reason = memscope_dump_file_reason(&scan->files[index]);
+
+    if (!NIL_P(reason))
+        rb_ary_push(scan->incomplete, memscope_reason_of("unread", rb_sprintf("dump %d", index + 1), reason));
 }
 
 /* Keeps the references of the last dump only. */
@@ -45,7 +53,7 @@ static bool read_files(struct growth_scan *scan) {
                 memscope_reason_of("one_dump_unread", INT2FIX(index + 1), memscope_status_reason(file->status));
             return false;
         }
-        memscope_dump_file_set_reasons(file, scan->reasons, "new_count");
+        note_incomplete(scan, index);
         if (index < scan->count - 1)
             memscope_objspace_graph_drop_edges(&file->reader);
     }
@@ -147,10 +155,13 @@ static void set_reasons(struct growth_scan *scan) {
         memscope_hash_set(scan->reasons, "new_count", scan->refusal);
         return;
     }
+    if (RARRAY_LEN(scan->incomplete) > 0)
+        memscope_hash_set(scan->reasons, "new_count", scan->incomplete);
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(scan->reasons, "bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
-    if (!scan->growth.knows_generations)
+    /* The objects that an incomplete first dump lacks count as new, so nothing is a lower bound. */
+    if (!scan->growth.knows_generations && NIL_P(memscope_dump_file_reason(&scan->files[0])))
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
     else if (scan->growth.untraced_count > 0)
         memscope_hash_set(scan->reasons, "new_bytes",
@@ -218,7 +229,8 @@ static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
                                .count = (int)count,
                                .question = {.top = NUM2UINT(top)},
                                .refusal = Qnil,
-                               .reasons = rb_hash_new()};
+                               .reasons = rb_hash_new(),
+                               .incomplete = rb_ary_new()};
     VALUE result;
 
     if (count < LEAST_DUMPS || count > MOST_DUMPS)
@@ -226,6 +238,7 @@ static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
                  MOST_DUMPS);
     result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
     RB_GC_GUARD(scan.reasons);
+    RB_GC_GUARD(scan.incomplete);
     RB_GC_GUARD(files);
     return result;
 }
