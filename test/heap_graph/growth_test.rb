@@ -287,6 +287,17 @@ class HeapGrowthTest < MemscopeTest
     end
   end
 
+  def test_a_missing_dump_leaves_no_file_open
+    left = child_json(<<~RUBY, requires: %w[json memscope])
+      GC.disable
+      open_files = -> { Dir["/proc/self/fd/*"].count { |link| File.identical?(link, #{__FILE__.dump}) } }
+      raised = (Memscope::HeapGraph.growth(#{__FILE__.dump}, "/nowhere") rescue $!.class.name)
+      puts JSON.generate([raised, open_files.call])
+    RUBY
+
+    assert_equal ["Errno::ENOENT", 0], left
+  end
+
   def test_dumps_in_the_wrong_order
     with_dumps(:plain) do |first, second, _third|
       File.utime(Time.now, Time.now - 60, second)

@@ -78,13 +78,14 @@ module Memscope
         # @param top [Integer]
         # @return [Growth]
         def read(paths, top:)
-          files = paths.map { |path| File.open(path, "rb") }
+          files = Array.new(paths.size)
+          paths.each_with_index { |path, index| files[index] = File.open(path, "rb") }
           body = Native.heap_growth(files.map(&:fileno), top)
           body[:reasons][:names] = :names_from_code if body[:new_count]
           body[:reasons][:sources] = "the first of these files was written last" if files.first.mtime > files.last.mtime
           capture(body.update(sources: paths.map { |path| File.path(path) }))
         ensure
-          files&.each(&:close)
+          files.compact.each(&:close)
         end
       end
 
