@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static const char *const lines[] = {
@@ -254,6 +255,35 @@ static void reads_a_pipe_and_says_what_fails(void) {
     memscope_objspace_reader_close(&reader);
 }
 
+/* What is known by node has room for the nodes of roots, even if each line comes alone, as from a slow pipe. */
+static void has_room_for_the_nodes_of_roots(void) {
+    enum { ROOTS = 30, MOST_OBJECTS = 40 };
+
+    for (uint32_t objects = 1; objects <= MOST_OBJECTS; objects++) {
+        struct reading reading;
+        char line[64];
+        int ends[2];
+
+        EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+        for (uint32_t number = 0; number < ROOTS + objects; number++) {
+            int length = number < ROOTS ? sprintf(line, "{\"type\":\"ROOT\", \"root\":\"%u\"}\n", number)
+                                        : sprintf(line, "{\"address\":\"0x%x\", \"type\":\"STRING\"}\n", 40 * number);
+
+            EXPECT(write(ends[1], line, (size_t)length) == length);
+        }
+        close(ends[1]);
+        EXPECT(memscope_objspace_reader_open(&reading.reader, ends[0]) == MEMSCOPE_OK);
+        while (memscope_objspace_reader_continue(&reading.reader))
+            continue;
+        EXPECT(memscope_objspace_graph_make(&reading.reader, &reading.graph, &reading.dump) == MEMSCOPE_OK);
+        EXPECT(reading.graph.node_count == objects + ROOTS + 1);
+        EXPECT(reading.reader.types.bytes >= reading.graph.node_count);
+        EXPECT(reading.reader.bytes_of.bytes >= reading.graph.node_count * sizeof(uint32_t));
+        memscope_objspace_reader_close(&reading.reader);
+        close(ends[0]);
+    }
+}
+
 int main(void) {
     reads_what_ruby_writes();
     finds_edges();
@@ -265,5 +295,6 @@ int main(void) {
     finds_objects_in_any_order();
     finds_objects_at_any_step();
     reads_a_pipe_and_says_what_fails();
+    has_room_for_the_nodes_of_roots();
     return 0;
 }

@@ -240,6 +240,14 @@ static uint32_t count_categories(const struct memscope_objspace_reader *reader) 
     return count;
 }
 
+/* What is known by object becomes known by node: 0 for the nodes of roots. */
+static bool make_room_for_nodes(struct memscope_objspace_reader *reader, uint32_t nodes) {
+    return memscope_growing_array_reserve_items(&reader->types, nodes, 1) &&
+           memscope_growing_array_reserve_items(&reader->labels, nodes, sizeof(uint32_t)) &&
+           memscope_growing_array_reserve_items(&reader->bytes_of, nodes, sizeof(uint32_t)) &&
+           memscope_growing_array_reserve_items(&reader->slot_bytes, nodes, sizeof(uint32_t));
+}
+
 static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_t nodes) {
     uint64_t edges = reader->reference_count + reader->root_reference_count + MEMSCOPE_ROOT_CATEGORIES;
 
@@ -316,7 +324,7 @@ static enum memscope_status resolve(struct memscope_objspace_reader *reader, str
     keep_module_names(reader, dump);
     if (status != MEMSCOPE_OK)
         return status;
-    if (!make_room_for_edges(reader, graph->node_count))
+    if (!make_room_for_nodes(reader, graph->node_count) || !make_room_for_edges(reader, graph->node_count))
         return MEMSCOPE_NO_MEMORY;
     edges.list = reader->references.list;
     edges.names = reader->edge_names.list;
