@@ -18,7 +18,7 @@ module Memscope
       denied: refused by the kernel
       not_found: not there
       malformed: not in the documented form
-      no_memory: no scratch memory could be mapped
+      no_memory: no memory could be mapped
       truncated: larger than the buffer for it
       io: could not be read
       exhausted: a limit on the number of processes is reached

@@ -230,7 +230,7 @@ class HeapHostileTest < MemscopeTest
     assert_equal 0, answer["files"]
   end
 
-  { EPERM: "refused by the kernel", ENOMEM: "no scratch memory",
+  { EPERM: "refused by the kernel", ENOMEM: "no memory could be mapped",
     EAGAIN: "a limit on the number of processes is reached" }.each do |error, reason|
     define_method("test_a_fork_that_fails_with_#{error}") do
       answer = ask(<<~RUBY)
