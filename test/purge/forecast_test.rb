@@ -71,6 +71,25 @@ class ForecastTest < MemscopeTest
     [least, most].each { |bound| assert_in_delta truth, bound, truth / 10, reasons }
   end
 
+  # A page of malloc's that cannot be read, such as one that is swapped out, hides what lies behind it.
+  def test_garbage_behind_a_page_that_cannot_be_read
+    skip_under_sanitizer
+    all, rest = child_json(<<~RUBY, requires: ["memscope_test"])
+      #{DROP}
+      GC.disable
+      forecast = -> { Memscope.purge(*LEVERS, dry_run: true).predicted_private.minmax }
+      Host.malloc_blocks(100, 2_000)
+      -> { made(100_000); nil }.call
+      all = forecast.call
+      Host.hide_blocks
+      puts JSON.generate([all, forecast.call])
+    RUBY
+
+    assert_operator all.first, :>, 10_000_000
+    assert_operator rest.last, :>=, all.first
+    assert_operator rest.first, :<=, all.first
+  end
+
   # Thread caches that keep most of the garbage, or all of it.
   [1_000, 65_535, 65_536].each do |count|
     define_method("test_garbage_that_stays_in_a_cache_of_#{count}_chunks_of_each_size") do

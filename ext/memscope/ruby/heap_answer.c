@@ -608,7 +608,8 @@ static enum memscope_status answer_all(struct work *work) {
 }
 
 void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
-    memscope_slot_rate_learn(&ns_of_1000_slots, listing->slots, answer->spent_ns);
+    if (answer->status == MEMSCOPE_OK) /* one that failed may have taken much less time */
+        memscope_slot_rate_learn(&ns_of_1000_slots, listing->slots, answer->spent_ns);
 }
 
 uint64_t memscope_heap_answer_predicted_ns(uint64_t slots) {

@@ -176,17 +176,29 @@ static void allow_for_the_cache(struct memscope_blocks_returned *returned, uint6
     }
 }
 
+/* Raises the upper bounds: whatever lies behind the chunk at which a walk stopped may be free. */
+static void allow_for_the_unwalked(struct memscope_blocks_returned *returned, uint64_t bytes) {
+    struct memscope_returned *const all[] = {&returned->by_trim, &returned->at_once, &returned->today};
+
+    for (size_t index = 0; index < sizeof all / sizeof all[0]; index++) {
+        all[index]->most += bytes;
+        all[index]->private_most += bytes;
+    }
+}
+
 static void walk_heaps(struct forecast *forecast, struct memscope_chunk_walk *walk) {
     struct memscope_chunk_totals main_heap = {0}, arenas = {0};
 
     walk->visitor = mark_fast;
     walk->visitor_context = forecast->blocks;
     memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
+    main_heap = arenas = (struct memscope_chunk_totals){0};
     walk->visitor = visit;
     walk->visitor_context = forecast;
     memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
     finish(forecast, &forecast->returned->by_trim, &forecast->after);
     finish(forecast, &forecast->returned->today, &forecast->today);
+    allow_for_the_unwalked(forecast->returned, main_heap.unwalked_bytes + arenas.unwalked_bytes);
 }
 
 enum memscope_status memscope_glibc_blocks_returned(struct memscope_malloc_blocks *blocks,
