@@ -22,6 +22,16 @@ class CLIPsTest < MemscopeTest
     assert_operator lines.map(&:length).max, :<=, 80
   end
 
+  def test_a_process_whose_memscope_gives_no_verdicts
+    skip_under_sanitizer
+    asked = listening
+    asked.tell("calls = Memscope.const_get(:Calls); kept = calls::CALLS.except(:verdict); " \
+               "calls.send(:remove_const, :CALLS); calls.const_set(:CALLS, kept).size")
+    asked.gets
+
+    assert_match(/ glibc +yes +#{Regexp.escape(RbConfig.ruby[0, 10])}/, find(memscope("ps").lines(chomp: true), asked))
+  end
+
   def test_json
     asked = listening
     processes = memscope("ps", "--json").lines.map { |line| Memscope::ExternalProcess.from_h(JSON.parse(line)) }

@@ -44,6 +44,24 @@ class ServerTest < MemscopeTest
                  error.message
   end
 
+  def test_a_listener_that_accepts_nothing_is_busy
+    Dir.mktmpdir do |directory|
+      path = File.join(directory, "busy.sock")
+      UNIXServer.open(path) do |server|
+        server.listen(0)
+        waiting = []
+        assert_raises(Errno::EAGAIN) do
+          loop { (waiting << Socket.new(:UNIX, :STREAM)).last.connect_nonblock(Socket.sockaddr_un(path)) }
+        end
+        error = assert_raises(Memscope::Client::Unreachable) { Memscope::Client.at(path) }
+
+        assert_equal :busy, error.why, error.message
+      ensure
+        waiting.each(&:close)
+      end
+    end
+  end
+
   # The last verdict of a process stays with its listener: a number near its threshold does not change the next one.
   def test_the_doctor_remembers_its_verdict
     skip_under_sanitizer

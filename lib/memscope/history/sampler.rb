@@ -204,6 +204,8 @@ module Memscope
         send(kind)
       rescue StandardError => e
         failed(e)
+        @trimmable_bytes = nil if kind == :walk
+        @compactable_bytes = nil if kind == :held
         {}
       end
 

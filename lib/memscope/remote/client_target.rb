@@ -21,6 +21,9 @@ module Memscope
           return pid if uid == owner && pid.positive?
 
           raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
+        rescue Errno::EAGAIN
+          raise Unreachable.new("the process that listens at #{path} accepts no connections: its queue of them is full",
+                                :busy)
         rescue SystemCallError => e
           raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
         ensure

@@ -89,10 +89,10 @@ module Memscope
 
         private
 
-        # nil if the process keeps no history, or its memscope gives no verdicts.
+        # nil if the process keeps no history.
         def verdict
           @client.call(:verdict).then { |verdict| verdict.sentence if verdict.known? }
-        rescue Client::Failed
+        rescue Client::Failed, ArgumentError # its memscope gives no verdicts
           nil
         end
 
