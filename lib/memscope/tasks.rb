@@ -29,7 +29,7 @@ module Memscope
     # Each task with its description in `rake -T`.
     TASKS = {
       report: "Print where the memory of this rake process, or of PID=, is (FORMAT=json)",
-      doctor: "Diagnose the memory, and fail if there are findings (PID=, FORMAT=json)",
+      doctor: "Diagnose the memory, and fail at a warning (PID=, FORMAT=json)",
       arenas: "Print the arenas of malloc (PID=, FORMAT=json)",
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
       census: "Count the objects of this rake process, or of PID=, by class (FORMAT=json)",

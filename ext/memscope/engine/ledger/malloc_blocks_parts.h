@@ -4,7 +4,6 @@
 
 #include "ledger/malloc_blocks.h"
 
-#define MEMSCOPE_NO_UNIT SIZE_MAX
 
 /* The region that contains address, or NULL; and the unit of an address in it. */
 const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_malloc_blocks *blocks,
