@@ -57,7 +57,7 @@ static void test_huge_pages(void) {
     memscope_array_unmap(after);
 }
 
-/* In a child, mappings of unmapped arrays are reused, but for unwritten arrays only. */
+/* In a child, the mappings of unmapped arrays are reused, but only for arrays mapped unwritten. */
 static void test_mappings_are_kept(void) {
     size_t size = 8 << 20;
     char *large = memscope_array_map_unwritten(size, 1), *small = memscope_array_map_unwritten(1000, 1),

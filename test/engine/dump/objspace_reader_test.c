@@ -255,7 +255,7 @@ static void reads_a_pipe_and_says_what_fails(void) {
     memscope_objspace_reader_close(&reader);
 }
 
-/* What is known by node has room for the nodes of roots, even if each line comes alone, as from a slow pipe. */
+/* The arrays by node have room for the nodes of roots, even if each line comes alone, as from a slow pipe. */
 static void has_room_for_the_nodes_of_roots(void) {
     enum { ROOTS = 30, MOST_OBJECTS = 40 };
 

@@ -30,7 +30,7 @@ static void test_other_forms(struct memscope_scratch *scratch) {
         EXPECT(parse(texts[index], scratch, &stacks) == MEMSCOPE_MALFORMED);
 }
 
-/* Of all sizes of room, some have none for the list, some for the list but not for the words. */
+/* Tries every size of room: first too little for the list, then enough for the list but not for the words. */
 static void test_without_room(struct memscope_scratch *scratch) {
     struct memscope_sampled_stacks stacks;
     size_t reserved = scratch->reserved, used = scratch->used, room = 0;

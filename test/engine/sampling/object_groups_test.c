@@ -22,7 +22,7 @@
 #define WATCHING_NS 15    /* more for each that is watched */
 #define SAMPLE_NS 1500    /* for each sample, names included */
 
-/* Lines whose objects all stay, but for those that are named otherwise. */
+/* All objects of a line stay, but none of CHURN, half of HALVED, and a tenth of EARLY and LATE. */
 enum { CHURN, TENTH, HUNDREDTH, THOUSANDTH, BURSTS, HALVED, IN_STEP, EARLY, LATE };
 
 /* Allocations from one event of the garbage collector to the next: while it sweeps, or if it is run between requests.

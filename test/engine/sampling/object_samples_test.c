@@ -422,7 +422,7 @@ static void test_everything_is_watched_if_it_costs_nearly_nothing(void) {
     EXPECT(plan.stood_for == 49.0 * MEMSCOPE_WINDOW_ALLOCATIONS);
 }
 
-/* The job that ends a window runs late, so by its allocation the next part may begin before the window has ended. */
+/* The job that ends a window runs late, so the next part may begin at an allocation before the end of the window. */
 static void test_an_open_window_stands_for_what_has_been_watched_of_it(void) {
     struct memscope_sampling_plan then;
     double last;

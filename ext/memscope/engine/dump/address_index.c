@@ -12,7 +12,7 @@
 
 /* ---- in the order of the dump ---------------------------------------------------------------------------------- */
 
-/* False if the object does not follow the last one of its chunk, both by address and by rank. */
+/* False unless the object follows the last one of its chunk both by address and by rank. */
 static bool add(struct memscope_address_index *index, uint64_t address, uint32_t rank) {
     struct memscope_address_entry *entry = memscope_address_entry_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);

@@ -72,8 +72,8 @@ static uint64_t newest_generation(const struct memscope_compared_dump *dump) {
     return newest;
 }
 
-/* Whether an object of the last dump is in another one, which was written while objects of the generation newest were
- * there: an older object was there too, though a compaction may have moved it since. */
+/* Whether an object of the last dump was there when another was written, whose latest generation is `newest`: an object
+ * of an earlier generation was, though a compaction may have moved it since. */
 static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
                       const struct memscope_compared_dump *other, uint64_t newest, const uint32_t *names) {
     uint64_t now = generation(&growth->last, node);

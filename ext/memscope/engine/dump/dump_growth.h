@@ -2,7 +2,7 @@
  * What the last of two or three dumps of one process has that the first has not. The objects of two dumps are the same
  * if they have the same address, type and class; or, where the last dump states when an object was allocated, the same
  * address and type, and were allocated after the same garbage collection. An object that was allocated before others of
- * an earlier dump is no new one, wherever it was then. In mapped memory; no GVL.
+ * an earlier dump counts as in that dump too, even if it was at another address. In mapped memory; no GVL.
  */
 #ifndef MEMSCOPE_DUMP_GROWTH_H
 #define MEMSCOPE_DUMP_GROWTH_H
@@ -34,14 +34,14 @@ struct memscope_dump_growth {
     uint32_t name_count;
 
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and those that are not */
-    uint64_t untraced_count;                  /* of added, those of which the last dump does not state a generation */
+    uint64_t untraced_count;                  /* those in `added` whose generation the last dump does not state */
     int64_t count, bytes;                     /* the last dump's minus the first's, garbage included */
     bool knows_generations;                   /* each dump states when some objects were allocated */
     bool knows_sites;                         /* the last dump does, so it also states where */
 };
 
 /* Finds the new objects. NOT_FOUND if most classes of a dump are not in the last: the dumps are of different
- * processes. NO_MEMORY. Close it even so. */
+ * processes. NO_MEMORY. Close it even after a failure. */
 enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *growth);
 
 /* Adds up rows. New objects that these paths do not reach count as garbage. */

@@ -240,7 +240,7 @@ static uint32_t count_categories(const struct memscope_objspace_reader *reader) 
     return count;
 }
 
-/* What is known by object becomes known by node: 0 for the nodes of roots. */
+/* Extends the arrays with an element per object to one per node: 0 for the nodes of roots. */
 static bool make_room_for_nodes(struct memscope_objspace_reader *reader, uint32_t nodes) {
     return memscope_growing_array_reserve_items(&reader->types, nodes, 1) &&
            memscope_growing_array_reserve_items(&reader->labels, nodes, sizeof(uint32_t)) &&

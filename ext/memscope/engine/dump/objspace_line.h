@@ -30,7 +30,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text imemo_type;
     struct memscope_objspace_text file; /* that allocated it, at line_number; only if allocations were traced */
     uint64_t line_number;
-    uint64_t generation;                      /* the garbage collection after which it was allocated, plus 1 */
+    uint64_t generation;                      /* how many garbage collections came before its allocation, plus 1 */
     struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}: only in dumps that memscope wrote */
     uint32_t reference_count;
 };

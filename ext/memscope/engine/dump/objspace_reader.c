@@ -63,7 +63,7 @@ static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspa
                : MEMSCOPE_EDGE_LOCAL;
 }
 
-/* Runs before reference_count includes the line's references. Leaves out names that are not in their order. */
+/* Runs before reference_count includes the line's references. Skips names that are not in the references' order. */
 static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     struct memscope_named_reference *list = reader->named_references.list;
     struct memscope_objspace_text rest = line->edge_names, name;
@@ -93,7 +93,7 @@ static uint32_t name_of_site(struct memscope_objspace_reader *reader, const stru
     return memscope_names_add(&reader->names, text, length);
 }
 
-/* Its references are already at the end of the others. */
+/* The line's references are in the array already, behind the earlier ones. */
 static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     uint32_t node = reader->object_count;
     uint8_t type = line->type;

@@ -24,8 +24,8 @@ struct writer {
     const memscope_edge_name *edge_names; /* of the node that is written */
 };
 
-/* Nodes' numbers mean nothing in another dump. So their addresses begin elsewhere in each dump, by 26 bits of a hash of
- * its time: nobody who compares two dumps takes their objects for the same. */
+/* Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So they begin elsewhere in
+ * each dump, by 26 bits of a hash of its time: nobody who compares two dumps takes their objects for the same. */
 static int64_t origin_of(const struct memscope_heap_dump *dump) {
     int64_t units = (int64_t)(dump->time_ns * UINT64_C(0x9e3779b97f4a7c15) >> 38) + 1;
 

@@ -1,6 +1,6 @@
 /*
- * What a fork of this process costs: how long it stops the process, and how much memory the child may take. Also what
- * the work costs that a child, or the process itself, then does.
+ * What a fork of this process costs: how long it stops the process, and how much memory the child may take. Also the
+ * cost of the work that the child, or else the process itself, does.
  */
 #ifndef MEMSCOPE_FORK_COST_H
 #define MEMSCOPE_FORK_COST_H
@@ -20,7 +20,7 @@ uint64_t memscope_fork_predicted_ns(void);
 
 /*
  * Whether work belongs in a child: it is predicted to take longer than the budget, and longer than a fork.
- * With a budget of 0 it always does.
+ * With a budget of 0, it always belongs there.
  */
 bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns);
 

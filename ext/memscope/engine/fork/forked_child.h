@@ -34,7 +34,7 @@ typedef bool memscope_forked_work(void *argument, int answer);
 
 /*
  * Forks; the child does the work and exits. Memory that the work reads must not be MADV_DONTFORK. The caller holds the
- * locks (such as the GVL) of whatever must not be in the middle of a change at the fork. keep is one more descriptor
+ * locks (such as the GVL) of whatever must not be in the middle of a change at the fork. `keep` is one more descriptor
  * that stays open in the child, or -1. Takes milliseconds per gigabyte of resident memory. On failure there is no
  * child, and the status is MEMSCOPE_DENIED (seccomp), MEMSCOPE_EXHAUSTED (a limit on processes), MEMSCOPE_NO_MEMORY or
  * MEMSCOPE_UNSUPPORTED.

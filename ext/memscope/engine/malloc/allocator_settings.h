@@ -11,8 +11,8 @@
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
 /*
- * How many freed chunks of up to 1040 bytes (64-bit) a thread's cache of glibc holds at most, by GLIBC_TUNABLES;
- * UINT64_MAX if it may hold any number, or larger ones. No mallopt changes that. Any context.
+ * How many freed chunks of up to 1040 bytes (64-bit) a glibc tcache holds at most, according to GLIBC_TUNABLES;
+ * UINT64_MAX if it may hold any number, or larger chunks. mallopt cannot change this. Any context.
  */
 uint64_t memscope_glibc_cache_slots(void);
 

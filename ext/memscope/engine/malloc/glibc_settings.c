@@ -46,7 +46,7 @@ static bool is_strict(void) {
     return is_since(39);
 }
 
-/* Older versions have two smaller ranges: HEAP_MAX_SIZE / 2 on 64-bit, and MAX_TCACHE_SIZE; and one without an end. */
+/* In older versions, two maximums are lower (HEAP_MAX_SIZE / 2 on 64-bit, and MAX_TCACHE_SIZE), and one is missing. */
 static uint64_t maximum_of(const struct tunable *tunable) {
     if (strcmp(tunable->name, "tcache_count") == 0 && !is_since(30))
         return SIZE_MAX;
@@ -215,7 +215,7 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
 #define CACHED_SIZES ((size_t)64)
 #define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
 
-/* The default; the snapshots before 2.43, which may have the new one, report 2.42.9000. */
+/* The default: 16 from 2.43 on. Treats 2.42 as 2.43, since snapshots before 2.43 report 2.42.9000. */
 static uint64_t cached_of_each_size(void) {
     return is_since(42) ? 16 : 7;
 }
@@ -225,7 +225,7 @@ static uint64_t most_of_each_size(void) {
     return is_since(30) ? UINT16_MAX : INT8_MAX;
 }
 
-/* The value of a tunable that is set; otherwise what is given for it. */
+/* The tunable's value; `otherwise` if the value is not known. */
 static uint64_t value_of(const char *name, uint64_t otherwise) {
     struct memscope_setting setting;
 

@@ -30,7 +30,7 @@ static const char *const mutex_names[] = {
 
 #define MUTEXES (sizeof mutex_names / sizeof mutex_names[0])
 
-/* The prefixes of the groups' keys, with 0 for each index; after MUTEX's prefix follows the name of the mutex. */
+/* The prefixes of the groups' keys, with 0 for each index; the name of the mutex follows MUTEX's prefix. */
 static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_ARENA] = "stats.arenas.0.",    [MEMSCOPE_JEMALLOC_MUTEX] = "stats.arenas.0.mutexes.",
     [MEMSCOPE_JEMALLOC_SLAB] = "arenas.bin.0.",       [MEMSCOPE_JEMALLOC_BIN] = "stats.arenas.0.bins.0.",

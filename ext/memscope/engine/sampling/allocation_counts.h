@@ -65,7 +65,7 @@ void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memsc
  */
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
-/* Empties the log, because any of its objects may be dead and its address reused: counts them as `unkept`. */
+/* Empties the log and counts its objects as `unkept`: for when any of them may be dead and its address reused. */
 void memscope_allocations_forget(struct memscope_allocation_counts *counts);
 
 /* Detaches each group whose path or class is gone. */

@@ -82,7 +82,7 @@ static bool is_double(size_t index, size_t bytes) {
            newest[index].bytes / 2 >= bytes - bytes / 8;
 }
 
-/* A new block that replaces this freed one gets its owner. Not in a GC: nothing replaces the blocks that it frees. */
+/* Gives the freed block's owner to a new block that replaces it. Not in a GC: nothing replaces what a GC frees. */
 static void hand_over(void *block, uint32_t owner, size_t bytes) {
     for (size_t index = 0; index < ARRAYS; index++) {
         void *grown = newest[index].block;

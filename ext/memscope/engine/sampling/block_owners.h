@@ -19,7 +19,7 @@ enum memscope_owner {
     MEMSCOPE_OWNER_BEFORE,
     MEMSCOPE_OWNER_OUTSIDE,  /* of a thread that has set none */
     MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and each struct heap_page */
-    MEMSCOPE_OWNER_MEMSCOPE, /* its own records */
+    MEMSCOPE_OWNER_MEMSCOPE, /* memscope's own records */
     MEMSCOPE_OWNER_FIRST,    /* of the caller's numbers */
 };
 
@@ -49,7 +49,7 @@ void memscope_owner_give(uintptr_t block, uint32_t owner);
 /* What a number owns now; zeros if recording was never started. */
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);
 
-/* How many blocks were freed unseen, so that they still count although their addresses were used again. */
+/* How many blocks were freed unseen, and still count although their addresses were used again. */
 uint64_t memscope_blocks_freed_unseen(void);
 
 /* How many blocks have no owner because the map had no room for their addresses. */

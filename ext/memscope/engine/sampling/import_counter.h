@@ -27,7 +27,7 @@ enum memscope_status memscope_import_counter_start(void);
 /* The counters of the calling thread. They are 0 unless it has started the counter. */
 struct memscope_thread_bytes memscope_import_counter_bytes(void);
 
-/* Restores the imports. In any thread, and in a forked child. No effect if the counter does not run. */
+/* Restores the imports. May be called in any thread, and in a forked child. No effect if the counter does not run. */
 void memscope_import_counter_stop(void);
 
 bool memscope_import_counter_runs(void);

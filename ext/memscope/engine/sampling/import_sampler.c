@@ -202,7 +202,7 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
-/* A recorded block keeps its number when it moves; one without a number gets none. False without record or block. */
+/* A recorded block keeps its number when it moves; one without a number gets none. False if record or block is NULL. */
 static bool put_back(void *moved, void *block, size_t size, struct memscope_sample sample) {
     void *now = moved || size == 0 ? moved : block;
 

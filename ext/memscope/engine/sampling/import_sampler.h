@@ -3,8 +3,8 @@
  * import with functions that count bytes and track each sampled block until it is freed.
  *
  * Calls that do not go through an import are not seen: those to an allocator linked into the program, those through a
- * pointer to malloc taken before the start, an allocator's own mmap. A block that is sampled here and freed through
- * such a pointer stays in the table until malloc reuses its address.
+ * pointer to malloc taken before the start, an allocator's own mmap. A block that is sampled here and freed by a call
+ * that is not seen stays in the table until malloc reuses its address.
  */
 #ifndef MEMSCOPE_IMPORT_SAMPLER_H
 #define MEMSCOPE_IMPORT_SAMPLER_H
@@ -22,8 +22,8 @@
 enum memscope_status memscope_import_sampler_prepare(void);
 
 /*
- * Patches the imports, and samples one byte in rate from now on; each other thread that has allocated while the sampler
- * ran before allocates up to 16 KiB first, of which nothing is sampled. Returns what prepare returns, or
+ * Patches the imports, and samples one byte in rate from now on. Other threads that allocated during an earlier run of
+ * the sampler first allocate up to 16 KiB, of which nothing is sampled. Returns what prepare returns, or
  * MEMSCOPE_DENIED if the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this
  * library has patched the imports already. On failure, nothing stays patched. The sampler must not be running already;
  * while every block is recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other
@@ -32,8 +32,8 @@ enum memscope_status memscope_import_sampler_prepare(void);
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 
 /*
- * Receives every block; no samples are taken then. The replacements of malloc and free call these functions, in any
- * thread. They take no lock that is held around malloc, allocate nothing, and leave errno alone.
+ * Receives every block; meanwhile no samples are taken. The replacements of malloc and free call these functions, in
+ * any thread. They take no lock that is held around malloc, allocate nothing, and leave errno alone.
  */
 struct memscope_block_record {
     /* Called after a block was allocated. */

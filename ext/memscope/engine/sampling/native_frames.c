@@ -169,7 +169,7 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
  *
  * The rules of an unloaded object stay until others replace them. Another build of the object may be loaded at the same
  * place, with the same layout except for the size of a frame: by the old rule, a read may go past the end of the stack.
- * So each rule carries the offset and a digest of its FDE, and both are checked at every use.
+ * So each rule carries the offset and a digest of its FDE, and the digest is checked at every use.
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)

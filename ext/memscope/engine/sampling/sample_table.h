@@ -2,8 +2,8 @@
  * The live sampled blocks and their stacks, for an allocator without a profiler of its own.
  *
  * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
- * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, for
- * microseconds; the lock is also held across a fork. is_held, remove_later and the filter take no lock. No function
+ * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, mostly
+ * for microseconds; the lock is also held across a fork. is_held, remove_later and the filter take no lock. No function
  * here allocates, and those that a sampled malloc or free calls leave errno alone.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H

@@ -15,7 +15,7 @@
 #include "elf/object_lookup.h"
 
 enum memscope_unwind_kind {
-    MEMSCOPE_UNWIND_UNDESCRIBED, /* no FDE covers the function */
+    MEMSCOPE_UNWIND_UNDESCRIBED, /* no FDE covers the address */
     MEMSCOPE_UNWIND_OTHER,       /* an expression, a signal frame: needs a full unwinder */
     MEMSCOPE_UNWIND_OUTERMOST,   /* there is no caller */
     MEMSCOPE_UNWIND_BY_RSP,
