@@ -27,7 +27,7 @@ static struct memscope_ledger_request request = {
     .malloc = MEMSCOPE_LEDGER_MALLOC_GLIBC, .ruby = &no_ruby, .images = &images, .deep = true};
 static pthread_barrier_t all_live;
 
-/* Leaves the small chunks between two free ones, which they do not touch with a whole page. */
+/* Leaves the small chunks between two free ones; none of these chunks fills a page alone. */
 static void *live_and_end(void *kept) {
     void *volatile before = malloc(2000), *volatile after; /* volatile: else the compiler drops both */
     char *small[SIZES * CACHED];

@@ -83,7 +83,7 @@ static void test_columns(void) {
     EXPECT(memscope_regression_parameters(&regression) > 1 && memscope_regression_parameters(&regression) < 13);
 }
 
-/* The slope's mean is at most a third too low, and it varies by at most about its standard error. */
+/* The slope's mean is at most a third too low, and the slope varies by hardly more than its standard error. */
 static void test_errors(void) {
     double sum = 0, squares = 0, errors = 0;
     const int rounds = 400;

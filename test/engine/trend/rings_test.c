@@ -60,7 +60,7 @@ static uint64_t drawn(uint64_t below) {
     return (state >> 11) % below;
 }
 
-/* Mostly some seconds; sometimes a gap of hours, rarely one of up to two weeks, of which one is kept. */
+/* Mostly some seconds; sometimes a gap of hours, rarely one of up to two weeks, though the rings keep only one week. */
 static uint64_t drawn_pause(void) {
     uint64_t kind = drawn(20000);
 

@@ -31,7 +31,7 @@ struct trace {
     double began, slope;
     enum memscope_layer layer;
     double noise;       /* of a point, as it counts for a slope: autocorrelation included */
-    double burst_hours; /* before which a leak in bursts cannot be told from a few of them */
+    double burst_hours; /* how long a leak in bursts cannot be told from a few bursts without a leak */
     uint64_t state;
 };
 
@@ -105,7 +105,7 @@ static void add_days(struct trace *trace, double size, double weekend) {
     }
 }
 
-/* How many of 50,000 keys, which follow Zipf's law, so many requests name. */
+/* How many different keys, out of 50,000 that follow Zipf's law, this many requests name. */
 static double distinct_keys(double requests, double exponent) {
     double keys = 0, weights = 0;
 
@@ -116,7 +116,7 @@ static double distinct_keys(double requests, double exponent) {
     return keys;
 }
 
-/* A cache of a limited number of entries fills by requests, whose keys follow Zipf's law. */
+/* Requests whose keys follow Zipf's law fill a cache with a limited number of entries. */
 static void add_cache(struct trace *trace, int layer, double size, double filled_at) {
     double exponent = between(trace, 0.7, 1.1), room = between(trace, 0.05, 0.5) * 50000, low = 1, high = 1e9;
 

@@ -22,13 +22,14 @@ enum { RATCHET, PREDICT_LINEAR, MANN_KENDALL, PEERS };
 
 /* What became of one trace. */
 struct outcome {
-    bool leaks, matters;   /* the truth; and whether the leak is of the size that a verdict calls one */
-    double hours;          /* from the leak's beginning to the trace's end */
-    double formula, needs; /* hours until it can be told: by its noise alone; among all that moves memory, and held */
-    double called, false_call; /* hours from the beginning to the first call; the first call before it */
+    bool leaks, matters; /* the truth; and whether the leak is large enough to be called one */
+    double hours;        /* from the leak's beginning to the trace's end */
+    double formula,
+        needs; /* hours until the leak is told: from noise alone; from all that moves memory, and has held */
+    double called, false_call; /* hours from the leak's beginning to the first call; hour of the first false call */
     bool right_layer;
     enum memscope_verdict_kind last;
-    double peers[PEERS]; /* as `called`; with a false call first, negative */
+    double peers[PEERS]; /* as `called`; negative if before the leak began; 0 for a false call without a leak */
     double cpu_seconds;
     size_t judgements;
 };
@@ -182,7 +183,7 @@ static int by_value(const void *one, const void *other) {
     return (left > right) - (left < right);
 }
 
-/* The value that a share of the finite ones does not exceed; reorders them. */
+/* The value that this share of the values does not exceed; reorders them. */
 static double quantile(double *values, size_t count, double share) {
     qsort(values, count, sizeof *values, by_value);
     return count == 0 ? NAN : values[(size_t)(share * (double)(count - 1))];

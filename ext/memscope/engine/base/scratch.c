@@ -161,7 +161,7 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {
     ASAN_UNPOISON_MEMORY_REGION(scratch->base + scratch->used, size);
     for (size_t offset = scratch->used; offset < scratch->used + size; offset += page)
         *(volatile char *)(scratch->base + offset) = 0;
-    if (size > 0) /* it may begin another page than the last step */
+    if (size > 0) /* the last byte may lie one page past the loop's last step */
         *(volatile char *)(scratch->base + scratch->used + size - 1) = 0;
 }
 

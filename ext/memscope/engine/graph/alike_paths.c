@@ -9,7 +9,8 @@
 #define LONGEST_PERIOD 3
 #define FEW_TARGETS 64
 
-/* How a signature identifies a step: by the name of its class; or, for a class, module or category, by its node. */
+/* How a signature identifies a step: by the name of its class; or, for a category, and for a class or module on the way
+ * to the target, by its node. */
 enum step_kind { BY_CLASS, BY_NODE };
 
 /* The steps of a path so far: the last step, and the signature of those before it. */
@@ -23,7 +24,7 @@ struct signature {
     uint32_t count;
     uint32_t shortest; /* a target */
     uint64_t weight;
-    uint32_t length; /* of the path to it */
+    uint32_t length; /* of the path to `shortest` */
     uint32_t end;    /* positions below are dominated by one of them */
     uint64_t retained;
 };

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* A part is small if it is at most this fraction of all that its holder holds. */
+/* A part is small if it is at most 1 / SMALL_PARTS of all that its holder holds. */
 #define SMALL_PARTS 8
 
 /* Fewer nodes, such as nested Hashes, are no list. */
@@ -23,7 +23,7 @@ struct suspect_scan {
     const struct memscope_shortest_paths *paths;
     const struct memscope_dominators *dominators;
     /* By node: */
-    uint64_t *shared;            /* bytes of the parts that it does not dominate; few are written */
+    uint64_t *shared;            /* bytes of the parts that holder_of found by the shortest paths; few are written */
     uint64_t *accumulated;       /* own bytes and small parts */
     struct followers *followers; /* few are written */
 };

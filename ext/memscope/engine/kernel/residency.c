@@ -46,8 +46,8 @@ struct scan_request {
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*
- * How many ranges earlier readings of this process lead to expect, so that the next reading can make room before it
- * scans. Only a hint: a wrong one costs a second scan.
+ * How many ranges to expect, by earlier readings of this process, so that the next reading can make room before it
+ * scans. Only a hint: if it is too low, that costs a second scan.
  */
 static _Atomic(size_t) expected_ranges = 512;
 

@@ -13,8 +13,8 @@
 #define CHUNK_FIELDS (6 * WORD)
 
 /*
- * Up to this size, a freed chunk may stay in the thread's tcache, unless glibc.malloc.tcache_max is raised. It and the
- * fields of a free chunk behind it touch at most two pages.
+ * The largest chunk that a thread's tcache keeps, unless glibc.malloc.tcache_max is raised. Such a chunk and the fields
+ * of a free chunk behind it touch at most two pages.
  */
 #define LARGEST_CACHED (64 * HEADER + HEADER)
 #define CACHED_PAGES 2
@@ -52,7 +52,7 @@ struct forecast {
 };
 
 /*
- * Marks a fastbin chunk as doomed, but not as seen, which only blocks with an owner are. malloc_trim empties the
+ * Marks a fastbin chunk as doomed but not as seen: only blocks with an owner are seen. malloc_trim empties the
  * fastbins, and coalesces such chunks with their neighbours.
  */
 static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
@@ -176,7 +176,7 @@ static void allow_for_the_cache(struct memscope_blocks_returned *returned, uint6
     }
 }
 
-/* Raises the upper bounds: whatever lies behind the chunk at which a walk stopped may be free. */
+/* Raises the upper bounds: whatever the walks did not reach may be free. */
 static void allow_for_the_unwalked(struct memscope_blocks_returned *returned, uint64_t bytes) {
     struct memscope_returned *const all[] = {&returned->by_trim, &returned->at_once, &returned->today};
 

@@ -46,7 +46,7 @@ struct memscope_images {
  *   others      the rest
  * Takes the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
  * the caller must keep the process from forking, for example by holding the GVL. 20 to 100 µs. Allocates scratch only;
- * `images` is empty if no scratch is left.
+ * `images` is incomplete if scratch runs out.
  */
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images);
 

@@ -91,7 +91,7 @@ struct memscope_ledger {
 
 /*
  * Fills `ledger`, which must be closed afterwards, whatever the status. If the kernel shows no residency, returns
- * MEMSCOPE_OK with residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a
+ * the reason, with residency.source NONE. Takes no lock except jemalloc's, which jemalloc makes usable again in a
  * forked child; calls no malloc; needs no GVL.
  */
 enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *request,

@@ -3,8 +3,8 @@
  * garbage among them is freed.
  *
  * An address is looked at only inside memory that the ledger has proven to be the allocator's. Sizes are the
- * allocator's own: glibc's chunk header, jemalloc's size class. No lock is taken and malloc is never called, so all of
- * it works in a forked child.
+ * allocator's own: glibc's chunk header, jemalloc's size class. Once the blocks are open, no lock is taken and malloc
+ * is never called, so all of it works in a forked child.
  */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_H
 #define MEMSCOPE_MALLOC_BLOCKS_H

@@ -7,7 +7,8 @@
 
 #define MEBIBYTE 1048576.0
 #define MOST_BYTES 1152921504606846976.0 /* 2^60 */
-/* The newest points stay as they are; each OF_A_SIZE points further back, twice as many are averaged into one. */
+/* The newest points stay as they are. Before them, OF_A_SIZE points average 2 values each, the next OF_A_SIZE average 4
+ * each, and so on up to 64. */
 #define NEWEST 32
 #define OF_A_SIZE 14
 /* A point is an outlier if it is this many standard deviations of the noise from its neighbours. */

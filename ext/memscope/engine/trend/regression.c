@@ -7,8 +7,7 @@
 
 #define TURN 6.283185307179586
 
-/* What moves a healthy process's memory, after its level: the size that is expected of each, as a share of the level.
- */
+/* What moves a healthy process's memory, besides its level: the expected size of each, as a share of the level. */
 static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.025, 0.025,                /* a wave a day, begun at any time: sine, cosine */
     0.01,  0.01,                 /* two waves a day */

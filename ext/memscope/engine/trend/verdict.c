@@ -281,7 +281,7 @@ static void share(const struct judgement *judgement, const double *direction, st
     }
 }
 
-/* Until the limit is reached at the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
+/* Seconds to the limit at the present growth; INFINITY: there is no limit, or RSS does not come closer to it. */
 static double to_limit_seconds(const struct judgement *judgement, const struct memscope_verdict *verdict) {
     double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
 
@@ -328,7 +328,7 @@ static double newest_seconds(const struct judgement *judgement) {
     return judgement->trend->seconds[judgement->trend->count - 1];
 }
 
-/* How long growth must still hold until it is called a leak: as long as it takes to the limit, if that is less. */
+/* How long growth must still hold until it is called a leak: until it would reach the limit, if that is sooner. */
 static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
                               const struct memscope_verdict *verdict) {
     double held = memory->suspected ? newest_seconds(judgement) - memory->suspected_seconds : 0;
