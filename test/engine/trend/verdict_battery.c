@@ -22,10 +22,9 @@ enum { RATCHET, PREDICT_LINEAR, MANN_KENDALL, PEERS };
 
 /* What became of one trace. */
 struct outcome {
-    bool leaks, matters; /* the truth; and whether the leak is large enough to be called one */
-    double hours;        /* from the leak's beginning to the trace's end */
-    double formula,
-        needs; /* hours until the leak is told: from noise alone; from all that moves memory, and has held */
+    bool leaks, matters;   /* the truth; and whether the leak is large enough to be called one */
+    double hours;          /* from the leak's beginning to the trace's end */
+    double formula, needs; /* hours until the leak is told: from noise alone; from all that moves memory, and held */
     double called, false_call; /* hours from the leak's beginning to the first call; hour of the first false call */
     bool right_layer;
     enum memscope_verdict_kind last;
