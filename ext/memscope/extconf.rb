@@ -52,7 +52,8 @@ if ENV["MEMSCOPE_SANITIZE"]
   $LDFLAGS << " #{sanitizers}"
 end
 
-# These are in no public header (ruby_private.h declares them), so they are probed as symbols of this Ruby.
+# All but rb_class_attached_object are in no public header (ruby_private.h declares them), so these are probed as
+# symbols of this Ruby.
 have_func("rb_objspace_each_objects")
 have_func("rb_objspace_each_objects_without_setup")
 have_func("rb_objspace_reachable_objects_from")

@@ -27,7 +27,7 @@ VALUE memscope_dump_file_reason(const struct memscope_dump_file *file);
 /* If not all of the dump could be read, sets a reason for this key. */
 void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
 
-/* Idempotent; a zeroed file is closed. */
+/* Idempotent; a zeroed struct counts as closed. */
 void memscope_dump_file_close(struct memscope_dump_file *file);
 
 #endif

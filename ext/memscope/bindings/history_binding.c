@@ -23,8 +23,8 @@ static struct memscope_rings *rings_of_this_process(void) {
 }
 
 /*
- * Native.open_history(units) -> true, or the reason why there is no memory for it. units: an Integer for each series,
- * as memscope_rings_map takes them; later calls' are ignored.
+ * Native.open_history(units) -> true, or a reason if there is no memory. units: an Integer for each series, as
+ * memscope_rings_map takes them; those of later calls are ignored.
  */
 static VALUE native_open_history(VALUE self, VALUE units) {
     uint32_t numbers[MEMSCOPE_RINGS_SERIES];
@@ -63,7 +63,7 @@ static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
     return noted ? Qtrue : Qfalse;
 }
 
-/* Fits in a long: numbers of 32 bits, times at most 1024. */
+/* Fits in a long: a 32-bit number, multiplied by at most 1024. */
 static VALUE number_or_nil(uint64_t number) {
     return number == MEMSCOPE_RINGS_UNKNOWN ? Qnil : LONG2NUM((long)number);
 }

@@ -38,7 +38,7 @@ static void perform(struct memscope_ledger_call *call) {
 
     call->other_ractors = memscope_other_ractors();
     if (walks(call))
-        call->finished_gc = memscope_heap_finish_gc(); /* so that no garbage is asked for its memsize */
+        call->finished_gc = memscope_heap_finish_gc(); /* so that no unswept garbage is asked for its memsize */
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);

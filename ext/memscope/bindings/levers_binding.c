@@ -30,8 +30,9 @@ static VALUE release(VALUE unused) {
 }
 
 /*
- * Native.with_exclusive_purge { … } -> true; false, without a yield, while another thread purges. Written in C so that
- * no interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, or before the release.
+ * Native.with_exclusive_purge { … } -> true; false, without a yield, while a purge or a tuning is in progress. Written
+ * in C so that no interrupt (Thread#raise, a timeout) can arrive between acquiring and rb_ensure, or before the
+ * release.
  */
 static VALUE native_with_exclusive_purge(VALUE self) {
     if (owner == getpid())

@@ -72,7 +72,7 @@ struct scan {
     VALUE frames, numbers; /* frames: an Array of Hashes; numbers: the index in frames, by text and line */
     uint64_t begun_ns;
     double objects, bytes;          /* sums of the shown, rounded numbers */
-    uint64_t samples, without_room; /* samples, and those of a place, class or thread that found no room */
+    uint64_t samples, without_room; /* all samples, and those whose frames, class or thread found no room */
     bool stop, with_objects;
 };
 

@@ -32,7 +32,7 @@ enum memscope_trace_obstacle memscope_trace_start(void);
 /* Starts or stops counting. Allocates nothing. */
 void memscope_trace_count(bool counting);
 
-/* Removes the hooks, and forgets all. In a forked child too. No effect if no trace runs. */
+/* Removes the hooks, and forgets all. Works in a forked child, too. No effect if no trace runs. */
 void memscope_trace_stop(void);
 
 bool memscope_trace_runs(void);
@@ -40,7 +40,7 @@ bool memscope_trace_runs(void);
 struct memscope_trace_result {
     const struct memscope_allocation_counts *counts; /* until the trace is stopped */
     const struct memscope_names *names;              /* of the groups in `counts`; likewise */
-    const struct memscope_held_memory *held;         /* objects whose bytes were not all asked for; likewise */
+    const struct memscope_held_memory *held;         /* which objects were not asked for their bytes; likewise */
     uint64_t others;                                 /* allocations of other threads while the trace counted */
     uint64_t unsized;    /* T_DATA objects found dead, which cannot be asked for their size */
     uint64_t gc_ns;      /* CPU time that the trace has added to mark phases */

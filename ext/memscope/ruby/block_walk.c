@@ -207,7 +207,7 @@ static bool waits_for_finalizer(VALUE object) {
     }
 }
 
-/* Such a page takes part in the sweep's limits, but surely stays for this collection. */
+/* Such a page counts for the sweep's limits, but is not surely returned: its zombies outlast the sweep. */
 static void keep_waiting_page(struct pass *pass, struct memscope_page_fate *fate) {
     pass->waiting_pages += fate->maybe;
     fate->surely = false;

@@ -29,7 +29,7 @@ struct memscope_census_sums {
 struct memscope_census_row {
     struct memscope_census_sums sums;
     uint32_t grouping;
-    uint32_t name, name_bytes; /* in names; not NUL-terminated */
+    uint32_t name, name_bytes; /* in `names`; not NUL-terminated */
 };
 
 /*

@@ -199,7 +199,7 @@ static struct memscope_held_answer held_by(struct work *work, uint32_t holder, s
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
-/* Whether paths begin at this class or module. Sets its own name, or 0; a dump does not state singletons' owners. */
+/* Whether paths begin at this class or module. Sets *name to its own name, or 0; a dump lacks singletons' owners. */
 static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;
     VALUE module;
@@ -491,7 +491,7 @@ static enum memscope_status answer_suspects(struct work *work, const struct mems
     return count == 0 ? MEMSCOPE_OK : answer_paths(work, nodes, weights, count, piles);
 }
 
-/* The paths to where the growth hangs, weighted by the bytes of the new objects there (memscope_dump_growth_tops). */
+/* Answers with the paths to the tops of the growth, and their weights (memscope_dump_growth_tops). */
 static enum memscope_status answer_growth(struct work *work) {
     const struct memscope_dump_growth *growth = work->question->growth;
     uint32_t *nodes = memscope_array_map((size_t)growth->added.count + 1, sizeof *nodes), count = 0;

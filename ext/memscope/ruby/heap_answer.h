@@ -53,7 +53,7 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name; /* of a named class or module, its own; else that of the object's class */
+    struct memscope_text name; /* a class's, module's or root's own, if it has one; else that of its class */
     uint64_t times;
     enum memscope_edge_kind edge; /* by which the previous step refers to this one */
     struct memscope_text edge_text;

@@ -86,9 +86,9 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It lies in a mapped stack,
- * not in malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a thread's comes from malloc
- * (thread_pthread.c: native_thread_create_dedicated); but only what the thread has used of it is resident.
+ * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It is mapped with the machine
+ * stack, not malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a thread's comes from
+ * malloc (thread_pthread.c: native_thread_create_dedicated); but only what the thread has used of it is resident.
  */
 static bool counts_a_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;

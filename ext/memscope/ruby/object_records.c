@@ -16,8 +16,8 @@
 static struct record {
     VALUE frames[DEEPEST];
     int lines[DEEPEST];
-    int depth;       /* frames that are not in `stack` yet */
-    uint32_t stack;  /* number in samples->calls: the outer frames that are text already, and a user of them; 0: none */
+    int depth;      /* frames that are not in `stack` yet */
+    uint32_t stack; /* a node of samples->calls that the record uses: the outer frames that are text already; 0: none */
     char thread[16]; /* TASK_COMM_LEN */
 } * records;
 

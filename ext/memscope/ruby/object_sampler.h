@@ -8,10 +8,10 @@
  * allocations, up to as many as lie between two events. So nothing runs while a program allocates nothing; there is
  * neither a thread nor a timer.
  *
- * Of a sampled object, only the address is kept. At the end of each mark phase, the object's mark bit tells whether it
- * is alive; after a compaction, Ruby tells its new address. Frames are pinned from the sample to the next postponed
- * job, which turns them, and the objects' classes, into text. So the profile keeps nothing alive or pinned for longer
- * than a window.
+ * A sample keeps its object's address, which does not keep the object alive. At the end of each mark phase, the
+ * object's mark bit tells whether it is alive; after a compaction, Ruby tells its new address. Frames are pinned from
+ * the sample to the next postponed job, which turns them, and the objects' classes, into text. So the profile keeps
+ * nothing alive or pinned for longer than a window.
  *
  * Everything here needs the GVL, in the main Ractor.
  */

@@ -50,7 +50,7 @@ static size_t slots_from_environment(const char *name, size_t otherwise) {
     return *end != '\0' || slots <= 0 || slots > LONG_MAX >> shift ? otherwise : (size_t)slots << shift;
 }
 
-/* The number of heaps: one of each slot size. */
+/* The number of heaps: one for each slot size. */
 static size_t heap_count(void) {
     VALUE constants = rb_const_get(rb_const_get(rb_cObject, rb_intern("GC")), rb_intern("INTERNAL_CONSTANTS"));
     VALUE count = rb_hash_lookup(constants, memscope_symbol("HEAP_COUNT"));
@@ -118,7 +118,7 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 /*
  * As in gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
  * return more in some processes and fewer in others; their limit is not known. Nor is that of 4.1dev, whose floor is in
- * bytes, and whose pages are those of an average slot.
+ * bytes, and which counts in pages of the average slot size.
  */
 struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
     uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;

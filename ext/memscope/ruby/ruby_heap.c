@@ -102,8 +102,8 @@ static const char *each_page(page_callback *callback, void *data) {
 
 /*
  * Whether this Ruby's page headers can be trusted: on a sample of pages they must agree with the slots. The header of a
- * page that is being allocated from says that no slot is free; up to SAMPLE_PAGES / 4 such pages are accepted, each off
- * by less than its slot count.
+ * page that is being allocated from says that no slot is free; up to SAMPLE_PAGES / 4 such pages are accepted, whatever
+ * their number of live slots.
  */
 static bool headers_are_right(const struct memscope_heap_listing *listing) {
     size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;

@@ -30,7 +30,7 @@ struct memscope_heap_listing {
     size_t allocatable_pages; /* that Ruby may add before it collects again; 0 from 3.4 on, which does not say */
     size_t allocated_pages;   /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
-    bool finished_gc;    /* listing ended an incremental GC that was under way */
+    bool finished_gc;    /* listing ended a GC that was under way */
     bool unswept;        /* a sweep is under way: garbage that it has not reached counts as live */
     const char *refusal; /* why there are no pages; NULL when there are */
 };

@@ -358,8 +358,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #endif
 
 /*
- * Whether an object has generic instance variables (of types other than T_OBJECT, T_CLASS and T_MODULE) in a table of
- * the VM; from 4.0 on they are in an imemo_fields.
+ * Whether an object has generic instance variables (those of objects that are not T_OBJECT, T_CLASS or T_MODULE) in a
+ * table of the VM; from 4.0 on they are in an imemo_fields.
  */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_HAS_GENERIC_VARIABLES(object) RB_FL_TEST_RAW(object, RUBY_FL_EXIVAR)

@@ -59,7 +59,7 @@ static VALUE work_how(VALUE how, void *(*function)(void *), size_t size, long co
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-/* Not inlined, and calls malloc not in tail position: tests look for this function in the stacks. */
+/* Not inlined, and does not call malloc in tail position: tests look for this function in the stacks. */
 static __attribute__((noinline)) struct block *leaks_take_block(size_t size) {
     struct block *block = malloc(size);
 

@@ -142,8 +142,8 @@ static int look_up_visiting(struct dl_phdr_info *info, size_t size, void *thread
 }
 
 /*
- * Host.look_up_in_a_visit -> nil: while a profile runs, calls dlsym in a dl_iterate_phdr callback and in a second
- * thread.
+ * Host.look_up_in_a_visit -> nil: calls dlsym in a dl_iterate_phdr callback and in a second thread. To be called while
+ * a profile runs: otherwise the second thread does not wait, and this one waits forever.
  */
 static VALUE host_look_up_in_a_visit(VALUE self) {
     pthread_t thread;
