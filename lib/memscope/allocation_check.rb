@@ -29,8 +29,8 @@ module Memscope
     private_constant :INTERNAL, :ALL, :ROWS, :LOCK
 
     class << self
-      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] how many objects of a class with
-      #   a name, or with :objects of all classes, the block may allocate; an Integer means exactly as many. Internal
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] for a class with a name, or for
+      #   :objects (all classes), how many objects the block may allocate; an Integer means exactly as many. Internal
       #   objects do not count. :baseline: the name under which a file has the numbers that the block may not exceed.
       #   Before Ruby 3.1.4, the block must not create a Ractor
       # @yield twice
@@ -71,8 +71,8 @@ module Memscope
         end
       end
 
-      # Objects are counted by their class's name: those of an anonymous class, or of one in an anonymous module, count
-      # for an ancestor, so that any number would be within the limit.
+      # Objects are counted by their class's name. Those of an anonymous class, or of one in an anonymous module, count
+      # under another name, so the count for the class itself would always be 0.
       def named?(known) = Module.instance_method(:name).bind_call(known)&.start_with?("#") == false
 
       def limit?(limit)

@@ -141,7 +141,7 @@ module Memscope
                 tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
 
     class << self
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def identity = :index
 
       # For all arenas together jemalloc returns the decay time -1, which means nothing.

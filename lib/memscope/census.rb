@@ -31,7 +31,7 @@ module Memscope
       # @return [Integer] objects that only a major GC can free
       field :old_count, :count, null: false
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
     end
 

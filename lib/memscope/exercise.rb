@@ -28,7 +28,7 @@ module Memscope
       field :objects, :count, null: false
       # @return [Integer] bytes of their slots
       field :slot_bytes, :bytes, null: false
-      # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not say
+      # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not report them
       field :malloc_bytes, :bytes
       # @return [Integer, nil] RSS; of several processes, the sum, which counts shared pages several times
       field :rss_bytes, :bytes

@@ -9,8 +9,8 @@ require_relative "cgroup"
 
 # Where the memory of this Ruby process is.
 #
-# Reading calls change nothing, take no lock, and do not raise if the system does not report a value: such a value is
-# nil, and the reading's `reasons` say why. The classes describe what each call returns.
+# Reading calls change nothing, and do not raise if the system does not report a value: such a value is nil, and the
+# reading's `reasons` say why. The classes describe what each call returns.
 #
 # rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
 # file when first called, such as memscope/arenas for arenas; require it beforehand to make the call in a trap handler.

@@ -15,7 +15,7 @@ module Memscope
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :size_bytes
 
       # @return [Integer] size of one region

@@ -33,7 +33,7 @@ module Memscope
       #   another, counts once
       field :retained_bytes, :bytes, null: false
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
     end
 
@@ -48,7 +48,7 @@ module Memscope
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
     end
 
@@ -161,7 +161,7 @@ module Memscope
       # @return [Integer] bytes that are reachable from this category only
       field :retained_bytes, :bytes, null: false
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
     end
 
@@ -256,7 +256,7 @@ module Memscope
       # Paths to sampled objects that are still alive, in a child.
       #
       # @api private
-      # @param sampled [String] of Native.object_profile_with_objects; it is overwritten
+      # @param sampled [String] from Native.object_profile_with_objects; this call overwrites it
       # @param named [String] what the objects are, for people
       # @param deadline [Numeric] seconds for the child
       # @return [HeapGraph]

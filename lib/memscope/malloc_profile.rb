@@ -45,7 +45,7 @@ module Memscope
     CRASHING = "5.3.0"
     private_constant :CRASHING
 
-    # A profile is already running, or cannot run here. The message names the remedy.
+    # A profile cannot be started or read. The message says why.
     class Unavailable < StandardError; end
 
     autoload :Lease, File.join(__dir__, "malloc_profile/lease.rb")

@@ -42,7 +42,7 @@ module Memscope
       # @return [Integer, nil] bytes of these, counted in the same way
       field :retained_bytes, :bytes
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
     end
 

@@ -15,9 +15,9 @@ module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
   # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
   #
-  # The readings of a collection cost tier T1 at most, except ledgers and glibc's arenas, which are T2: the
-  # configuration's `metrics_ledger_interval_seconds` limits how often these are read, if at all; arenas also need
-  # `metrics_arenas`. A census, T3, needs `metrics_objects`.
+  # The readings of a collection cost tier T1 at most, except ledgers, tags and glibc's arenas (T2) and a census (T3).
+  # The configuration's `metrics_ledger_interval_seconds` limits how often these are read; without it, there are no
+  # ledgers and no arenas of glibc. Arenas also need `metrics_arenas`, a census `metrics_objects`.
   #
   # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
   # worker, whose index is the label `worker`, and one for the master. These samples come from the last reports: nothing
@@ -41,7 +41,7 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether anything of the workers is loaded
+      # @return [Boolean] whether Memscope::Workers is loaded
       def workers? = !Memscope.autoload?(:Workers) && !defined?(Memscope::Workers).nil?
 
       private
@@ -87,7 +87,7 @@ module Memscope
     end
 
     # The readings of one collection of families: each source is read at most once, and those above tier T1 at most once
-    # in the configured interval, whatever the number of collections.
+    # in an interval, whatever the number of collections.
     #
     # @api private
     class Readings
@@ -114,7 +114,7 @@ module Memscope
       def excluded?(source) = source == :ledger && !@interval
 
       # @param source [Symbol] as Definition#source
-      # @return [Reading, Hash, nil] nil if the configuration excludes it
+      # @return [Reading, Hash, nil] nil if there is none, or if the configuration excludes it
       def [](source)
         return taken if source == :taken
         return (Workers.current&.own if Metrics.workers?) if source == :policy

@@ -23,7 +23,7 @@ module Memscope
     # What `ractors` may be.
     RACTORS = [nil, :never].freeze
 
-    # A profile is already running, or cannot run here. The message names the remedy.
+    # A profile cannot be started or read. The message says why.
     class Unavailable < StandardError; end
 
     RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"

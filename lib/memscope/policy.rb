@@ -48,8 +48,7 @@ module Memscope
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
     # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share, which
-    #   depends on the host and the worker, so that hosts do not act at the same time. None is shortened, so a least
-    #   time stays one
+    #   depends on the host and the worker, so that hosts do not act at the same time. None is shortened
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap longer than this do not count
     field :gap_seconds, :number, null: false

@@ -3,7 +3,8 @@
 require_relative "reading"
 
 module Memscope
-  # Which Ruby lines allocated live malloc memory: the allocations sampled since profiling began that are still live.
+  # Which Ruby lines allocated live malloc memory, or live objects: the allocations sampled since profiling began that
+  # are still live.
   # The numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot

@@ -31,8 +31,8 @@ module Memscope
   #
   # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
   #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :sizes (bytes by id), :list,
-  #   :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record class; or a
-  #   list of one
+  #   :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record class; or an
+  #   Array of one Record class, for a list of such records
   # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash, the keys of such totals

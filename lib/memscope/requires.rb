@@ -23,7 +23,7 @@ module Memscope
     # @return [Integer] rise of the ledger's row of live slots, without memscope's own objects
     field :objects_bytes, :signed_bytes, null: false
     # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
-    #   does not say
+    #   does not report them
     field :malloc_bytes, :signed_bytes
     # @return [Integer, nil] rise of the resident bytes of mapped files
     field :mapped_bytes, :signed_bytes
@@ -135,7 +135,8 @@ module Memscope
         highest.find { |path| path.end_with?(*names) } || highest.first
       end
 
-      # The files of each gem that no other file of it required, however indirectly, with their inclusive bytes.
+      # For each gem, the files that none of its other files required, directly or indirectly, with their inclusive
+      # bytes.
       def outermost(nodes)
         sums = inclusive(nodes)
         above = { nil => [] }

@@ -42,7 +42,7 @@ module Memscope
       #   pinned: an upper bound
       field :compactable_bytes, :bytes
 
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def self.identity = :slot_size
 
       # @return [Float, nil] live slots as a share of all slots; nil without slots
@@ -82,7 +82,7 @@ module Memscope
     # @return [Array<SlotSize>]
     field :slot_sizes, [SlotSize], null: false
     # @return [Integer, nil] objects that only a major GC can free, as GC.stat counts them. Garbage among them fills its
-    #   slots until then; that of other live slots, until any GC
+    #   slots until then; garbage that is not old, until any GC
     field :old_objects, :count
     # @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
     field :allocatable_pages, :count

@@ -47,7 +47,7 @@ module Memscope
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
-      # @return [Symbol] the field that identifies it in a list
+      # @return [Symbol] the field that identifies a record in a list
       def identity = :size_bytes
 
       # @param body [Hash{Symbol => Object}] from the extension

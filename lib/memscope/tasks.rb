@@ -7,7 +7,7 @@ module Memscope
   # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that.
   #
   # * memscope:report prints the ledger.
-  # * memscope:doctor prints findings, and fails if there are any.
+  # * memscope:doctor prints findings, and fails if one is a warning or critical, or if the RSS is unknown.
   # * memscope:arenas and memscope:size_classes print the memory of malloc.
   # * memscope:census counts objects by class.
   # * memscope:heap prints who holds objects; PATHS_TO=Order: who holds those of that class.

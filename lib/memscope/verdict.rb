@@ -52,8 +52,8 @@ module Memscope
     field :eta_seconds_low, :count
     # @return [Integer, nil] upper bound of its 95 % interval; nil if the limit may never be reached
     field :eta_seconds_high, :count
-    # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can, or if that takes more
-    #   than a month
+    # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can be told now, or if
+    #   that takes more than a month
     field :needs_seconds, :count
     # @return [Integer, nil] the smallest growth that can be told from no growth now
     field :detectable_bytes_per_hour, :bytes
@@ -75,7 +75,7 @@ module Memscope
                needs_seconds detectable_bytes_per_hour].freeze
     # With fewer requests, most of the growth may have another cause.
     ENOUGH_REQUESTS = 100
-    # What the extension would say if it could judge.
+    # Replaces the extension's judgement if it could not judge.
     UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze
     private_constant :REPLAYED, :WHOLE, :ENOUGH_REQUESTS, :UNJUDGED
 

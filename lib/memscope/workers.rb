@@ -70,9 +70,9 @@ module Memscope
     field :rows_bytes_per_hour, :hash, sparse: true
     # @return [Verdict, nil] the last one of its history; nil before the first, or if it keeps none
     field :verdict, Verdict, sparse: true
-    # @return [Hash{Symbol => Integer}, nil] what each would return, as far as that is known without a reading of its
-    #   own: `:purge` and `:compact` the least, under glibc and for compaction as of the history's last reading;
-    #   `:thread`, one thread less, the mean of all
+    # @return [Hash{Symbol => Integer}, nil] what each action would return, as far as that is known without a reading of
+    #   its own: `:purge` and `:compact`, the least, under glibc and for compaction as of the history's last reading;
+    #   `:thread`, one thread less, the mean of all threads
     field :predicted_bytes, :sizes, sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] how often the policy decided for each action, executed and
     #   not: {restart: {executed: 2}}; nil unless this process follows it

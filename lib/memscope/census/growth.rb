@@ -22,7 +22,7 @@ module Memscope
         # @return [Integer] objects of the later census
         field :later_count, :count, null: false
 
-        # @return [Symbol] the field that identifies it in a list
+        # @return [Symbol] the field that identifies a record in a list
         def self.identity = :name
       end
 

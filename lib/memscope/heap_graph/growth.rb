@@ -27,7 +27,7 @@ module Memscope
         # @return [Integer] their bytes
         field :new_bytes, :bytes, null: false
 
-        # @return [Symbol] the field that identifies it in a list
+        # @return [Symbol] the field that identifies a record in a list
         def self.identity = :name
       end
 
@@ -40,7 +40,7 @@ module Memscope
         # @return [Integer] their bytes
         field :new_bytes, :bytes, null: false
 
-        # @return [Symbol] the field that identifies it in a list
+        # @return [Symbol] the field that identifies a record in a list
         def self.identity = :name
       end
 

@@ -18,7 +18,7 @@ module Memscope
       SECONDS = STEPS.first
       # The fewest seconds between two readings of one kind that take longer.
       SLOW = 60
-      # The fewest between two walks of all objects, which may fork.
+      # The fewest seconds between two walks of all objects, which may fork.
       RARE = 600
       # The largest share of a core that each of the four kinds may use.
       SHARE = 0.0002
@@ -199,7 +199,7 @@ module Memscope
         values
       end
 
-      # Without what this kind of reading has, the sample has the other series.
+      # Returns no values if the reading fails: the sample then has only the other series.
       def attempt(kind)
         send(kind)
       rescue StandardError => e

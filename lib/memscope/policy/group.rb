@@ -67,8 +67,8 @@ module Memscope
       field :index, :count
       # @return [Integer] of the worker, before a restart
       field :pid, :count, null: false
-      # @return [Boolean] false if it was only observed: it has no outcome, but counts for the intervals, so that the
-      #   log of an observed server has the decisions that an acting one would have
+      # @return [Boolean] false if it was only observed, or failed: nothing is measured then, but it counts for the
+      #   intervals, so that the log of an observed server has the decisions that an acting one would have
       field :executed?, :boolean, null: false
       # @return [Numeric] when it began, in seconds of the clock of `Group#seconds`
       field :seconds, :number, null: false
@@ -81,9 +81,9 @@ module Memscope
       field :booted_seconds, :number
       # @return [Integer] how many successors died before they had booted
       field :failed_boots, :count, null: false
-      # @return [Integer, nil] what it returned: the group's working set before it began less that
-      #   `Policy#settle_seconds` after `booted_seconds`, plus what the other workers have grown by meanwhile, by their
-      #   RSS; nil until then, and for ever if another worker was replaced meanwhile
+      # @return [Integer, nil] what it returned: the fall of the group's working set from before it began to
+      #   `Policy#settle_seconds` after `booted_seconds`, plus the growth of the other workers' RSS meanwhile; nil until
+      #   then, and for ever if another worker was replaced meanwhile
       field :returned_bytes, :signed_bytes
 
       # The least share of what was expected that an action must return.

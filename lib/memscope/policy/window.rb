@@ -57,7 +57,7 @@ module Memscope
       end
 
       # @return [Integer, nil] how far the working set is above the soft limit, or will be when the leaks have grown for
-      #   another `eta_seconds`; nil if it is not
+      #   another `Policy#eta_seconds`; nil if it is not
       def over_bytes
         over = newest.working_set_bytes - (@policy.soft * newest.limit_bytes).floor
         over += (room_bytes * @policy.eta_seconds / [eta_seconds, 1].max).ceil if over <= 0 && leak?

@@ -23,7 +23,7 @@ module Memscope
       def error(stacks, number, profile)
         sums = sums(stacks, number)
         samples = stacks.sum { |stack| stack.samples.abs }
-        # In a difference, as many new samples as old ones that are gone are 0 samples, though not of equal objects.
+        # In a difference, new samples and as many old ones that are gone sum to 0, though their objects differ.
         samples = 1 if samples.zero? && sums[1].positive?
         deviation(sums, samples, stacks.sum(&:live_objects).abs, profile).round
       end

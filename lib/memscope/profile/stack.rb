@@ -38,8 +38,8 @@ module Memscope
       def to_s = [name, place].compact.join(" ")
     end
 
-    # Allocations with the same frames, thread, tag and generation. In a Difference, all numbers except `error_bytes`
-    # are growth.
+    # Allocations with the same frames, thread, tag, generation and class. In a Difference, the numbers in GROWING are
+    # growth.
     class Stack < Record
       # @return [Array<Integer>] indexes into the profile's frames, the allocating function first
       field :frames, :list, null: false
@@ -97,7 +97,7 @@ module Memscope
       def to_s(unicode: true) = links.join(unicode ? " → " : " -> ").then { |text| unicode ? text : text.tr("×", "x") }
     end
 
-    # The memory of one line, method, library …. In a Difference, all numbers except `error_bytes` are growth.
+    # The memory of one line, method, library …. In a Difference, all numbers except the errors are growth.
     class Entry < Record
       # @return [String] for a line, its method; otherwise the name of the method, function, library …
       field :name, :string, null: false
@@ -109,7 +109,7 @@ module Memscope
       field :live_bytes, :signed_bytes, null: false
       # @return [Integer] estimate
       field :live_objects, :integer, null: false
-      # @return [Integer, nil] since profiling began, freed or not; nil if jemalloc does not count freed memory
+      # @return [Integer, nil] since profiling began, freed or not; nil if freed memory is not counted
       field :allocated_bytes, :signed_bytes
       # @return [Integer, nil] since profiling began
       field :freed_bytes, :signed_bytes

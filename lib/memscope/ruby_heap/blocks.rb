@@ -41,7 +41,7 @@ module Memscope
         # @return [Integer] how many of them are garbage
         field :garbage, :count, null: false
 
-        # @return [Symbol] the field that identifies it in a list
+        # @return [Symbol] the field that identifies a record in a list
         def self.identity = :name
       end
 

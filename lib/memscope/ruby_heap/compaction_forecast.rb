@@ -104,7 +104,7 @@ module Memscope
       end
 
       # The fewest and the most pages returned. Garbage raises only the upper bound: by the pages that it fills, and
-      # those in which it is pinned. Garbage that is old is not in it.
+      # those in which it is pinned. Old garbage counts as live.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
         most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)

@@ -38,7 +38,7 @@ module Memscope
           GC.start
           pause = Cost.now - began
           after = ProcessMemory.read.rss_bytes
-          unshared = Native.unshared(shared) if shared.is_a?(String) # else why the kernel hides it, as the ledger says
+          unshared = Native.unshared(shared) if shared.is_a?(String) # else `shared` is the reason
           { pause_us: pause, returned_bytes: before && after && (before - after),
             unshared_bytes: (unshared if unshared.is_a?(Integer)) }
         end

@@ -46,7 +46,7 @@ module Memscope
       def named(name) = self.class.send(:new, { **values, name: name, totals: nil })
 
       class << self
-        # @return [Symbol] the field that identifies it in a list
+        # @return [Symbol] the field that identifies a record in a list
         def identity = :name
 
         # @api private

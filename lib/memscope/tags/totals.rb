@@ -79,7 +79,7 @@ module Memscope
       # @return [Integer, nil] samples of objects that were allocated up to then, and are alive after the last major GC
       field :samples, :count
       # @return [Array<Array<Integer>>, nil] for each window with such samples: its number, the allocations that it
-      #   stands for, the objects that it adds, and of how many samples
+      #   stands for, the objects that it adds, and its number of samples
       field :shares, :list
 
       # The fields that are subtracted; the others are as of the later reading.

@@ -12,7 +12,8 @@ module Memscope
     # logs and counts the decision and, if the setting `policy` is :act, carries it out.
     #
     # The thread that takes readings of this process calls `step`, which raises nothing. Nothing waits between two
-    # steps; only a purge or the evidence of a restart holds the thread, for at most Evidence::PATIENCE seconds each.
+    # steps; only an action or the evidence of a restart holds the thread, in a cluster for at most Evidence::PATIENCE
+    # seconds each.
     #
     # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervisor`, why
     # nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
