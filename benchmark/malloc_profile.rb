@@ -6,7 +6,7 @@
 # - CPU time of processes with and without the gem, which take turns; as controls, two processes that are the same, and
 #   one that has loaded optparse instead.
 # - CPU time of one process in which a profile is started and stopped by turns; as a control, without any profile.
-# - Instructions under callgrind, of processes with and without all of this.
+# - Instructions under callgrind, of processes with the gem, idle or profiled, and of bare ones.
 # - memory_profiler and mwrap on the same loops; and the memory that a live sample takes.
 #
 # STARTS, LOOPS ("strings,requests") and PARTS ("idle,memory") say how much of this is measured.

@@ -13,7 +13,7 @@ module Memscope
   # The block runs twice, in this process. Only the second run counts, since all later ones are like it: the first one
   # loads code, fills Ruby's inline caches, and memoizes.
   class AllocationCheck
-    # Objects cannot be counted by class here. The message names the reason.
+    # Objects cannot be counted by class here, or the baseline is missing or unreadable. The message names the reason.
     class Unavailable < StandardError; end
 
     # Names of internal objects, which no Ruby code can reach: their numbers differ between Rubies.
@@ -36,7 +36,7 @@ module Memscope
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
-      # @raise [Unavailable] if this Ruby cannot count objects by class
+      # @raise [Unavailable] if this Ruby cannot count objects by class, or the baseline is missing or unreadable
       # @raise [Measurement::Unavailable] if the program itself measures or profiles objects
       def run(limits, &block)
         raise ArgumentError, "Memscope::AllocationCheck.run: no block given" unless block

@@ -35,7 +35,7 @@ module Memscope
 
       # @param allocated [Hash{String => Integer}] objects by class; "objects" for all
       # @return [Hash{String => Range<Integer>}] what may be allocated: as many as now, if baselines are recorded
-      # @raise [Unavailable] if nothing has been recorded on such a platform
+      # @raise [Unavailable] if nothing has been recorded on such a platform, or the file is not one of baselines
       def limits(allocated)
         ENV[UPDATE] == "1" ? record(allocated) : recorded
         @counts.transform_values { |count| 0..count }

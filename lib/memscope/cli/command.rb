@@ -300,7 +300,7 @@ module Memscope
       end
 
       # Refuses a program that is not run by the Ruby that runs memscope: no other can load memscope's extension. The
-      # purpose is "report" or "be profiled", for the message.
+      # message names the purpose, such as "report" or "be profiled".
       def refuse_other_programs(program, purpose)
         unless program.ruby?
           usage_error("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \

@@ -4,7 +4,7 @@ module Memscope
   module CLI
     # The files of commands that read or write heap dumps.
     module DumpFiles
-      # Since FILE is the dump, what is printed is about it.
+      # FILE holds the dump; what is printed is a summary.
       SUMMARY = ["--json", "print the summary as JSON; FILE stays", "a dump in its format"].freeze
 
       private

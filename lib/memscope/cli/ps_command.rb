@@ -56,7 +56,7 @@ module Memscope
           allocator = client.call(:allocator)
           malloc = allocator.name if allocator.proved?
           [malloc, client.call(:verdict).then { |verdict| verdict.kind if verdict.known? }]
-        rescue Client::Unreachable, Client::Failed, ArgumentError # its memscope gives no verdicts
+        rescue Client::Unreachable, Client::Failed, ArgumentError # no answer, or a memscope without verdicts
           [malloc]
         end
       end

@@ -68,7 +68,7 @@ module Memscope
 
       def depths = @given.slice(*DEPTHS.keys, :gc)
 
-      # Refuses options that exclude each other, and values out of range.
+      # Refuses options that exclude each other.
       def check
         refuse("--markdown and --json exclude each other") if @given[:markdown] && @given[:json]
         excluded = depths.key(true) || (:markdown if @given[:markdown])

@@ -176,7 +176,7 @@ module Memscope
       field :growth, Growth, sparse: true
       # @return [Verdict, nil] the last one of the process's history; nil if it keeps none
       field :verdict, Verdict, sparse: true
-      # @return [Objects, nil] nil unless a heap graph, or two censuses, were taken on the process's pages
+      # @return [Objects, nil] nil unless the process keeps a heap graph or the growth between two censuses
       field :objects, Objects, sparse: true
       # @return [Garbage, nil] nil if it is unknown what is garbage
       field :garbage, Garbage, sparse: true

@@ -91,7 +91,7 @@ module Memscope
       def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
-      #   holding; nil if some objects were left out. jemalloc counts blocks never written to, as in threads' VM stacks
+      #   holding; nil if some objects were left out. jemalloc also counts blocks never written to, such as VM stacks
       def untracked_bytes
         unheld_bytes && [unheld_bytes, bytes(:malloc) - ledger.held_by_objects_bytes].min.clamp(0..)
       end
@@ -288,7 +288,7 @@ module Memscope
       # @return [Boolean] whether pages were purged since the earlier diagnosis
       def purged_since_earlier? = purged_since_earlier&.positive? || false
 
-      # @return [Boolean] whether no pages were purged since the earlier diagnosis, although all of them were due
+      # @return [Boolean] whether no pages were purged since the earlier diagnosis, although at least half were due
       def decay_overdue?
         decay = setting(:dirty_decay_ms)
         decay && purged_since_earlier&.zero? && seconds * 1000 > decay &&
@@ -325,7 +325,7 @@ module Memscope
       # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
       def object_growth_bytes = grown(*object_bytes)
 
-      # @return [Integer, nil] the same, even if everything that may be garbage is garbage
+      # @return [Integer, nil] the least of that growth: as if everything that may be garbage were garbage
       def kept_growth_bytes
         return object_growth_bytes if garbage && earlier.garbage
 
@@ -351,7 +351,7 @@ module Memscope
         verdict.leak? ? (verdict.bytes_per_hour * verdict.evidence[:lasting_seconds] / 3600) : 0
       end
 
-      # @return [Integer, nil] growth since the earlier diagnosis of what leaks, if that is known
+      # @return [Integer, nil] by how much what leaks has grown since the earlier diagnosis; nil if unknown
       def growth_of_leak
         return if incomparable
 

@@ -96,7 +96,7 @@ module Memscope
         "; did you mean #{MALLOC}#{nearest}?" if nearest
       end
 
-      # The variables whose setting GLIBC_TUNABLES gives another value, which wins.
+      # The variables whose setting has another value in GLIBC_TUNABLES, which wins.
       def overridden
         Variables::GLIBC.filter_map do |name, variable|
           winner = @allocator.settings[name.to_sym]

@@ -248,7 +248,7 @@ module Memscope
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
-      # Runs are a counter. The sum over the other tags is not one: it jumps when a tag becomes one of them.
+      # A tag's runs are a counter. Those of Tags::OTHER, a sum, are not: they jump when a tag joins the others.
       #
       # @param rows [Array<Tags::Row>]
       # @return [Hash{String => Numeric, nil}] by tag

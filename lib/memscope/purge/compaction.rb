@@ -6,7 +6,7 @@ module Memscope
   module Purge
     # Returns pages of Ruby's heap: moves the objects together, and makes the GC free the pages that become empty.
     #
-    # Compaction alone returns little, as the GC keeps empty pages and frees only some of them at a time. So there are
+    # Compaction alone returns little: the GC keeps empty pages, and frees only some of them at a time. So there are
     # several passes, until one returns less than 1/200 of the pages that the heap had before the first:
     #
     # - Process.warmup, if Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC can

@@ -31,7 +31,7 @@ module Memscope
     field :rss_bytes, :bytes
     # @return [Integer, nil] the highest RSS so far (VmHWM)
     field :peak_rss_bytes, :bytes
-    # @return [Integer, nil] each resident page divided by the number of processes that map it (Pss)
+    # @return [Integer, nil] resident pages, each divided by the number of processes that map it (Pss)
     field :pss_bytes, :bytes
     # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
     field :uss_bytes, :bytes

@@ -215,7 +215,7 @@ module Memscope
       end
     end
 
-    # The time that a call takes is nobody's but the listener's: clients have as much more.
+    # The time that a call takes does not count against the clients' deadlines.
     def call(line)
       began = Clock.now
       Calls.answer(line).tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }

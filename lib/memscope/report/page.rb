@@ -14,7 +14,7 @@ module Memscope
       WIDEST = 400
       # The most columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
-      # The least that is left of the end of a text, in columns.
+      # A text that is cut to its end keeps at least this many columns.
       SHORTEST = 8
       # Select Graphic Rendition of ECMA-48, by what is highlighted.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze

@@ -51,7 +51,7 @@ module Memscope
                 (shares.sum if shares.any?))
       end
 
-      # Of several entries nil for objects, whose samples are not independent of each other (Profile::Shares).
+      # Returns nil for several entries of an object profile: their samples are not independent (Profile::Shares).
       def error_of(entries)
         Integer.sqrt(entries.sum { |entry| entry.error_bytes**2 }) if entries.one? || !@reading.objects?
       end

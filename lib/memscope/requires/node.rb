@@ -47,7 +47,7 @@ module Memscope
       field :files, :count, null: false
       # @return [Integer] those that autoload loaded
       field :lazy_files, :count, null: false
-      # @return [Integer] bytes of its files' live objects, in the order of this program
+      # @return [Integer] bytes of its files' live objects, in this program's load order
       field :objects_bytes, :bytes, null: false
       # @return [Integer] malloc's bytes in use
       field :malloc_bytes, :signed_bytes, null: false

@@ -2,7 +2,7 @@
 
 module Memscope
   class Requires < Reading
-    # Merges several runs of one program into one reading, and adds the cost of gems alone.
+    # Merges several runs of one program into one reading, and adds what gems cost when they are required alone.
     #
     # @api private
     module Repetition

@@ -178,7 +178,7 @@ module Memscope
         end
       end
 
-      # @return [Object] what the block returns; if it fails, the error itself, since the status has already been sent
+      # @return [Object] what the block returns; if it fails, an HttpError to show, since the status is already sent
       def reported(request)
         yield
       rescue HttpError => e
@@ -225,7 +225,7 @@ module Memscope
         raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
       end
 
-      # The fields of a form that a page of this application posted, as the token in the form proves.
+      # The fields of a form. Refuses a form that no page of this application posted (Forgery).
       def posted_form(request)
         form = request.form
         objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)

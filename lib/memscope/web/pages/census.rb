@@ -3,8 +3,9 @@
 module Memscope
   module Web
     module Pages
-      # The last census that was taken on this page, and what grew since the one before; both are kept in the process
-      # that was counted. The query may choose another grouping (by=type) and another order (sort=objects).
+      # The last census that was taken on this page or by `memscope census --pid`, and what grew since the one before;
+      # both are kept in the process that was counted. The query may choose another grouping (by=type) and another order
+      # (sort=objects).
       #
       # @api private
       class Census < Page

@@ -3,9 +3,9 @@
 module Memscope
   module Web
     module Pages
-      # The last heap graph that was taken on this page, kept in the process that was walked: by which paths objects are
-      # held, which objects and classes hold most, and what is garbage. The query may choose other orders
-      # (classes=objects, holders=own).
+      # The last heap graph that was taken on this page or by `memscope heap --pid`, kept in the process that was
+      # walked: by which paths objects are held, which objects and classes hold most, and what is garbage. The query may
+      # choose other orders (classes=objects, holders=own).
       #
       # @api private
       class HeapGraph < Page
@@ -51,14 +51,14 @@ module Memscope
         # @return [Array<Dominator>] in the order of the query
         def holders = sorted(latest.dominators, HOLDERS.fetch(holders_by).last)
 
-        # @return [Integer, nil] bytes shown for a path: what its object has accumulated; or, if paths to something else
-        #   were asked for, what its objects retain
+        # @return [Integer, nil] bytes shown for a path: what its object has accumulated; or, if paths to a class were
+        #   asked for, what its objects retain
         def bytes(path) = path.accumulated_bytes || path.retained_bytes
 
         # What has accumulated in one object is not counted in another, so tiles do not overlap.
         #
         # @return [Array<Treemap::Tile>] the holders with the most memory, then everything else; empty if paths to
-        #   something else were asked for
+        #   a class were asked for
         def tiles
           holders = latest.paths.first(FIRST).select(&:accumulated_bytes)
           return [] if holders.empty?
