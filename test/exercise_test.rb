@@ -176,7 +176,7 @@ class ExerciseTest < MemscopeTest
 
   private
 
-  # @return [Array<Memscope::Exercise>] of each path, in one child; then what `after` is there
+  # @return [Array<Memscope::Exercise>] one for each path, from one child; then the value of `after` there
   def exercises(paths, requests: 200, options: "", after: nil, preload: nil)
     all, after = ChildProcess.run(<<~RUBY, preload: preload, requires: REQUIRES, ruby_args: RackPath.arguments).json
       all = #{paths.inspect}.map do |path|

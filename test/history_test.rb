@@ -9,7 +9,7 @@ class HistoryTest < MemscopeTest
 
   START = Time.utc(2026, 11, 21, 2).freeze
 
-  # A ring of the step, its samples from START on; several samples of a bucket in a list.
+  # A ring with this step and its samples from START on; a bucket with several samples is an Array.
   def ring(step, buckets)
     { step_seconds: step, at: START.strftime(Memscope::Field::TIME),
       min: buckets.map { |bucket| Array(bucket).min }, last: buckets.map { |bucket| Array(bucket).last } }

@@ -330,7 +330,8 @@ class PolicyTest < MemscopeTest
     assert_equal :purge, decide(1700, workers: { 1 => { purge: 60 } }, supervisor: nil).action
   end
 
-  # sidekiq-worker-killer#9: long jobs were cut. Of equals, the idle one comes first, and tags exempt.
+  # sidekiq-worker-killer#9: long jobs were cut. Of equals, the idle one comes first; a tag can exempt a
+  # worker.
   def test_long_jobs_were_cut
     equal = { 0 => { private: 500, busy: 3 }, 1 => { private: 500, busy: 0 }, 2 => { private: 100 } }
 

@@ -44,7 +44,7 @@ class TagsTest < MemscopeTest
     assert_nil row(16, counted: 0).allocated_objects
   end
 
-  # 20 samples that were there before, and 20 others that replace another 20 of them, are no growth.
+  # Of 40 samples, 20 stay, and 20 others replace the rest: no growth.
   def test_what_is_replaced_is_no_growth
     shares = ->(windows) { windows.map { |window| [window, 10_000, 100, 1].freeze }.freeze }
     earlier = Memscope::Tags::Totals.capture({ **TOTALS, samples: 40, shares: shares[1..40] })
@@ -97,7 +97,8 @@ class TagsTest < MemscopeTest
     assert_nil later.since(later)
   end
 
-  # A sample of 100 allocations: of a million that are all in windows, then of ten million, a tenth of which is.
+  # A sample stands for 100 of the first million allocations, which are all in windows, and for 1,000 of the next ten
+  # million, a tenth of which are.
   def test_what_a_sample_in_between_stands_for
     earlier, later = [[1_000_000, 1.0, 100.0], [11_000_000, 2.fdiv(11), 550.0]].map do |allocations, share, objects|
       windows = { **WINDOWS, windows: allocations / 10_000, allocations: allocations, windows_share: share }
@@ -271,7 +272,7 @@ class TagsTest < MemscopeTest
     assert_in_delta 50_000, row.malloc_allocated_bytes, 5_000
   end
 
-  # Its runs go on, but are not sampled any more.
+  # The tag's runs still count, but are not sampled any more.
   def test_a_ractor_ends_what_is_known_of_objects
     skip_under_sanitizer
     skip "this Ruby crashes: Bug #18464" if Memscope::ObjectProfile.crashing_with_ractors?

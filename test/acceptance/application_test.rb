@@ -51,7 +51,7 @@ class ApplicationTest < MemscopeTest
 end
 
 class RailsApplicationTest < ApplicationTest
-  # Only a purge returns dirty pages: pages that decayed between two readings would be mistaken for purged ones.
+  # Here, only a purge returns dirty pages: pages that decayed between two readings would be mistaken for purged ones.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
 
   both_allocators "a generated Rails application" do |preload|

@@ -83,7 +83,7 @@ class DegradedTest < MemscopeTest
     end
   end
 
-  # A process that has leaked all of its descriptors is one that is looked into.
+  # People examine a process that has leaked all of its descriptors.
   both_allocators "no descriptor is left" do |preload|
     failed = child_json(<<~RUBY, preload: preload)
       Memscope.eager_load!

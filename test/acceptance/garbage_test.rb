@@ -53,7 +53,7 @@ class GarbageTest < MemscopeTest
     end
   end
 
-  # Each part against GC.stat and malloc's own statistics, once a collection has freed what the child called garbage.
+  # Compares each part with what a collection then frees, by the census and by malloc's own statistics.
   SPLIT = <<~RUBY
     IN_USE = lambda do
       totals = Memscope.snapshot(malloc: true)

@@ -132,7 +132,7 @@ class MallocProfileCallerTest < MemscopeTest
     lines.each { |entry| assert_equal [[report(:ripper), entry.live_bytes]], entry.callers }
   end
 
-  # Evaluated code, whose path names no file before Ruby 3.3, and the file that called eval since then.
+  # Before Ruby 3.3, the path of evaluated code names no file; since then, it names the file that called eval.
   def assert_evaluated(profile)
     entry = profile.by(:line).find { |one| one.path&.start_with?("(eval") }
     caller = profile.by(:caller).find { |one| one.path == entry.path || one.to_s.start_with?(report(:anonymous)) }

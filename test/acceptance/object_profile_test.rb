@@ -436,7 +436,7 @@ class ObjectProfileTest < MemscopeTest
     assert_match(/Ruby called no hook for some garbage collections/, reason)
   end
 
-  # Before Ruby 3.4. Most of these profiles have taken no sample that could be dropped.
+  # GCs can be unseen only before Ruby 3.4. Most of these profiles have taken no sample that could be dropped.
   def test_unseen_gcs_without_loss
     skip "seen from 3.4 on" if RUBY_VERSION >= "3.4"
     dropped, *reasons = child(<<~RUBY, requires: %w[json memscope objspace])
@@ -523,7 +523,8 @@ class ObjectProfileTest < MemscopeTest
     assert_operator watched, :<, 0.25
   end
 
-  # Against the process's clock, the ledger's page tables, and the samples, of which none is dropped without a GC.
+  # Compares the time with the process's CPU clock, the tables with the ledger's row, and the samples taken with those
+  # in the profile: without a GC, none is dropped.
   both_allocators("what_it_costs") do |preload|
     answer = child(<<~RUBY, preload: preload)
       row = -> { Memscope.ledger[:memscope].bytes }

@@ -4,8 +4,8 @@ require_relative "../test_helper"
 require "etc"
 
 # How far a profile of objects is from the truth in real processes with real garbage collections. The workload keeps
-# known numbers of objects of lines that allocate all the time, in bursts, or by turns in a period as long as a window
-# of samples, and of a line half of whose objects are dropped later.
+# known numbers of objects from lines that allocate all the time, in bursts, or by turns in a period as long as a window
+# of samples, and from a line half of whose objects are dropped later.
 #
 # In a few runs, estimates are within five standard errors. In many (`rake battery:object_truth`), they are within one
 # and three as often as the standard errors say, and right on average.

@@ -5,7 +5,7 @@ require_relative "../support/services"
 require "memscope/workers/single_host"
 require "tmpdir"
 
-# The policy in a real Sidekiq with a real Redis, which the test starts again whenever it has ended: `rake
+# The policy in a real Sidekiq, which the test starts again whenever it has ended, with a real Redis: `rake
 # battery:policy_sidekiq` for 10 restarts.
 class PolicySidekiqTest < MemscopeTest
   include Services

@@ -43,7 +43,7 @@ class TagsPumaTest < MemscopeTest
 
   private
 
-  # Each thread asks for all endpoints in an order of its own.
+  # Each thread requests random endpoints, in an order of its own.
   def serve(server, round)
     Array.new(THREADS) do |thread|
       Thread.new do

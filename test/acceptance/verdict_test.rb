@@ -7,7 +7,7 @@ require_relative "../test_helper"
 class VerdictAcceptanceTest < MemscopeTest
   parallelize_me!
 
-  # Each code is run every 150 s, at `at` hours.
+  # Each case's code runs every 150 s of that clock; `at` is its time in hours.
   PREPARE = <<~RUBY
     units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
     Memscope.const_get(:Native).open_history(units)

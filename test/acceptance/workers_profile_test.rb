@@ -145,7 +145,7 @@ class WorkersProfileTest < MemscopeTest
 
   def pids_in((labels, _comments)) = labels.map { |one| one["pid"] }.uniq.sort
 
-  # `memscope profile -- puma`: one for the master, and one for each worker.
+  # `memscope profile -- puma` writes one profile for the master, and one for each worker.
   def test_what_puma_is_started_through_reports_each_process
     Dir.mktmpdir do |directory|
       output = File.join(directory, "heap.json")

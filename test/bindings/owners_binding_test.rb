@@ -71,7 +71,7 @@ class OwnersBindingTest < MemscopeTest
     assert_operator filler[3], :<, 100_000
   end
 
-  # Of 40 MB, glibc unmaps the freed block.
+  # glibc unmaps the block of 40 MB when it is freed.
   both_allocators("a block that another thread has freed replaces none") do |preload|
     owner = owned(<<~RUBY, 4, preload: preload).last
       def free_a_half(bytes)

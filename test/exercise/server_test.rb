@@ -103,7 +103,7 @@ class ExerciseServerTest < MemscopeTest
     [listening(SERVER, env: { "PORT_FILE" => file, **env }), Integer(File.read(file))]
   end
 
-  # @return [Array(Memscope::Exercise, Integer), Array(String, Integer)] or the error, and the exit status
+  # @return [Array(Memscope::Exercise, Integer), Array(String, Integer)] the exercise or the error, and the exit status
   def exercise(*arguments)
     out = StringIO.new
     err = StringIO.new

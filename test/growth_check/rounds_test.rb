@@ -18,7 +18,7 @@ class GrowthCheckRoundsTest < MemscopeTest
     def step(counts) = counts.size > 1 ? counts.shift : counts.first
   end
 
-  # By rounds of ten iterations: what is released, and what is left of the last five rounds; nil: all of it is released.
+  # By the growth in each round and what the pause releases: what is left of the last five rounds; nil: nothing is left.
   { [[100] * 10, 0] => [100] * 5, [[100] * 10, 1000] => nil, [[200] * 10, 1000] => [100] * 5,
     [([10] * 5) + ([100] * 5), 550] => nil, [[10_000] + ([100] * 9), 1000] => nil,
     [[10_000] + ([200] * 9), 1000] => [100] * 5 }.each_with_index do |((rounds, released), left), index|

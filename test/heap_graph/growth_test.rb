@@ -8,7 +8,7 @@ require "tmpdir"
 class HeapGrowthTest < MemscopeTest
   parallelize_me!
 
-  # 500 Orders come before the second dump and stay, 300 go before the third, and 200 come after the second.
+  # Before the second dump come 500 Orders that stay and 300 that do not; before the third, the 300 go and 200 come.
   PROGRAM = <<~'RUBY'
     require "objspace"
     ObjectSpace.trace_object_allocations_start if %w[traced traced_apart].include?(ARGV[1])

@@ -202,7 +202,7 @@ class HistorySamplerTest < MemscopeTest
     assert_equal 10, spacing
   end
 
-  # `points` chooses the ring by it: one with a sample in each bucket.
+  # By the spacing, `points` chooses a ring with a sample in each bucket.
   def test_the_spacing_of_readings_that_others_take_is_the_time_between_them
     spacings, empty = run_child(<<~RUBY)
       clock = History::Sampler.now

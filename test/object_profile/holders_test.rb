@@ -72,7 +72,7 @@ class ObjectHoldersTest < MemscopeTest
     refute_empty paths(Memscope::Profile.from_h(answer["profile"]))
   end
 
-  # no_ractors, since `true` starts it only from Ruby 3.1.4 on. An invalid value is reported.
+  # `no_ractors`, since `true` does not start it before Ruby 3.1.4. An invalid value is reported.
   def test_a_profile_for_as_long_as_the_process_runs
     script = "p Memscope::ObjectProfile.running?, Thread.list.map(&:name).include?('memscope objects')"
     ran = ChildProcess.run(script, requires: %w[memscope], env: { "MEMSCOPE_OBJECTS_PROFILE" => "no_ractors" })

@@ -29,7 +29,7 @@ class SharesTest < MemscopeTest
     assert_in_delta expected * 40, even.error_bytes, 40
   end
 
-  # All in one of 10 windows: by the jackknife, about as much as the estimate.
+  # All in one of 10 windows: by the jackknife, the error is about as large as the estimate.
   def test_what_comes_in_one_window_is_as_uncertain_as_it_is_large
     clustered = profile([50, [3, 40_000, 5000, 200_000]], windows: 10, allocations: 400_000)
     variance = ((10 / 9.0)**4) * ((5000**2) - ((5000**2) / 10.0)) * (51 / 50.0)

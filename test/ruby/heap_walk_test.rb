@@ -84,8 +84,8 @@ class HeapWalkTest < MemscopeTest
     assert_operator honest["gvl_us"], :>=, 1_500_000
   end
 
-  # Each the best of five runs, in the thread's CPU time, against a major GC of the same heap: other processes run
-  # during this test. benchmark/diagnosis.rb has the milliseconds of an idle machine.
+  # Each time is the best of five runs, in the thread's CPU time, since other processes run during this test, and is
+  # compared with a major GC of the same heap. benchmark/diagnosis.rb has the milliseconds of an idle machine.
   def test_what_a_large_heap_costs_under_the_gvl
     collected, child, process, doctor, forecast = child_json(<<~RUBY, timeout: 120)
       require "json"

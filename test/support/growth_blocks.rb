@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Blocks for growth checks: those that leave nothing behind, whatever they fill at first, and those that leak at least
-# one object or one block of malloc each time they run. Sources of Ruby, with the names of what a child may lack.
+# Blocks for growth checks, as Ruby source by name: those that leave nothing behind, whatever they fill at first, and
+# those that leak at least one object or one block of malloc in every other iteration.
 module GrowthBlocks
   # What must never fail. `n` counts the iterations.
   NULL = {
@@ -38,7 +38,7 @@ module GrowthBlocks
     malloc_churn: "Leaks.leak(64, 3, :here); Leaks.free(3, :here)"
   }.freeze
 
-  # Objects that all blocks may use.
+  # What the blocks may use: libraries, files and classes.
   SETUP = <<~'RUBY'
     require "digest"
     require "json"

@@ -23,12 +23,12 @@ module MetricsSettings
 
   module_function
 
-  # Applies while the block runs.
+  # Replaces the settings while the block runs.
   def configured(interval: nil, arenas: false, objects: false, &block)
     replacing(Memscope::Configuration, :current, Settings.new(interval, arenas, objects), &block)
   end
 
-  # Applies while the block runs.
+  # Replaces the workers' reports while the block runs.
   def clustered(*workers, &)
     replacing(Memscope::Metrics, :reports, workers, &)
   end

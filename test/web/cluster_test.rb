@@ -47,7 +47,7 @@ class WebClusterTest < WebCase
     Process.kill(:CONT, stopped.pid)
   end
 
-  # There is one time limit for all workers together; it is the reason of each worker that it leaves out.
+  # There is one time limit for all workers together; each worker that it leaves out has it as the reason.
   def test_the_time_is_bounded
     stopped = listening.tap { |process| Process.kill(:STOP, process.pid) }
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)

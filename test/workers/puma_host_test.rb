@@ -100,7 +100,7 @@ class PumaHostTest < MemscopeTest
     assert_nil puma.obstacle, "a crash is no restart of all"
   end
 
-  # The version of Puma decides which event is fired at the end, and whether one is.
+  # The version of Puma decides which of these events announces a restart, and whether one is fired at its end.
   def test_nothing_is_done_while_puma_restarts_all
     %i[before_restart on_restart].each do |event|
       @cluster.handles = handles

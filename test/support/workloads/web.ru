@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-# An application with memscope's pages beside its own: /hello; /garbage?64, which leaves so many MiB free in malloc;
-# /fragments?64, which keeps a part of them; /products?10000, which keeps so many in a cache; /graph?30, which makes a
-# heap graph whose child takes so many seconds; /week, which plants a history of a week; and /elsewhere, whose
+# An application with memscope's pages beside its own: /hello; /garbage?64, which leaves 64 MiB free in malloc;
+# /fragments?64, which keeps a part of them; /products?10000, which keeps 10,000 products; /graph?30, which makes a
+# heap graph whose child takes 30 seconds; /week, which plants a history of a week; and /elsewhere, whose
 # form goes to memscope on another origin.
 require "memscope"
 
