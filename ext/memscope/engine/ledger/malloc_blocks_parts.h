@@ -4,7 +4,6 @@
 
 #include "ledger/malloc_blocks.h"
 
-
 /* The region that contains address, or NULL; and the unit of an address in it. */
 const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_malloc_blocks *blocks,
                                                                uintptr_t address);
