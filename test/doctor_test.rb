@@ -251,7 +251,7 @@ class DoctorRulesTest < DoctorTest
     heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 1_400, ruby: "3.1.2" }
     kept = assert_found(:warning, :empty_heap_pages, ruby_heap: heap, ledger: { ruby: "3.1.2" })
 
-    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start }"],
+    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start } # in the program"],
                  [kept.recoverable_bytes, kept.remedy]
     assert_clear :compactable_heap, diagnose(ruby_heap: heap)
   end
@@ -446,7 +446,7 @@ class DoctorGrowthTest < DoctorTest
     verdict = Memscope::Verdict.of(leak)
     found = finding(diagnose(verdict: verdict, growth: Charts.growth(64, 1_769)), :leak)
 
-    assert_match(/\Anative memory grows by [34]\d\.\d MiB.h\z/, found.title)
+    assert_match(/\Aleak of native memory: \+[34]\d\.\d MiB.h\z/, found.title)
     assert_includes found.explanation, verdict.sentence
     assert_equal verdict.remedy, found.remedy
     assert_in_delta mebibytes(200), found.affected_bytes, mebibytes(40)
@@ -626,7 +626,7 @@ class DiagnosisTest < DoctorTest
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > memscope purge --pid \d+ purge$/, text)
-    assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\)$/, text)
+    assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\) # in each worker$/, text)
     assert_match(/^           Up to 10\.0 MiB of what is in use may be garbage\. A collection/, text)
   end
 

@@ -184,7 +184,8 @@ class TasksTest < MemscopeTest
 
   # The same behaviour as `memscope report --pid`.
   def test_a_process_that_does_not_listen
-    silent = "process #{Process.pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
+    silent = "process #{Process.pid} does not listen: let it require \"memscope\" and start it with " \
+             "MEMSCOPE_LISTEN=1, or call Memscope.listen in it"
     ran = run_task(:report, env: { "PID" => Process.pid.to_s })
 
     assert_predicate ran, :success?, ran

@@ -105,8 +105,8 @@ module Memscope
       # What requires cost.
       requires_compacted: a compaction moved objects: some count for another file, or for none
       requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%d)
-      requires_lost: blocks of malloc that were freed by a library whose calls memscope does not see count for their
-        files, and less in what is of no file (%d)
+      requires_lost: %d blocks of malloc still count for their files, although a library whose calls memscope does not
+        see has freed them; what is of no file is too small by as much
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
@@ -185,7 +185,8 @@ module Memscope
       tags_few_malloc_samples: unknown for tags without a sample in the malloc profile, or if it counts no freed memory
       tags_few_samples: unknown for tags with fewer than 10 samples
       tags_malloc_uncounted: only jemalloc counts what a thread allocates; else it needs Memscope::MallocProfile.start
-      tags_unjudged: no two full garbage collections have run since the profile of objects, or this time, began
+      tags_unjudged: fewer than two full garbage collections have run since the profile of objects, or the time reported on,
+        began
       tags_unset: no block of Memscope.tag has run (Memscope::RackTags calls it while a profile is running)
       tags_without_malloc_profile: no malloc profile is running (memscope profile --pid N, MallocProfile.start)
       tags_without_profile: no profile of objects is running (memscope profile --objects --pid N, ObjectProfile.start)

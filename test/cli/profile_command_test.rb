@@ -132,8 +132,8 @@ class CLIProfileTest < MemscopeTest
     status, out, err = profile("--pid", process.pid.to_s)
 
     assert_equal [74, ""], [status, out]
-    assert_equal "memscope profile: process #{process.pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call " \
-                 "Memscope.listen in it\n", err
+    assert_equal "memscope profile: process #{process.pid} does not listen: let it require \"memscope\" and start it " \
+                 "with MEMSCOPE_LISTEN=1, or call Memscope.listen in it\n", err
   end
 
   def test_what_a_page_has_not_started_no_page_stops

@@ -276,7 +276,7 @@ class HistorySamplerTest < MemscopeTest
     parent, child = run_child(<<~RUBY)
       History.start
       sampler = History::Sampler.instance_variable_get(:@sampler)
-      sampler.send(:walk)
+      wait { sampler.send(:walk) && sampler.trimmable_bytes }
       known = -> { [History::Sampler.trimmable_bytes, History::Sampler.reasons.keys] }
       reader, writer = IO.pipe
       Memscope::Snapshot.define_singleton_method(:read) { raise IOError, "no more files" }

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../support/charts"
+require_relative "../support/histories"
 require_relative "../support/web_case"
 
 # The answers to requests that are allowed, well-formed or not.
@@ -380,6 +381,17 @@ class WebApplicationTest < WebCase
 
     assert_match(/Memscope\.purge\(:tcache\) # in the parent/, diagnosis.first.remedy)
     assert_includes page_of(diagnosis), "<code>Memscope.purge(:tcache) # in the parent"
+  end
+
+  # Its remedy has no cost.
+  def test_the_page_of_a_leak
+    leak = Memscope::Verdict.of(Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } })
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(verdict: leak, growth: Charts.growth(64, 1_769)))
+    body = page_of(diagnosis)
+
+    assert_includes diagnosis.map(&:id), :leak
+    assert_match(/leak of native memory: \+\d/, body)
+    assert_includes body, "<code>#{leak.remedy}</code>"
   end
 
   def page_of(diagnosis)

@@ -21,7 +21,7 @@ module Memscope
         two standard errors, 74 if COMMAND ended during the warm-up.
 
         COMMAND should repeat the same work. The warm-up ends after --warmup seconds, at
-        the signal of --after, or when COMMAND calls
+        the signal of --after or, without --objects, when COMMAND calls
         Memscope::MallocProfile.next_generation. The report goes to standard error, or
         to FILE; the verdict to standard error. Neither covers child processes.
 

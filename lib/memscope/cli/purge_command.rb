@@ -7,9 +7,10 @@ module Memscope
       NOTES = <<~TEXT.freeze
         A lever is one way to return memory. The levers run in this order:
         #{Purge::LEVERS.join(', ')}.
-        gc collects Ruby's garbage; collect makes mimalloc or tcmalloc return free
-        memory. By default, all levers that the process supports run. Without --pid or
-        --socket, memscope's own process is purged.
+        gc and compact stop all Ruby threads, compact for a second or more per GB.
+        tcache, decay and purge are for jemalloc, trim for glibc, collect for mimalloc
+        and tcmalloc. By default, all levers that the process supports run. Without
+        --pid or --socket, memscope's own process is purged.
       TEXT
       ARENA = Limit.new(nil, "the number of an arena, as `memscope report --arenas` lists them").freeze
       FORMS = {

@@ -23,7 +23,7 @@ module Memscope
                  objects: "add the malloc memory that objects report",
                  garbage: "split garbage from reachable memory" }.freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's slabs",
+      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's size classes",
                    fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
       EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze

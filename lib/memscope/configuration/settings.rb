@@ -173,8 +173,8 @@ module Memscope
     SETTINGS = {
       listen: {
         type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
-        sentence: "Whether this process answers memscope's commands that take `--pid` on a Unix socket that only its " \
-                  "own user and root can open. A path places the socket outside of " \
+        sentence: "Whether this process answers, on a Unix socket that only its own user and root can open, " \
+                  "memscope's commands that take `--pid`. A path places the socket outside of " \
                   "`socket_directory`. With `plugin :memscope`, Puma and what it forks always have such sockets: " \
                   "workers ask their master over them, and a purge reaches each worker."
       },
@@ -245,10 +245,11 @@ module Memscope
         type: Types.one_of(:off, :observe, :act), default: :observe, variable: "MEMSCOPE_POLICY", example: ":act",
         sentence: "Whether Puma's master (with `plugin :memscope`) and a process that has called " \
                   "`Memscope::Workers.watch`, such as Sidekiq's, look once a minute at how near their memory is to " \
-                  "the container's limit, and decide what to do about it: purge a worker, or restart one. With " \
-                  "`:observe` they log what they would do; with `:act` they do it. In Puma's master, which may " \
-                  "not load the application, only the environment variable is sure to be seen. With a " \
-                  "`worker_interval_seconds` above 60 they look only that often, and above 150 they do nothing."
+                  "the container's limit, and decide what to do about it: purge or compact a worker, lower its " \
+                  "threads for good (Puma 8), or restart it. With `:observe` they log what they would do; with " \
+                  "`:act` they do it. In Puma's master, which does not always load the application, only the " \
+                  "environment variable is sure to be seen. With a `worker_interval_seconds` above 60 they look " \
+                  "only that often, and above 150 they do nothing."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
@@ -257,30 +258,30 @@ module Memscope
       },
       policy_interval_seconds: {
         type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
-        sentence: "The least time between two restarts of workers, which the policy makes up to a fifth longer; " \
-                  "above 0.95 of the limit at most 300 s."
+        sentence: "The least time between two restarts of workers. Above 0.95 of the limit it is 300 s, unless this " \
+                  "is less. The policy makes either up to a fifth longer."
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
         sentence: "The shortest time that a worker must have run before the policy restarts it. If the limit is " \
-                  "about to be reached although nothing was restarted for as long, 600 s are enough for one worker."
+                  "about to be reached, and the last restart was at least this long ago, 600 s are enough for one " \
+                  "worker."
       },
       policy_evidence_directory: {
         type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
         sentence: "Where the policy records, before a restart, the reason: the worker's memory by owner, how it " \
                   "grew, the verdict, the largest classes, and the last readings that it decided by. Each file has " \
                   "at most 50 KB of JSON; the newest 20 stay. If it is nil, they are in the directory of the " \
-                  "sockets. If it is set, each reading also goes to groups.jsonl there, of at most 8 MiB with one " \
-                  "before it, which `memscope policy` replays. It is created if it is missing, and must belong to " \
-                  "the process's user with mode 0700. Each server needs its own."
+                  "sockets. If it is set, each reading also goes to groups.jsonl there, which `memscope policy` " \
+                  "replays; above 8 MiB it is renamed to groups.old.jsonl. The directory is created if it is " \
+                  "missing, and must belong to the process's user with mode 0700. Each server needs its own."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
-        sentence: "Whether something starts this process again when it ends, so that the policy may restart it. It " \
-                  "is only needed where memscope cannot tell. It knows that Puma's master starts its workers again, " \
+        sentence: "Whether something starts this process again when it ends, so that the policy may restart it. Set " \
+                  "it only where memscope cannot tell. memscope knows that Puma's master starts its workers again, " \
                   "and systemd a service with Restart=always or on-success. It assumes that Kubernetes starts " \
-                  "Sidekiq again if Sidekiq has pid 1, which it does not have under tini or sh -c; restartPolicy " \
-                  "cannot be read."
+                  "Sidekiq again if Sidekiq has pid 1 (not under tini or sh -c); it cannot read restartPolicy."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

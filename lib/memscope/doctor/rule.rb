@@ -132,7 +132,9 @@ module Memscope
         { anonymous_huge_bytes: f.process_memory.anonymous_huge_bytes, huge_pages: f.environment.thp_mode,
           huge_page_gaps: f.environment.thp_gaps }
       end
-      private_constant :MEBIBYTE, :MUCH, :GLIBC, :JEMALLOC, :LIMITED, :HUGE
+      NO_HUGE_PAGES = ["MALLOC_CONF=thp:never",
+                       "requires a restart; keep MALLOC_CONF's other options; causes more TLB misses"].freeze
+      private_constant :MEBIBYTE, :MUCH, :GLIBC, :JEMALLOC, :LIMITED, :HUGE, :NO_HUGE_PAGES
 
       class << self
         # @return [Array<Rule>]

@@ -15,7 +15,8 @@ module Memscope
       KEEPS = [:never_returned, "glibc keeps this much free memory in each arena"].freeze
       MOST = {
         "trim_threshold" => [64 * MEBIBYTE, *KEEPS],
-        "mmap_threshold" => [32 * MEBIBYTE, *KEEPS],
+        "mmap_threshold" => [32 * MEBIBYTE, :never_returned,
+                             "blocks below this size come from glibc's heaps, which may keep them once freed"],
         "top_pad" => [64 * MEBIBYTE, *KEEPS],
         "perturb" => [0, :debugging, "glibc writes to every block it allocates or frees; use this for debugging only"],
         "check" => [0, :without_effect, "from glibc 2.34 on, only libc_malloc_debug.so checks the heap"]

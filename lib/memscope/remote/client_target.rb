@@ -102,8 +102,8 @@ module Memscope
       # @return [Unreachable] saying that the process does not listen, is gone, or cannot be looked at
       def silence
         check
-        Unreachable.new("process #{@pid} does not listen: start it with MEMSCOPE_LISTEN=1, or call Memscope.listen " \
-                        "in it", :silent)
+        Unreachable.new("process #{@pid} does not listen: let it require \"memscope\" and start it with " \
+                        "MEMSCOPE_LISTEN=1, or call Memscope.listen in it", :silent)
       rescue Unreachable => e
         e
       end

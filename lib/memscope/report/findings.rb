@@ -74,7 +74,9 @@ module Memscope
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
         return if later.empty? || returned(later)
 
-        later.size == bad.size && bad.one? ? " The warning needs a restart to fix." : " Some need a restart to fix."
+        return " Some need a restart to fix." if later.size < bad.size
+
+        bad.one? ? " The warning needs a restart to fix." : " All need a restart to fix."
       end
 
       # Bounds on what the findings' remedies return together; nil if nothing can be returned.

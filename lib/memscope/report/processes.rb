@@ -156,7 +156,7 @@ module Memscope
                    "#{@reading.pid}."
                else
                  "This is the kernel's view only, because the process does not listen. Only the process itself knows " \
-                   "its memory in malloc and in Ruby: start it with MEMSCOPE_LISTEN=1."
+                   "its memory in malloc and in Ruby: let it require \"memscope\", and start it with MEMSCOPE_LISTEN=1."
                end
         [@page.wrapped(@reading.command.to_s[0, 200]), @page.wrapped(view)]
       end

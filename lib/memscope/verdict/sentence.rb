@@ -10,7 +10,7 @@ module Memscope
       native: "memscope profile --pid PID --backend=imports --seconds 30",
       fragmentation: "memscope purge --pid PID --dry-run",
       threads: "memscope report --pid PID # its row stacks; in the program, Thread.list names the threads",
-      code: "nothing to do: code is loaded and compiled once",
+      code: "memscope report --pid PID # its rows files, JIT code, Ruby internals; code is loaded and compiled once",
       copy_on_write: "nothing to do: pages that were shared after the fork become private when a process writes to " \
                      "them; what is loaded before the fork and not changed stays shared",
       unattributed: "memscope report --pid PID"

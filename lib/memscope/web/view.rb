@@ -140,6 +140,10 @@ module Memscope
       # @return [String] "10:39:44 UTC"
       def clock(time) = time.strftime("%H:%M:%S UTC")
 
+      # @param time [Time] in UTC
+      # @return [String] "5 Nov 10:39:44 UTC"
+      def moment(time) = time.strftime("%-d %b %H:%M:%S UTC")
+
       # @return [String] the text with a full stop, and with a capital unless it begins with an allocator's name
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 

@@ -237,6 +237,23 @@ static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
     totals->incomplete = true;
 }
 
+/* Whether the main heap has grown since its end was read: the chunk before `next` then reaches past that end. */
+static bool has_grown(const struct heap *heap, uintptr_t next) {
+    return heap->trims_top && next > heap->end && next <= (uintptr_t)sbrk(0);
+}
+
+/* Adds the part of such a chunk that was in the heap: of the top, or else of a block that was cut from it. */
+static uintptr_t end_grown_heap(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t chunk,
+                                uintptr_t next, struct memscope_chunk_totals *totals) {
+    bool top = next == (uintptr_t)sbrk(0);
+
+    add_chunk(walk, top ? &totals->top : &totals->in_use, chunk, heap->end);
+    visit(walk, top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
+    if (top)
+        add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
+    return top ? chunk : 0;
+}
+
 /* Walks from heap->first to the top chunk, which reaches heap->end; returns the top, or 0 if the walk stopped early. */
 static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
                            struct memscope_chunk_totals *totals) {
@@ -256,6 +273,8 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
             visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
             return 0;
         }
+        if (size >= SMALLEST_CHUNK && size % ALIGNMENT == 0 && has_grown(heap, next))
+            return end_grown_heap(walk, heap, chunk, next, totals);
         if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0 || size > heap->end - chunk)
             break;
         if (heap->end - next < ALIGNMENT) {

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WALKS 4 /* while threads allocate all the time, up to a third of the walks stop */
+
 /*
  * Splits jemalloc's resident memory by jemalloc's own counters. These include some pages that were never touched, or
  * that lie in a mapping that may be foreign (row not_resident, negative); and they omit some resident pages: retained
@@ -114,6 +116,17 @@ void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct 
     walk_arenas(walk, ledger, arenas);
 }
 
+/* A walk stops at a chunk that another thread changes meanwhile; the next one seldom does. */
+static void walk_live_chunks(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
+    bool incomplete = true;
+
+    for (int left = WALKS; left > 0 && incomplete; left--) {
+        ledger->main_heap = ledger->arenas = (struct memscope_chunk_totals){0};
+        memscope_ledger_walk_chunks(walk, ledger, &ledger->main_heap, &ledger->arenas);
+        incomplete = ledger->main_heap.incomplete || ledger->arenas.incomplete;
+    }
+}
+
 void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     struct memscope_chunk_walk walk;
@@ -121,7 +134,7 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, scan->request->images, &ledger->work))
         return;
     prepare_for_trim(&walk, ledger);
-    memscope_ledger_walk_chunks(&walk, ledger, &ledger->main_heap, &ledger->arenas);
+    walk_live_chunks(&walk, ledger);
     memscope_sharing_close(&walk.sharing);
     split_by_chunks(ledger->bytes,
                     (struct chunk_rows){MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use,

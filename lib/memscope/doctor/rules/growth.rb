@@ -5,8 +5,9 @@ module Memscope
     module Rules
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only memory " \
                   "allocated meanwhile"
-      WALKING = "a heap graph takes a second and 60 to 120 MiB per million objects, in a forked child"
-      UNREAD = "this process takes no readings of itself at intervals, or took the first one less than two minutes ago"
+      WALKING = "a heap graph takes about a second, and 60 to 120 MiB per million objects, in a forked child"
+      UNREAD = "this process takes no readings of itself at intervals, or has taken fewer than nine, or for less " \
+               "than two minutes"
       # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: Ruby collects after
       # gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
@@ -61,7 +62,7 @@ module Memscope
           present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
           recoverable: "The findings on its parts show what can be returned.",
-          title: ->(f) { "#{f.verdict.layer_text} grows by #{per_hour(f.verdict.bytes_per_hour)}" },
+          title: ->(f) { "leak of #{f.verdict.layer_text}: +#{per_hour(f.verdict.bytes_per_hour)}" },
           explanation: ->(f) { [*by_history(f), *(holders(f) if f.verdict.layer == :objects), *unjudged(f)].join(" ") },
           evidence: lambda do |f|
             { **f.verdict.to_h.slice(:layer, :bytes_per_hour, :bytes_per_hour_low, :bytes_per_hour_high, :eta_seconds),

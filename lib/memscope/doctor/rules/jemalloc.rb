@@ -10,7 +10,8 @@ module Memscope
       # always has some dirty pages.
       DIRTY_CAUSES = [
         [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
-         "with dirty_decay_ms:-1, jemalloc never returns them", "Memscope.tune(dirty_decay_ms: 5_000)"],
+         "with dirty_decay_ms:-1, jemalloc never returns them",
+         "Memscope.tune(dirty_decay_ms: 5_000) # in each worker"],
         [:background_threads_lost?, :warning, :certain,
          "the background threads that return them did not survive the fork", ENABLE],
         [->(f) { f.reaches?(f.stranded_dirty_bytes, FLOOR) && !f.background_threads? }, :warning, :certain,
@@ -109,7 +110,8 @@ module Memscope
             { muzzy_bytes: f.bytes(:malloc, :muzzy), lazy_free_bytes: f.process_memory.lazy_free_bytes,
               muzzy_decay_ms: f.setting(:muzzy_decay_ms) }
           end,
-          remedy: ["MALLOC_CONF=muzzy_decay_ms:0", "requires a restart; causes some more page faults"]
+          remedy: ["MALLOC_CONF=muzzy_decay_ms:0",
+                   "requires a restart; keep MALLOC_CONF's other options; causes some more page faults"]
         },
         stranded_thread_caches: {
           subject: "thread caches stranded by a fork",
@@ -147,7 +149,7 @@ module Memscope
             { rss_bytes: f.rss_bytes, retained_resident_bytes: f.bytes(:malloc, :retained_resident),
               retained_bytes: f.jemalloc(:retained_bytes), thp: f.setting(:thp), **HUGE.call(f) }
           end,
-          remedy: ["MALLOC_CONF=thp:never", "requires a restart; causes more TLB misses"]
+          remedy: NO_HUGE_PAGES
         }
       )
       private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :UNSURE_DIRTY, :STUCK, :JEMALLOC_RULES

@@ -17,8 +17,8 @@ module Memscope
       end
 
       # What helps if the container has too little memory, and its cost.
-      FEWER_WORKERS = ["WEB_CONCURRENCY=1 # fewer workers, or a higher limit",
-                       "costs throughput, or more memory"].freeze
+      FEWER_WORKERS = ["WEB_CONCURRENCY=N # fewer than now, or raise the container's limit",
+                       "requires a restart; costs throughput, or more memory"].freeze
 
       KERNEL_RULES = table(
         near_limit: {
@@ -105,8 +105,10 @@ module Memscope
               **HUGE.call(f) }
           end,
           remedy: lambda do |f|
-            [f.jemalloc? ? "MALLOC_CONF=thp:never" : "GLIBC_TUNABLES=glibc.malloc.hugetlb=0",
-             "requires a restart; causes more TLB misses"]
+            next NO_HUGE_PAGES if f.jemalloc?
+
+            ["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+             "as root, on the host: affects all its processes; requires a restart; causes more TLB misses"]
           end
         }
       )

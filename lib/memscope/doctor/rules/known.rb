@@ -36,7 +36,7 @@ module Memscope
           title: "jemalloc 5.3.0 can crash when a thread ends while prof:true is set",
           explanation: "This is jemalloc's issue 2681; prof_active:false does not prevent it.",
           evidence: ->(f) { { version: f.allocator.version, prof: f.setting(:prof), threads: f.threads } },
-          remedy: ["MALLOC_CONF=prof:false", "requires a restart; disables profiles"]
+          remedy: ["MALLOC_CONF=prof:false", "requires a restart; keep MALLOC_CONF's other options; disables profiles"]
         },
         musl: {
           subject: "an allocator with a single lock",

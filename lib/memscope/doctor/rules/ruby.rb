@@ -35,7 +35,7 @@ module Memscope
       end
       RETURN_EMPTY = lambda do |f|
         collect = f.ruby?("3.1") || f.ruby?("3.2")
-        KEEPING_LESS.call(f.kept_empty_bytes, collect ? "8.times { GC.start }" : "Process.warmup",
+        KEEPING_LESS.call(f.kept_empty_bytes, "#{collect ? '8.times { GC.start }' : 'Process.warmup'} # in the program",
                           "#{collect ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs")
       end
 

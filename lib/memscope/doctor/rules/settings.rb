@@ -87,7 +87,7 @@ module Memscope
             evidence: ->(f) { { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended } },
             remedy: lambda do |f|
               remedies = f.problems(problems).filter_map(&:replacement).uniq
-              [remedies.join("\n"), WHEN.call(remedies)]
+              [remedies.join("\n"), WHEN.call(remedies)] unless remedies.empty?
             end
           }]
         end

@@ -161,7 +161,7 @@
     const words = happened(index);
     text.textContent = at === null
       ? "RSS " + mib(shown.rss[latest]) + " MiB at " + time(shown.times[latest]) + ", " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " +
-        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners are sampled once a minute: not yet.")
+        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners are sampled once a minute; the first sample is still to come.")
       : time(shown.times[index]) + ": RSS " + mib(shown.rss[index]) + " MiB, the rows " + mib(sum(index)) + " MiB" +
         (words && "; " + words) + ".";
     legend.replaceChildren(...[...shown.rows].map((row, place) => entry(row, index, place)));
