@@ -315,18 +315,10 @@ static size_t bytes_of(const struct memscope_object_sample *sample) {
     return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
 }
 
-/* As of the beginning of the reading: a GC meanwhile begins another epoch, and may merge generations. */
-static const struct memscope_generations *generations_then;
-
-static uint32_t generation_of(uint32_t epoch) {
-    return memscope_generation_of(generations_then, epoch);
-}
-
 static enum memscope_status group_samples(struct scan *scan,
                                           size_t (*bytes)(const struct memscope_object_sample *sample)) {
-    generations_then = &scan->state.generations;
-    return memscope_object_samples_read(memscope_object_sampler_samples(), &scan->scratch, bytes, generation_of,
-                                        (uint32_t)scan->state.plan.windows, scan->state.last,
+    return memscope_object_samples_read(memscope_object_sampler_samples(), &scan->scratch, bytes,
+                                        &scan->state.generations, (uint32_t)scan->state.plan.windows, scan->state.last,
                                         1 - scan->state.plan.unwatched, &scan->groups);
 }
 
@@ -381,7 +373,6 @@ static VALUE objects_of_stacks(const struct scan *scan) {
     const struct memscope_object_groups *groups = &scan->groups;
     VALUE list = rb_ary_new_capa((long)groups->count);
 
-    generations_then = &scan->state.generations;
     for (size_t index = 0; index < groups->count; index++)
         rb_ary_push(list, rb_str_new(NULL, 0));
     for (uint32_t index = 0; index < samples->count; index++) {
@@ -389,7 +380,7 @@ static VALUE objects_of_stacks(const struct scan *scan) {
         const struct memscope_sampled_object object = {
             .address = sample->address, .window = sample->window, .epoch = sample->epoch};
         const struct memscope_object_group *group =
-            sample->pending ? NULL : memscope_object_groups_find(groups, sample, generation_of);
+            sample->pending ? NULL : memscope_object_groups_find(groups, sample, &scan->state.generations);
         VALUE text = group == NULL ? Qnil : RARRAY_AREF(list, group - groups->list);
 
         if (!NIL_P(text) && RSTRING_LEN(text) < (long)(OBJECTS_OF_STACK * sizeof object))

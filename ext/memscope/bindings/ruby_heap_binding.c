@@ -172,6 +172,7 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
 /* Ruby's own counts, and the inputs of its rule for freeing pages. */
 static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_state) {
     const struct memscope_heap_listing *listing = &scan->listing;
+    size_t floor = memscope_page_rule()->free_slots_floor;
 
     memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
     memscope_hash_set(hash, "empty_pages",
@@ -181,9 +182,7 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
                       NIL_P(symbol_allocatable_pages) ? Qnil : SIZET2NUM(rb_gc_stat(symbol_allocatable_pages)));
     memscope_hash_set(hash, "old_objects", SIZET2NUM(rb_gc_stat(symbol_old_objects)));
     memscope_hash_set(hash, "free_slots_max_ratio", DBL2NUM(memscope_page_rule()->free_slots_max_ratio));
-    memscope_hash_set(hash, "free_slots_floor",
-                      memscope_page_rule()->free_slots_floor > 0 ? SIZET2NUM(memscope_page_rule()->free_slots_floor)
-                                                                 : Qnil);
+    memscope_hash_set(hash, "free_slots_floor", floor > 0 ? SIZET2NUM(floor) : Qnil);
     memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
     memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
 }

@@ -1,5 +1,6 @@
 #include "ruby/mark_bits.h"
 
+#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
 #include <stddef.h>
@@ -70,30 +71,17 @@ static void refuse(void) {
     dropped_count = 0;
 }
 
-/* A constant of this Ruby's garbage collector; `otherwise` if there is none of this name. */
-static size_t constant(VALUE constants, const char *name, size_t otherwise) {
-    VALUE value = rb_hash_lookup(constants, ID2SYM(rb_intern(name)));
-
-    return FIXNUM_P(value) ? FIX2ULONG(value) : otherwise;
-}
-
 /* Sets `places`. False unless the sizes are those of a non-debug Ruby whose garbage collector has heap pages. */
 static bool find_places(void) {
-    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC")), constants = rb_hash_new();
-    ID name = rb_intern("INTERNAL_CONSTANTS");
-    size_t page, bitmap, bits;
+    size_t page = memscope_gc_constant("HEAP_PAGE_SIZE");
+    size_t bitmap = memscope_gc_constant("HEAP_PAGE_BITMAP_SIZE");
+    size_t base = memscope_gc_constant("BASE_SLOT_SIZE"), bits;
 
-    if (rb_const_defined(gc, name))
-        constants = rb_const_get(gc, name);
-    if (!RB_TYPE_P(constants, T_HASH))
-        return false;
-    page = constant(constants, "HEAP_PAGE_SIZE", 0);
-    bitmap = constant(constants, "HEAP_PAGE_BITMAP_SIZE", 0);
     bits = (page + MEMSCOPE_BYTES_OF_MARK_BIT - 1) / MEMSCOPE_BYTES_OF_MARK_BIT;
-    if (page == 0 || (page & (page - 1)) != 0 || bitmap != (bits + 63) / 64 * 8 ||
-        RTEST(rb_hash_lookup(constants, ID2SYM(rb_intern("DEBUG")))) || constant(constants, "RVALUE_OVERHEAD", 0) != 0)
+    if (page == 0 || (page & (page - 1)) != 0 || bitmap != (bits + 63) / 64 * 8 || memscope_gc_constant("DEBUG") != 0 ||
+        memscope_gc_constant("RVALUE_OVERHEAD") != 0)
         return false;
-    if (constant(constants, "BASE_SLOT_SIZE", constant(constants, "RVALUE_SIZE", 0)) != MEMSCOPE_BYTES_OF_MARK_BIT)
+    if ((base != 0 ? base : memscope_gc_constant("RVALUE_SIZE")) != MEMSCOPE_BYTES_OF_MARK_BIT)
         return false;
     places = (struct places){
         .within = page - 1,

@@ -1,6 +1,6 @@
-#include "values.h"
-
 #include "ruby/page_rule.h"
+
+#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
 #include <ctype.h>
@@ -52,12 +52,9 @@ static size_t slots_from_environment(const char *name, size_t otherwise) {
 
 /* The number of heaps: one for each slot size. */
 static size_t heap_count(void) {
-    VALUE constants = rb_const_get(rb_const_get(rb_cObject, rb_intern("GC")), rb_intern("INTERNAL_CONSTANTS"));
-    VALUE count = rb_hash_lookup(constants, memscope_symbol("HEAP_COUNT"));
+    size_t count = memscope_gc_constant("HEAP_COUNT");
 
-    if (NIL_P(count)) /* before 3.4 */
-        count = rb_hash_lookup(constants, memscope_symbol("SIZE_POOL_COUNT"));
-    return NIL_P(count) ? 0 : NUM2SIZET(count);
+    return count != 0 ? count : memscope_gc_constant("SIZE_POOL_COUNT"); /* before 3.4 */
 }
 
 /* Before 3.3, one number for all heaps. */

@@ -314,7 +314,15 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
 static size_t constant_size(VALUE hash, const char *key) {
     VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
 
-    return NIL_P(value) ? 0 : NUM2SIZET(value);
+    return FIXNUM_P(value) ? FIX2ULONG(value) : RTEST(value);
+}
+
+size_t memscope_gc_constant(const char *name) {
+    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC")), constants = Qnil;
+
+    if (rb_const_defined(gc, rb_intern("INTERNAL_CONSTANTS")))
+        constants = rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS"));
+    return RB_TYPE_P(constants, T_HASH) ? constant_size(constants, name) : 0;
 }
 
 /*
@@ -331,7 +339,6 @@ static size_t pooled_fiber_bytes(VALUE parameters) {
 
 void memscope_ruby_heap_learn(void) {
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
-    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC"));
     VALUE stat = rb_hash_new(), parameters;
 
     symbol_allocated_objects = memscope_symbol("total_allocated_objects");
@@ -341,7 +348,7 @@ void memscope_ruby_heap_learn(void) {
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
-    heap_page_bytes = constant_size(rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS")), "HEAP_PAGE_SIZE");
+    heap_page_bytes = memscope_gc_constant("HEAP_PAGE_SIZE");
     parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
     fiber_stack_bytes = pooled_fiber_bytes(parameters);
     if (MEMSCOPE_THREADS_MIGRATE) {

@@ -67,8 +67,11 @@ static bool are_of_one_process(const struct memscope_compared_dump *last, const 
 static uint64_t newest_generation(const struct memscope_compared_dump *dump) {
     uint64_t newest = 0;
 
-    for (uint32_t node = 0; node < dump->dump->graph->slot_count; node++)
-        newest = generation(dump, node) > newest ? generation(dump, node) : newest;
+    for (uint32_t node = 0; node < dump->dump->graph->slot_count; node++) {
+        uint64_t stated = generation(dump, node);
+
+        newest = stated > newest ? stated : newest;
+    }
     return newest;
 }
 
@@ -85,10 +88,11 @@ static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
 static enum memscope_status compare(struct memscope_dump_growth *growth, const struct memscope_compared_dump *other,
                                     bool in_other, const uint32_t *names) {
     uint32_t count = growth->last.dump->graph->slot_count;
-    uint64_t newest = newest_generation(other);
+    uint64_t newest;
 
     if (!are_of_one_process(&growth->last, other, names))
         return MEMSCOPE_NOT_FOUND;
+    newest = newest_generation(other);
     for (uint32_t node = 0; node < count; node++)
         if (growth->is_new[node])
             growth->is_new[node] = was_there(growth, node, other, newest, names) == in_other;

@@ -273,10 +273,13 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
             visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
             return 0;
         }
-        if (size >= SMALLEST_CHUNK && size % ALIGNMENT == 0 && has_grown(heap, next))
-            return end_grown_heap(walk, heap, chunk, next, totals);
-        if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0 || size > heap->end - chunk)
+        if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0)
             break;
+        if (size > heap->end - chunk) {
+            if (!has_grown(heap, next))
+                break;
+            return end_grown_heap(walk, heap, chunk, next, totals);
+        }
         if (heap->end - next < ALIGNMENT) {
             add_chunk(walk, &totals->top, chunk, heap->end);
             visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);

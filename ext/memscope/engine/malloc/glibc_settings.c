@@ -9,6 +9,10 @@
 
 #define NAMESPACE "glibc.malloc."
 
+/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); tidx2usize of the last of them. */
+#define CACHED_SIZES ((size_t)64)
+#define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
+
 struct tunable {
     const char *name;
     const char *alias;
@@ -53,7 +57,7 @@ static uint64_t maximum_of(const struct tunable *tunable) {
     if (strcmp(tunable->name, "mmap_threshold") == 0 && !is_since(35))
         return UINT64_C(32) << 20;
     if (strcmp(tunable->name, "tcache_max") == 0 && !is_since(42))
-        return 1032;
+        return LARGEST_CACHED;
     return tunable->maximum;
 }
 
@@ -211,18 +215,9 @@ const char *memscope_glibc_settings(memscope_setting_visitor visit, void *contex
 
 /* ---- the thread caches ----------------------------------------------------------------------------------------- */
 
-/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); tidx2usize of the last of them. */
-#define CACHED_SIZES ((size_t)64)
-#define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
-
 /* The default: 16 from 2.43 on. Treats 2.42 as 2.43, since snapshots before 2.43 report 2.42.9000. */
 static uint64_t cached_of_each_size(void) {
     return is_since(42) ? 16 : 7;
-}
-
-/* Before 2.30, the counters, which are chars, may overflow. */
-static uint64_t most_of_each_size(void) {
-    return is_since(30) ? UINT16_MAX : INT8_MAX;
 }
 
 /* The tunable's value; `otherwise` if the value is not known. */
@@ -233,11 +228,11 @@ static uint64_t value_of(const char *name, uint64_t otherwise) {
     return setting.type == MEMSCOPE_SETTING_UNSIGNED ? setting.value.number : otherwise;
 }
 
-/* Larger chunks are cached since 2.42, if tcache_max is raised. */
+/* Before 2.30, the counters, which are chars, may overflow. Since 2.42, tcache_max may admit larger chunks. */
 uint64_t memscope_glibc_cache_slots(void) {
     uint64_t count = value_of("tcache_count", cached_of_each_size());
 
-    if (count > most_of_each_size() || (is_since(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
+    if ((count > INT8_MAX && !is_since(30)) || (is_since(42) && value_of("tcache_max", 0) > LARGEST_CACHED))
         return UINT64_MAX;
     return count * CACHED_SIZES;
 }

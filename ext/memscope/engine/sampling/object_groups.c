@@ -28,7 +28,7 @@ static bool in_order(const void *left, const void *right) {
 /* The settled samples as items, sorted. */
 static size_t collect(const struct memscope_object_samples *samples,
                       size_t (*bytes_of)(const struct memscope_object_sample *sample),
-                      uint32_t (*generation_of)(uint32_t epoch), struct item *items, struct item *buffer) {
+                      const struct memscope_generations *generations, struct item *items, struct item *buffer) {
     size_t count = 0;
 
     for (uint32_t index = 0; index < samples->count; index++) {
@@ -40,7 +40,7 @@ static size_t collect(const struct memscope_object_samples *samples,
                                        sample->class_name,
                                        sample->thread,
                                        sample->tag,
-                                       generation_of(sample->epoch),
+                                       memscope_generation_of(generations, sample->epoch),
                                        sample->window,
                                        (double)sample->stands_for * MEMSCOPE_WINDOW_ALLOCATIONS,
                                        (double)sample->weight,
@@ -107,7 +107,7 @@ static void retain(struct memscope_object_samples *samples, const struct memscop
 enum memscope_status memscope_object_samples_read(struct memscope_object_samples *samples,
                                                   struct memscope_scratch *scratch,
                                                   size_t (*bytes_of)(const struct memscope_object_sample *sample),
-                                                  uint32_t (*generation_of)(uint32_t epoch), uint32_t window,
+                                                  const struct memscope_generations *generations, uint32_t window,
                                                   double last, double watched, struct memscope_object_groups *groups) {
     size_t room = samples->count, count;
     struct item *items = memscope_scratch_take(scratch, room * sizeof *items);
@@ -117,7 +117,7 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
     *groups = (struct memscope_object_groups){.list = memscope_scratch_take(scratch, room * sizeof *groups->list)};
     if (!items || !buffer || !shares || !groups->list)
         return MEMSCOPE_NO_MEMORY;
-    count = collect(samples, bytes_of, generation_of, items, buffer);
+    count = collect(samples, bytes_of, generations, items, buffer);
     for (size_t index = 0; index < count; index++)
         if (items[index].window == window) {
             scale(&items[index], last);
@@ -131,12 +131,12 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
 /* A binary search: the groups are sorted by `compare`. */
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
-                                                          uint32_t (*generation_of)(uint32_t epoch)) {
+                                                          const struct memscope_generations *generations) {
     const struct item item = {.stack = sample->stack,
                               .class_name = sample->class_name,
                               .thread = sample->thread,
                               .tag = sample->tag,
-                              .generation = generation_of(sample->epoch)};
+                              .generation = memscope_generation_of(generations, sample->epoch)};
     size_t low = 0, high = groups->count;
 
     while (low < high) {

@@ -7,6 +7,7 @@
 
 #include "base/scratch.h"
 #include "base/status.h"
+#include "sampling/generations.h"
 #include "sampling/object_samples.h"
 
 /* What the samples of one window contribute to an estimate. */
@@ -31,22 +32,22 @@ struct memscope_object_groups {
 };
 
 /*
- * Groups the settled samples. bytes_of returns the bytes of a sample's object, generation_of the generation of an
- * epoch. `window` is the number of the last window: its samples are scaled by `last` (memscope_plan_at), and the
- * allocations that it stands for also by `watched`, the share of the window that has been watched. The groups hold
- * references to their stacks and texts until they are released, even if their samples are dropped meanwhile. Returns
- * MEMSCOPE_NO_MEMORY if scratch is exhausted.
+ * Groups the settled samples. bytes_of returns the bytes of a sample's object; `generations` are those of the reading's
+ * beginning, since a GC meanwhile begins another epoch, and may merge generations. `window` is the number of the last
+ * window: its samples are scaled by `last` (memscope_plan_at), and the allocations that it stands for also by
+ * `watched`, the share of the window that has been watched. The groups hold references to their stacks and texts until
+ * they are released, even if their samples are dropped meanwhile. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
  */
 enum memscope_status memscope_object_samples_read(struct memscope_object_samples *samples,
                                                   struct memscope_scratch *scratch,
                                                   size_t (*bytes_of)(const struct memscope_object_sample *sample),
-                                                  uint32_t (*generation_of)(uint32_t epoch), uint32_t window,
+                                                  const struct memscope_generations *generations, uint32_t window,
                                                   double last, double watched, struct memscope_object_groups *groups);
 
 /* The group that a settled sample belongs to; NULL if the sample was taken after the groups were read. */
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
-                                                          uint32_t (*generation_of)(uint32_t epoch));
+                                                          const struct memscope_generations *generations);
 
 void memscope_object_groups_release(struct memscope_object_samples *samples, struct memscope_object_groups *groups);
 
