@@ -24,6 +24,13 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
     rb_hash_aset(hash, memscope_symbol(key), value);
 }
 
+/* The Integer of a key, 1 for true; 0 if the hash does not have it. */
+static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
+    VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
+
+    return FIXNUM_P(value) ? FIX2ULONG(value) : RTEST(value);
+}
+
 /* The cost that every reading carries: {tier:, wall_us:, gvl_us:, scratch_bytes:}. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);
 

@@ -1,6 +1,5 @@
 #include "ruby/mark_bits.h"
 
-#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
 #include <stddef.h>

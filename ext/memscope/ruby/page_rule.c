@@ -1,6 +1,5 @@
 #include "ruby/page_rule.h"
 
-#include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
 #include <ctype.h>

@@ -311,28 +311,14 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
 
 /* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
 
-static size_t constant_size(VALUE hash, const char *key) {
-    VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
-
-    return FIXNUM_P(value) ? FIX2ULONG(value) : RTEST(value);
-}
-
-size_t memscope_gc_constant(const char *name) {
-    VALUE gc = rb_const_get(rb_cObject, rb_intern("GC")), constants = Qnil;
-
-    if (rb_const_defined(gc, rb_intern("INTERNAL_CONSTANTS")))
-        constants = rb_const_get(gc, rb_intern("INTERNAL_CONSTANTS"));
-    return RB_TYPE_P(constants, T_HASH) ? constant_size(constants, name) : 0;
-}
-
 /*
  * cont.c, fiber_pool_initialize: the VM stack and the machine stack, rounded up to the next page boundary, even if they
  * already end at one.
  */
 static size_t pooled_fiber_bytes(VALUE parameters) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t wanted =
-        constant_size(parameters, "fiber_vm_stack_size") + constant_size(parameters, "fiber_machine_stack_size");
+    size_t wanted = memscope_hash_get_size(parameters, "fiber_vm_stack_size") +
+                    memscope_hash_get_size(parameters, "fiber_machine_stack_size");
 
     return wanted == 0 ? 0 : (wanted / page + 1) * page;
 }
@@ -352,8 +338,8 @@ void memscope_ruby_heap_learn(void) {
     parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
     fiber_stack_bytes = pooled_fiber_bytes(parameters);
     if (MEMSCOPE_THREADS_MIGRATE) {
-        thread_vm_bytes = constant_size(parameters, "thread_vm_stack_size");
-        thread_machine_bytes = constant_size(parameters, "thread_machine_stack_size");
+        thread_vm_bytes = memscope_hash_get_size(parameters, "thread_vm_stack_size");
+        thread_machine_bytes = memscope_hash_get_size(parameters, "thread_machine_stack_size");
     }
     rb_gc_stat(stat);
     symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");

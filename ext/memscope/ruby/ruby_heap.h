@@ -17,9 +17,6 @@ enum memscope_slot_counts {
     MEMSCOPE_SLOTS_UNCOUNTED,    /* not at all: memscope_heap_walk counts them (ruby/heap_walk.h) */
 };
 
-/* A number in GC::INTERNAL_CONSTANTS, 1 for true; 0 if this garbage collector has none of this name. Needs the GVL. */
-size_t memscope_gc_constant(const char *name);
-
 /* Called when the extension is loaded, before anything below: learns this Ruby's constants. */
 void memscope_ruby_heap_learn(void);
 

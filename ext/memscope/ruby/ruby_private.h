@@ -15,6 +15,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "values.h"
+
+/*
+ * A number in GC::INTERNAL_CONSTANTS, 1 for true; 0 if this garbage collector has none of this name (a modular one has
+ * its own), or this Ruby no such Hash. Needs the GVL.
+ */
+static inline size_t memscope_gc_constant(const char *name) {
+    ID all = rb_intern("INTERNAL_CONSTANTS");
+    VALUE constants = rb_const_defined(rb_mGC, all) ? rb_const_get(rb_mGC, all) : Qnil;
+
+    return RB_TYPE_P(constants, T_HASH) ? memscope_hash_get_size(constants, name) : 0;
+}
+
 /*
  * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
  * slot (under modular GCs without pages, once per object). First finishes an incremental mark or lazy sweep in progress
