@@ -80,9 +80,10 @@ module Memscope
       given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
     end
 
-    # @return [Boolean] whether this client can connect to the process
+    # @return [Boolean] whether this client can connect to the process, now or once the process has accepted those who
+    #   connected before; does not wait for that
     def listens?
-      connect(Clock.now + @timeout).close
+      connect&.close
       true
     rescue Unreachable
       false
@@ -116,7 +117,7 @@ module Memscope
 
     def exchange(request)
       deadline = Clock.now + @timeout
-      socket = connect(deadline)
+      socket = connected(deadline)
       socket.write(request)
       parsed(read(socket, deadline))
     rescue IOError, SystemCallError => e
@@ -134,8 +135,18 @@ module Memscope
       raise Failed, "the answer of process #{@pid} is not JSON"
     end
 
+    def connected(deadline)
+      until (socket = connect)
+        raise too_slow if Clock.now > deadline
+
+        sleep PAUSE
+      end
+      socket
+    end
+
     # The listener must be the requested process: not a child that inherited the socket, nor any other process.
-    def connect(deadline)
+    # nil while its backlog is full.
+    def connect
       socket = Sockets.connect(@target.path)
       pid, uid = Sockets.peer(socket)
       return socket if pid == @pid && uid == @target.uid
@@ -143,10 +154,7 @@ module Memscope
       socket.close
       raise Unreachable.new("process #{pid} of uid #{uid} holds the socket of process #{@pid}", :untrusted)
     rescue Errno::EAGAIN
-      raise too_slow if Clock.now > deadline
-
-      sleep PAUSE
-      retry
+      nil
     rescue Errno::ECONNREFUSED, Errno::ENOENT
       raise @target.silence
     rescue Errno::EACCES

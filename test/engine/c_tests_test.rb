@@ -75,8 +75,8 @@ class CTestsTest < Minitest::Test
         directory = File.join(self.class.scratch, "#{name}_#{flavour}")
         FileUtils.mkdir_p(directory)
         program = File.join(directory, name)
-        self.class.run_command(*compiler, *FLAGS, source, self.class.library(flavour), "-pthread", "-ldl", "-lm",
-                               "-o", program)
+        self.class.run_command(*compiler, *FLAGS, "-Werror", "-Wno-unused-parameter", "-Wno-unused-function", source,
+                               self.class.library(flavour), "-pthread", "-ldl", "-lm", "-o", program)
         output = self.class.run_command({ "ASAN_OPTIONS" => "detect_leaks=0" }, program, chdir: directory)
         skip output if output.start_with?("skipped")
 

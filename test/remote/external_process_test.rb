@@ -53,6 +53,17 @@ class ExternalProcessTest < MemscopeTest
     assert_predicate Memscope::ExternalProcess.read(listening.pid), :listens?
   end
 
+  # As after many questions to a process that is stopped, or does not let go of the GVL.
+  def test_a_process_whose_backlog_is_full
+    process = listening
+    Process.kill(:STOP, process.pid)
+    waiting = connect_until_full(process)
+
+    assert_predicate Memscope::ExternalProcess.read(process.pid), :listens?
+  ensure
+    waiting&.each(&:close)
+  end
+
   def test_the_text_says_that_it_is_from_outside
     text = Memscope::ExternalProcess.read(start(requires: []).pid).to_s
 

@@ -85,6 +85,16 @@ module Listening
     end
   end
 
+  # Fills the backlog of a process that does not accept.
+  #
+  # @return [Array<Socket>]
+  def connect_until_full(process)
+    waiting = []
+    loop { (waiting << Socket.new(:UNIX, :STREAM)).last.connect_nonblock(Socket.sockaddr_un(socket_of(process))) }
+  rescue Errno::EAGAIN
+    waiting
+  end
+
   def skip_unless_root
     skip "only root can become another user" unless Process.euid.zero?
   end

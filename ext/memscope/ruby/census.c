@@ -25,7 +25,8 @@
 static memscope_slot_rate ns_of_1000_slots = 12000;
 
 void memscope_census_took(const struct memscope_census *census) {
-    memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
+    if (!census->refusal) /* one that failed may have taken much less time */
+        memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
 }
 
 uint64_t memscope_census_predicted_ns(uint64_t slots) {

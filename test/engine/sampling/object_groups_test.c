@@ -142,10 +142,6 @@ static size_t forty(const struct memscope_object_sample *one) {
     return 40;
 }
 
-static uint32_t same(uint32_t epoch) {
-    return epoch;
-}
-
 /* ---- all runs --------------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -176,14 +172,15 @@ static void judge(const struct memscope_object_group *group) {
 
 static void judge_run(void) {
     struct memscope_scratch scratch;
+    struct memscope_generations none_yet = {0};
     struct memscope_object_groups groups;
     double last;
 
     plan = memscope_plan_at(&plan, ALLOCATIONS, 0, &last);
     memscope_object_samples_sweep(samples, false, age_of, fetch_nothing);
     EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
-    EXPECT(memscope_object_samples_read(samples, &scratch, forty, same, (uint32_t)plan.windows, last, 1, &groups) ==
-           MEMSCOPE_OK);
+    EXPECT(memscope_object_samples_read(samples, &scratch, forty, &none_yet, (uint32_t)plan.windows, last, 1,
+                                        &groups) == MEMSCOPE_OK);
     for (size_t index = 0; index < groups.count; index++)
         judge(&groups.list[index]);
     memscope_object_groups_release(samples, &groups);
