@@ -83,7 +83,7 @@ module Memscope
       # @return [Integer, nil] bytes that have accumulated in the object that the path leads to: its own, and those of
       #   its small parts; nil if paths to something else were asked for
       field :accumulated_bytes, :bytes
-      # @return [String, nil] the class with most of the bytes that this object holds
+      # @return [String, nil] the class with the largest share of the bytes that this object holds
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count

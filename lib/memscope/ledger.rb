@@ -149,7 +149,7 @@ module Memscope
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
       names = blocks.unfollowed_names
-      "a lower bound: garbage may own more blocks, which count as reachable (#{names})" if names
+      "a lower bound: garbage may own more blocks, which count as reachable (owners not followed: #{names})" if names
     end
     private_class_method :held_by, :garbage_reason
 

@@ -31,8 +31,8 @@ module Memscope
     field :least_share, :number, null: false
     # @return [Numeric] a worker that started less than this many seconds ago is not restarted
     field :min_uptime_seconds, :number, null: false
-    # @return [Numeric] the same above `hard`, if the group is about to reach the limit (at its present growth, within
-    #   `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
+    # @return [Numeric] replaces `min_uptime_seconds` above `hard` if the group is about to reach the limit (at its
+    #   present growth, within `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
     field :hard_min_uptime_seconds, :number, null: false
     # @return [Numeric] the least time between two restarts, and between two equal actions on one worker
     field :interval_seconds, :number, null: false

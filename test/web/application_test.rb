@@ -285,7 +285,7 @@ class WebApplicationTest < WebCase
     parts = body.to_enum.map { |part| [part, GC.count] }
 
     assert_equal [200, "no", nil], [status, headers["x-accel-buffering"], headers["content-length"]]
-    assert_includes parts.first[0], "Purging 1 process"
+    assert_includes parts.first[0], "Purging 1 process."
     assert_operator parts.last[1], :>, collected
     assert_match(/MiB returned|RSS grew by/, parts.last[0])
     assert_match(%r{<html.*<main.*</main>.*</html>}m, parts.map(&:first).join)

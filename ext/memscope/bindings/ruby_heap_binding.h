@@ -7,8 +7,8 @@
 #include "ruby/heap_walk.h"
 
 /*
- * child: as memscope_walk_child_start and its answer leave it. fork_ns: for how long the fork was predicted to stop
- * Ruby. finished_gc: whether this reading ended a collection that was under way.
+ * child: started by memscope_walk_child_start, its answer received. fork_ns: for how long the fork was predicted to
+ * stop Ruby. finished_gc: whether this reading ended a collection that was under way.
  */
 VALUE memscope_heap_body(const struct memscope_walk_child *child, uint64_t fork_ns, bool finished_gc);
 

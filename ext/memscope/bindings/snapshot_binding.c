@@ -292,7 +292,7 @@ static void learn_gc(void) {
     heap_key_count = learn_keys(rb_hash_aref(heaps, INT2FIX(0)), heap_keys, HEAP_KEYS);
 }
 
-/* Native::JEMALLOC_COUNTERS, the keys whose values only rise: the table of keys is in C only. */
+/* Defines Native::JEMALLOC_COUNTERS, the keys whose values only rise. Ruby has no other table of the keys. */
 static void define_jemalloc_counters(void) {
 #define STAT(field, key, type, unit, kind, since) #kind,
     static const char *const kinds[] = {

@@ -44,7 +44,7 @@ static void begin_list(struct work *work, enum memscope_answer_list list) {
     work->full = false;
 }
 
-/* Zeroed; NULL if there is no room: then the list ends before the row that this is for. */
+/* Zeroed memory for a row. NULL if there is no room: then the list ends before that row. */
 static void *take(struct work *work, size_t count, size_t size) {
     struct memscope_answer_room *room = work->room;
     size_t start = (room->used + 15) & ~(size_t)15;

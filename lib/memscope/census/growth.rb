@@ -125,7 +125,7 @@ module Memscope
 
         def net(earlier, later, collections)
           return unless earlier.known? && later.known?
-          return "nothing was freed in between: this is exactly what was allocated" if collections&.zero?
+          return "no GC ran in between: the growth is all that was allocated, garbage included" if collections&.zero?
 
           "net growth: freed objects cancel out new ones, so it is not known which objects are new"
         end

@@ -12,8 +12,8 @@ module Memscope
         unless one of them is set. The requests are made in ten rounds. After each,
         garbage is collected, and what is in use is counted: objects, malloc's blocks.
         Memory grows if objects of a class, all objects, or malloc's blocks have
-        increased by one per request (rounded) in each of the last five rounds. A few
-        more requests then find the lines.
+        increased by at least one per request (rounded) in each of the last five rounds.
+        A few more requests then find the lines that allocate what grows.
 
         A URL names a server on this machine whose processes listen (plugin :memscope,
         MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there is no

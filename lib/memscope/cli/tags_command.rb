@@ -11,7 +11,8 @@ module Memscope
         Memscope.tag. Retained counts need a running object profile (the setting
         `objects_profile`, or memscope profile --objects --pid N meanwhile), and two
         full garbage collections since that began; with --seconds, two after the first
-        reading. "<120" is an upper bound for tags with fewer than 10 samples.
+        reading. For a tag with fewer than 10 samples, there is only an
+        upper bound, such as "<120".
       TEXT
       FORMS = {
         process: { summary: "print what endpoints and jobs allocate and retain",

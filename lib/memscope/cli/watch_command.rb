@@ -7,8 +7,9 @@ module Memscope
       NOTES = <<~TEXT
         The process must keep its history. Puma's plugin, Workers.watch and Rails
         start it; without them, set MEMSCOPE_HISTORY=1. The first verdict takes an hour
-        or more, and a leak is called once it has lasted two; until then, the process
-        says how long. A new one follows every five minutes.
+        or more, and growth is called a leak once it has lasted for two. Until then,
+        the answer says how much longer it needs. There is a new verdict every five
+        minutes.
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT

@@ -11,11 +11,11 @@ module Memscope
     # @api private
     class Origins
       ROUNDS = 2
-      # The most places of a class, and of malloc.
+      # At most this many lines are reported for a class, and for malloc.
       PLACES = 5
-      # The most classes whose holder is looked for.
+      # Holders are looked for of at most this many classes.
       HOLDERS = 3
-      # The most objects, of one class and place, that a heap graph looks for.
+      # A heap graph looks for at most this many objects of one class and line.
       EXAMPLES = 100
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/

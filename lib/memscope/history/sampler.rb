@@ -28,7 +28,7 @@ module Memscope
       # Threads of 5.6 to 8.0: "puma srv tp 001".
       PUMA_THREAD = /\Apuma srv tp /
       NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
-      FLOORS = "the least sample between two major GCs, not the value right after one: no hook of Ruby's is used"
+      FLOORS = "a floor is the lowest sample between two major GCs, not the value right after one: no GC hook is used"
       private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
 
       # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two readings,

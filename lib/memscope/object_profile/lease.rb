@@ -25,8 +25,9 @@ module Memscope
           @last ? Profile.from_json(@last) : refuse("no object profile is running, and none was started on a page")
         end
 
-        # @return [Hash{Symbol => Object}] session: the number of the running profile, or else of the last one that a
-        #   page started, or 0; running; shared; ractors: whether `start` needs `ractors: :never`
+        # @return [Hash{Symbol => Object}] `session`: the number of the running profile, else of the last one that a
+        #   page started, else 0; `running` and `shared`: whether one is running, and was started as shared; `ractors`:
+        #   whether `start` needs `ractors: :never`
         def state
           running = super
           session = running[:running] || @last ? ObjectProfile.session : 0

@@ -10,7 +10,8 @@ module Memscope
     # A full GC, and the levers whose forecast depends on what it frees before them.
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
-    KEPT = "not exact, because freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
+    KEPT = "the prediction is not exact, because freed blocks may stay in a thread's cache, and the order of Ruby's " \
+           "sweep is unknown"
     UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly; old objects count as live, " \
                   "and if many of them are garbage, more is returned"
     UNSHARES = "compaction writes to pages that are shared with other processes, and the process then needs its own " \

@@ -148,8 +148,8 @@ module Memscope
       # @return [Integer, nil] fall of RSS, summed over the workers that answered: a page that several of them shared
       #   counts once for each; nil for a dry run, and if none answered
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] sum of what the machine gained as these workers purged one after the other; nil also if
-      #   that is unknown for one of them
+      # @return [Integer, nil] sum of what the machine gained as these workers purged one after the other; nil for a
+      #   dry run, if none answered, and if the gain of one of them is unknown
       field :returned_private_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false

@@ -24,7 +24,7 @@ module Memscope
 
       # The number of readings that a decision is based on: those of a quarter of an hour.
       KEPT = 15
-      # Seconds without a line after which it is logged again.
+      # A line that has not come up for this many seconds is logged again.
       AGAIN = 3600
       NO_LIMIT = ", but there is no memory limit: it does nothing"
       private_constant :KEPT, :AGAIN, :NO_LIMIT
@@ -191,7 +191,7 @@ module Memscope
         @host.log("policy: #{@last}")
       end
 
-      # Logs this only if there was a reason to do something.
+      # Logs a decision to do nothing only if something was to be done: the group is too large.
       def nothing(decision)
         tally(:none, false)
         @last = decision.reason

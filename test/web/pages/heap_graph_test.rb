@@ -55,7 +55,7 @@ class WebHeapGraphTest < WebCase
     shown = CGI.unescapeHTML(page("/heap").body).gsub(/<[^>]+>/, "")
 
     assert_match(/3,000 objects, held through one kind of path/, shown)
-    assert_match(/WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 alike/, shown)
+    assert_match(/WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 objects on such paths/, shown)
     assert_match(/[\d,]+ of [\d,]+ strings are duplicates of others; the duplicates take [\d.]+ [KM]iB/, shown)
     refute_includes shown, "text 1 "
   end

@@ -43,7 +43,7 @@ class WebHistoryTest < WebCase
   end
 
   def test_the_page_says_how_often_it_samples
-    assert_includes page("/history").body, "The RSS is sampled every 10 seconds, its owners every 60."
+    assert_includes page("/history").body, "RSS is sampled every 10 seconds, its split by owner every 60 seconds."
   end
 
   def test_json_is_the_whole_history_or_that_of_a_range

@@ -1,5 +1,5 @@
 /*
- * Where a process's group of one controller is, among the mounts in the caller's mount namespace.
+ * Finds the cgroup of a process, for one controller, among the mounts in the caller's mount namespace.
  */
 #ifndef MEMSCOPE_CGROUP_SEARCH_H
 #define MEMSCOPE_CGROUP_SEARCH_H

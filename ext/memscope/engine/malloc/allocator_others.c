@@ -41,7 +41,7 @@ static void add(struct candidates *candidates, enum memscope_allocator_name name
     snprintf(candidate->path, sizeof candidate->path, "%s", candidates->object->path);
 }
 
-/* A jemalloc exports three mallctl functions under one prefix; an object that lacks any of them is not called. */
+/* A jemalloc exports three mallctl functions under one prefix; an object that lacks one of them is no candidate. */
 static void add_jemalloc(const char *name, const void *address, void *context) {
     struct candidates *candidates = context;
     size_t prefix_length = strlen(name) - strlen("mallctl");

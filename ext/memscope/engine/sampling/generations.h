@@ -2,8 +2,9 @@
  * Generations of sampled objects, by the garbage collections since their allocation. Any context, one thread at a time.
  *
  * An epoch begins at the end of each mark phase, and at each call of memscope_generation_begin. A generation is a run
- * of epochs, named by its first. The runs get longer as epochs pass, so that there are few. Besides, a generation
- * begins at each such call, and at the first epoch whose objects are not judged yet.
+ * of epochs, named by its first. All runs are of one length, which doubles as epochs pass, so that there are few.
+ * Within a run, a generation begins at each call of memscope_generation_begin, and at the first unjudged epoch
+ * (memscope_generation_unjudged).
  */
 #ifndef MEMSCOPE_GENERATIONS_H
 #define MEMSCOPE_GENERATIONS_H

@@ -16,7 +16,7 @@ struct memscope_floors {
     double values[MEMSCOPE_SERIES][MEMSCOPE_TREND_POINTS]; /* layers, RSS */
 };
 
-/* The noise of the newest of these values. */
+/* The noise, estimated from the newest of these values. */
 double memscope_floors_noise(const double *values, size_t count);
 
 /* Whether the series is what verdict.h asks for. */

@@ -44,10 +44,10 @@ void memscope_regression_open(struct memscope_regression *regression, const stru
 /* The rows of a series. */
 void memscope_regression_series(const struct memscope_regression *regression, const double *values, double *rows);
 
-/* The rows of growth by 1 an hour from a point on. */
+/* The rows of a series that grows by 1 an hour from a point on. */
 void memscope_regression_growth(const struct memscope_regression *regression, size_t onset, double *rows);
 
-/* The rows of a step of height 1 at a point. */
+/* The rows of a series with a step of height 1 at a point. */
 void memscope_regression_step(const struct memscope_regression *regression, size_t first, double *rows);
 
 /* The series that has these rows. */
@@ -56,7 +56,7 @@ void memscope_regression_values(const struct memscope_regression *regression, co
 /* Subtracts from the rows what the columns explain. */
 void memscope_regression_residual(const struct memscope_regression *regression, double *rows);
 
-/* Adds rows, which must be a residual, as another column. Returns false, and adds none, if they are all 0. */
+/* Adds a column of these rows, which must be a residual. Returns false, and adds none, if all are 0. */
 bool memscope_regression_add(struct memscope_regression *regression, const double *rows);
 
 /* How many parameters the columns are worth: those that an expected size binds count less. */
