@@ -11,6 +11,7 @@ class DepthTest < MemscopeTest
 
   MIB = 1024 * 1024
   KIB_64 = 64 * 1024
+  BUSY_PUMA = File.join(ChildProcess::ROOT, "test/support/workloads/busy_puma")
 
   FRAGMENT = <<~RUBY
     random = Random.new(%<seed>d)
@@ -86,6 +87,26 @@ class DepthTest < MemscopeTest
     assert_operator LedgerTree.new(answer).bytes("malloc/main_heap/unwalked"), :>, 0
     assert_match(/could not read all of them/, answer["reasons"]["deep"])
     assert_equal answer["reasons"]["deep"], answer["reasons"]["objects"]
+  end
+
+  # Arenas grow while they are read: by pages that were not resident, and heaps that were smaller, a moment before.
+  def test_heaps_that_grow_meanwhile
+    skip_under_sanitizer
+    answers = child_json(<<~RUBY, requires: ["json", BUSY_PUMA], bundler: true)
+      def counted = Memscope.snapshot(malloc: true).glibc.then { |glibc| glibc[:uordblks] + glibc[:hblkhd] }
+      BusyPuma.while_serving do
+        GC.disable
+        puts JSON.generate(Array.new(20) do
+          before, ledger = counted, Memscope.ledger(deep: true)
+          [before, ledger[:malloc].detail[:in_use_bytes], counted, ledger[:unattributed].bytes]
+        end)
+      end
+    RUBY
+    known = answers.select { |_before, in_use| in_use }
+
+    assert_operator known.size, :>=, 18
+    known.each { |before, in_use, after| assert_includes (before * 0.97)..(after * 1.03), in_use }
+    assert_operator answers.map(&:last).max, :<, 4 * MIB
   end
 
   def test_jemalloc_has_nothing_to_walk

@@ -236,13 +236,37 @@ static void check_a_heap_without_its_start(void) {
     struct memscope_chunk_walk walk;
 
     list.used = 0;
-    for (int page = 0; page < 3; page++)
+    for (int page = 1; page < 3; page++)
         heap[page].size = sizeof heap[page] | 1;
+    EXPECT(madvise(&heap[0], sizeof heap[0], MADV_DONTNEED) == 0);
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
     memscope_chunk_walk_main_heap(&walk, (uintptr_t)heap, (uintptr_t)&heap[3], &totals);
     EXPECT(totals.in_use.count == 1 && totals.top.count == 1 && totals.unwalked_bytes == 4096);
     EXPECT(totals.incomplete);
+    memscope_own_memory_close(&own);
+}
+
+/* All but a heap's first page have become resident since residency was read: walked, but none of the resident bytes. */
+static void check_pages_that_are_resident_by_now(void) {
+    static struct {
+        uintptr_t previous_size, size;
+        char content[4096 - 2 * sizeof(uintptr_t)];
+    } heap[3] __attribute__((aligned(4096)));
+    const struct memscope_range range = {(uintptr_t)&heap[0], (uintptr_t)&heap[1]};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_chunk_totals totals = {0};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    list.used = 0;
+    for (int page = 0; page < 3; page++)
+        heap[page].size = sizeof heap[page] | 1;
+    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    EXPECT(memscope_chunk_walk_piece(&walk, (uintptr_t)heap, (uintptr_t)&heap[3], &totals) == (uintptr_t)&heap[2]);
+    EXPECT(totals.in_use.bytes == 2 * 4096 && totals.in_use.resident_bytes == 4096);
+    EXPECT(totals.top.bytes == 4096 && totals.top.resident_bytes == 0 && !totals.incomplete);
     memscope_own_memory_close(&own);
 }
 
@@ -262,6 +286,7 @@ int main(void) {
     check_a_heap_that_changes_meanwhile();
     check_copies_stay_within_their_room();
     check_a_heap_without_its_start();
+    check_pages_that_are_resident_by_now();
     check_against_mallinfo2();
     check_unreadable_pages();
     fragment_finely(NULL);

@@ -1,6 +1,8 @@
 #include "kernel/residency.h"
 
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define SEARCH_LIMIT ((uintptr_t)1 << 30)
 
@@ -10,7 +12,6 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/descriptors.h"
 #include "kernel/process.h"
@@ -367,6 +368,13 @@ bool memscope_residency_next(const struct memscope_residency *residency, uintptr
     }
     *cursor = part->end;
     return part->start < part->end;
+}
+
+bool memscope_is_resident_by_now(uintptr_t address) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    unsigned char state = 0;
+
+    return mincore((void *)(address & -page), page, &state) == 0 && (state & 1);
 }
 
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end) {

@@ -52,6 +52,9 @@ bool memscope_residency_worth_searching(const struct memscope_residency *residen
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);
 
+/* Whether the page of this address is in memory now, whatever it was at the reading; false if that is unknown. */
+bool memscope_is_resident_by_now(uintptr_t address);
+
 /*
  * Returns the resident bytes in [start, end), or 0 if the source is SMAPS or NONE, which have no ranges. Takes time
  * logarithmic in range_count, plus linear in the number of ranges that overlap [start, end).

@@ -97,16 +97,21 @@ static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t addr
     return 2 * last + page < WINDOW ? 2 * last + page : WINDOW;
 }
 
-/* Copies resident memory from address on. Other pages are never read: reading them would map zero pages. */
+/*
+ * Copies resident memory from address on: of pages that have become resident since residency was read, one at a time.
+ * Other pages are never read: reading them would map zero pages.
+ */
 static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     const struct memscope_range *range = range_at(walk, address);
-    uintptr_t end = (address + window_size(walk, address)) & -(uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), end = (address + window_size(walk, address)) & -page;
 
     walk->window_start = walk->window_end = 0;
-    if (range == NULL || range->start > address)
+    if (range != NULL && range->start <= address)
+        end = end < range->end ? end : range->end;
+    else if (memscope_is_resident_by_now(address))
+        end = (address + page) & -page;
+    else
         return false;
-    if (end > range->end)
-        end = range->end;
     if (!memscope_own_memory_read(walk->memory, address, walk->window, end - address))
         return false;
     walk->window_start = address;
@@ -213,8 +218,9 @@ static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
 
 struct heap {
     uintptr_t first; /* its first chunk */
-    uintptr_t end;
-    bool trims_top; /* only true for the main heap: malloc_trim trims no other heap's top */
+    uintptr_t end;   /* as it was before the walk */
+    uintptr_t info;  /* the heap_info of an arena's heap; else 0 */
+    bool trims_top;  /* only true for the main heap: malloc_trim trims no other heap's top */
 };
 
 /* Whether `count` plausible chunks follow each other from `start` on, or fewer that reach the heap's end. */
@@ -237,27 +243,49 @@ static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
     totals->incomplete = true;
 }
 
-/* Whether the main heap has grown since its end was read: the chunk before `next` then reaches past that end. */
-static bool has_grown(const struct heap *heap, uintptr_t next) {
-    return heap->trims_top && next > heap->end && next <= (uintptr_t)sbrk(0);
+static void add_top(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t chunk,
+                    struct memscope_chunk_totals *totals) {
+    add_chunk(walk, &totals->top, chunk, heap->end);
+    visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
+    if (heap->trims_top)
+        add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
 }
 
-/* Adds the part of such a chunk that was in the heap: of the top, or else of a block that was cut from it. */
-static uintptr_t end_grown_heap(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t chunk,
-                                uintptr_t next, struct memscope_chunk_totals *totals) {
-    bool top = next == (uintptr_t)sbrk(0);
+static uintptr_t end_by_now(const struct memscope_chunk_walk *walk, const struct heap *heap) {
+    struct memscope_glibc_heap_info info;
 
-    add_chunk(walk, top ? &totals->top : &totals->in_use, chunk, heap->end);
-    visit(walk, top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
-    if (top)
-        add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
-    return top ? chunk : 0;
+    if (heap->trims_top)
+        return (uintptr_t)sbrk(0);
+    if (heap->info != 0 && memscope_own_memory_read(walk->memory, heap->info, &info, sizeof info))
+        return heap->info + info.size;
+    return heap->end;
+}
+
+/*
+ * Ends the walk at a chunk that ends past the heap's end, or where nothing can be read: if the heap has grown or shrunk
+ * meanwhile, this is its top, or a block that was cut from it. Adds what of the chunk was in the heap. Returns false if
+ * it is neither; sets *top to the top, or to 0.
+ */
+static bool end_changed_heap(struct memscope_chunk_walk *walk, const struct heap *heap, struct memscope_range chunk,
+                             struct memscope_chunk_totals *totals, uintptr_t *top) {
+    uintptr_t end = end_by_now(walk, heap);
+
+    *top = chunk.end == end ? chunk.start : 0;
+    if (chunk.end == end) {
+        add_top(walk, heap, chunk.start, totals);
+    } else if (chunk.end > heap->end && chunk.end < end) {
+        add_chunk(walk, &totals->in_use, chunk.start, heap->end);
+        visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk.start, heap->end);
+    } else {
+        return false;
+    }
+    return true;
 }
 
 /* Walks from heap->first to the top chunk, which reaches heap->end; returns the top, or 0 if the walk stopped early. */
 static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
                            struct memscope_chunk_totals *totals) {
-    uintptr_t chunk = heap->first, header, next_header;
+    uintptr_t chunk = heap->first, header, next_header, top;
 
     if (!memscope_chunk_walk_word(walk, chunk + WORD, &header)) {
         stop(totals, heap->end - chunk);
@@ -275,21 +303,16 @@ static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *
         }
         if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0)
             break;
-        if (size > heap->end - chunk) {
-            if (!has_grown(heap, next))
-                break;
-            return end_grown_heap(walk, heap, chunk, next, totals);
-        }
-        if (heap->end - next < ALIGNMENT) {
-            add_chunk(walk, &totals->top, chunk, heap->end);
-            visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
-            if (heap->trims_top)
-                add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
+        if (size <= heap->end - chunk && heap->end - next < ALIGNMENT) {
+            add_top(walk, heap, chunk, totals);
             return chunk;
         }
         cached = is_cached(walk, chunk);
-        if (!memscope_chunk_walk_word(walk, next + WORD, &next_header))
-            break;
+        if (size > heap->end - chunk || !memscope_chunk_walk_word(walk, next + WORD, &next_header)) {
+            if (!end_changed_heap(walk, heap, (struct memscope_range){chunk, next}, totals, &top))
+                break;
+            return top;
+        }
         if (!(next_header & PREVIOUS_IN_USE)) {
             add_chunk(walk, &totals->free, chunk, next);
             add_trimmable(totals, trimmable(walk, chunk, next));
@@ -573,7 +596,7 @@ static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uin
 void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
                                     struct memscope_chunk_totals *totals) {
     struct memscope_glibc_heap_info info;
-    struct heap heap = {0};
+    struct heap heap = {.info = start};
     uintptr_t from;
 
     if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info)) {

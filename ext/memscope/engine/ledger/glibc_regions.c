@@ -24,17 +24,30 @@ static size_t page_bytes(void) {
 }
 
 /*
+ * How far an arena's heap at this address can reach: over what is mapped next to each other up to the end of its
+ * reservation. A heap may consist of several mappings, and a thread may have grown it since the mappings were read.
+ */
+static uintptr_t reach_of_heap(const struct memscope_mappings *mappings, size_t index, uintptr_t address) {
+    uintptr_t reach = mappings->list[index].end;
+
+    while (reach < address + ARENA_HEAP_BYTES && ++index < mappings->count && mappings->list[index].start == reach &&
+           memscope_mapping_is_anonymous(&mappings->list[index]))
+        reach = mappings->list[index].end;
+    return reach;
+}
+
+/*
  * The first heap of an arena holds the arena itself, right after the heap_info; each later heap points back to an
  * earlier heap of the same arena.
  */
-static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t mapping_end,
+static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t reach,
                           const struct memscope_glibc_heap_info *info) {
     size_t page = page_bytes();
     struct memscope_glibc_heap_info previous;
 
     if (info->size == 0 || info->size % page != 0 || info->mprotect_size % page != 0 ||
         info->mprotect_size < info->size || info->mprotect_size > ARENA_HEAP_BYTES ||
-        info->mprotect_size > mapping_end - address || info->arena % 16 != 0)
+        info->mprotect_size > reach - address || info->arena % 16 != 0)
         return false;
     if (info->previous == 0)
         return info->arena >= address + sizeof *info && info->arena < address + 256;
@@ -61,7 +74,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
                 memscope_residency_between(residency, address, address + page) == 0)
                 continue;
             if (!memscope_own_memory_read(memory, address, &info, sizeof info) ||
-                !is_arena_heap(memory, address, mapping->end, &info))
+                !is_arena_heap(memory, address, reach_of_heap(mappings, index, address), &info))
                 continue;
             memscope_claims_add(claims, address, address + info.mprotect_size, MEMSCOPE_ROW_arenas, 0);
             regions->arena_heap_count++;

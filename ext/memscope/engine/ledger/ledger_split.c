@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WALKS 4 /* while threads allocate all the time, up to a third of the walks stop */
+#define WALKS 4 /* while threads allocate all the time, one walk in a hundred stops */
 
 /*
  * Splits jemalloc's resident memory by jemalloc's own counters. These include some pages that were never touched, or

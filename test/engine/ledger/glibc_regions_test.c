@@ -1,0 +1,79 @@
+/* Arenas whose heaps grow after the mappings were read. */
+#include "../expect.h"
+#include "ledger/glibc_regions.h"
+
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+
+#define BLOCKS 2000
+#define BLOCK_BYTES 10000 /* of all blocks, 20 MB: less than a heap can hold */
+
+static pthread_barrier_t grown;
+static char *blocks[BLOCKS];
+
+static void allocate(size_t from, size_t to) {
+    for (size_t index = from; index < to; index++) {
+        blocks[index] = malloc(BLOCK_BYTES);
+        EXPECT(blocks[index] != NULL);
+        memset(blocks[index], 1, BLOCK_BYTES);
+    }
+}
+
+/* Nothing of this thread is in the main arena. */
+static void *grow_twice(void *unused) {
+    allocate(0, BLOCKS / 10);
+    pthread_barrier_wait(&grown);
+    pthread_barrier_wait(&grown); /* until the mappings are read */
+    allocate(BLOCKS / 10, BLOCKS);
+    pthread_barrier_wait(&grown);
+    pthread_barrier_wait(&grown);
+    return unused;
+}
+
+static bool is_claimed(const struct memscope_claims *claims, const char *block) {
+    size_t index = memscope_claims_position(claims, (uintptr_t)block);
+
+    return index < claims->count && claims->list[index].start <= (uintptr_t)block &&
+           claims->list[index].row == MEMSCOPE_ROW_arenas;
+}
+
+int main(void) {
+    struct memscope_scratch list, names, claims_list;
+    const struct memscope_mappings_memory memory = {&list, &names};
+    struct memscope_glibc_regions regions = {0};
+    struct memscope_residency residency;
+    struct memscope_mappings mappings;
+    struct memscope_own_memory own;
+    struct memscope_claims claims;
+    pthread_t thread;
+
+    EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
+    EXPECT(memscope_scratch_open(&claims_list) == MEMSCOPE_OK && memscope_own_memory_open(&own) == MEMSCOPE_OK);
+    EXPECT(pthread_barrier_init(&grown, NULL, 2) == 0 && pthread_create(&thread, NULL, grow_twice, NULL) == 0);
+    pthread_barrier_wait(&grown);
+    EXPECT(memscope_mappings_read(&memory, &mappings) == MEMSCOPE_OK);
+    pthread_barrier_wait(&grown);
+    pthread_barrier_wait(&grown);
+    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
+    memscope_claims_open(&claims, &claims_list, &list);
+    memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
+    memscope_claims_settle(&claims);
+    EXPECT(regions.arena_heap_count == 1 && regions.arena_count == 1);
+    EXPECT(is_claimed(&claims, blocks[0]) && is_claimed(&claims, blocks[BLOCKS - 1]));
+    pthread_barrier_wait(&grown);
+    EXPECT(pthread_join(thread, NULL) == 0);
+    return 0;
+}
+
+#else
+
+int main(void) {
+    SKIP("glibc does not serve malloc here");
+}
+
+#endif
