@@ -10,7 +10,7 @@
   const LEDGER_SECONDS = 5; // Between two ledgers.
   const MOST = 720; // Ledgers: one hour.
   const HEIGHT = 300;
-  const FEW = 60; // Events, and major GCs, of which each is drawn; the text has the number in any case.
+  const FEW = 60; // More events, or major GCs, are not drawn; the text has their number in any case.
   const [plot, text, marks, spoken] = ["plot", "time-text", "time-marks", "time-at"]
     .map((id) => document.getElementById(id));
   const legend = section.querySelector(".legend");
