@@ -69,7 +69,7 @@ module Memscope
         def unfollowed(blocks)
           return KEPT unless blocks.unfollowed_names
 
-          "#{KEPT}, and which other blocks some of the garbage owns (#{blocks.unfollowed_names})"
+          "#{KEPT}; nor is it known which other blocks some of the garbage owns (#{blocks.unfollowed_names})"
         end
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
