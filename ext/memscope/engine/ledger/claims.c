@@ -46,6 +46,11 @@ void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintpt
     }
 }
 
+void memscope_claims_withdraw(struct memscope_claims *claims, size_t count) {
+    claims->list_memory->used -= (claims->count - count) * sizeof *claims->list;
+    claims->count = count;
+}
+
 static bool in_order(const void *left, const void *right) {
     return ((const struct memscope_claim *)left)->start <= ((const struct memscope_claim *)right)->start;
 }
@@ -88,6 +93,6 @@ void memscope_claims_settle(struct memscope_claims *claims) {
         if (claim.start < claim.end)
             claims->list[kept++] = claim;
     }
-    claims->list_memory->used -= (claims->count - kept) * sizeof *claims->list;
-    claims->count = claims->settled = kept;
+    memscope_claims_withdraw(claims, kept);
+    claims->settled = kept;
 }

@@ -47,6 +47,9 @@ void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratc
 /* Claims the parts of [start, end) that no settled claim covers. */
 void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item);
 
+/* Takes back all but the first `count` claims; those taken back must not be settled. */
+void memscope_claims_withdraw(struct memscope_claims *claims, size_t count);
+
 /*
  * Merges the new claims into the settled ones, by address. Of two new claims that overlap, the one that starts higher
  * loses the common part; if both start at the same address, the one that was added later.

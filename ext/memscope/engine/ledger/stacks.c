@@ -22,6 +22,7 @@ struct thread_library {
 #define LIST_CACHED 2 /* stacks of joined threads, kept for the next ones */
 #define DESCRIPTOR_LIMIT 8192
 #define THREAD_LIMIT 100000
+#define WALKS 16
 
 struct list_node {
     uintptr_t next, previous;
@@ -66,28 +67,57 @@ static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor,
     return false;
 }
 
-static uint64_t claim_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
-                           struct memscope_claims *claims) {
-    uintptr_t head = library->linker_state + library->used_lists + (size_t)list * sizeof(struct list_node);
-    uintptr_t words[DESCRIPTOR_LIMIT / sizeof(uintptr_t)];
+/* What a walk through a list of glibc's found. */
+struct walk {
+    uint64_t found;
+    bool complete; /* it came back to the list's head */
+};
+
+static uintptr_t head_of(const struct thread_library *library, int list) {
+    return library->linker_state + library->used_lists + (size_t)list * sizeof(struct list_node);
+}
+
+/*
+ * The lists are read without their lock. The stack of a thread that ends meanwhile moves to another list, and its node
+ * then leads through that list to that list's head; or it is unmapped, and cannot be read.
+ */
+static struct walk walk_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
+                             struct memscope_claims *claims) {
+    uintptr_t head = head_of(library, list), words[DESCRIPTOR_LIMIT / sizeof(uintptr_t)];
     struct list_node node;
-    uint64_t found = 0;
+    struct walk walk = {0};
 
     if (!memscope_own_memory_read(memory, head, &node, sizeof node))
-        return 0;
+        return walk;
     for (size_t steps = 0; node.next != head && node.next > library->node && steps < THREAD_LIMIT; steps++) {
         uintptr_t descriptor = node.next - library->node;
         struct stack_bounds stack;
 
-        if (!memscope_own_memory_read(memory, descriptor, words, library->descriptor_bytes))
+        if (node.next == head_of(library, LIST_USED) || node.next == head_of(library, LIST_USER) ||
+            node.next == head_of(library, LIST_CACHED) ||
+            !memscope_own_memory_read(memory, descriptor, words, library->descriptor_bytes))
             break;
         if (stack_of(words, library->descriptor_bytes / sizeof words[0], descriptor, &stack)) {
             memscope_claims_add(claims, stack.start, stack.end, MEMSCOPE_ROW_threads, 0);
-            found++;
+            walk.found++;
         }
         memcpy(&node, (const char *)words + library->node, sizeof node);
     }
-    return found;
+    walk.complete = node.next == head;
+    return walk;
+}
+
+/* Walks again while threads start and end; if they never stop, what the last walk found stands. */
+static uint64_t claim_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
+                           struct memscope_claims *claims) {
+    size_t count = claims->count;
+    struct walk walk = walk_list(library, memory, list, claims);
+
+    for (int left = WALKS - 1; left > 0 && !walk.complete; left--) {
+        memscope_claims_withdraw(claims, count);
+        walk = walk_list(library, memory, list, claims);
+    }
+    return walk.found;
 }
 
 enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_symbols *symbols,
