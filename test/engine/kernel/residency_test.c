@@ -103,6 +103,22 @@ static void test_many_zero_pages_by_pagemap(size_t page) {
     EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped, (uintptr_t)mapped + size) == 0);
 }
 
+static void test_what_is_mapped_later_is_not_listed(size_t page) {
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+    char *mapped;
+
+    read_residency(&mappings, &residency);
+    EXPECT(memscope_residency_is_listed(&residency, &mappings));
+    mapped = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(mapped != MAP_FAILED && memscope_is_mapped_by_now((uintptr_t)mapped));
+    *mapped = 1;
+    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
+    EXPECT(memscope_residency_is_listed(&residency, &mappings) ==
+           (residency.source != MEMSCOPE_RESIDENCY_PAGEMAP_SCAN));
+    EXPECT(munmap(mapped, page) == 0 && !memscope_is_mapped_by_now((uintptr_t)mapped));
+}
+
 int main(void) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *mapped = checkered_mapping(page);
@@ -113,6 +129,7 @@ int main(void) {
     read_residency(&mappings, &residency);
     if (residency.source == MEMSCOPE_RESIDENCY_PAGEMAP_SCAN)
         check(MEMSCOPE_RESIDENCY_PAGEMAP_SCAN, mapped, page, true);
+    test_what_is_mapped_later_is_not_listed(page);
 #ifdef __SANITIZE_ADDRESS__
     SKIP("pagemap is not read where a sanitizer maps terabytes");
 #endif

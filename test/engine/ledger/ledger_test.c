@@ -191,6 +191,44 @@ static void test_mmapped_chunks_equal_mallinfo2(void) {
         free(blocks[index]);
 }
 
+#define MAPPED_MEANWHILE 400 /* blocks of a mebibyte */
+
+static bool all_mapped; /* atomic */
+
+static void *map_blocks(void *argument) {
+    for (int index = 0; index < MAPPED_MEANWHILE; index++) {
+        char *volatile block = malloc(MIB); /* volatile: else the compiler may drop the malloc */
+
+        memset(block, 1, MIB);
+    }
+    __atomic_store_n(&all_mapped, true, __ATOMIC_RELEASE);
+    return argument;
+}
+
+/*
+ * In most of these ledgers, blocks are mapped between the list of mappings and the scan: thousands of mappings, which
+ * come after the blocks, make the list take milliseconds.
+ */
+static void test_blocks_that_are_mapped_meanwhile(void) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 8000;
+    char *pages = mmap(NULL, count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int64_t unattributed;
+    pthread_t thread;
+
+    EXPECT(pages != MAP_FAILED);
+    for (size_t index = 0; index < count; index += 2)
+        EXPECT(mprotect(pages + index * page, page, PROT_NONE) == 0);
+    unattributed = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC).bytes[MEMSCOPE_ROW_unattributed];
+    EXPECT(pthread_create(&thread, NULL, map_blocks, NULL) == 0);
+    while (!__atomic_load_n(&all_mapped, __ATOMIC_ACQUIRE)) {
+        struct memscope_ledger ledger = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
+
+        EXPECT(ledger.unmapped_bytes == 0);
+        EXPECT(ledger.bytes[MEMSCOPE_ROW_unattributed] < unattributed + MIB / 4);
+    }
+    EXPECT(pthread_join(thread, NULL) == 0 && munmap(pages, count * page) == 0);
+}
+
 #endif
 
 int main(void) {
@@ -204,6 +242,7 @@ int main(void) {
     test_thread_stacks_live_and_cached();
     test_mmapped_chunks_equal_mallinfo2();
     test_arenas();
+    test_blocks_that_are_mapped_meanwhile();
 #endif
     return 0;
 }

@@ -345,6 +345,24 @@ static size_t position(const struct memscope_residency *residency, uintptr_t add
     return memscope_range_position(residency->ranges, residency->range_count, sizeof *residency->ranges, address);
 }
 
+bool memscope_residency_is_listed(const struct memscope_residency *residency,
+                                  const struct memscope_mappings *mappings) {
+    size_t mapping = 0;
+
+    for (size_t index = 0; index < residency->range_count; index++) {
+        uintptr_t address = residency->ranges[index].start;
+
+        while (address < residency->ranges[index].end) {
+            while (mapping < mappings->count && mappings->list[mapping].end <= address)
+                mapping++;
+            if (mapping == mappings->count || mappings->list[mapping].start > address)
+                return false;
+            address = mappings->list[mapping].end;
+        }
+    }
+    return true;
+}
+
 bool memscope_residency_worth_searching(const struct memscope_residency *residency,
                                         const struct memscope_mapping *mapping) {
     if (!memscope_mapping_is_data(mapping))
@@ -370,11 +388,22 @@ bool memscope_residency_next(const struct memscope_residency *residency, uintptr
     return part->start < part->end;
 }
 
-bool memscope_is_resident_by_now(uintptr_t address) {
+static bool look_at_page(uintptr_t address, unsigned char *state) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    return mincore((void *)(address & -page), page, state) == 0;
+}
+
+bool memscope_is_resident_by_now(uintptr_t address) {
     unsigned char state = 0;
 
-    return mincore((void *)(address & -page), page, &state) == 0 && (state & 1);
+    return look_at_page(address, &state) && (state & 1);
+}
+
+bool memscope_is_mapped_by_now(uintptr_t address) {
+    unsigned char state;
+
+    return look_at_page(address, &state);
 }
 
 uint64_t memscope_residency_between(const struct memscope_residency *residency, uintptr_t start, uintptr_t end) {

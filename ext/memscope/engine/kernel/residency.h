@@ -38,6 +38,9 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_residency *residency);
 
+/* Whether every resident page is in one of the mappings; true if the source is SMAPS or NONE, which know no pages. */
+bool memscope_residency_is_listed(const struct memscope_residency *residency, const struct memscope_mappings *mappings);
+
 /*
  * Whether to look for structures in a mapping: it must hold data. Under SMAPS, where every address would have to be
  * looked at, some of the mapping must also be resident, and the mapping must not exceed a gigabyte.
@@ -54,6 +57,9 @@ bool memscope_residency_next(const struct memscope_residency *residency, uintptr
 
 /* Whether the page of this address is in memory now, whatever it was at the reading; false if that is unknown. */
 bool memscope_is_resident_by_now(uintptr_t address);
+
+/* Whether this address is mapped now; false if that is unknown. */
+bool memscope_is_mapped_by_now(uintptr_t address);
 
 /*
  * Returns the resident bytes in [start, end), or 0 if the source is SMAPS or NONE, which have no ranges. Takes time

@@ -80,6 +80,18 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
     }
 }
 
+/*
+ * If other threads mapped memory between the list and the scan, lists the mappings again: what is in none has no owner.
+ * jemalloc's counters belong to the list with which they were read, which is therefore kept.
+ */
+static enum memscope_status list_what_was_mapped_since(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+
+    if (ledger->jemalloc_status == MEMSCOPE_OK || memscope_residency_is_listed(&ledger->residency, &ledger->mappings))
+        return MEMSCOPE_OK;
+    return memscope_mappings_read(&scan->lists, &ledger->mappings);
+}
+
 static enum memscope_status read_residency(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     enum memscope_status status;
@@ -88,7 +100,7 @@ static enum memscope_status read_residency(struct memscope_ledger_scan *scan) {
     status = memscope_residency_read(&ledger->mappings, &scan->lists, &ledger->residency);
     if (ledger->statm_status == MEMSCOPE_OK)
         ledger->statm_status = memscope_statm_read(&ledger->statm_after);
-    return status;
+    return status == MEMSCOPE_OK ? list_what_was_mapped_since(scan) : status;
 }
 
 static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
