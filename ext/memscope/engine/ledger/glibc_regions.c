@@ -83,7 +83,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
     }
 }
 
-/* The chunk's size if `header` can begin an mmapped chunk in the `room` bytes left in the gap; else 0. */
+/* The chunk's size if `header` can begin an mmapped chunk in `room` bytes; else 0. */
 static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
     size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
 
@@ -100,12 +100,20 @@ struct gap_walk {
     struct memscope_glibc_regions *regions;
     uintptr_t next; /* pages below this belong to the chunk found last */
     uintptr_t end;
+    uintptr_t reach; /* where the gap ends if realloc has grown its last chunk since the mappings were read (mremap) */
 };
 
-static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struct chunk_header *header) {
-    size_t size = address < walk->next ? 0 : mmapped_chunk_size(header, walk->end - address);
+/* Where a chunk in this mapping's last gap can end by now: at the next mapping, or at a claim if that ends the gap. */
+static uintptr_t reach_of_gap(const struct memscope_mappings *mappings, size_t index, uintptr_t end) {
+    if (end < mappings->list[index].end)
+        return end;
+    return index + 1 < mappings->count ? mappings->list[index + 1].start : end;
+}
 
-    if (size == 0)
+static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struct chunk_header *header) {
+    size_t size = address < walk->next ? 0 : mmapped_chunk_size(header, walk->reach - address);
+
+    if (size == 0 || (size > walk->end - address && !memscope_is_mapped_by_now(address + size - 1)))
         return;
     memscope_claims_add(walk->claims, address, address + size, MEMSCOPE_ROW_mmapped, 0);
     walk->regions->mmapped_chunk_count++;
@@ -152,7 +160,9 @@ void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, cons
 
         if (!memscope_residency_worth_searching(residency, mapping))
             continue;
-        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end))
+        while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end)) {
+            walk.reach = reach_of_gap(mappings, index, walk.end);
             walk_gap(&walk, residency, gap_start);
+        }
     }
 }
