@@ -191,12 +191,11 @@ static void test_mmapped_chunks_equal_mallinfo2(void) {
         free(blocks[index]);
 }
 
-#define MAPPED_MEANWHILE 400 /* blocks of a mebibyte */
+static bool all_mapped, all_read; /* atomic */
 
-static bool all_mapped; /* atomic */
-
+/* Four hundred blocks of a mebibyte. */
 static void *map_blocks(void *argument) {
-    for (int index = 0; index < MAPPED_MEANWHILE; index++) {
+    for (int index = 0; index < 400; index++) {
         char *volatile block = malloc(MIB); /* volatile: else the compiler may drop the malloc */
 
         memset(block, 1, MIB);
@@ -205,11 +204,34 @@ static void *map_blocks(void *argument) {
     return argument;
 }
 
+static void *wait_with_a_large_stack(void *argument) {
+    volatile char block[MIB];
+
+    for (size_t index = 0; index < sizeof block; index += 1024)
+        block[index] = 1;
+    while (!__atomic_load_n(&all_read, __ATOMIC_ACQUIRE))
+        usleep(1000);
+    return argument;
+}
+
+static void *start_threads(void *argument) {
+    pthread_t threads[100];
+
+    for (int index = 0; index < 100; index++) {
+        EXPECT(pthread_create(&threads[index], NULL, wait_with_a_large_stack, NULL) == 0);
+        usleep(1000);
+    }
+    __atomic_store_n(&all_mapped, true, __ATOMIC_RELEASE);
+    for (int index = 0; index < 100; index++)
+        EXPECT(pthread_join(threads[index], NULL) == 0);
+    return argument;
+}
+
 /*
- * In most of these ledgers, blocks are mapped between the list of mappings and the scan: thousands of mappings, which
- * come after the blocks, make the list take milliseconds.
+ * In most of these ledgers, the thread maps memory between the list of mappings and the scan: thousands of mappings,
+ * which come after what it maps, make the list take milliseconds.
  */
-static void test_blocks_that_are_mapped_meanwhile(void) {
+static void test_what_is_mapped_meanwhile(void *(*work)(void *)) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 8000;
     char *pages = mmap(NULL, count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int64_t unattributed;
@@ -219,13 +241,15 @@ static void test_blocks_that_are_mapped_meanwhile(void) {
     for (size_t index = 0; index < count; index += 2)
         EXPECT(mprotect(pages + index * page, page, PROT_NONE) == 0);
     unattributed = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC).bytes[MEMSCOPE_ROW_unattributed];
-    EXPECT(pthread_create(&thread, NULL, map_blocks, NULL) == 0);
+    all_mapped = all_read = false;
+    EXPECT(pthread_create(&thread, NULL, work, NULL) == 0);
     while (!__atomic_load_n(&all_mapped, __ATOMIC_ACQUIRE)) {
         struct memscope_ledger ledger = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
 
         EXPECT(ledger.unmapped_bytes == 0);
         EXPECT(ledger.bytes[MEMSCOPE_ROW_unattributed] < unattributed + MIB / 4);
     }
+    __atomic_store_n(&all_read, true, __ATOMIC_RELEASE);
     EXPECT(pthread_join(thread, NULL) == 0 && munmap(pages, count * page) == 0);
 }
 
@@ -242,7 +266,8 @@ int main(void) {
     test_thread_stacks_live_and_cached();
     test_mmapped_chunks_equal_mallinfo2();
     test_arenas();
-    test_blocks_that_are_mapped_meanwhile();
+    test_what_is_mapped_meanwhile(map_blocks);
+    test_what_is_mapped_meanwhile(start_threads);
 #endif
     return 0;
 }

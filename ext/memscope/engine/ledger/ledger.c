@@ -81,15 +81,20 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
 }
 
 /*
- * If other threads mapped memory between the list and the scan, lists the mappings again: what is in none has no owner.
- * jemalloc's counters belong to the list with which they were read, which is therefore kept.
+ * If other threads mapped memory between the list and the scan, lists the mappings again, since what is in none has no
+ * owner, and claims the stacks that were made meanwhile. jemalloc's counters belong to the list with which they were
+ * read, which is therefore kept.
  */
 static enum memscope_status list_what_was_mapped_since(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
+    enum memscope_status status;
 
     if (ledger->jemalloc_status == MEMSCOPE_OK || memscope_residency_is_listed(&ledger->residency, &ledger->mappings))
         return MEMSCOPE_OK;
-    return memscope_mappings_read(&scan->lists, &ledger->mappings);
+    status = memscope_mappings_read(&scan->lists, &ledger->mappings);
+    if (status == MEMSCOPE_OK)
+        memscope_ledger_claim_known(scan);
+    return status;
 }
 
 static enum memscope_status read_residency(struct memscope_ledger_scan *scan) {
