@@ -140,4 +140,24 @@ class CensusTest < MemscopeTest
     assert_equal [10_000, [false, true]], [before, collected]
     assert_operator after, :<=, 2
   end
+
+  # GC.start switches to other threads at its end if its thread has run for long; here, while a finalizer sleeps.
+  def test_garbage_that_another_thread_leaves_after_the_collection_is_collected_too
+    finalized, counts = child_json(<<~RUBY)
+      require "json"
+      class Dropped; end
+      finalized = 0
+      wait = proc { finalized += 1; sleep 0.005 }
+      GC.disable # no collection of the other thread's own runs the finalizers
+      Thread.new { loop { 100.times { Dropped.new }; sleep 0.001 } }
+      counts = Array.new(3) do
+        20.times { ObjectSpace.define_finalizer(Object.new, wait) }
+        Memscope.census(gc: true).by(:class).find { |row| row.name == "Dropped" }&.count.to_i
+      end
+      puts JSON.generate([finalized, counts])
+    RUBY
+
+    assert_operator finalized, :>=, 30
+    assert_operator counts.max, :<=, 5
+  end
 end

@@ -8,6 +8,9 @@
 
 #define SAMPLE_PAGES 64
 #define AHEAD ((size_t)8)
+/* More than GC.start and Ractor.count allocate. */
+#define FEW_OBJECTS 50
+#define ASKED_AT_MOST 4
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
@@ -198,9 +201,11 @@ static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
  * all pages; it is used only while other Ractors are alive, because it takes the VM lock.
  */
 bool memscope_heap_finish_gc(void) {
+    bool other_ractors = memscope_other_ractors(); /* first: the thread that it may switch to may begin a collection */
+
     if (rb_gc_latest_gc_info(symbol_state) == symbol_none)
         return false;
-    if (memscope_other_ractors()) {
+    if (other_ractors) {
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
         return walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
 #else
@@ -212,9 +217,24 @@ bool memscope_heap_finish_gc(void) {
     return rb_gc_latest_gc_info(symbol_state) == symbol_none;
 }
 
+/* Unlike GC.start, rb_gc switches to no other thread; it does nothing while the GC is disabled. */
+static void collect_undisturbed(void) {
+    bool was_disabled = RTEST(rb_gc_enable());
+
+    rb_gc();
+    if (was_disabled)
+        rb_gc_disable();
+}
+
+/* Only GC.start runs finalizers, but at its end it may switch to other threads, which leave new garbage. */
 void memscope_heap_collect(void) {
-    rb_funcall(rb_path2class("GC"), rb_intern("start"), 0); /* rb_gc does nothing while the GC is disabled */
-    memscope_heap_finish_gc(); /* at its end, GC.start may switch to a thread that begins the next GC */
+    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+
+    rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
+    memscope_other_ractors(); /* now: it may switch, too */
+    if (rb_gc_stat(symbol_allocated_objects) - allocated > FEW_OBJECTS)
+        collect_undisturbed();
+    memscope_heap_finish_gc();
 }
 
 /* ---- a collection under way ------------------------------------------------------------------------------------ */
@@ -265,10 +285,24 @@ static bool jit_is_on(void) {
     return false;
 }
 
+/*
+ * Ractor.count is a Ruby method: before it returns, Ruby may switch to other threads, which allocate, begin garbage
+ * collections and create Ractors. So it is asked again if anything was allocated meanwhile, and not asked if nothing
+ * was allocated since, because a new Ractor is an object.
+ */
 bool memscope_other_ractors(void) {
-    VALUE count = rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
+    static size_t alone_at = SIZE_MAX;
+    size_t allocated = rb_gc_stat(symbol_allocated_objects);
 
-    return FIXNUM_P(count) && FIX2INT(count) > 1;
+    for (int asked = 0; allocated != alone_at && asked < ASKED_AT_MOST; asked++) {
+        VALUE count = rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
+
+        if (FIXNUM_P(count) && FIX2INT(count) > 1)
+            return true;
+        alone_at = allocated;
+        allocated = rb_gc_stat(symbol_allocated_objects);
+    }
+    return false;
 }
 
 static uintptr_t shape_list(void) {
@@ -334,6 +368,7 @@ void memscope_ruby_heap_learn(void) {
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
+    rb_gc_latest_gc_info(symbol_state); /* the first call interns all keys, which allocates */
     heap_page_bytes = memscope_gc_constant("HEAP_PAGE_SIZE");
     parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
     fiber_stack_bytes = pooled_fiber_bytes(parameters);

@@ -62,10 +62,16 @@ uint64_t memscope_heap_await_gc(void);
  */
 bool memscope_heap_finish_gc(void);
 
-/* GC.start, even while the GC is disabled; afterwards no collection is in progress. Caller holds the GVL. */
+/*
+ * GC.start, even while the GC is disabled; afterwards no collection is in progress, and no other thread has allocated
+ * since. Caller holds the GVL.
+ */
 void memscope_heap_collect(void);
 
-/* Whether Ractors besides the main one are alive. GVL held. */
+/*
+ * Whether Ractors besides the main one are alive. Caller holds the GVL; other threads may run before this returns, but
+ * not if nothing has been allocated since the last call.
+ */
 bool memscope_other_ractors(void);
 
 /* The layout of this Ruby for the engine; heap_pages belong to the listing. GVL held, creates no objects. */
