@@ -207,6 +207,19 @@ class MeasurementTest < MemscopeTest
     assert_match(/\Aobjects that other threads allocated meanwhile are not counted \(123\d\)\z/, found.last)
   end
 
+  # A thread that collects garbage frees that of all threads.
+  def test_what_malloc_retains_has_a_reason_if_other_threads_leave_garbage
+    alone, beside = measured(<<~RUBY)
+      found = [again {}]
+      Thread.new { loop { "x" * 10_000 } }
+      found << again { sleep 0.01 }
+      puts JSON.generate(found.map { |one| [one.reasons[:malloc_retained_bytes], one.malloc_retained_bytes] })
+    RUBY
+
+    assert_equal [nil, 0], alone
+    assert_match(/\Acounts as freed what this thread's garbage/, beside.first)
+  end
+
   def test_a_measurement_within_another_is_refused
     found = measured(<<~RUBY)
       errors = []

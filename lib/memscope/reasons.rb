@@ -172,6 +172,8 @@ module Memscope
       allocations_by_slot: a lower bound that counts only the slots of some objects, since it is unknown how they ended
       collections_unseen: no hook was called for some garbage collections, or there was no memory for a list of the
         objects, so that it is unknown which of them are alive
+      garbage_of_all_threads: counts as freed what this thread's garbage collections freed for other threads, but not
+        what theirs freed for this one
       imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
         it first (Memscope::MallocProfile.stop)
       data_by_slot: counts only the slots of objects of type T_DATA, such as Procs, that were garbage before they could

@@ -37,6 +37,8 @@ struct measurement {
     bool by_imports; /* memscope counts malloc, by the imports; else the allocator does */
     bool profiled;   /* malloc is not counted: a malloc profile has patched the imports */
     bool migrated;   /* this Ruby thread ended the block on another native thread */
+    bool disturbed;  /* garbage of other threads was left when the block began */
+    bool beside;     /* other threads allocated during the block, or, if that was not counted, may have */
     struct moment begun, ended, collected;
     uint64_t started_ns, peak_bytes, spent_ns;
     VALUE value;
@@ -74,6 +76,25 @@ static void collect(void) {
     rb_method_call(0, NULL, gc_start);
 }
 
+#define COLLECTIONS 4
+#define FEW_OBJECTS 50 /* more than GC.start allocates */
+
+/*
+ * Collects until no other thread allocates meanwhile: GC.start may switch to others at its end, but seldom does so
+ * right after one has switched back. Returns whether it succeeded.
+ */
+static bool collect_undisturbed(void) {
+    const struct measurement uncounted = {.malloc = MEMSCOPE_UNSUPPORTED};
+    uint64_t before = 0, now = read_moment(&uncounted).objects;
+
+    for (int count = 0; count < COLLECTIONS && now - before > FEW_OBJECTS; count++) {
+        before = now;
+        collect();
+        now = read_moment(&uncounted).objects;
+    }
+    return now - before <= FEW_OBJECTS;
+}
+
 /* ---- malloc ------------------------------------------------------------------------------------------------------ */
 
 static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_thread_bytes *bytes) {
@@ -106,6 +127,7 @@ static bool has_migrated(const struct measurement *measurement) {
 /* ---- the block --------------------------------------------------------------------------------------------------- */
 
 static void begin(struct measurement *measurement) {
+    measurement->beside = !rb_thread_alone();
     measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
     count_malloc(measurement, measurement->by_imports);
     measurement->reset = memscope_peak_reset();
@@ -118,6 +140,7 @@ static void begin(struct measurement *measurement) {
 /* If the Ruby thread has moved to another native thread, malloc's counters are not read: their thread may be gone. */
 static void end(struct measurement *measurement) {
     memscope_trace_count(false);
+    measurement->beside |= !rb_thread_alone();
     measurement->migrated = measurement->malloc == MEMSCOPE_OK && has_migrated(measurement);
     if (measurement->migrated)
         measurement->malloc = MEMSCOPE_UNSUPPORTED;
@@ -159,6 +182,7 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
     struct memscope_trace_result result = memscope_trace_read();
 
     measurement->spent_ns += result.gc_ns;
+    measurement->beside = result.others > 0;
     memscope_hash_set(body, "rows", rows_of(&result));
     memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
     memscope_set_unasked_reason(reasons, "retained_bytes", result.held);
@@ -193,6 +217,8 @@ static void set_malloc(VALUE body, VALUE reasons, const struct measurement *meas
         memscope_hash_set(body, "malloc_allocated_bytes", ULL2NUM(ended->allocated - begun->allocated));
         memscope_hash_set(body, "malloc_retained_bytes",
                           LL2NUM((int64_t)(last->allocated - begun->allocated - (last->freed - begun->freed))));
+        if (measurement->disturbed || measurement->beside)
+            memscope_set_reason(reasons, "malloc_retained_bytes", "garbage_of_all_threads");
         return;
     }
     if (measurement->migrated)
@@ -235,7 +261,7 @@ static VALUE run(VALUE argument) {
 
     measurement->started_ns = memscope_now_ns();
     clear_stack();
-    collect(); /* here, as after the block: both collections then find the same stack */
+    measurement->disturbed = !collect_undisturbed(); /* here, as after the block: both then find the same stack */
     begin(measurement);
     measurement->value = rb_yield_values(0);
     clear_stack(); /* at once: later frames would keep stale addresses in words that they do not write */
