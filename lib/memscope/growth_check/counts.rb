@@ -27,7 +27,7 @@ module Memscope
           Native.clear_stack
           Native.collect_garbage
           blocks, malloc_bytes = self.malloc if malloc
-          body = Native.census(false, nil)
+          body = Native.census(true, nil) # other threads may have left garbage meanwhile
           raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]
 
           objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
@@ -62,10 +62,12 @@ module Memscope
 
         private
 
+        # No other Ruby thread runs before glibc's blocks are counted: a lever would release the GVL.
         def malloc
+          return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
+
           Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
-          totals = Native.snapshot(false)[:jemalloc]
-          totals ? of_jemalloc(totals) : of_glibc(Native.ledger(true, false, false, false)[:rows])
+          of_jemalloc(Native.snapshot(false)[:jemalloc])
         end
       end
     end

@@ -42,10 +42,13 @@ module Memscope
 
         private
 
+        # Without what other threads have allocated since the last collection, which may be garbage.
         def each
+          generations = @since...GC.count
           ObjectSpace.each_object do |object|
             path = ObjectSpace.allocation_sourcefile(object)
-            next if path.nil? || path.start_with?(OWN) || ObjectSpace.allocation_generation(object) < @since
+            next if path.nil? || path.start_with?(OWN)
+            next unless generations.cover?(ObjectSpace.allocation_generation(object))
 
             yield object, [path, ObjectSpace.allocation_sourceline(object)]
           end
