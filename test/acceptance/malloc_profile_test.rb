@@ -237,6 +237,27 @@ class MallocProfileTest < MemscopeTest
     end
   end
 
+  # Each thread's cache holds twenty blocks of each of these sizes, which jemalloc counts as allocated.
+  def test_blocks_in_thread_caches_are_not_to_be_covered
+    skip "a sanitizer serves malloc" if ChildProcess::SANITIZER
+    coverage, cached = child_json(<<~RUBY, requires: ["json"], preload: "libjemalloc.so.2")
+      Memscope::MallocProfile.start(rate: 1 << 12, backend: :imports)
+      kept = Array.new(1024) { "k" * 8191 }
+      sizes = [10_239, 12_287, 14_335, 16_383, 20_479, 24_575, 28_671, 32_767]
+      threads = Array.new(4) do
+        Thread.new do
+          sizes.map { |size| Array.new(20) { "x" * size } }.flatten.each(&:clear)
+          sleep
+        end
+      end
+      sleep 0.01 until threads.all?(&:stop?)
+      puts JSON.generate([Memscope::MallocProfile.stop.coverage, Memscope.snapshot.jemalloc[:tcache_bytes]])
+    RUBY
+
+    assert_operator cached, :>, 4_000_000
+    assert_in_delta 1, coverage, 0.15 # 880 samples: a standard error of 2 %
+  end
+
   # Methods whose paths fill the table of texts.
   def test_what_finds_no_room_is_counted
     lines, reason, dropped = child_json(<<~RUBY, requires: %w[json memscope])

@@ -305,7 +305,9 @@ bool memscope_allocator_live_bytes(uint64_t *bytes) {
 
     if (memscope_jemalloc_read_stats(&stats) == MEMSCOPE_OK &&
         memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
-        *bytes = stats.allocated_bytes;
+        int64_t in_use = memscope_jemalloc_in_use(&stats);
+
+        *bytes = in_use > 0 ? (uint64_t)in_use : 0;
         return true;
     }
     if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||

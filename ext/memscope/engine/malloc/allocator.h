@@ -107,8 +107,9 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
 }
 
 /*
- * Bytes that jemalloc or glibc counts as given out; false without such a count, and for other allocators. Under glibc
- * this walks the free lists of all arenas, which takes milliseconds; no GVL needed.
+ * Bytes that jemalloc or glibc counts as given out, without those in jemalloc's thread caches and its own; false
+ * without such a count, and for other allocators. Under glibc this walks the free lists of all arenas, which takes
+ * milliseconds; no GVL needed.
  */
 bool memscope_allocator_live_bytes(uint64_t *bytes);
 
