@@ -27,7 +27,7 @@ module Memscope
           Native.clear_stack
           Native.collect_garbage
           blocks, malloc_bytes = self.malloc if malloc
-          body = Native.census(true, nil) # other threads may have left garbage meanwhile
+          body = Native.census(Thread.list.size > 1, nil) # collects again: others may have left garbage meanwhile
           raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]
 
           objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }

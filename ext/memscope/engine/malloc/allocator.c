@@ -307,8 +307,8 @@ bool memscope_allocator_live_bytes(uint64_t *bytes) {
         memscope_jemalloc_has(&stats, MEMSCOPE_JEMALLOC_HAS_allocated_bytes)) {
         int64_t in_use = memscope_jemalloc_in_use(&stats);
 
-        *bytes = in_use > 0 ? (uint64_t)in_use : 0;
-        return true;
+        *bytes = (uint64_t)in_use;
+        return in_use >= 0;
     }
     if (memscope_allocator_current()->name != MEMSCOPE_ALLOCATOR_GLIBC ||
         memscope_mallinfo_read(&totals) != MEMSCOPE_OK)

@@ -87,13 +87,34 @@ static VALUE host_malloc_trim(VALUE self) {
     return malloc_trim(0) ? Qtrue : Qfalse;
 }
 
-/* Host.hide_blocks -> nil: makes a page unreadable that must hold nothing but malloc_blocks' newest small blocks. */
-static VALUE host_hide_blocks(VALUE self) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), newest = (uintptr_t)newest_block & -page;
+/* How many bytes of this page are blocks or their headers (malloc/malloc.c: the size is in the word before a block). */
+static size_t bytes_of_blocks(uintptr_t page, size_t page_bytes) {
+    size_t bytes = 0;
 
-    if (mprotect((void *)(newest - 4 * page), page, PROT_NONE) != 0)
-        rb_sys_fail("mprotect");
-    return Qnil;
+    for (struct block *block = newest_block; block; block = block->previous) {
+        uintptr_t start = (uintptr_t)block - sizeof(size_t), end = (uintptr_t)block + malloc_usable_size(block);
+
+        start = start > page ? start : page;
+        end = end < page + page_bytes ? end : page + page_bytes;
+        bytes += start < end ? end - start : 0;
+    }
+    return bytes;
+}
+
+/* Host.hide_blocks -> nil: makes a page unreadable that holds nothing but malloc_blocks' small blocks. */
+static VALUE host_hide_blocks(VALUE self) {
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+
+    for (struct block *block = newest_block; block; block = block->previous) {
+        uintptr_t page = (uintptr_t)block & -page_bytes;
+
+        if (bytes_of_blocks(page, page_bytes) < page_bytes)
+            continue;
+        if (mprotect((void *)page, page_bytes, PROT_NONE) != 0)
+            rb_sys_fail("mprotect");
+        return Qnil;
+    }
+    rb_raise(rb_eRuntimeError, "no page holds nothing but blocks");
 }
 
 static size_t count_option(VALUE options, const char *name, size_t given_nothing) {
