@@ -77,7 +77,6 @@ static void collect(void) {
 }
 
 #define COLLECTIONS 4
-#define FEW_OBJECTS 50 /* more than GC.start allocates */
 
 /*
  * Collects until no other thread allocates meanwhile: GC.start may switch to others at its end, but seldom does so
@@ -87,12 +86,12 @@ static bool collect_undisturbed(void) {
     const struct measurement uncounted = {.malloc = MEMSCOPE_UNSUPPORTED};
     uint64_t before = 0, now = read_moment(&uncounted).objects;
 
-    for (int count = 0; count < COLLECTIONS && now - before > FEW_OBJECTS; count++) {
+    for (int count = 0; count < COLLECTIONS && now - before > MEMSCOPE_FEW_OBJECTS; count++) {
         before = now;
         collect();
         now = read_moment(&uncounted).objects;
     }
-    return now - before <= FEW_OBJECTS;
+    return now - before <= MEMSCOPE_FEW_OBJECTS;
 }
 
 /* ---- malloc ------------------------------------------------------------------------------------------------------ */

@@ -8,8 +8,6 @@
 
 #define SAMPLE_PAGES 64
 #define AHEAD ((size_t)8)
-/* More than GC.start and Ractor.count allocate. */
-#define FEW_OBJECTS 50
 #define ASKED_AT_MOST 4
 
 static size_t heap_page_bytes;
@@ -232,7 +230,7 @@ void memscope_heap_collect(void) {
 
     rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
     memscope_other_ractors(); /* now: it may switch, too */
-    if (rb_gc_stat(symbol_allocated_objects) - allocated > FEW_OBJECTS)
+    if (rb_gc_stat(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
         collect_undisturbed();
     memscope_heap_finish_gc();
 }

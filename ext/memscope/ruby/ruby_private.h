@@ -28,6 +28,9 @@ static inline size_t memscope_gc_constant(const char *name) {
     return RB_TYPE_P(constants, T_HASH) ? memscope_hash_get_size(constants, name) : 0;
 }
 
+/* More objects than GC.start and Ractor.count allocate: if more were allocated meanwhile, other threads have run. */
+#define MEMSCOPE_FEW_OBJECTS 50
+
 /*
  * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
  * slot (under modular GCs without pages, once per object). First finishes an incremental mark or lazy sweep in progress

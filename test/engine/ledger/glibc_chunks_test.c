@@ -143,6 +143,13 @@ struct made_up_heap {
     } fast, top;
 };
 
+static void open_walk(struct memscope_chunk_walk *walk, struct memscope_own_memory *own,
+                      const struct memscope_residency *residency, const struct memscope_images *images) {
+    list.used = 0;
+    EXPECT(memscope_own_memory_open(own) == MEMSCOPE_OK);
+    EXPECT(memscope_chunk_walk_open(walk, own, residency, images, &list));
+}
+
 /*
  * Unless fast_is_resident, the fast chunk's page was not resident, as if the heap had grown since residency was read.
  */
@@ -154,9 +161,7 @@ static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resi
     struct memscope_own_memory own;
     struct memscope_chunk_walk walk;
 
-    list.used = 0;
-    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    open_walk(&walk, &own, &residency, NULL);
     memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)heap, &totals);
     EXPECT(totals.free.bytes == 32 && totals.in_use.bytes == 0);
     EXPECT(totals.trimmable_bytes == 0);
@@ -190,10 +195,8 @@ static void check_copies_stay_within_their_room(void) {
     uintptr_t word;
     char *next;
 
-    list.used = 0;
     memset(memory, 'x', sizeof memory);
-    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
+    open_walk(&walk, &own, &residency, NULL);
     next = memscope_scratch_take(&list, NEXT);
     memcpy(next, expected, NEXT);
     for (int round = 0; round < 100; round++)
@@ -222,26 +225,26 @@ static void check_unreadable_pages(void) {
     check_against_mallinfo2();
 }
 
+/* A heap of three chunks, a page each. */
+static struct {
+    uintptr_t previous_size, size;
+    char content[4096 - 2 * sizeof(uintptr_t)];
+} pages[3] __attribute__((aligned(4096)));
+
 /* The first page of a heap, and with it its first chunk, is not resident: the walk begins at the second page. */
 static void check_a_heap_without_its_start(void) {
-    static struct {
-        uintptr_t previous_size, size;
-        char content[4096 - 2 * sizeof(uintptr_t)];
-    } heap[3] __attribute__((aligned(4096)));
-    const struct memscope_range range = {(uintptr_t)&heap[1], (uintptr_t)&heap[3]};
+    const struct memscope_range range = {(uintptr_t)&pages[1], (uintptr_t)&pages[3]};
     const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
     const struct memscope_images images = {0};
     struct memscope_chunk_totals totals = {0};
     struct memscope_own_memory own;
     struct memscope_chunk_walk walk;
 
-    list.used = 0;
     for (int page = 1; page < 3; page++)
-        heap[page].size = sizeof heap[page] | 1;
-    EXPECT(madvise(&heap[0], sizeof heap[0], MADV_DONTNEED) == 0);
-    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
-    memscope_chunk_walk_main_heap(&walk, (uintptr_t)heap, (uintptr_t)&heap[3], &totals);
+        pages[page].size = sizeof pages[page] | 1;
+    EXPECT(madvise(&pages[0], sizeof pages[0], MADV_DONTNEED) == 0);
+    open_walk(&walk, &own, &residency, &images);
+    memscope_chunk_walk_main_heap(&walk, (uintptr_t)pages, (uintptr_t)&pages[3], &totals);
     EXPECT(totals.in_use.count == 1 && totals.top.count == 1 && totals.unwalked_bytes == 4096);
     EXPECT(totals.incomplete);
     memscope_own_memory_close(&own);
@@ -249,22 +252,16 @@ static void check_a_heap_without_its_start(void) {
 
 /* All but a heap's first page have become resident since residency was read: walked, but none of the resident bytes. */
 static void check_pages_that_are_resident_by_now(void) {
-    static struct {
-        uintptr_t previous_size, size;
-        char content[4096 - 2 * sizeof(uintptr_t)];
-    } heap[3] __attribute__((aligned(4096)));
-    const struct memscope_range range = {(uintptr_t)&heap[0], (uintptr_t)&heap[1]};
+    const struct memscope_range range = {(uintptr_t)&pages[0], (uintptr_t)&pages[1]};
     const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
     struct memscope_chunk_totals totals = {0};
     struct memscope_own_memory own;
     struct memscope_chunk_walk walk;
 
-    list.used = 0;
     for (int page = 0; page < 3; page++)
-        heap[page].size = sizeof heap[page] | 1;
-    EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, NULL, &list));
-    EXPECT(memscope_chunk_walk_piece(&walk, (uintptr_t)heap, (uintptr_t)&heap[3], &totals) == (uintptr_t)&heap[2]);
+        pages[page].size = sizeof pages[page] | 1;
+    open_walk(&walk, &own, &residency, NULL);
+    EXPECT(memscope_chunk_walk_piece(&walk, (uintptr_t)pages, (uintptr_t)&pages[3], &totals) == (uintptr_t)&pages[2]);
     EXPECT(totals.in_use.bytes == 2 * 4096 && totals.in_use.resident_bytes == 4096);
     EXPECT(totals.top.bytes == 4096 && totals.top.resident_bytes == 0 && !totals.incomplete);
     memscope_own_memory_close(&own);
