@@ -277,6 +277,51 @@ class MallocProfileTest < MemscopeTest
     assert_equal 0, dropped
   end
 
+  # Each number is a stack of its own: a call for each of its bits, from one of two lines.
+  def test_ever_new_stacks
+    answer = child_json(<<~RUBY, requires: ["json"])
+      def hold = "h" * 100_000
+      def churn = ("c" * 50_000).clear
+      def descend(number, bits, last)
+        return send(last) if bits.zero?
+
+        if number.odd?
+          descend(number >> 1, bits - 1, last)
+        else
+          descend(number >> 1, bits - 1, last)
+        end
+      end
+      Memscope::MallocProfile.start(rate: 1 << 12, backend: :imports)
+      held = Array.new(16) { |number| descend(number, 32, :hold) }
+      sizes = Array.new(4) do
+        5_000.times { descend(rand(1 << 32), 32, :churn) }
+        profile = Memscope::MallocProfile.snapshot
+        [profile.stacks.size, profile.overhead.table_bytes]
+      end
+      profile = Memscope::MallocProfile.stop
+      sums = profile.by(:method).to_h { |entry| [entry.name, [entry.live_bytes, entry.allocated_bytes]] }
+      stacks = profile.stacks.map { |stack| profile.frames.values_at(*stack.frames).map(&:name) }
+      depths = sums.to_h do |method, _|
+        of_method = stacks.select { |names| names.include?(method) }
+        [method, of_method.map { |names| [names.include?("[callers dropped]"), names.count("Object#descend")] }]
+      end
+      puts JSON.generate(sizes: sizes, sums: sums, depths: depths)
+    RUBY
+    sizes, sums, depths = answer.values_at("sizes", "sums", "depths")
+
+    assert_operator sizes.map(&:first).max, :<, 6000
+    assert_operator sizes.last.last, :<, sizes[1].last + (1 << 20), "the table grows"
+    assert_equal [[false, 33]] * 16, depths.fetch("Object#hold"), "stacks with live memory"
+    assert_in_delta 16 * 100_001, sums.fetch("Object#hold").first, 1000
+    assert_operator sums.fetch("Object#churn").first, :<, 1_000_000, "what Ruby allocates meanwhile: pages of its heap"
+    assert_in_delta 20_000 * 50_001, sums.fetch("Object#churn").last, 500_000
+    whole, cut = depths.fetch("Object#churn").uniq.partition { |depth| depth == [false, 33] }
+
+    refute_empty whole
+    refute_empty cut
+    assert_empty(cut.reject { |marked, calls| marked && calls.between?(1, 15) })
+  end
+
   def test_threads_of_ever_new_names_leave_the_next_profile_room
     threads, tags = child_json(<<~RUBY, requires: ["json"])
       Memscope::MallocProfile.start(rate: 512, backend: :imports)

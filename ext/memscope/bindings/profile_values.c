@@ -20,9 +20,13 @@ VALUE memscope_native_frame(VALUE name, VALUE library) {
 
 VALUE memscope_state_frame(enum memscope_stack_state state) {
     static const char *const names[] = {
-        [MEMSCOPE_STACK_DURING_GC] = "[during GC]",      [MEMSCOPE_STACK_NO_GVL] = "[no GVL]",
-        [MEMSCOPE_STACK_NOT_RUBY] = "[non-Ruby thread]", [MEMSCOPE_STACK_RUBY_ENDED] = "[Ruby has ended]",
-        [MEMSCOPE_STACK_NO_FRAMES] = "[no Ruby frames]", [MEMSCOPE_STACK_NO_ROOM] = "[no room]",
+        [MEMSCOPE_STACK_DURING_GC] = "[during GC]",
+        [MEMSCOPE_STACK_NO_GVL] = "[no GVL]",
+        [MEMSCOPE_STACK_NOT_RUBY] = "[non-Ruby thread]",
+        [MEMSCOPE_STACK_RUBY_ENDED] = "[Ruby has ended]",
+        [MEMSCOPE_STACK_NO_FRAMES] = "[no Ruby frames]",
+        [MEMSCOPE_STACK_NO_ROOM] = "[no room]",
+        [MEMSCOPE_STACK_CALLERS_DROPPED] = "[callers dropped]",
     };
 
     return frame("state", rb_utf8_str_new_cstr(names[state]), Qnil, Qnil, Qnil);

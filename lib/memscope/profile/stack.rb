@@ -6,7 +6,7 @@ module Memscope
   class Profile < Reading
     # One function or line in the stacks of a profile.
     class Frame < Record
-      # @return [Symbol] :ruby, :native, or :state, the reason why there are no frames
+      # @return [Symbol] :ruby, :native, or :state, the reason why frames are missing
       field :kind, :symbol, null: false, one_of: %i[ruby native state]
       # @return [String] "Report#render", "deflateInit2_", "libz.so.1+0x1a2b", "[during GC]"
       field :name, :string, null: false
@@ -49,7 +49,7 @@ module Memscope
       field :thread, :string
       # @return [String, nil] the objects' class; nil for memory of malloc
       field :class_name, :string, sparse: true
-      # @return [Integer]
+      # @return [Integer] 0 also if the stack was merged with others because it has no live memory
       field :generation, :count, null: false
       # @return [Integer] estimate
       field :live_bytes, :signed_bytes, null: false

@@ -1,6 +1,7 @@
 #include "sampling/sample_table.h"
 
 #include "base/protections.h"
+#include "sampling/stack_table.h"
 
 #include <math.h>
 #include <sched.h>
@@ -8,27 +9,18 @@
 #include <sys/mman.h>
 
 #define SAMPLE_LIMIT (1u << 17)
-#define STACK_LIMIT (1u << 17)
-#define SLOTS (1u << 18) /* in each of the two hash tables: at most half of them are taken */
-#define WORD_LIMIT (1u << 23)
+#define SLOTS (1u << 18) /* at most half of them are taken */
 #define DEFERRED_LIMIT 64
 
-struct stack {
-    uint64_t hash;
-    uint32_t first_word, length;
-    double allocated_bytes, allocated_objects;
-};
-
-/* The hash tables hold indexes + 1 into the dense arrays `samples` and `stacks`, which a reading copies. */
 static struct table {
     _Atomic(uint16_t) filter[1u << MEMSCOPE_FILTER_BITS];
-    uint32_t sample_slots[SLOTS], stack_slots[SLOTS];
+    uint32_t slots[SLOTS]; /* by address: indexes + 1 into samples; 0: none */
     struct memscope_sample samples[SAMPLE_LIMIT];
-    struct stack stacks[STACK_LIMIT];
-    uint64_t words[WORD_LIMIT];
+    struct memscope_stack_table stacks;
 } * table;
 
-static uint32_t sample_count, stack_count, word_count;
+static uint32_t sample_count;
+static uint32_t numbering; /* of stacks: increased when their numbers change */
 static uint64_t dropped_samples, lost_frees;
 static double sampling_rate;
 static _Atomic(uintptr_t) deferred[DEFERRED_LIMIT];
@@ -73,37 +65,38 @@ static uint32_t home_of(uintptr_t address) {
 static uint32_t sample_slot(uintptr_t address) {
     uint32_t slot = home_of(address);
 
-    while (table->sample_slots[slot] != 0 && table->samples[table->sample_slots[slot] - 1].address != address)
+    while (table->slots[slot] != 0 && table->samples[table->slots[slot] - 1].address != address)
         slot = (slot + 1) & (SLOTS - 1);
     return slot;
 }
 
 /* Moves up the entries that follow an emptied slot, so that no search stops short of them. */
 static void close_gap(uint32_t gap) {
-    for (uint32_t slot = (gap + 1) & (SLOTS - 1); table->sample_slots[slot] != 0; slot = (slot + 1) & (SLOTS - 1)) {
-        uint32_t home = home_of(table->samples[table->sample_slots[slot] - 1].address);
+    for (uint32_t slot = (gap + 1) & (SLOTS - 1); table->slots[slot] != 0; slot = (slot + 1) & (SLOTS - 1)) {
+        uint32_t home = home_of(table->samples[table->slots[slot] - 1].address);
 
         if (((slot - home) & (SLOTS - 1)) < ((slot - gap) & (SLOTS - 1)))
             continue;
-        table->sample_slots[gap] = table->sample_slots[slot];
-        table->sample_slots[slot] = 0;
+        table->slots[gap] = table->slots[slot];
+        table->slots[slot] = 0;
         gap = slot;
     }
 }
 
 static struct memscope_sample remove_sample(uintptr_t address) {
-    uint32_t slot = sample_slot(address), index = table->sample_slots[slot];
+    uint32_t slot = sample_slot(address), index = table->slots[slot];
     struct memscope_sample removed = {0}, *last;
 
     if (index == 0)
         return removed;
     removed = table->samples[index - 1];
-    table->sample_slots[slot] = 0;
+    table->slots[slot] = 0;
     close_gap(slot);
     count_in_filter(address, -1);
+    memscope_stack_loses_sample(&table->stacks, removed.stack);
     last = &table->samples[--sample_count];
     if (index - 1 != sample_count) {
-        table->sample_slots[sample_slot(last->address)] = index;
+        table->slots[sample_slot(last->address)] = index;
         table->samples[index - 1] = *last;
     }
     return removed;
@@ -116,9 +109,10 @@ static void add_sample(struct memscope_sample sample) {
         dropped_samples++;
         return;
     }
-    table->sample_slots[sample_slot(sample.address)] = sample_count + 1;
+    table->slots[sample_slot(sample.address)] = sample_count + 1;
     table->samples[sample_count++] = sample;
     count_in_filter(sample.address, 1);
+    memscope_stack_gains_sample(&table->stacks, sample.stack);
 }
 
 /* ---- the lock --------------------------------------------------------------------------------------------------- */
@@ -172,41 +166,6 @@ void memscope_sample_table_after_fork(void) {
     }
 }
 
-/* ---- stacks --------------------------------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const uint64_t *words, unsigned length) {
-    uint64_t hash = UINT64_C(1469598103934665603);
-
-    for (unsigned index = 0; index < length; index++) {
-        hash = (hash ^ words[index]) * UINT64_C(1099511628211);
-        hash ^= hash >> 29;
-    }
-    return hash;
-}
-
-static bool is_stack(const struct stack *stack, uint64_t hash, const uint64_t *words, unsigned length) {
-    return stack->hash == hash && stack->length == length &&
-           memcmp(table->words + stack->first_word, words, length * sizeof *words) == 0;
-}
-
-/* The stack's number, counted from 1; a new stack is added. Returns 0 when there is no room for another. */
-static uint32_t number_of_stack(const uint64_t *words, unsigned length) {
-    uint64_t hash = hash_of(words, length);
-    uint32_t slot = hash & (SLOTS - 1), number;
-
-    while ((number = table->stack_slots[slot]) != 0) {
-        if (is_stack(&table->stacks[number - 1], hash, words, length))
-            return number;
-        slot = (slot + 1) & (SLOTS - 1);
-    }
-    if (stack_count == STACK_LIMIT || length > WORD_LIMIT - word_count)
-        return 0;
-    memcpy(table->words + word_count, words, length * sizeof *words);
-    table->stacks[stack_count++] = (struct stack){.hash = hash, .first_word = word_count, .length = length};
-    word_count += length;
-    return table->stack_slots[slot] = stack_count;
-}
-
 /* ---- the table ------------------------------------------------------------------------------------------------ */
 
 enum memscope_status memscope_sample_table_open(void) {
@@ -221,9 +180,12 @@ enum memscope_status memscope_sample_table_open(void) {
 
 /* For locked pages (mlockall), which MADV_DONTNEED does not drop. Array elements beyond the counts need not be zero. */
 static void empty_slots(void) {
+    struct memscope_stack_table *stacks = &table->stacks;
+
     memset(table->filter, 0, sizeof table->filter);
-    memset(table->sample_slots, 0, sizeof table->sample_slots);
-    memset(table->stack_slots, 0, sizeof table->stack_slots);
+    memset(table->slots, 0, sizeof table->slots);
+    memset(stacks->slots, 0, sizeof stacks->slots);
+    stacks->count = stacks->word_count = stacks->idle = stacks->idle_before = 0;
 }
 
 void memscope_sample_table_clear(double rate) {
@@ -231,7 +193,8 @@ void memscope_sample_table_clear(double rate) {
     if (madvise(table, sizeof *table, MADV_DONTNEED) != 0)
         empty_slots();
     memset(memscope_sample_filter_bits, 0, sizeof memscope_sample_filter_bits);
-    sample_count = stack_count = word_count = 0;
+    sample_count = 0;
+    numbering++;
     dropped_samples = lost_frees = 0;
     sampling_rate = rate;
     unlock();
@@ -243,16 +206,27 @@ void memscope_sample_table_admit_all(void) {
     memset(memscope_sample_filter_bits, 0xff, sizeof memscope_sample_filter_bits);
 }
 
+static void shorten_stacks(void) {
+    memscope_stacks_shorten(&table->stacks);
+    numbering++;
+    for (uint32_t index = 0; index < sample_count; index++)
+        table->samples[index].stack = table->stacks.renumbered[table->samples[index].stack - 1];
+}
+
 void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t *words, unsigned length) {
     double weight = memscope_sample_weight((double)size, sampling_rate);
+    struct memscope_kept_stack *stack;
     uint32_t number;
 
     lock();
-    number = number_of_stack(words, length);
+    if (memscope_stacks_are_to_shorten(&table->stacks))
+        shorten_stacks();
+    number = memscope_stack_number(&table->stacks, words, length);
     if (number != 0) {
-        table->stacks[number - 1].allocated_bytes += (double)size * weight;
-        table->stacks[number - 1].allocated_objects += weight;
-        add_sample((struct memscope_sample){address, size, number});
+        stack = &table->stacks.stacks[number - 1];
+        stack->allocated_bytes += round((double)size * weight); /* whole bytes: merged stacks have the same sum */
+        stack->allocated_objects += weight;
+        add_sample((struct memscope_sample){.address = address, .size = size, .stack = number});
     } else {
         dropped_samples++;
     }
@@ -264,13 +238,17 @@ struct memscope_sample memscope_sample_table_remove(uintptr_t address) {
 
     lock();
     removed = remove_sample(address);
+    removed.numbering = numbering;
     unlock();
     return removed;
 }
 
 void memscope_sample_table_put_back(struct memscope_sample sample) {
     lock();
-    add_sample(sample);
+    if (sample.numbering == numbering)
+        add_sample(sample);
+    else
+        dropped_samples++;
     unlock();
 }
 
@@ -285,15 +263,9 @@ void memscope_sample_table_remove_later(uintptr_t address) {
 }
 
 size_t memscope_sample_table_bytes(void) {
-    if (!table)
-        return 0;
-    return memscope_lasting_resident_bytes(memscope_sample_filter_bits, sizeof memscope_sample_filter_bits) +
-           memscope_lasting_resident_bytes(table->filter, sizeof table->filter) +
-           memscope_lasting_resident_bytes(table->sample_slots, sizeof table->sample_slots) +
-           memscope_lasting_resident_bytes(table->stack_slots, sizeof table->stack_slots) +
-           memscope_lasting_resident_bytes(table->samples, sample_count * sizeof table->samples[0]) +
-           memscope_lasting_resident_bytes(table->stacks, stack_count * sizeof table->stacks[0]) +
-           memscope_lasting_resident_bytes(table->words, word_count * sizeof table->words[0]);
+    return table ? memscope_lasting_resident_bytes(memscope_sample_filter_bits, sizeof memscope_sample_filter_bits) +
+                       memscope_lasting_resident_bytes(table, sizeof *table)
+                 : 0;
 }
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -307,42 +279,79 @@ static void estimate(const struct memscope_sample *sample, double rate, struct m
     stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², by Horvitz and Thompson */
 }
 
-static struct memscope_sampled_stack sampled_stack(const struct stack *stack) {
+/* A copy of the table in a scratch, and the room that it has. */
+struct copy {
+    struct memscope_sample *samples;
+    struct memscope_kept_stack *stacks;
+    uint64_t *words;
+    uint32_t samples_room, stacks_room, words_room;
+    uint32_t sample_count, stack_count;
+    double rate;
+};
+
+/* Room for what is added between making room and taking the lock. */
+#define SPARE 1024
+
+/* The pages are made resident first, so that copying under the lock waits for no memory. */
+static bool make_room(struct memscope_scratch *scratch, struct copy *copy) {
+    copy->samples_room = sample_count + SPARE;
+    copy->stacks_room = table->stacks.count + SPARE;
+    copy->words_room = table->stacks.word_count + SPARE * MEMSCOPE_STACK_WORDS / 4;
+    memscope_scratch_pretouch(scratch, copy->samples_room * sizeof *copy->samples +
+                                           copy->stacks_room * sizeof *copy->stacks +
+                                           copy->words_room * sizeof *copy->words);
+    copy->samples = memscope_scratch_take(scratch, copy->samples_room * sizeof *copy->samples);
+    copy->stacks = memscope_scratch_take(scratch, copy->stacks_room * sizeof *copy->stacks);
+    copy->words = memscope_scratch_take(scratch, copy->words_room * sizeof *copy->words);
+    return copy->samples && copy->stacks && copy->words;
+}
+
+/* Under the lock. False: there is not enough room. */
+static bool copy_table(struct copy *copy) {
+    const struct memscope_stack_table *stacks = &table->stacks;
+
+    if (sample_count > copy->samples_room || stacks->count > copy->stacks_room || stacks->word_count > copy->words_room)
+        return false;
+    memcpy(copy->samples, table->samples, sample_count * sizeof *copy->samples);
+    memcpy(copy->stacks, stacks->stacks, stacks->count * sizeof *copy->stacks);
+    memcpy(copy->words, stacks->words, stacks->word_count * sizeof *copy->words);
+    copy->sample_count = sample_count;
+    copy->stack_count = stacks->count;
+    copy->rate = sampling_rate;
+    return true;
+}
+
+static struct memscope_sampled_stack sampled_stack(const struct copy *copy, const struct memscope_kept_stack *stack) {
     return (struct memscope_sampled_stack){
-        .words = table->words + stack->first_word,
+        .words = copy->words + stack->first_word,
         .length = stack->length,
         .allocated_bytes = stack->allocated_bytes,
         .allocated_objects = stack->allocated_objects,
     };
 }
 
-/* Room for samples and stacks that are added between making room and taking the lock. */
-#define SPARE 1024
-
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *read) {
-    size_t samples_room = sample_count + SPARE, stacks_room = stack_count + SPARE, samples, stacks;
-    struct memscope_sample *sample = memscope_scratch_take(scratch, samples_room * sizeof *sample);
-    struct stack *stack = memscope_scratch_take(scratch, stacks_room * sizeof *stack);
-    double rate;
+    struct copy copy;
+    bool copied = false;
 
-    *read = (struct memscope_sampled_stacks){.list = memscope_scratch_take(scratch, stacks_room * sizeof *read->list)};
-    if (!sample || !stack || !read->list)
+    *read = (struct memscope_sampled_stacks){0};
+    while (!copied) {
+        if (!make_room(scratch, &copy))
+            return MEMSCOPE_NO_MEMORY;
+        lock();
+        copied = copy_table(&copy);
+        read->dropped_samples = dropped_samples;
+        read->lost_frees = lost_frees;
+        unlock();
+    }
+    read->list = memscope_scratch_take(scratch, copy.stack_count * sizeof *read->list);
+    if (!read->list)
         return MEMSCOPE_NO_MEMORY;
-    lock();
-    samples = sample_count < samples_room ? sample_count : samples_room;
-    stacks = stack_count < stacks_room ? stack_count : stacks_room;
-    memcpy(sample, table->samples, samples * sizeof *sample);
-    memcpy(stack, table->stacks, stacks * sizeof *stack);
-    read->dropped_samples = dropped_samples + (sample_count - samples);
-    read->lost_frees = lost_frees;
-    rate = sampling_rate;
-    unlock();
-    read->count = stacks;
-    for (size_t index = 0; index < stacks; index++)
-        read->list[index] = sampled_stack(&stack[index]);
-    for (size_t index = 0; index < samples; index++)
-        if (sample[index].stack <= stacks)
-            estimate(&sample[index], rate, &read->list[sample[index].stack - 1]);
+    read->count = copy.stack_count;
+    for (size_t index = 0; index < read->count; index++)
+        read->list[index] = sampled_stack(&copy, &copy.stacks[index]);
+    for (size_t index = 0; index < copy.sample_count; index++)
+        estimate(&copy.samples[index], copy.rate, &read->list[copy.samples[index].stack - 1]);
     return MEMSCOPE_OK;
 }

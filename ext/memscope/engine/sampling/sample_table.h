@@ -3,8 +3,9 @@
  *
  * One table per process, mapped at first use and kept, with a fixed capacity: 131,072 live samples (64 GiB at a rate of
  * 2^19) and as many stacks. Inherited by forked children. Functions that use the table take one spin lock, mostly
- * for microseconds; the lock is also held across a fork. is_held, remove_later and the filter take no lock. No function
- * here allocates, and those that a sampled malloc or free calls leave errno alone.
+ * for microseconds; for milliseconds while stacks are shortened (stack_table.h). The lock is also held across a fork.
+ * is_held, remove_later and the filter take no lock. No function here allocates, and those that a sampled malloc or
+ * free calls leave errno alone.
  */
 #ifndef MEMSCOPE_SAMPLE_TABLE_H
 #define MEMSCOPE_SAMPLE_TABLE_H
@@ -30,10 +31,13 @@ void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t 
 struct memscope_sample {
     uintptr_t address;
     uint64_t size;
-    uint32_t stack; /* its number; 0: there was no sample */
+    uint32_t stack;     /* its number; 0: there was no sample */
+    uint32_t numbering; /* of stacks, when the sample was removed */
 };
 
 struct memscope_sample memscope_sample_table_remove(uintptr_t address);
+
+/* Drops and counts the sample if the stacks have been renumbered since it was removed. */
 void memscope_sample_table_put_back(struct memscope_sample sample);
 
 /*
@@ -49,8 +53,8 @@ bool memscope_sample_table_is_held(void);
 void memscope_sample_table_remove_later(uintptr_t address);
 
 /*
- * Copies the samples and the stacks into scratch, and estimates from the copy. The stacks' frames (words) are not
- * copied: the result points into the table. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
+ * Copies the samples and the stacks into scratch, and estimates from the copy. Returns MEMSCOPE_NO_MEMORY if scratch is
+ * exhausted.
  */
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *stacks);

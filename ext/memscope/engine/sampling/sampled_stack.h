@@ -23,14 +23,15 @@ enum memscope_word_kind {
     MEMSCOPE_WORD_THREAD,     /* index: a thread's name that the binding knows */
 };
 
-/* Why a stack lacks Ruby frames. */
+/* Why a stack lacks frames. */
 enum memscope_stack_state {
     MEMSCOPE_STACK_DURING_GC = 1,
     MEMSCOPE_STACK_NO_GVL,
     MEMSCOPE_STACK_NOT_RUBY, /* a thread that Ruby did not create, or whose Ruby thread has ended */
     MEMSCOPE_STACK_RUBY_ENDED,
     MEMSCOPE_STACK_NO_FRAMES,
-    MEMSCOPE_STACK_NO_ROOM, /* no room for another distinct frame */
+    MEMSCOPE_STACK_NO_ROOM,         /* no room for another distinct frame */
+    MEMSCOPE_STACK_CALLERS_DROPPED, /* a stack without live samples that was shortened to its innermost frames */
 };
 
 /*

@@ -1,0 +1,257 @@
+#include "sampling/stack_table.h"
+
+#include <string.h>
+
+/* ---- adding ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const uint64_t *words, uint32_t length) {
+    uint64_t hash = UINT64_C(1469598103934665603);
+
+    for (uint32_t index = 0; index < length; index++) {
+        hash = (hash ^ words[index]) * UINT64_C(1099511628211);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static bool is_stack(const struct memscope_stack_table *table, const struct memscope_kept_stack *stack, uint64_t hash,
+                     const uint64_t *words, uint32_t length) {
+    return stack->hash == hash && stack->length == length &&
+           memcmp(table->words + stack->first_word, words, length * sizeof *words) == 0;
+}
+
+static bool has_room(const struct memscope_stack_table *table, uint32_t length) {
+    return table->count < MEMSCOPE_STACK_LIMIT && length <= MEMSCOPE_STACKS_WORD_LIMIT - table->word_count;
+}
+
+/* `words` may be in table->words, from word_count on. */
+static uint32_t number_of(struct memscope_stack_table *table, const uint64_t *words, uint32_t length, uint64_t hash) {
+    uint32_t slot = hash & (MEMSCOPE_STACK_SLOTS - 1), number;
+
+    while ((number = table->slots[slot]) != 0) {
+        if (is_stack(table, &table->stacks[number - 1], hash, words, length))
+            return number;
+        slot = (slot + 1) & (MEMSCOPE_STACK_SLOTS - 1);
+    }
+    if (!has_room(table, length))
+        return 0;
+    memmove(table->words + table->word_count, words, length * sizeof *words);
+    table->stacks[table->count++] =
+        (struct memscope_kept_stack){.hash = hash, .first_word = table->word_count, .length = (uint16_t)length};
+    table->word_count += length;
+    table->idle++;
+    return table->slots[slot] = table->count;
+}
+
+uint32_t memscope_stack_number(struct memscope_stack_table *table, const uint64_t *words, uint32_t length) {
+    return number_of(table, words, length, hash_of(words, length));
+}
+
+static void gain_samples(struct memscope_stack_table *table, struct memscope_kept_stack *stack, uint32_t samples) {
+    if (stack->samples == 0)
+        table->idle--;
+    stack->samples += samples;
+}
+
+void memscope_stack_gains_sample(struct memscope_stack_table *table, uint32_t number) {
+    gain_samples(table, &table->stacks[number - 1], 1);
+}
+
+void memscope_stack_loses_sample(struct memscope_stack_table *table, uint32_t number) {
+    if (--table->stacks[number - 1].samples == 0)
+        table->idle++;
+}
+
+/* ---- which idle stacks keep their frames --------------------------------------------------------------------------
+ */
+
+#define IDLE_IN_FULL 1024 /* at most */
+
+static int exponent_of(double bytes) {
+    return 63 - __builtin_clzll((uint64_t)bytes | 1);
+}
+
+/* Idle stacks that allocated this power of two of bytes, or more, keep their frames. */
+static int least_in_full(const struct memscope_stack_table *table) {
+    uint32_t stacks[64] = {0}, more = 0;
+    int exponent = 63;
+
+    for (uint32_t index = 0; index < table->count; index++)
+        if (table->stacks[index].samples == 0 && !table->stacks[index].shortened)
+            stacks[exponent_of(table->stacks[index].allocated_bytes)]++;
+    for (; exponent >= 0 && more + stacks[exponent] <= IDLE_IN_FULL; exponent--)
+        more += stacks[exponent];
+    return exponent + 1;
+}
+
+static bool keeps_frames(const struct memscope_kept_stack *stack, int in_full) {
+    return !stack->shortened && exponent_of(stack->allocated_bytes) >= in_full;
+}
+
+/* ---- what is left of the others -----------------------------------------------------------------------------------
+ */
+
+/*
+ * The first of these with which at most `most` stacks remain. Never a generation, which tells the age of live memory;
+ * threads are given up before callers, because a server has many that do the same.
+ */
+static const struct level {
+    uint32_t frames; /* Ruby frames */
+    uint32_t native_frames;
+    bool threads;
+    uint32_t most;
+} levels[] = {
+    {16, 4, true, 2048}, {16, 4, false, 2048}, {8, 4, false, 2048},       {4, 4, false, 4096},
+    {2, 2, false, 8192}, {1, 1, false, 16384}, {0, 0, false, UINT32_MAX},
+};
+static const struct level complete = {MEMSCOPE_STACK_WORDS, MEMSCOPE_STACK_WORDS, true, UINT32_MAX};
+
+#define CALLERS_DROPPED memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_CALLERS_DROPPED, 0)
+#define NO_ROOM memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_NO_ROOM, 0)
+
+/* A Ruby frame for which there was no room is a frame too. */
+static bool is_ruby_frame(uint64_t word) {
+    return memscope_word_kind(word) == MEMSCOPE_WORD_RUBY || word == NO_ROOM;
+}
+
+/* Copies frames into table->rest: native ones, then Ruby's. Returns how many words of the stack were read. */
+static uint32_t copy_frames(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                            const struct level *level, uint32_t *length) {
+    const uint64_t *words = table->words + stack->first_word;
+    uint32_t read = 0, native;
+
+    for (; read < stack->length && memscope_word_kind(words[read]) == MEMSCOPE_WORD_NATIVE; read++)
+        if (read < level->native_frames)
+            table->rest[(*length)++] = words[read];
+    for (native = read; read < stack->length && is_ruby_frame(words[read]); read++)
+        if (read - native < level->frames)
+            table->rest[(*length)++] = words[read];
+    if (read - native > level->frames && (read == stack->length || words[read] != CALLERS_DROPPED))
+        table->rest[(*length)++] = CALLERS_DROPPED;
+    return read;
+}
+
+/* Writes what the level leaves of an idle stack to table->rest, and returns its length. */
+static uint32_t shortened(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                          const struct level *level) {
+    const uint64_t *words = table->words + stack->first_word;
+    uint32_t length = 0;
+
+    for (uint32_t index = copy_frames(table, stack, level, &length); index < stack->length; index++) {
+        enum memscope_word_kind kind = memscope_word_kind(words[index]);
+
+        if (kind == MEMSCOPE_WORD_GENERATION)
+            table->rest[length++] = memscope_word(kind, 0, memscope_word_line(words[index]));
+        else if (kind != MEMSCOPE_WORD_THREAD || level->threads)
+            table->rest[length++] = words[index];
+    }
+    return length;
+}
+
+/* The slots serve as a set: they are filled again afterwards. */
+static bool is_new(uint32_t *slots, uint64_t hash) {
+    uint32_t slot = hash & (MEMSCOPE_STACK_SLOTS - 1), key = (uint32_t)(hash >> 32) | 1;
+
+    while (slots[slot] != 0 && slots[slot] != key)
+        slot = (slot + 1) & (MEMSCOPE_STACK_SLOTS - 1);
+    if (slots[slot] == key)
+        return false;
+    slots[slot] = key;
+    return true;
+}
+
+/* How many of the idle stacks that lose frames would remain. */
+static uint32_t remaining(struct memscope_stack_table *table, const struct level *level, int in_full) {
+    uint32_t different = 0;
+
+    memset(table->slots, 0, sizeof table->slots);
+    for (uint32_t index = 0; index < table->count; index++) {
+        const struct memscope_kept_stack *stack = &table->stacks[index];
+
+        if (stack->samples == 0 && !keeps_frames(stack, in_full))
+            different += is_new(table->slots, hash_of(table->rest, shortened(table, stack, level)));
+    }
+    return different;
+}
+
+/* A full table must get room. */
+static const struct level *level_of(struct memscope_stack_table *table, int in_full) {
+    uint32_t most = has_room(table, MEMSCOPE_STACK_WORDS) ? UINT32_MAX : table->idle / 2, left;
+    const struct level *level = levels;
+
+    for (; level->most != UINT32_MAX; level++) {
+        left = remaining(table, level, in_full);
+        if (left <= level->most && left <= most)
+            break;
+    }
+    return level;
+}
+
+/* ---- shortening ------------------------------------------------------------------------------------------------- */
+
+#define LEAST_TO_SHORTEN 2048
+
+/* The more stacks there are, the longer a shortening takes, and the less often it comes. */
+bool memscope_stacks_are_to_shorten(const struct memscope_stack_table *table) {
+    uint32_t more = table->idle > table->idle_before ? table->idle - table->idle_before : 0;
+
+    return more >= LEAST_TO_SHORTEN + (has_room(table, MEMSCOPE_STACK_WORDS) ? table->count / 4 : 0);
+}
+
+static struct memscope_kept_stack *put_live(struct memscope_stack_table *table,
+                                            const struct memscope_kept_stack *stack) {
+    uint32_t number = number_of(table, table->words + stack->first_word, stack->length, stack->hash);
+    struct memscope_kept_stack *kept = &table->stacks[number - 1];
+
+    gain_samples(table, kept, stack->samples);
+    kept->old_number = stack->old_number;
+    return kept;
+}
+
+/* Whether table->rest lacks more of the stack than the generation, which is the last word. */
+static bool is_changed(const struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                       uint32_t length) {
+    const uint64_t *words = table->words + stack->first_word;
+
+    return length != stack->length || (length > 0 && memcmp(table->rest, words, (length - 1) * sizeof *words) != 0);
+}
+
+static struct memscope_kept_stack *put_idle(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                                            const struct level *level) {
+    uint32_t length = shortened(table, stack, level);
+    bool changed = stack->shortened || is_changed(table, stack, length);
+    struct memscope_kept_stack *kept = &table->stacks[memscope_stack_number(table, table->rest, length) - 1];
+
+    kept->shortened = kept->shortened || changed;
+    return kept;
+}
+
+/* Writes what is kept of each stack over what has been read: never more words, in the same order. */
+static void rebuild(struct memscope_stack_table *table, const struct level *level, int in_full) {
+    uint32_t count = table->count;
+
+    memset(table->slots, 0, sizeof table->slots);
+    table->count = table->word_count = table->idle = 0;
+    for (uint32_t index = 0; index < count; index++) {
+        struct memscope_kept_stack stack = table->stacks[index], *kept;
+
+        if (stack.samples > 0)
+            kept = put_live(table, &stack);
+        else
+            kept = put_idle(table, &stack, keeps_frames(&stack, in_full) ? &complete : level);
+        kept->allocated_bytes += stack.allocated_bytes;
+        kept->allocated_objects += stack.allocated_objects;
+    }
+}
+
+void memscope_stacks_shorten(struct memscope_stack_table *table) {
+    int in_full = least_in_full(table);
+
+    for (uint32_t index = 0; index < table->count; index++)
+        table->stacks[index].old_number = index + 1;
+    rebuild(table, level_of(table, in_full), in_full);
+    for (uint32_t index = 0; index < table->count; index++)
+        if (table->stacks[index].samples > 0)
+            table->renumbered[table->stacks[index].old_number - 1] = index + 1;
+    table->idle_before = table->idle;
+}

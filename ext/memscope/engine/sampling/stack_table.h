@@ -1,0 +1,54 @@
+/*
+ * The distinct stacks of a malloc profile, each with what was allocated there, in a table of fixed size. Any context,
+ * one thread at a time; allocates nothing, and leaves errno alone.
+ *
+ * The stacks of a program that runs for days are ever new, although nearly all their memory is freed soon. Those with
+ * live samples are always complete. When many others, idle ones, have come together, a shortening merges them: the ones
+ * that allocated most keep their frames, the rest only the innermost, followed by MEMSCOPE_STACK_CALLERS_DROPPED. Sums
+ * stay the same.
+ */
+#ifndef MEMSCOPE_STACK_TABLE_H
+#define MEMSCOPE_STACK_TABLE_H
+
+#include "sampling/sampled_stack.h"
+
+#define MEMSCOPE_STACK_LIMIT (1u << 17)
+#define MEMSCOPE_STACK_SLOTS (1u << 18) /* at most half of them are taken */
+#define MEMSCOPE_STACKS_WORD_LIMIT (1u << 23)
+
+struct memscope_kept_stack {
+    uint64_t hash;
+    uint32_t first_word;
+    uint16_t length;
+    bool shortened;
+    uint32_t samples;    /* live ones */
+    uint32_t old_number; /* before the last shortening */
+    double allocated_bytes, allocated_objects;
+};
+
+/* All zeros: an empty table. Array elements beyond the counts need not be zero. */
+struct memscope_stack_table {
+    uint32_t count, word_count;
+    uint32_t idle;                        /* stacks without live samples */
+    uint32_t idle_before;                 /* of these, as of the last shortening */
+    uint32_t slots[MEMSCOPE_STACK_SLOTS]; /* numbers of stacks by hash; 0: none */
+    struct memscope_kept_stack stacks[MEMSCOPE_STACK_LIMIT];
+    uint64_t words[MEMSCOPE_STACKS_WORD_LIMIT];
+    uint32_t renumbered[MEMSCOPE_STACK_LIMIT]; /* by the last shortening: the number of what was stacks[index] */
+    uint64_t rest[MEMSCOPE_STACK_WORDS];       /* what a shortening leaves of a stack */
+};
+
+/* The stack's number, counted from 1; a new stack is added. 0: there is no room for another. */
+uint32_t memscope_stack_number(struct memscope_stack_table *table, const uint64_t *words, uint32_t length);
+
+/* Counts a live sample of the stack more, or less. */
+void memscope_stack_gains_sample(struct memscope_stack_table *table, uint32_t number);
+void memscope_stack_loses_sample(struct memscope_stack_table *table, uint32_t number);
+
+/* Whether there are enough idle stacks for a shortening. */
+bool memscope_stacks_are_to_shorten(const struct memscope_stack_table *table);
+
+/* Renumbers the stacks; `renumbered` has the new numbers of those with live samples. */
+void memscope_stacks_shorten(struct memscope_stack_table *table);
+
+#endif
