@@ -139,6 +139,21 @@ static void test_a_sample_of_an_earlier_numbering(void) {
     check(1, 0);
 }
 
+/* However the bytes of a block are estimated: those that live and those that were allocated are the same. */
+static void test_nothing_freed(void) {
+    struct memscope_scratch scratch;
+    struct memscope_sampled_stacks read;
+
+    memscope_sample_table_clear(4096);
+    for (uint32_t block = 0; block < 1000; block++)
+        add(block, block % 7, 10 + 13 * block);
+    EXPECT(memscope_scratch_open(&scratch) == MEMSCOPE_OK);
+    EXPECT(memscope_sample_table_read(&scratch, &read) == MEMSCOPE_OK && read.count == 7);
+    for (size_t index = 0; index < read.count; index++)
+        EXPECT(read.list[index].live_bytes == read.list[index].allocated_bytes);
+    memscope_scratch_close(&scratch);
+}
+
 static void test_resident_bytes(void) {
     size_t before;
 
@@ -157,6 +172,7 @@ int main(void) {
         SKIP("no table");
     test_against_a_model();
     test_a_sample_of_an_earlier_numbering();
+    test_nothing_freed();
     test_resident_bytes();
     return 0;
 }

@@ -206,6 +206,11 @@ void memscope_sample_table_admit_all(void) {
     memset(memscope_sample_filter_bits, 0xff, sizeof memscope_sample_filter_bits);
 }
 
+/* Whole, so that the sums of stacks stay the same when stacks are merged. */
+static double whole_bytes(double size, double weight) {
+    return round(size * weight);
+}
+
 static void shorten_stacks(void) {
     memscope_stacks_shorten(&table->stacks);
     numbering++;
@@ -224,7 +229,7 @@ void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t 
     number = memscope_stack_number(&table->stacks, words, length);
     if (number != 0) {
         stack = &table->stacks.stacks[number - 1];
-        stack->allocated_bytes += round((double)size * weight); /* whole bytes: merged stacks have the same sum */
+        stack->allocated_bytes += whole_bytes((double)size, weight);
         stack->allocated_objects += weight;
         add_sample((struct memscope_sample){.address = address, .size = size, .stack = number});
     } else {
@@ -274,7 +279,7 @@ static void estimate(const struct memscope_sample *sample, double rate, struct m
     double size = (double)sample->size, weight = memscope_sample_weight(size, rate);
 
     stack->samples++;
-    stack->live_bytes += size * weight;
+    stack->live_bytes += whole_bytes(size, weight);
     stack->live_objects += weight;
     stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², by Horvitz and Thompson */
 }

@@ -62,8 +62,7 @@ void memscope_stack_loses_sample(struct memscope_stack_table *table, uint32_t nu
         table->idle++;
 }
 
-/* ---- which idle stacks keep their frames --------------------------------------------------------------------------
- */
+/* ---- which idle stacks keep their frames ------------------------------------------------------------------------ */
 
 #define IDLE_IN_FULL 1024 /* at most */
 
@@ -88,12 +87,11 @@ static bool keeps_frames(const struct memscope_kept_stack *stack, int in_full) {
     return !stack->shortened && exponent_of(stack->allocated_bytes) >= in_full;
 }
 
-/* ---- what is left of the others -----------------------------------------------------------------------------------
- */
+/* ---- what is left of the others --------------------------------------------------------------------------------- */
 
 /*
- * The first of these with which at most `most` stacks remain. Never a generation, which tells the age of live memory;
- * threads are given up before callers, because a server has many that do the same.
+ * What is kept: by the first level that leaves at most `most` stacks. No level keeps generations, which tell the age of
+ * live memory. Threads go before callers, because many threads of a server do the same.
  */
 static const struct level {
     uint32_t frames; /* Ruby frames */
