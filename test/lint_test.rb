@@ -39,6 +39,12 @@ class LintTest < MemscopeTest
 end
 
 class LintJemallocRecommendationTest < LintTest
+  def test_quotes_for_a_shell
+    reading = taking(taken(prof_prefix: "it's a dump"), cpus: 2)
+
+    assert_equal "MALLOC_CONF='prof_prefix:it'\\''s a dump,narenas:2'", reading.recommended
+  end
+
   def test_arenas_by_cpus_quota_and_ractors
     {
       { cpus: 2 } => "MALLOC_CONF=narenas:2",

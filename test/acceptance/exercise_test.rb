@@ -9,6 +9,7 @@ require_relative "../support/small_rails"
 class ExerciseAcceptanceTest < MemscopeTest
   parallelize_me!
 
+  EXECUTABLE = File.join(ChildProcess::ROOT, "exe/memscope")
   RAILS = <<~'RUBY'
     class PagesController < ActionController::Base
       def show = render(plain: "hello")
@@ -45,10 +46,26 @@ class ExerciseAcceptanceTest < MemscopeTest
     skip_under_sanitizer
     PumaServer.run("workers 2; preload_app!", env: { "MEMSCOPE_HISTORY" => "0" }) do |server|
       ran = exercise("http://127.0.0.1:#{server.port}/leak", "--requests=100", "--threads=2", "--gc", "--json",
-                     env: { "MEMSCOPE_SOCKET_DIRECTORY" => server.directory })
+                     env: listening(server))
 
       assert_equal 1, ran.status.exitstatus, ran
       assert_leak(Memscope::Exercise.from_json(ran.out), server)
+    end
+  end
+
+  # Without --gc there is no verdict anyway, but the status is that of a failure.
+  def test_an_interrupt_without_gc
+    PumaServer.run("") do |server|
+      status, report = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli json stringio], env: listening(server)).json
+        out, err = Array.new(2) { StringIO.new }
+        def err.tty? = true
+        def err.print(text) = text.include?("20 of 100") && Process.kill(:INT, Process.pid) && sleep(0.1)
+        arguments = %w[exercise http://127.0.0.1:#{server.port}/pid --requests=100 --json]
+        puts JSON.generate([Memscope::CLI.run(arguments, out: out, err: err), out.string])
+      RUBY
+
+      assert_equal 74, status
+      assert_match(/\Ainterrupted after \d\d requests/, Memscope::Exercise.from_json(report).reasons[:check])
     end
   end
 
@@ -64,9 +81,10 @@ class ExerciseAcceptanceTest < MemscopeTest
 
   private
 
+  def listening(server) = { "MEMSCOPE_SOCKET_DIRECTORY" => server.directory }
+
   def exercise(*arguments, env: {})
-    executable = File.join(ChildProcess::ROOT, "exe/memscope")
-    ChildProcess.run_command(*ChildProcess.ruby, executable, "exercise", *arguments, env: env)
+    ChildProcess.run_command(*ChildProcess.ruby, EXECUTABLE, "exercise", *arguments, env: env)
   end
 
   def statm(pid) = Integer(File.read("/proc/#{pid}/statm").split[1]) * 4096

@@ -72,9 +72,9 @@ module Memscope
       def perform
         exercise = asking { run_exercise }
         deliver_readings([exercise])
-        return exercise.check || !exercise.collected? ? FINE : INPUT_OUTPUT unless exercise.check&.grows?
+        return GROWS if exercise.check&.grows?
 
-        GROWS
+        exercise.complete? ? FINE : INPUT_OUTPUT
       rescue Exercise::Failed => e
         failure(e.message)
       rescue Interrupt

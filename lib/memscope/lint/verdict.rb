@@ -102,7 +102,7 @@ module Memscope
       def nothing_recommended = "memscope has recommendations for jemalloc and glibc only"
 
       # Quoted for a shell, if the text needs quotes.
-      def quoted(text) = text.match?(%r{[^\w:,.=/+-]}) ? "'#{text}'" : text
+      def quoted(text) = text.match?(%r{[^\w:,.=/+-]}) ? "'#{text.gsub("'") { "'\\''" }}'" : text
 
       def problem(id, severity, text, replacement = nil)
         Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
