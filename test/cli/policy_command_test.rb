@@ -53,6 +53,15 @@ class CLIPolicyTest < MemscopeTest
     end
   end
 
+  def test_readings_of_several_servers
+    others = READINGS.map { |group| Memscope::Policy::Group.from_h(group.to_h.merge(pid: group.pid + 1)) }
+    out, status = policy(READINGS.zip(others).flatten)
+
+    assert_equal 74, status
+    assert_match(/: readings of several servers alternate \(pid \d+ on \S+, pid \d+ on \S+\); give a file with/, out)
+    assert_equal 0, policy(READINGS.first(35) + others.last(35)).last, "a restarted server"
+  end
+
   def test_files_that_are_none
     assert_equal ["memscope policy: no file given; allowed: --rules NAME=NUMBER,..., --json, --output FILE, --help, " \
                   "FILE\n", 64], memscope("policy")

@@ -54,11 +54,21 @@ module Memscope
       def groups
         lines = read_in_full(@file, "FILE").lines.reject { |line| line.strip.empty? }
         failure("#{@file}: has no reading") if lines.empty?
-        lines.map.with_index(1) do |line, number|
+        groups = lines.map.with_index(1) do |line, number|
           Policy::Group.from_json(line)
         rescue ArgumentError => e
           failure("#{@file}:#{number}: #{e.message.sub(/\AMemscope::Policy::Group\.from_\w+: /, '')}")
         end
+        of_one_server(groups)
+      end
+
+      # A restarted server goes on with another pid, and none comes back.
+      def of_one_server(groups)
+        servers = groups.map { |group| "pid #{group.pid} on #{group.host || 'an unknown host'}" }.chunk(&:itself)
+        again = servers.map(&:first).tally.select { |_server, times| times > 1 }.keys
+        return groups if again.empty?
+
+        failure("#{@file}: readings of several servers alternate (#{again.join(', ')}); give a file with those of one")
       end
 
       def summary(decisions)
