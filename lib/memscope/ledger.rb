@@ -149,7 +149,10 @@ module Memscope
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
       names = blocks.unfollowed_names
-      "a lower bound: garbage may own more blocks, which count as reachable (owners not followed: #{names})" if names
+      return unless names
+
+      "a lower bound: some garbage may own more blocks, which count as reachable (memscope does not follow the " \
+        "blocks of these kinds of objects: #{names})"
     end
     private_class_method :held_by, :garbage_reason
 

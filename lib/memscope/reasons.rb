@@ -124,7 +124,7 @@ module Memscope
       malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
       needs_deep: needs the option deep, which reads how much memory malloc has in use
       objects_left_out: a lower bound that leaves out objects with slow size functions: %s
-      objects_unasked: a lower bound: of these objects, only the slots count: %s
+      objects_unasked: a lower bound that counts only the slots of some objects: %s
       classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types
@@ -146,9 +146,9 @@ module Memscope
         profile first
       coverage_contradicted: the allocator's live memory has grown by %.1f MiB less than the samples say: older memory
         was freed, or blocks are freed by calls that this backend does not see
-      freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF
-      growth_too_small: too little growth to compare with: the allocator's live memory has grown by less than 16 samples
-        stand for
+      freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
+      growth_too_small: too little growth to compare with: 16 samples represent more bytes than the allocator's live
+        memory has grown by
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
         limit on the size of files, RLIMIT_FSIZE)

@@ -20,7 +20,7 @@ class EnduranceTest < MemscopeTest
              /profile/flamegraph /profile?kind=objects&by=class /profile/flamegraph?kind=objects /metrics
              /debug/pprof/heap /debug/pprof/objects].freeze
   WORK = %w[/pid /messages /churn /text /fork_and_profile].freeze
-  PROFILING = { "MALLOC_CONF" => "prof:true,prof_active:false,prof_accum:true" }.freeze
+  PROFILING = { "MALLOC_CONF" => Memscope::MallocProfile::CONF }.freeze
   SERVERS = { glibc: [nil, {}], jemalloc: ["libjemalloc.so.2", PROFILING] }.freeze
   GIVEN_OUT = %i[in_use mmapped].freeze
   LEVERS = { glibc: "trim", jemalloc: "purge" }.freeze

@@ -278,19 +278,23 @@ class MallocProfileTest < MemscopeTest
   end
 
   # Each number is a stack of its own: a call for each of its bits, from one of two lines.
+  DESCENT = <<~RUBY
+    def hold = "h" * 100_000
+    def churn = ("c" * 50_000).clear
+    def descend(number, bits, last)
+      return send(last) if bits.zero?
+
+      if number.odd?
+        descend(number >> 1, bits - 1, last)
+      else
+        descend(number >> 1, bits - 1, last)
+      end
+    end
+  RUBY
+
   def test_ever_new_stacks
     answer = child_json(<<~RUBY, requires: ["json"])
-      def hold = "h" * 100_000
-      def churn = ("c" * 50_000).clear
-      def descend(number, bits, last)
-        return send(last) if bits.zero?
-
-        if number.odd?
-          descend(number >> 1, bits - 1, last)
-        else
-          descend(number >> 1, bits - 1, last)
-        end
-      end
+      #{DESCENT}
       Memscope::MallocProfile.start(rate: 1 << 12, backend: :imports)
       held = Array.new(16) { |number| descend(number, 32, :hold) }
       sizes = Array.new(4) do
@@ -320,6 +324,26 @@ class MallocProfileTest < MemscopeTest
     refute_empty whole
     refute_empty cut
     assert_empty(cut.reject { |marked, calls| marked && calls.between?(1, 15) })
+  end
+
+  # With prof_accum:true, these 10,000 stacks would take 8 MB.
+  def test_ever_new_stacks_in_jemalloc
+    skip_under_sanitizer
+    skip_without_jemallocs_profiler
+    settings = { preload: ChildProcess::ALLOCATORS[:jemalloc], env: { "MALLOC_CONF" => Memscope::MallocProfile::CONF } }
+    metadata, samples = child_json(<<~RUBY, requires: ["json"], **settings)
+      #{DESCENT}
+      Memscope::MallocProfile.start(rate: 1 << 12)
+      metadata = Array.new(2) do
+        10_000.times { descend(rand(1 << 32), 32, :churn) }
+        GC.start
+        Memscope.snapshot.jemalloc[:metadata_bytes]
+      end
+      puts JSON.generate([metadata, Memscope::MallocProfile.stop.overhead.samples_taken])
+    RUBY
+
+    assert_operator samples, :>, 20_000
+    assert_operator metadata.last - metadata.first, :<, 1 << 20
   end
 
   def test_threads_of_ever_new_names_leave_the_next_profile_room

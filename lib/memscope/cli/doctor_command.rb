@@ -7,8 +7,8 @@ module Memscope
     # instead; for a program, when it starts.
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
-        The exit status is 0 without a warning, even if the doctor has no verdict yet, 1
-        if there are warnings, 2 if a finding is critical, 74 if the RSS is unknown.
+        The exit status is 0 without a warning (also while the doctor has no verdict yet),
+        1 if there are warnings, 2 if a finding is critical, 74 if the RSS is unknown.
       TEXT
       SETTINGS = ["--settings", "check the allocator's settings instead"].freeze
       FORMS = {

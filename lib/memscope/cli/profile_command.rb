@@ -209,7 +209,8 @@ module Memscope
         choice = Launch::AllocatorChoice.read(nil, ENV)
         raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
 
-        environment = Launch::Proof.environment(choice, MallocProfile::CONF, profiled: true)
+        conf = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}"
+        environment = Launch::Proof.environment(choice, conf, profiled: true)
         say("profiling with jemalloc's own profiler") if backend == :auto
         [environment, backend]
       rescue Launch::Refusal => e

@@ -8,9 +8,9 @@ module Memscope
       PROGRAM_NOTES = <<~TEXT
         The report goes to standard error, or to FILE. Only the started process reports:
         when it ends, and with --every also at that interval. It still does so after it
-        execs another Ruby program. It does not report if it calls exit!, is killed,
-        execs a program that is not Ruby, ignores RUBYOPT, or calls Process.daemon. The
-        exit status is COMMAND's own. With --every, Ruby does not detect deadlocks, because
+        execs another Ruby program. It does not report if it is killed, calls exit! or
+        Process.daemon, or execs a program that is not Ruby or ignores RUBYOPT. The exit
+        status is COMMAND's own. With --every, Ruby does not detect deadlocks, because
         memscope's thread is in a timed sleep.
       TEXT
       HISTORY_NOTES = <<~TEXT

@@ -82,11 +82,11 @@ class WebProfileTest < WebCase
     assert_includes shown, "<a href=\"#{link}\">GET &lt;orders&gt;</a></th><td class=\"num\">2</td>"
     assert_includes shown, "no profile of objects is running"
     assert_of_one_tag(shown, page(link.delete_prefix("/memscope")).body)
-    assert_includes page("/profile?tag=none").body, "Of the tag <b>none</b>"
+    assert_includes page("/profile?tag=none").body, "Only the tag <b>none</b>"
   end
 
   def assert_of_one_tag(all, one)
-    assert_includes one, "Of the tag <b>GET &lt;orders&gt;</b> <a href=\"/memscope/profile\">All tags</a>"
+    assert_includes one, "Only the tag <b>GET &lt;orders&gt;</b> <a href=\"/memscope/profile\">All tags</a>"
     assert_includes one, '<a href="/memscope/profile?by=caller&amp;tag=GET+%3Corders%3E">'
     assert_match(/psych/, all)
     refute_match(/psych/, one)
@@ -183,6 +183,7 @@ class WebProfileTest < WebCase
     assert_match(%r{#{unknown}<th [^>]*>/srv/app/main\.rb:18 in [^<]+#{few}}, shown.first)
     assert_match(%r{<td class="num">3\.8</td><th [^>]*>/srv/app/models/cache\.rb}, shown.first)
     refute_includes shown.first, "lib/memscope/profile.rb"
+    assert_includes shown.first, "The total also includes memscope&#39;s own objects (19.1 MiB, 82.1 %)."
     assert_includes shown.last, '<span class="figure">–</span>'
   end
 

@@ -113,6 +113,15 @@ module Memscope
           places.partition { |entry| reading.estimated?(entry.samples) }.flatten.first(LINES)
         end
 
+        # @return [Hash{String => Integer, nil}] the live bytes of what `places` leaves out; nil for too few samples
+        def left_out
+          own, others = (live(by) - places).partition { |entry| reading.own?(entry) }
+          kinds = { "memscope's own objects" => own, Report::Quantity.counted(others.size, "other rows") => others }
+          kinds.reject { |_kind, entries| entries.empty? }.transform_values do |entries|
+            entries.sum(&:live_bytes) if reading.estimated?(entries.sum(&:samples))
+          end
+        end
+
         # @param entry [Memscope::Profile::Entry]
         # @return [String, nil] the lines of the application that called it, or the lines that allocated for it
         def beside(entry)
@@ -179,7 +188,10 @@ module Memscope
           profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
         end
 
-        def live(key) = reading.by(key).select { |entry| entry.live_bytes.positive? }
+        def live(key)
+          @live ||= Hash.new { |all, one| all[one] = reading.by(one).select { |entry| entry.live_bytes.positive? } }
+          @live[key]
+        end
 
         def here = states.find { |one| one.place.pid == place.pid }
 
