@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# If the `memscope` command that started this program has loaded its own copy, that copy stays the only one.
+# If the `memscope` command that started this program has loaded its own copy of memscope, that copy stays the only one.
 loaded = defined?(Memscope.ledger) && Memscope.method(:ledger).source_location.first
 return if loaded && File.realpath(loaded) != File.join(__dir__, "memscope/facade.rb")
 

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Tables of which room may name which (docs/architecture.md), {room => {files: globs, may: rooms}}, and the check of
-# files against them. Each file belongs to exactly one room; a room may always name itself.
+# Tables of the rooms that each room may name (docs/architecture.md), {room => {files: globs, may: rooms}}, and the
+# check of files against these tables. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
   engine = %w[base kernel elf malloc ledger sampling fork graph dump trend]
 
@@ -23,7 +23,7 @@ class Rooms
     "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
   }.freeze
 
-  # Sets of rooms: what readings and actions are made of, from the floor up; then with the rooms that show them.
+  # Sets of rooms, from the floor up: what readings and actions are made of; the last set adds the rooms that show them.
   floor = %w[kit quantity]
   values = [*floor, "values"]
   judging = [*values, "purge", "lint"]
@@ -34,7 +34,7 @@ class Rooms
                 "facade"]
 
   LIB = {
-    # The two exceptions that name a room above: Reading#to_s calls Report, and Reading#- calls Diff.
+    # The two cases in which this room names a room above it: Reading#to_s calls Report, and Reading#- calls Diff.
     "kit" => { files: "lib/memscope/{version,native/*,reading,reasons,collection,loader,ttl_cache,forks," \
                       "requirement,spelling}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },

@@ -24,7 +24,7 @@ static inline void memscope_hash_set(VALUE hash, const char *key, VALUE value) {
     rb_hash_aset(hash, memscope_symbol(key), value);
 }
 
-/* The Integer of a key, 1 for true; 0 if the hash does not have it. */
+/* The Integer that the hash has under a key, 1 for true; 0 if the hash does not have the key. */
 static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
     VALUE value = rb_hash_lookup(hash, memscope_symbol(key));
 

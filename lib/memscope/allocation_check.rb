@@ -4,25 +4,25 @@ require "monitor"
 require_relative "measurement"
 
 module Memscope
-  # Whether a block allocates an allowed number of objects, in all and of some classes.
+  # Whether a block allocates an allowed number of objects, in total and of given classes.
   #
   #   check = Memscope::AllocationCheck.run({ objects: 0..12, String => 0..3 }) { parse(line) }
   #   check.passed?        # => false
   #   puts check           # what it allocates, by class and by line
   #
-  # The block runs twice, in this process. Only the second run counts, since all later ones are like it: the first one
+  # The block runs twice, in this process. Only the second run counts, since all later runs are like it: the first run
   # loads code, fills Ruby's inline caches, and memoizes.
   class AllocationCheck
     # Objects cannot be counted by class here, or the baseline is missing or unreadable. The message names the reason.
     class Unavailable < StandardError; end
 
-    # Names of internal objects, which no Ruby code can reach: their numbers differ between Rubies.
+    # Matches the names of internal objects, which no Ruby code can reach, and whose counts differ between Rubies.
     INTERNAL = /\A(?:imemo_|T_)/
     # The keys that stand for all classes together: in limits a Symbol, in a baseline a String.
     ALL = [:objects, "objects"].freeze
     # How many rows each list has at most.
     ROWS = 10
-    # One measurement at a time: others wait, such as those of tests in parallel threads.
+    # Only one measurement runs at a time; others, such as those of tests in parallel threads, wait.
     LOCK = Monitor.new
     # @api private
     autoload :Baseline, File.join(__dir__, "allocation_check/baseline.rb")
@@ -30,9 +30,9 @@ module Memscope
 
     class << self
       # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] for a class with a name, or for
-      #   :objects (all classes), how many objects the block may allocate; an Integer means exactly as many. Internal
-      #   objects do not count. :baseline: the name under which a file has the numbers that the block may not exceed.
-      #   Before Ruby 3.1.4, the block must not create a Ractor
+      #   :objects (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal
+      #   objects do not count. For :baseline, the name under which a file has the numbers that the block may not
+      #   exceed. Before Ruby 3.1.4, the block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
@@ -71,8 +71,8 @@ module Memscope
         end
       end
 
-      # Objects are counted by their class's name. Those of an anonymous class, or of one in an anonymous module, count
-      # under another name, so the count for the class itself would always be 0.
+      # Objects are counted by their class's name. Objects of an anonymous class, or of a class in an anonymous module,
+      # count under another name, so the count for the class itself would always be 0.
       def named?(known) = Module.instance_method(:name).bind_call(known)&.start_with?("#") == false
 
       def limit?(limit)

@@ -75,9 +75,9 @@ module Memscope
     field :muzzy_madvises, :count, counters: true, sparse: true
     # @return [Integer, nil] muzzy pages that were returned
     field :muzzy_purged_pages, :count, counters: true, sparse: true
-    # @return [Integer, nil] regions allocated, to fill thread caches or for callers without one
+    # @return [Integer, nil] regions allocated, to fill thread caches or for callers without a thread cache
     field :small_allocations, :count, counters: true, sparse: true
-    # @return [Integer, nil] regions freed, by flushes of thread caches or by callers without one
+    # @return [Integer, nil] regions freed, by flushes of thread caches or by callers without a thread cache
     field :small_deallocations, :count, counters: true, sparse: true
     # @return [Integer, nil] requests by callers, as far as thread caches have reported them
     field :small_requests, :count, counters: true, sparse: true
@@ -172,7 +172,7 @@ module Memscope
   class Arenas < Reading
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Integer, nil] jemalloc's epoch, the same for all these numbers
+    # @return [Integer, nil] the epoch of jemalloc's statistics; all numbers here are of this epoch
     field :epoch, :count
     # @return [Integer, nil] number of indexes that jemalloc has; not all are in use
     field :limit, :count
@@ -188,7 +188,8 @@ module Memscope
     # (see Memscope.arenas)
     def self.read = capture(Native.arenas(true))
 
-    # Tier T1 under jemalloc. T2 under other allocators, hence read at an interval, or not at all.
+    # Tier T1 under jemalloc. Tier T2 under other allocators, hence read only at an interval; if there is no interval,
+    # not at all.
     #
     # @api private
     # @param cache [TtlCache]
@@ -202,14 +203,14 @@ module Memscope
 
     # @param index [Integer]
     # @return [Arena]
-    # @raise [KeyError] naming the indexes there are
+    # @raise [KeyError] naming the indexes that exist
     def [](index)
       find { |arena| arena.index == index } or
         raise KeyError.new("arena #{index.inspect} does not exist; there are: #{map(&:index).join(', ')}",
                            receiver: self, key: index)
     end
 
-    # @param arena [Arena] one of them, or `merged`
+    # @param arena [Arena] one of these arenas, or `merged`
     # @return [String] for people: "3", "huge 3", "main" or "all"
     def label(arena)
       return "all" unless arena.index
@@ -219,7 +220,7 @@ module Memscope
 
     # @api private
     # @param name [Symbol] one of Arena::LEVELS
-    # @return [Hash{Integer => Integer}] by index, of the arenas that have the number
+    # @return [Hash{Integer => Integer}] the numbers by the arenas' indexes, without arenas that do not have the number
     def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
 
     # @api private

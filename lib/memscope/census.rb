@@ -10,7 +10,7 @@ module Memscope
   #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
   #
   # Every live slot is counted, including internal objects, which are hidden from Ruby code, and garbage that is not
-  # collected yet (with `gc: true`, only garbage that this collection kept).
+  # collected yet (with `gc: true`, only garbage that the collection before the count did not free).
   class Census < Reading
     autoload :Growth, File.join(__dir__, "census/growth.rb")
     # @api private
@@ -62,8 +62,8 @@ module Memscope
     field :total_memsize_bytes, :bytes
     # @return [Integer, nil] objects that only a major GC can free
     field :total_old_count, :count
-    # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of others
-    #   (imemo_fields) adds its bytes to their class, but does not count as one of its objects
+    # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of another
+    #   object (imemo_fields) adds its bytes to the class of that object, but does not count as an object of the class
     field :classes, [Row], null: false
     # @return [Array<Row>] by type
     field :types, [Row], null: false
@@ -90,9 +90,9 @@ module Memscope
       # (see Memscope.census)
       def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
 
-      # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
-      # collection under way. A forked child counts if counting here is predicted to take more than the budget, and
-      # longer than a fork stops Ruby. A budget of 0 always forks.
+      # Like `read`, but for surfaces, which take a census repeatedly or for other processes. Waits without the GVL for
+      # a garbage collection under way. A forked child counts if counting in this process is predicted to take more than
+      # the budget, and longer than a fork stops Ruby. A budget of 0 always forks.
       #
       # @api private
       # @return [Census]

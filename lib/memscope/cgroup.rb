@@ -23,7 +23,8 @@ module Memscope
     field :current_bytes, :bytes
     # @return [Integer, nil] most charged so far (v2: Linux 5.19)
     field :peak_bytes, :bytes
-    # @return [Integer, nil] +current_bytes+ less inactive page cache: what Kubernetes evicts by
+    # @return [Integer, nil] +current_bytes+ less inactive page cache: the usage by which Kubernetes decides what to
+    #   evict
     field :working_set_bytes, :bytes
     # @return [Integer, nil] +limit_bytes+ less this group's own working set
     field :headroom_bytes, :signed_bytes

@@ -64,7 +64,7 @@ module Memscope
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes, fragmentation,
     #   mappings, ruby_heap, census, heap_graph, process_memory, cgroup, history, verdict, lint, doctor, workers, tags,
     #   purge, dump, and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and
-    #   the same of object_profile
+    #   the same four calls for object_profile
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since`, purge's `settle` and
     #   dump's `contents`; purge takes a list of `levers`, and dump a `path`
     # @return [Object] the result of that call in the other process
@@ -144,8 +144,8 @@ module Memscope
       socket
     end
 
-    # The listener must be the requested process: not a child that inherited the socket, nor any other process.
-    # nil while its backlog is full.
+    # The listener must be the requested process: not a child that inherited the socket, nor any other process. Returns
+    # nil while the listener's backlog is full.
     def connect
       socket = Sockets.connect(@target.path)
       pid, uid = Sockets.peer(socket)

@@ -21,7 +21,7 @@ module Memscope
     include Enumerable
 
     # @yield [Record] each, in the list's order
-    # @return [Enumerator<Record>, self] an Enumerator without a block
+    # @return [Enumerator<Record>, self] an Enumerator if no block is given
     def each(&block)
       return enum_for(:each) { parts.size } unless block
 

@@ -12,9 +12,9 @@ module Memscope
   #
   # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
   # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
-  # data. Sizes are rounded up to those that the allocator has; a converted dump keeps the sizes that it had. An object
-  # is identified by its distance from BasicObject in the heap, the same in each dump of one process, except where a
-  # reason for `numbers` says that it cannot be; another object may take the place of a freed one.
+  # data. Sizes are rounded up to sizes that the allocator has; a converted dump keeps the sizes of the original. An
+  # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
+  # process, unless a reason for `numbers` says otherwise; a new object may take the place of a freed one.
   class Dump < Reading
     # Nothing was written; the message says why.
     class Failed < StandardError; end
@@ -49,7 +49,7 @@ module Memscope
         Field.choice("Memscope.dump: contents", contents, [:none])
         check_switch(:gc, gc)
         Field.seconds("Memscope.dump: deadline", deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}")
-        # The extension's number of a size rule: unknown allocators get jemalloc's rule, the coarsest.
+        # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.
         sizes = Allocator.read.name == :glibc ? 1 : 2
         create(path, format) do |file|
           Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
@@ -63,7 +63,7 @@ module Memscope
       # @param format [Symbol, nil] one of FORMATS; nil: by the path's ending
       # @return [Dump]
       # @raise [ArgumentError] for an unknown format
-      # @raise [SystemCallError] if a file cannot be read or written; nothing of the new one is left then
+      # @raise [SystemCallError] if a file cannot be read or written; no partial file is left then
       # @raise [Failed] if the dump cannot be understood
       def convert(from, path, format: nil)
         format ||= format_of(path)
@@ -80,7 +80,7 @@ module Memscope
 
       private
 
-      # Nobody else may read the file. If it cannot be written in full, nothing is left of it.
+      # No other user may read the file. If it cannot be written in full, it is removed.
       def create(path, format)
         path = File.path(path)
         whole = nil

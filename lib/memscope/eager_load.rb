@@ -7,8 +7,8 @@ module Memscope
   #
   # @api private
   module EagerLoad
-    # Files that are not loaded here: commands and what only they show, pages, hooks, exporters, help for tests. Each of
-    # these parts is loaded whole or not at all.
+    # Files that are not loaded here: commands and what only commands show, pages, hooks, exporters, test helpers. Each
+    # of these parts is loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
                 requires|report/(?:requires|exercise)|profile/formats/icicle)\b}x
@@ -35,7 +35,7 @@ module Memscope
         end
       end
 
-      # Files at the root first: the others define parts of them.
+      # Files at the root come first: the other files reopen classes and modules that the root files define.
       def files
         names = Dir.glob("**/*.rb", base: __dir__).grep_v(APART)
         names.sort_by { |name| [name.count("/"), name] }.map { |name| File.join(__dir__, name) }

@@ -4,17 +4,17 @@ require_relative "client"
 require_relative "growth_check"
 
 module Memscope
-  # Whether an application keeps memory with each request: makes the same request many times, in rounds, and counts what
-  # is in use after each round. `memscope exercise` runs one.
+  # Whether an application keeps memory with each request. An exercise makes the same request many times, in rounds, and
+  # counts what is in use after each round. `memscope exercise` runs an exercise.
   #
   #   exercise = Memscope::Exercise.run("config.ru", path: "/orders")
   #   exercise.verdict                  # => :grows
   #   exercise.check.grown.first.name   # => "Order"
   #   puts exercise
   #
-  # The application is loaded into this process, and garbage is collected before each count; or it is a server on this
-  # machine, whose processes listen (Memscope.listen). A GrowthCheck judges the last RUNS of ROUNDS rounds: counts of
-  # objects and of blocks of malloc decide, not RSS, which rises even if nothing is kept.
+  # Either the application is loaded into this process, and garbage is collected before each count; or the application
+  # is a server on this machine, whose processes listen (Memscope.listen). A GrowthCheck judges the last RUNS of ROUNDS
+  # rounds: counts of objects and of blocks of malloc decide, not RSS, which rises even if nothing is kept.
   class Exercise < Reading
     # The application cannot be loaded, a request fails, or the server's processes cannot be asked; the message says
     # which.
@@ -22,9 +22,9 @@ module Memscope
 
     # What was in use after a number of requests.
     class Point < Record
-      # @return [Integer] so far
+      # @return [Integer] requests so far
       field :requests, :count, null: false
-      # @return [Integer] objects, Ruby's internal ones too
+      # @return [Integer] objects, including Ruby's internal objects
       field :objects, :count, null: false
       # @return [Integer] bytes of their slots
       field :slot_bytes, :bytes, null: false
@@ -36,7 +36,7 @@ module Memscope
 
     # The rounds that all requests are divided into.
     ROUNDS = 10
-    # The number of last rounds, in each of which something must grow.
+    # How many rounds at the end are judged: only what grows in each of them counts.
     RUNS = 5
     # How many requests can be made: ten a round or more.
     REQUESTS = (100..1_000_000)
@@ -62,7 +62,7 @@ module Memscope
     field :collected?, :boolean, null: false
     # @return [Array<Point>] before the first request, and after each round
     field :points, [Point], null: false
-    # @return [GrowthCheck, nil] of the last RUNS rounds; nil, with a reason, without a verdict
+    # @return [GrowthCheck, nil] of the last RUNS rounds; nil, with a reason, if there is no verdict
     field :check, GrowthCheck
 
     require_relative "exercise/application"
@@ -71,18 +71,19 @@ module Memscope
     private_constant :Server
 
     class << self
-      # Makes the requests, in this thread or in threads of their own. For a rackup file, sets RAILS_ENV and RACK_ENV to
-      # "production" if neither is set. SIGINT ends it early, without a verdict.
+      # Makes the requests, in this thread or in further threads. For a rackup file, sets RAILS_ENV and RACK_ENV to
+      # "production" if neither is set. SIGINT ends the exercise early, without a verdict.
       #
       # @param target [String] a rackup file; or the URL of a server on this machine, with the path
-      # @param path [String] of the request, with a query if need be; for a rackup file
+      # @param path [String] of the request, with a query if need be; used only with a rackup file
       # @param requests [Integer] how many; each round makes a tenth of them, rounded up
       # @param threads [Integer] how many run concurrently
       # @param headers [Hash{String => String}] sent with each request
       # @param allow_status [Array<Integer>] statuses from 300 to 499 to accept
       # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
       # @param gc [Boolean] whether the server's processes collect garbage before each count
-      # @yieldparam made [Integer] requests so far, after each round; what the block keeps counts in the next round
+      # @yieldparam made [Integer] requests so far: before the first request, and after each round. Memory that the
+      #   block keeps is counted in the next round
       # @yieldparam all [Integer] how many requests there will be in all
       # @return [Exercise]
       # @raise [ArgumentError] for an invalid value
@@ -126,7 +127,7 @@ module Memscope
         capture({ **subject.to_h, threads: threads, points: curve.points, check: check, reasons: reasons, cost: cost })
       end
 
-      # @return [Array(GrowthCheck, Hash)] the check, nil without a verdict, and the reasons for what is missing
+      # @return [Array(GrowthCheck, Hash)] the check (nil if there is no verdict), and the reasons for what is missing
       def followed(subject, iterations, threads, curve)
         requests = Requests.new(Array.new(threads) { subject.caller })
         handler = trap(:INT) { requests.interrupt }
@@ -146,7 +147,8 @@ module Memscope
     UNCOLLECTED = "garbage counts too, and looks like growth or hides it; with --gc (gc: true), it is collected first"
     private_constant :UNCOLLECTED
 
-    # The points of a curve, in memory that is allocated beforehand: otherwise each point would count in the next one.
+    # The points of a curve, in memory that is allocated beforehand: otherwise the memory of each point would be counted
+    # in the next point.
     #
     # @api private
     class Curve
@@ -186,8 +188,8 @@ module Memscope
     end
     private_constant :Curve
 
-    # @return [Symbol] :steady (nothing grows); :grows; :filling, a cache that fills more and more slowly, or a leak;
-    #   :unknown, with a reason
+    # @return [Symbol] :steady (nothing grows); :grows; :filling (growth slows down: a cache that is filling, or a
+    #   leak); :unknown, with a reason
     def verdict
       return :unknown unless check
       return :steady unless check.grows?
@@ -198,7 +200,7 @@ module Memscope
     # @return [Boolean] whether all requests were made; false after an interrupt
     def complete? = points.size > ROUNDS
 
-    # @return [Integer, nil] the requests of the last RUNS rounds; nil if fewer were made
+    # @return [Integer, nil] the requests of the last RUNS rounds; nil if fewer rounds were run
     def judged_requests = points.size > RUNS ? points.last.requests - points[-RUNS - 1].requests : nil
 
     # @param name [Symbol] a field of Point
@@ -208,9 +210,10 @@ module Memscope
       (values.last - values.first).fdiv(judged_requests) if values&.size == 2
     end
 
-    # @return [Integer, nil] by how many bytes malloc grew per request in the last RUNS rounds, if no count grows: by
-    #   blocks that become larger, such as that of an Array of numbers, or by a leak in fewer than every other request;
-    #   nil if that is less than an Array's element, or less than 2 KiB in all
+    # @return [Integer, nil] by how many bytes malloc grew per request in the last RUNS rounds, although no count grew:
+    #   because blocks become larger, such as the block of an Array of numbers, or because fewer than half of the
+    #   requests leak. nil if a count grew, or if malloc grew by less than an Array's element per request, or by less
+    #   than 2 KiB in all
     def uncounted_bytes
       return unless verdict == :steady && check.expired.empty?
 

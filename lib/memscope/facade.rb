@@ -58,8 +58,8 @@ module Memscope
     #   how long that took, and how much memory is no longer shared with other processes
     # @param garbage [Boolean] split live slots, and malloc's blocks in use, into reachable and garbage, without a
     #   collection: a forked child follows all references, 0.25 s a million objects, and the fork stops Ruby for 12 ms
-    #   per GB. Implies `deep` and `objects`, whose bytes are then those that malloc keeps, not those that objects
-    #   report
+    #   per GB. Implies `deep` and `objects`; what objects hold is then counted as malloc keeps it, not as objects
+    #   report it
     # @return [Ledger]
     # @raise [ArgumentError] unless each option is true or false
     def ledger(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)
@@ -114,12 +114,13 @@ module Memscope
     # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
     # what is garbage. Tier T3: a forked child walks the heap, a second for a few million objects, with 60 to 120 bytes
     # of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection under way is finished first.
-    # In the process, that second is under the GVL. Runs the mark and size functions of C extensions.
+    # With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and size functions of C
+    # extensions.
     #
     #   puts Memscope.heap_graph(paths_to: "Order")
     #
     # @param options [Hash{Symbol => Object}] `top` (20): rows of each list, up to 1,000; `paths_to` (nil): a Class or
-    #   Module, whose instances are meant, a String that names a class, or one object; nil: the objects in which memory
+    #   Module (for its instances), a String that names a class, or one object; nil: the objects in which memory
     #   has accumulated; `strings` (false): whether to look for Strings with the same content; `in` (:fork): :fork or
     #   :process; `deadline` (60): seconds that a child may take
     # @return [HeapGraph]
@@ -153,7 +154,7 @@ module Memscope
     #
     #   puts Memscope.verdict.sentence
     #
-    # @param now [Boolean] judge now, which takes some milliseconds after days
+    # @param now [Boolean] judge now; with a history of several days, this takes some milliseconds
     # @return [Verdict]
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Verdict.read(now: now)
@@ -166,7 +167,7 @@ module Memscope
     # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
     #   garbage
     # @return [Diagnosis]
-    # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process that is not this one's parent; or
+    # @raise [ArgumentError] if `since` is not a diagnosis, or is a diagnosis of neither this process nor its parent; or
     #   unless `gc` is true or false
     def doctor(since: nil, gc: false)
       listener = Listener.current unless autoload?(:Listener)
@@ -222,9 +223,9 @@ module Memscope
     # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
     def object_profile(...) = ObjectProfile.record(...)
 
-    # What the block allocates, and what of it remains: objects by class and line, malloc memory, rows of the ledger,
-    # the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while the
-    # block runs, each allocation takes 0.1 to 0.3 µs more. Lowers VmHWM to the current RSS, if the kernel
+    # What the block allocates, and how much of that remains: objects by class and line, malloc memory, rows of the
+    # ledger, the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while
+    # the block runs, each allocation takes 0.1 to 0.3 µs more. Lowers VmHWM to the current RSS, if the kernel
     # allows that.
     #
     #   puts Memscope.measure { Report.render }
@@ -233,7 +234,7 @@ module Memscope
     #   Ruby here, so objects are counted only in total unless this is given
     # @yield
     # @return [Measurement] whose `value` is the block's
-    # @raise [ArgumentError] for another `ractors`, or without a block
+    # @raise [ArgumentError] for another value of `ractors`, or without a block
     # @raise [Measurement::Unavailable] within another measurement of this process, in any thread, or while a profile of
     #   objects runs
     def measure(...) = Measurement.take(...)
@@ -270,8 +271,8 @@ module Memscope
     # @param background_thread [Boolean, nil] whether jemalloc's own threads purge, even while the program sleeps. A
     #   forked child has no such threads until it sets this itself
     # @return [Tuning] with the values before and after
-    # @raise [ArgumentError] for a value or an arena out of range, and for any argument but nil unless jemalloc serves
-    #   malloc
+    # @raise [ArgumentError] for a value or an arena out of range; and, unless jemalloc serves malloc, for any argument
+    #   other than nil
     # @raise [Purge::Busy] while another thread of this process purges or tunes
     def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
       Tuning.apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
@@ -288,7 +289,7 @@ module Memscope
     #
     # @yieldparam c [Configuration::Builder] with a writer and a reader for each of Configuration::SETTINGS
     # @return [nil]
-    # @raise [ArgumentError] for an unknown setting, or an invalid value, also of an environment variable
+    # @raise [ArgumentError] for an unknown setting, or an invalid value of a setting or an environment variable
     # @raise [Configuration::Late] once the configuration is in use
     def configure(&)
       Configuration.change(&)
@@ -309,8 +310,8 @@ module Memscope
     #
     # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
     #
-    # @param path [String, nil] the socket's absolute path, instead of the default, where others look for it. Forked
-    #   children have their sockets in the same directory
+    # @param path [String, nil] the socket's absolute path; nil: the default path, where other processes look for it.
+    #   Forked children have their sockets in the same directory
     # @return [Listener]
     # @raise [ArgumentError] unless `path` is nil or an absolute path
     # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
@@ -323,11 +324,13 @@ module Memscope
     # @param path [String] of a file that does not exist yet; only this user may read it
     # @param format [Symbol] one of Dump::FORMATS
     # @param contents [Symbol] :none, the only one so far
-    # @param gc [Boolean] collect garbage first, as GC.start does; else garbage is in the dump, as unreachable
+    # @param gc [Boolean] collect garbage first, as GC.start does; otherwise the dump has garbage too, as unreachable
+    #   objects
     # @param deadline [Numeric] seconds after which the child is ended
     # @return [Dump]
     # @raise [ArgumentError] for an unknown format or another invalid argument
-    # @raise [SystemCallError] if the file exists, or cannot be written in full: nothing is left of it then
+    # @raise [SystemCallError] if the file exists already, and is then left as it is; or if it cannot be written in
+    #   full, and is then removed
     # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
     def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
       Dump.write(path, format: format, contents: contents, gc: gc, deadline: deadline)
@@ -344,9 +347,9 @@ module Memscope
       Report.print(ledger(**options), io)
     end
 
-    # Loads all that memscope otherwise loads when it is first used. Servers call this as they boot: in Rails the
-    # railtie (with `eager_load`), elsewhere Memscope::Web, RackTags, SidekiqTags and the plugin of Puma. If Ruby kills
-    # a thread while it loads a file, that file may fail to load in all threads.
+    # Loads the files that memscope otherwise loads on first use. This is called when a server boots: in Rails by the
+    # railtie (with `eager_load`), elsewhere by Memscope::Web, RackTags, SidekiqTags and Puma's plugin. If a thread is
+    # killed while it loads a file, that file may fail to load in all threads.
     #
     # @return [void]
     def eager_load!

@@ -9,9 +9,9 @@ require_relative "snapshot"
 module Memscope
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
-  # A purge returns "purgeable" memory at once (`Memscope.purge`), and compaction of Ruby's heap "compactable" memory.
-  # "Stuck" memory stays until the last allocation in its slab, or the allocation next to a free block, is freed, or the
-  # process ends.
+  # A purge (`Memscope.purge`) returns "purgeable" memory at once; compaction of Ruby's heap returns "compactable"
+  # memory. "Stuck" memory stays until the last allocation in its slab, or the allocation next to a free block, is
+  # freed, or the process ends.
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record

@@ -57,9 +57,9 @@ module Memscope
       # @return [Array<Integer>] objects or blocks that each of the last rounds added; for an Exercise, without those
       #   that were released some seconds later
       field :growth, :list, null: false
-      # @return [Integer] the same per iteration, rounded: that of the round which added least
+      # @return [Integer] growth per iteration, rounded, in the round that added least
       field :per_iteration, :count, null: false
-      # @return [Array<Place>] the lines that allocated it, the one with most first
+      # @return [Array<Place>] the lines that allocated it, the line with the most first
       field :places, [Place], null: false
       # @return [Array<String>, nil] the objects on a path to one of the grown objects, each with how it refers to the
       #   next (HeapGraph::Path#links)
@@ -85,13 +85,13 @@ module Memscope
     field :ran_in, :symbol, null: false, one_of: %i[child process server]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
-    # @return [Array<String>] classes, "all objects" and "malloc" that had grown as much, but were released seconds
-    #   later: by a timer, or by a thread that ended. Only an Exercise waits for that.
+    # @return [Array<String>] classes, "all objects" and "malloc": what had grown enough for `grown`, but was released
+    #   seconds later, by a timer or by a thread that ended. Only an Exercise waits for that.
     field :expired, :list, null: false
 
-    # One check in this process at a time: what the block of another one leaves behind would count here, too.
+    # Allows one check at a time in this process: what the block of another check leaves behind would count in both.
     LOCK = Monitor.new
-    # Seconds in which timers release what they hold: five is usual for those that send buffers.
+    # Seconds in which timers release what they hold: five are usual for timers that send buffers.
     PAUSE = 6
     private_constant :LOCK, :PAUSE
 
@@ -106,14 +106,13 @@ module Memscope
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
-      # run there, but what it writes to a file, a socket or a database persists. With a transaction open on a
-      # connection of ActiveRecord, whose rows a child could not see, the block runs in this process, and a reason says
-      # so.
+      # run there, but what the block writes to a file, a socket or a database persists. If a connection of ActiveRecord
+      # has an open transaction, whose rows a child could not see, the block runs in this process, and a reason says so.
       #
       # @param options [Hash{Symbol => Object}]
       #   * `iterations` (100): how often the block runs in a round
       #   * `runs` (5): in how many rounds something must grow
-      #   * `warmup` (:auto): iterations before that; :auto: as many as it takes until nothing grows, at most ten rounds
+      #   * `warmup` (:auto): iterations before these rounds; :auto: until nothing grows, for at most ten rounds
       #   * `max` (0): allowed growth per iteration, in objects of a class and in blocks of malloc
       #   * `ignore` ([]): what may grow: a Class or its name; a Regexp for names of classes and for places
       #     ("app/models/order.rb:41"); :malloc
@@ -140,13 +139,13 @@ module Memscope
         end)
       end
 
-      # The same for an Exercise: does all rounds of work that it plans, whatever grows. An interrupt after the last
-      # round ends the search for lines and holders.
+      # Checks an Exercise, as `run` checks a block: runs all rounds of its plan, whatever grows. An interrupt after the
+      # last round ends the search for lines and holders.
       #
       # @api private
       # @param work [#call] takes a number of iterations, and does them
       # @param clients [Array<Client>, nil] of the processes that do the work; nil if this one does
-      # @param gc [Boolean] whether those collect garbage before each count; this process always does
+      # @param gc [Boolean] whether those processes collect garbage before each count; this process always does
       # @param plan [Hash{Symbol => Object}] rounds, iterations, runs
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count]

@@ -81,14 +81,14 @@ module Memscope
       # @return [Integer] bytes that these objects retain
       field :retained_bytes, :bytes, null: false
       # @return [Integer, nil] bytes that have accumulated in the object that the path leads to: its own, and those of
-      #   its small parts; nil if paths to something else were asked for
+      #   its small parts; nil for a path to an object that was asked for, and for a Dominator's path
       field :accumulated_bytes, :bytes
       # @return [String, nil] the class with the largest share of the bytes that this object holds
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count
       # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
-      #   of them
+      #   class or module
       field :steps, [Step], null: false
       # @return [Integer] steps in the middle of a long path that are missing from `steps`
       field :steps_left_out, :count, null: false
@@ -124,7 +124,7 @@ module Memscope
         first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{first.name})"
       end
 
-      # If several paths are alike, each has an index of its own, so none is shown.
+      # If several paths are alike, each has an index of its own, so no index is shown.
       def sign(step)
         return "" if step.edge == :index && count > 1
 

@@ -13,8 +13,8 @@ module Memscope
   #   history.points(:malloc, since: Time.now - 3600, step: 60)
   #   history.floors(:live_slots).map(&:min)                  # one for each time between two major GCs
   #
-  # Puma's plugin, Workers.watch (Sidekiq) and Rails start it, unless the setting `history` is false. A thread takes the
-  # samples; those that cost more are taken so rarely that all of them use less than a thousandth of a core. While the
+  # Puma's plugin, Workers.watch (Sidekiq) and Rails start a history, unless the setting `history` is false. A thread
+  # takes the samples; costly samples are so rare that together they use less than a thousandth of a core. While the
   # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
   # itself too, and starts with an empty history.
   class History < Reading
@@ -27,7 +27,7 @@ module Memscope
                major_gcs: :count, threads: :count, requests: :count, malloc_in_use: :bytes,
                malloc_active: :bytes, malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
                **ROWS.to_h { |row| [row, :bytes] } }.freeze
-    # Seconds of a ring's buckets.
+    # Seconds that a bucket lasts, for each ring.
     STEPS = [10, 60, 600].freeze
     # What an event can be: the process began to sample itself; it forked a child.
     EVENTS = %i[started forked].freeze
@@ -74,8 +74,8 @@ module Memscope
 
       # @api private
       # @param since [Integer] milliseconds since 1970
-      # @return [Integer, nil] the rise to the latest sample from the last one in the bucket of `since`, or in the next
-      #   bucket that has any; nil with fewer than two samples
+      # @return [Integer, nil] the rise from the last sample in the bucket of `since`, or in the next bucket that has a
+      #   sample, to the latest sample; nil unless at least two buckets have samples
       def rise(since)
         samples = last.drop(bucket(since)).compact
         samples.last - samples.first if samples.size > 1
@@ -96,7 +96,7 @@ module Memscope
       field :id, :symbol, null: false
       # @return [Symbol]
       field :unit, :symbol, null: false, one_of: %i[bytes count]
-      # @return [Integer, nil] seconds between two samples, which depend on what the last one cost
+      # @return [Integer, nil] seconds between two samples; they depend on what the last sample cost
       field :spacing_seconds, :count
       # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
       field :baseline, :count
@@ -105,8 +105,8 @@ module Memscope
 
       # @param since [Integer] milliseconds since 1970
       # @param step [Integer, nil]
-      # @return [Ring] that of the step; by default the finest that reaches back to that time, and whose buckets are not
-      #   shorter than the time between two samples
+      # @return [Ring] the ring of that step; by default the finest ring that reaches back to `since`, and whose buckets
+      #   are not shorter than the time between two samples
       def ring(since, step)
         return rings.find { |ring| ring.step_seconds == step } if step
 
@@ -126,7 +126,7 @@ module Memscope
 
     # @return [Boolean] whether a thread of this process takes samples
     field :running?, :boolean, null: false
-    # @return [Time, nil] when it began in this process; nil if it has not
+    # @return [Time, nil] when sampling began in this process; nil if it has not begun
     field :started_at, :time
     # @return [Array<Curve>] the series that have samples
     field :curves, [Curve], null: false
@@ -135,8 +135,8 @@ module Memscope
     parts_of :curves
 
     class << self
-      # Starts to sample this process, in a thread, and also those that it forks. Does nothing if sampling already runs.
-      # After `stop`, the history continues with the samples that were kept.
+      # Starts to sample this process, in a thread, and the processes that it forks. Does nothing if sampling already
+      # runs. After `stop`, the history continues with the samples that were kept.
       #
       # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
       def start = Sampler.start
@@ -184,7 +184,7 @@ module Memscope
     # @raise [ArgumentError] for an invalid time or step
     def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
 
-    # The least sample of each epoch: of the time between two major GCs, or of a bucket with several of them. If a
+    # The least sample of each epoch. An epoch is the time between two major GCs, or a bucket with several of them. If a
     # series grows between collections and falls with them, its floors rise only if memory is retained.
     #
     # Takes the arguments of `points`.
@@ -194,7 +194,7 @@ module Memscope
       ring = ring(name, since, step)
       epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
       known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
-      epoch = epochs.compact.first || 0 # in a bucket without a sample of major_gcs, that of the bucket before it
+      epoch = epochs.compact.first || 0 # a bucket without a sample of major_gcs has the epoch of the bucket before it
       known.chunk { |_point, count| epoch = count || epoch }
            .map { |_epoch, points| points.map(&:first).min_by(&:min) }
     end

@@ -4,11 +4,11 @@ require_relative "allocator"
 require_relative "ruby_heap/garbage"
 
 module Memscope
-  # Only a ledger with `garbage` needs it.
+  # Only a ledger with `garbage` needs Blocks.
   RubyHeap.autoload :Blocks, "#{__dir__}/ruby_heap/blocks.rb"
 
   # Every resident byte of the process, each in exactly one innermost row: that of its proven owner or, if it has none,
-  # :unattributed, whose detail lists the mappings of such pages. The rows sum to `rss_bytes`.
+  # :unattributed, whose detail lists the mappings of pages without an owner. The rows sum to `rss_bytes`.
   #
   #   ledger = Memscope.ledger
   #   ledger.rss_bytes                     # => 873123840
@@ -24,7 +24,7 @@ module Memscope
       field :expected_bytes, :bytes, null: false
       # @return [Integer] the ledger's figure, measured the same way
       field :actual_bytes, :bytes, null: false
-      # @return [Boolean] whether both agree
+      # @return [Boolean] whether both figures agree
       field :verified?, :boolean, null: false
 
       # @return [Integer] actual minus expected
@@ -82,9 +82,9 @@ module Memscope
       field :pause_us, :count, null: false
       # @return [Integer, nil] fall of RSS; negative if it rose
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] memory that other processes shared before, and that only this one has after: a GC writes
-      #   to the pages that a forked process shares with its parent. Pages that were returned do not count; nil if the
-      #   kernel hides which pages are shared
+      # @return [Integer, nil] memory that other processes shared before the GC, and that only this process has after
+      #   it: a GC writes to the pages that a forked process shares with its parent. Pages that were returned do not
+      #   count; nil if the kernel hides which pages are shared
       field :unshared_bytes, :bytes
     end
 
@@ -103,9 +103,9 @@ module Memscope
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
     #   true` or `garbage: true`
     field :held_by_objects_bytes, :bytes
-    # @return [Integer, nil] upper bound of the live slots and malloc memory in use that may be garbage: all of them,
-    #   since the program may have let go of any object by now; less with `garbage: true`, which follows references,
-    #   and with `gc: true`, which collects first. nil if Ruby's or malloc's rows are unknown
+    # @return [Integer, nil] upper bound of garbage in live slots and in malloc memory in use: all of this memory, since
+    #   any object may be garbage by now; less with `garbage: true`, which follows references, and with `gc: true`,
+    #   which collects first. nil if Ruby's or malloc's rows are unknown
     field :garbage_max_bytes, :bytes
     # @return [Collected, nil] nil without `gc: true`
     field :collected, Collected, sparse: true
@@ -122,7 +122,7 @@ module Memscope
       of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
-    # A ledger with `garbage`; what objects own, as the same forked child has found it; and Ruby's heap, with its pins.
+    # A ledger with `garbage`; what objects own, as found by the same forked child; and Ruby's heap, with its pins.
     #
     # @api private
     # @return [Array(Ledger, RubyHeap::Blocks, RubyHeap)]
@@ -144,7 +144,7 @@ module Memscope
         reasons: { **heap.reasons.slice(:held_by_objects_bytes), **reasons } }
     end
 
-    # Why the rows are not split into reachable and garbage, or that more may be garbage.
+    # Why the rows are not split into reachable and garbage, or a note that more may be garbage.
     def self.garbage_reason(blocks)
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
@@ -201,10 +201,10 @@ module Memscope
 
     # @api private
     # @param id [Symbol] the id of a top row
-    # @param bytes [Range<Integer>] somewhere on the row's pages
+    # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on the row's pages
     # @param least [Integer, nil] lower limit of the result
-    # @return [Range<Integer>, nil] how many of them no other process shares, from least to most; nil if it is unknown
-    #   which pages are shared
+    # @return [Range<Integer>, nil] bounds of how many of these bytes are on pages that no other process shares; nil if
+    #   it is unknown which pages are shared
     def unshared(id, bytes, least: 0)
       row = rows.find { |top| top.id == id }
       return unless row&.shared_bytes
@@ -214,8 +214,8 @@ module Memscope
     end
 
     # @api private
-    # @param bytes [Range<Integer>] somewhere on malloc's pages
-    # @return [Range<Integer>] how many of them the kernel takes back when malloc returns them, from least to most
+    # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on malloc's pages
+    # @return [Range<Integer>] bounds of how many of these bytes the kernel takes back when malloc returns them
     def returnable(bytes)
       malloc = rows.find { |row| row.id == :malloc } or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
@@ -225,7 +225,7 @@ module Memscope
     end
 
     # @api private
-    # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes all
+    # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes back all of it
     def kept_reason
       detail = rows.find { |row| row.id == :malloc }&.detail || {}
       if detail[:madvise_refused]

@@ -66,7 +66,7 @@ module Memscope
     # @return [Array<Recommendation>] each part of `recommended`, with its reason
     field :recommendations, [Recommendation], null: false
     # @return [String, nil] the assignments, or the shell command, that apply all the recommendations and keep the
-    #   settings that do no harm; nil, with a reason, if nothing needs to be set or nothing can be
+    #   settings that do no harm; nil, with a reason, if nothing needs to be set or nothing can be set
     field :recommended, :string
 
     # Reads this process's settings. Tier T2.

@@ -41,7 +41,7 @@ module Memscope
 
     # @param record [Class] a Record class
     # @param hash [Hash] with String or Symbol keys
-    # @param where [String, Array] the path to it
+    # @param where [String, Array] the path to the Hash
     # @return [Hash{Symbol => Object}] a value for each field
     def values(record, hash, where)
       given = keyed(hash, where, record)
@@ -53,16 +53,16 @@ module Memscope
 
     # Checks the schema and the kind of a reading.
     #
-    # @return [Hash{Symbol => Object}] the reading without them
+    # @return [Hash{Symbol => Object}] the reading without its schema and kind
     def opened(record, given, where)
       check_schema(given[:schema], [where, :schema])
       refuse([where, :kind], given[:kind], record.kind) unless given[:kind] == record.kind
       given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
     end
 
-    # A nested reading that shares the outer envelope is written without one.
+    # A nested reading that shares the outer envelope is written without an envelope.
     #
-    # @return [Hash{Symbol => Object}, nil] the nested reading with that envelope; nil for any other value
+    # @return [Hash{Symbol => Object}, nil] the nested reading with the outer envelope; nil for any other value
     def enveloped(record, given, name, where)
       type = record.fields.find { |field| field.name == name }&.type
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)

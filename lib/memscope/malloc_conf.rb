@@ -59,8 +59,8 @@ module Memscope
         old[:ignored] || value != 1 << old[:value] ? own : { **old, name: name, value: value }
       end
 
-      # `source` is the last text that sets the option to its current value; `given` is what the last text that names it
-      # says. jemalloc accepts the word "default" as the value of narenas only.
+      # `source` is the last text that sets the option to its current value; `given` is the value in the last text that
+      # names the option. jemalloc accepts the word "default" as the value of narenas only.
       def setting(name, value, texts)
         texts.each_with_object({ name: name, value: value, source: "default" }) do |(source, pairs, _rest), setting|
           given = pairs.reverse.assoc(name)&.last or next

@@ -29,8 +29,8 @@ module Memscope
     # The options with which jemalloc must have been started for the backend :jemalloc. They cost nothing until a
     # profile starts.
     CONF = "prof:true,prof_active:false"
-    # Another option, with which jemalloc counts freed memory too: it then keeps each stack, some 0.8 kB, as long as the
-    # process lives.
+    # An additional option, with which jemalloc counts freed memory too. jemalloc then keeps each stack, some 0.8 kB, as
+    # long as the process lives.
     ACCUMULATED = "prof_accum:true"
 
     # Why jemalloc's profiler cannot be used, and the remedy.
@@ -59,12 +59,12 @@ module Memscope
       # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30
       # @param backend [Symbol] `:jemalloc`: jemalloc's own profiler, available if jemalloc was started with
       #   `prof:true`; `:imports`: patches the imports of malloc and free in all loaded libraries, and needs no
-      #   settings; `:auto`: the same as `:jemalloc`; it does not fall back to `:imports`, as the command
-      #   line's auto does. If jemalloc's profiler is unavailable, the error names the remedy
+      #   settings; `:auto`: the same as `:jemalloc`. Unlike `auto` on the command line of `memscope profile`, it does
+      #   not fall back to `:imports`. If jemalloc's profiler is unavailable, the error names the remedy
       # @return [void]
       # @raise [ArgumentError] for any other rate or backend
-      # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the one continued from its
-      #   parent) or cannot run. A running profile continues.
+      # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the copy of its parent's
+      #   profile), or if a profile cannot run. A running profile continues.
       def start(rate: RATE, backend: :auto)
         start_session(rate: rate, backend: backend)
         nil
@@ -98,8 +98,8 @@ module Memscope
       def rate?(rate) = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
 
       # @return [Profile] the profile as of the moment it was stopped
-      # @raise [Unavailable] if no profile is running, or if another thread started the next one before the stopped
-      #   one was read
+      # @raise [Unavailable] if no profile is running, or if another thread started a new profile before the stopped
+      #   profile was read
       def stop = read_stopped(end_session)
 
       # @api private
@@ -127,8 +127,8 @@ module Memscope
       # @return [Boolean]
       def running? = Native.profile_runs?
 
-      # @return [Profile] the one that is running, or the last one
-      # @raise [Unavailable] if none was started
+      # @return [Profile] the running profile, or else the last one
+      # @raise [Unavailable] if no profile was started
       def snapshot
         read(Native.malloc_profile) || raise(Unavailable, "no malloc profile was started: " \
                                                           "Memscope::MallocProfile.start")
@@ -136,7 +136,7 @@ module Memscope
 
       # Starts another generation: allocations from now on belong to it. A leak shows as old generations that stay live.
       #
-      # @return [Integer] its number; the first one is 0
+      # @return [Integer] the number of the new generation; the first generation is 0
       def next_generation = Native.next_generation
 
       private

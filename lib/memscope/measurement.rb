@@ -24,7 +24,7 @@ module Memscope
     # A measurement, or a profile of objects, is running. The message says what ends it.
     class Unavailable < StandardError; end
 
-    # The totals of one class's objects, or of one line's.
+    # The totals of the objects of one class, or of one line.
     class Row < Record
       # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
       field :name, :string, null: false
@@ -35,11 +35,11 @@ module Memscope
       # @return [Integer] objects
       field :allocated_objects, :count, null: false
       # @return [Integer] bytes of their slots, and of the malloc memory that they report (as in ObjectSpace.memsize_of)
-      #   when they are found dead, or after the block
+      #   when the object is found dead, or else after the block
       field :allocated_bytes, :bytes, null: false
-      # @return [Integer, nil] those that are alive after the garbage collection that follows the block
+      # @return [Integer, nil] objects that are alive after the garbage collection that follows the block
       field :retained_objects, :count
-      # @return [Integer, nil] bytes of these, counted in the same way
+      # @return [Integer, nil] bytes of the retained objects, counted as for `allocated_bytes`
       field :retained_bytes, :bytes
 
       # @return [Symbol] the field that identifies a record in a list
@@ -53,32 +53,32 @@ module Memscope
     field :allocated_objects, :count
     # @return [Integer, nil] their bytes, as in Row
     field :allocated_bytes, :bytes
-    # @return [Integer, nil] those of them that are alive after the garbage collection that follows the block
+    # @return [Integer, nil] allocated objects that are alive after the garbage collection that follows the block
     field :retained_objects, :count
-    # @return [Integer, nil] bytes of these
+    # @return [Integer, nil] bytes of the retained objects
     field :retained_bytes, :bytes
-    # @return [Array<Row>, nil] by class: those that retain most bytes first, then those that allocate most
+    # @return [Array<Row>, nil] by class: sorted by retained bytes, then by allocated bytes, the largest first
     field :classes, [Row]
     # @return [Array<Row>, nil] by line of Ruby code, in the same order
     field :lines, [Row]
     # @return [Integer, nil] bytes that the calling thread allocated through malloc, as the allocator rounds them
     field :malloc_allocated_bytes, :bytes
-    # @return [Integer, nil] what it allocated through malloc less what it freed, after the garbage collection: negative
-    #   if the block freed memory that is older
+    # @return [Integer, nil] bytes that the calling thread allocated through malloc minus bytes that it freed, after the
+    #   garbage collection: negative if the block freed memory that was allocated earlier
     field :malloc_retained_bytes, :signed_bytes
     # @return [Diff, nil] from the ledger before the block to the one after it, each read after a garbage collection;
     #   includes what memscope itself needs
     field :rows, Diff
     # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
     field :peak_bytes, :bytes
-    # @return [Integer, nil] the least that :purge, :trim or :collect, whichever the allocator has, would return after
-    #   the block
+    # @return [Integer, nil] the least memory that :purge, :trim or :collect (whichever the allocator has) would return
+    #   after the block
     field :purgeable_bytes, :bytes
 
     # @return [Object] what the block returned; nil for a measurement from JSON
     attr_reader :value
 
-    # For each thread, the fiber that measures, or that measured last. Keeps neither alive.
+    # For each thread, the fiber that measures, or that measured last. Keeps neither threads nor fibers alive.
     FIBERS = ObjectSpace::WeakMap.new
     EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
     private_constant :FIBERS, :EACH_OBJECT
@@ -99,7 +99,7 @@ module Memscope
         started = Cost.now
         obstacle = Native.absence || obstacle(ractors)
         before = Ledger.read(deep: true, gc: true)
-        Native.collect_garbage # frees what the ledger has left, which would otherwise be freed after the block
+        Native.collect_garbage # frees the garbage of the ledger, which would otherwise be freed after the block
         lead_us = Cost.now - started
         value, body = run(obstacle.nil?, &block)
         (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
@@ -179,8 +179,8 @@ module Memscope
         Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
       end
 
-      # @param rows [Array<Array>, nil] from the extension: for each class allocated at each line, path, line, class,
-      #   and the four numbers
+      # @param rows [Array<Array>, nil] from the extension, for each pair of line and class: the path, the line number,
+      #   the class and the four numbers
       # @param total [Integer] objects that all threads allocated
       def counted(rows, retained_known, total)
         return { allocated_objects: total } unless rows
@@ -215,7 +215,7 @@ module Memscope
 
     # @api private
     # @param value [Object]
-    # @return [Measurement] the same with this value
+    # @return [Measurement] a copy with this value
     def holding(value)
       dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
     end

@@ -16,8 +16,9 @@ module Memscope
   # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
   #
   # The readings of a collection cost tier T1 at most, except ledgers, tags and glibc's arenas (T2) and a census (T3).
-  # The configuration's `metrics_ledger_interval_seconds` limits how often these are read; without it, there are no
-  # ledgers and no arenas of glibc. Arenas also need `metrics_arenas`, a census `metrics_objects`.
+  # The configuration's `metrics_ledger_interval_seconds` limits how often readings above T1 are taken; without this
+  # setting, there are no ledgers and no arenas of glibc. Arenas also need `metrics_arenas`; a census needs
+  # `metrics_objects`.
   #
   # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
   # worker, whose index is the label `worker`, and one for the master. These samples come from the last reports: nothing
@@ -26,8 +27,9 @@ module Memscope
     class << self
       # Reads the sources, and returns the families that have samples.
       #
-      # @param worker [String, Integer, false, nil] for this process only, with this value as the label `worker`; false
-      #   for this process only, without the label; nil for all of Puma's workers, or for this process if there are none
+      # @param worker [String, Integer, false, nil] a String or an Integer for this process only, with that label
+      #   `worker`; false for this process only, without the label; nil for all of Puma's workers, or for this process
+      #   if there are none
       # @return [Array<Family>]
       # @raise [ArgumentError] for any other `worker`
       def families(worker: nil)
@@ -60,8 +62,8 @@ module Memscope
         workers? && Workers.current ? Workers.read : []
       end
 
-      # By label: the master, and for each index the worker that booted last: in a phased restart, two workers have the
-      # same index for a while.
+      # By label: the master, and for each index the worker that booted last, since two workers have the same index for
+      # a while in a phased restart.
       def reported
         all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
         all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
@@ -86,8 +88,8 @@ module Memscope
       end
     end
 
-    # The readings of one collection of families: each source is read at most once, and those above tier T1 at most once
-    # in an interval, whatever the number of collections.
+    # The readings of one collection of families: each source is read at most once, and a source above tier T1 at most
+    # once in an interval, whatever the number of collections.
     #
     # @api private
     class Readings
@@ -135,7 +137,7 @@ module Memscope
         end
       end
 
-      # Reads these only if the configuration asks for them; tags, once there are any.
+      # Reads a source above T1 only if the configuration asks for it, and tags only once there are any.
       def read_costly(source)
         case source
         when :tags then Tags.read_for_metrics(CACHES[:tags], @interval) if @tags

@@ -27,9 +27,11 @@ module Memscope
     class Unavailable < StandardError; end
 
     RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"
-    # Ruby versions, from the first of a pair up to, but not including, the second: those that crash when objects are
-    # sampled (Bug #19482); then also those that crash when a Ractor is created meanwhile (Bug #18464).
+    # Ruby versions that crash when objects are sampled (Bug #19482). Each pair is a range: from its first version up
+    # to, but not including, its second.
     CRASHING = [[[3, 2, 0], [3, 2, 3]]].freeze
+    # Ranges of the same form. They add the versions that crash when a Ractor is created while objects are sampled (Bug
+    # #18464).
     CRASHING_WITH_RACTORS = [[[3, 1, 0], [3, 1, 4]], *CRASHING].freeze
     private_constant :RACTORS_ALIVE, :CRASHING, :CRASHING_WITH_RACTORS
 
@@ -45,14 +47,14 @@ module Memscope
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
       # @param ractors [Symbol, nil] `:never`: this program creates no Ractor while the profile runs. Required before
-      #   Ruby 3.1.4: those versions would crash
-      # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. A thread of its own
-      #   then watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings include
-      #   what it finds
+      #   Ruby 3.1.4: earlier versions crash when a Ractor is created while objects are sampled
+      # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. If true, a separate
+      #   thread watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings
+      #   include what the thread finds
       # @return [void]
       # @raise [ArgumentError] for any other budget, `ractors` or `holders`
-      # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the one continued from its
-      #   parent) or cannot run
+      # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the copy of its parent's
+      #   profile), or if a profile cannot run
       def start(budget: BUDGET, ractors: nil, holders: false)
         refuse("holders", holders, "true, false") unless [true, false].include?(holders)
         start_session(budget: budget, ractors: ractors)

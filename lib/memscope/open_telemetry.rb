@@ -6,8 +6,8 @@ require_relative "metrics"
 Memscope::Requirement.load("memscope/open_telemetry", gem: "opentelemetry-metrics-sdk")
 
 module Memscope
-  # memscope's families as observable gauges of OpenTelemetry: "memscope.ledger" with the unit By for
-  # memscope_ledger_bytes. Each process exports its own numbers; its resource identifies it.
+  # memscope's families as observable gauges of OpenTelemetry: memscope_ledger_bytes, for example, becomes
+  # "memscope.ledger" with the unit By. Each process exports its own numbers; the resource identifies the process.
   #
   #   require "memscope/open_telemetry"
   #   OpenTelemetry::SDK.configure
@@ -15,7 +15,7 @@ module Memscope
   #
   # Totals are gauges too, because the SDK's observable counter (0.12) adds up the totals of successive collections. An
   # instrument of that SDK has one set of attributes, and a second instrument with the same name in the same meter
-  # replaces the first. So each sample with attributes has an instrument in a meter of its own,
+  # replaces the first. So each sample with attributes has an instrument in a meter of its own, such as
   # "memscope/malloc/in_use", and all of these instruments have the metric's name.
   module OpenTelemetry
     # Units as OpenTelemetry writes them.

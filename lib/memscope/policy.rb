@@ -38,24 +38,25 @@ module Memscope
     field :interval_seconds, :number, null: false
     # @return [Numeric] the least time between two restarts above `hard`
     field :hard_interval_seconds, :number, null: false
-    # @return [Numeric] from an action's end, or from a successor's boot, to the measurement of what it returned
+    # @return [Numeric] the time from an action's end, or from a successor's boot, to the measurement of the result
     field :settle_seconds, :number, null: false
     # @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for an action
     #   that has not ended, and how long the worker that was restarted last is spared
     field :stop_seconds, :number, null: false
-    # @return [Integer] how many failed boots, after the last two restarts, end all restarts
+    # @return [Integer] how many failed boots, summed over the last two restarts, stop all restarts until a successor
+    #   has run for `min_uptime_seconds`
     field :failed_boots, :count, null: false
     # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
     field :min_healthy, :count
-    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share, which
-    #   depends on the host and the worker, so that hosts do not act at the same time. None is shortened
+    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share. How much
+    #   depends on the host and the worker, so that hosts do not act at the same time. No time is shortened
     field :jitter, :number, null: false
     # @return [Numeric] readings before a gap longer than this do not count
     field :gap_seconds, :number, null: false
 
     # A duration of up to a week.
     WEEK = (0..604_800)
-    # For each rule, the default, and the numbers allowed: whole ones unless the default is a Float.
+    # For each rule, the default, and the range of allowed numbers: only Integers unless the default is a Float.
     RULES = {
       soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
       eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
@@ -76,7 +77,7 @@ module Memscope
       public :new
     end
 
-    # @param rules [Hash{Symbol => Numeric}] those that differ from the defaults, by the names of the fields
+    # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the fields
     # @raise [ArgumentError] naming the rule, what was given and what is allowed
     def initialize(**rules)
       unknown = rules.keys - RULES.keys
@@ -85,21 +86,22 @@ module Memscope
       Field.refuse("Memscope::Policy.new: hard", hard, "#{soft} or more, which soft is") if hard < soft
     end
 
-    # @param readings [Array<Group>] those of the last `window_seconds` or more, oldest first; the newest is acted on
+    # @param readings [Array<Group>] all of the last `window_seconds`, or more, oldest first; the decision is about the
+    #   newest reading
     # @return [Decision]
-    # @raise [ArgumentError] unless there is at least one, and all are Groups
+    # @raise [ArgumentError] unless there is at least one reading, and all are Groups
     def decide(readings)
       groups = readings.is_a?(Array) && readings.any? && readings.all?(Group)
       groups or Field.refuse("Memscope::Policy#decide: readings", readings, "an Array of one or more Policy::Group")
       Ladder.new(self, Window.new(self, readings)).decision
     end
 
-    # What this policy would have decided if it had only observed: each decision counts for the later ones as not
+    # What this policy would have decided if it had only observed: for the later decisions, each decision counts as not
     # carried out.
     #
     # @param readings [Array<Group>] oldest first
-    # @return [Array<Decision>] one for each
-    # @raise [ArgumentError] as of `decide`
+    # @return [Array<Decision>] one for each reading
+    # @raise [ArgumentError] as `decide`
     def replay(readings)
       window = []
       seen = []
@@ -117,7 +119,7 @@ module Memscope
     # @api private
     # @param rule [Symbol] one of the rules in seconds
     # @param who [Array<Object>] what the jitter is seeded by: the host, and the worker
-    # @return [Float] the same for the same host and worker, in any process
+    # @return [Float] the rule's time with its jitter: the same for the same host and worker, in any process
     def time(rule, *who)
       seed = who.join("/").unpack1("H*").hex
       public_send(rule) * (1 + (jitter * Random.new(seed).rand))

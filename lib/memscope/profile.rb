@@ -47,11 +47,11 @@ module Memscope
       field :inflated_bytes, :bytes
       # @return [Integer, nil] imports of malloc and free that call memscope instead
       field :patched_imports, :count
-      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have such imports
+      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have patched imports
       field :patched_objects, :count
       # @return [Float, nil] of a profile of objects: the share of the process's CPU time that it may take
       field :budget, :number, sparse: true
-      # @return [Float, nil] the share that it has taken; nil if no CPU time has passed
+      # @return [Float, nil] the share of the CPU time that the profile has taken; nil if no CPU time has passed
       field :cpu_share, :number, sparse: true
       # @return [Integer, nil] the part of `nanoseconds` that made garbage collections longer
       field :gc_nanoseconds, :count, sparse: true
@@ -82,12 +82,12 @@ module Memscope
     # @return [Integer, nil] the current epoch; nil for malloc
     field :epoch, :count, sparse: true
     # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
-    #   the rest has not been judged yet: it may be garbage. nil if major GCs were not watched for
+    #   the rest has not been judged yet: it may be garbage. nil if the profile did not watch major GCs
     field :unjudged_generation, :count, sparse: true
     # @return [String, nil] the application's directory, at the time of this reading
     field :application_root, :string, sparse: true
-    # @return [Symbol, nil] how it was found: :bundler (the Gemfile's), :rails (Rails.root), or :directory, the working
-    #   directory
+    # @return [Symbol, nil] where `application_root` comes from: :bundler (the Gemfile's directory), :rails (Rails.root)
+    #   or :directory (the working directory)
     field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
     # @return [Array<Frame>] the frames of all stacks
     field :frames, [Frame], null: false
@@ -135,7 +135,7 @@ module Memscope
     end
 
     # @api private
-    # @param generation [Integer] the first one that no major GC has judged
+    # @param generation [Integer] the first generation that no major GC has judged
     # @return [Profile] the same profile with this `unjudged_generation`
     def judged_up_to(generation) = self.class.send(:new, { **values, unjudged_generation: generation })
 
@@ -150,7 +150,8 @@ module Memscope
       holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
     end
 
-    # The part that was allocated in some generations, without numbers that are known for the whole process only.
+    # The part of the profile that was allocated in some generations, without numbers that are known only for the whole
+    # process.
     #
     # @api private
     # @param generations [Range<Integer>]

@@ -6,7 +6,7 @@ require_relative "metrics"
 Memscope::Requirement.load("memscope/prometheus_collector", gem: "prometheus-client", feature: "prometheus/client")
 
 module Memscope
-  # memscope's families in a registry of the prometheus-client gem, for applications that already export one:
+  # memscope's families in a registry of the prometheus-client gem, for applications that already export a registry:
   #
   #   require "memscope/prometheus_collector"
   #   Memscope::PrometheusCollector.register

@@ -5,14 +5,14 @@ require_relative "purge/run"
 module Memscope
   # Returns memory to the kernel and measures how much, for Memscope.purge.
   #
-  # The levers, in the order in which they run, so that each leaves more for the next ones to return:
+  # The levers, in the order in which they run, so that each leaves more for the later levers to return:
   #
   # - :gc, one full GC. Holds the GVL.
   # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more per GB.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
   # - :tcache (jemalloc): flushes the cache of the calling thread only.
   # - :decay (jemalloc): returns the unused pages whose decay time has passed. A page's decay time starts when jemalloc
-  #   first looks at the page: when a thread allocates or frees in its arena, or runs this lever.
+  #   first looks at the page: when a thread allocates or frees in the page's arena, or runs this lever.
   # - :purge (jemalloc): returns all unused pages.
   # - :trim (glibc): malloc_trim(0), which returns whole pages inside free chunks.
   # - :collect: calls mi_collect(true) for the calling thread's heap (mimalloc), or returns the free spans (tcmalloc).
@@ -33,8 +33,8 @@ module Memscope
     # The levers that hold the GVL.
     HOLDING_GVL = %i[gc compact].freeze
 
-    # Another thread of this process is purging or tuning. Only one can at a time; the others fail at once rather than
-    # wait. A child forked meanwhile can purge.
+    # Another thread of this process is purging or tuning. Only one thread can do so at a time; others fail at once
+    # rather than wait. A child forked meanwhile can purge.
     class Busy < StandardError; end
 
     class << self
@@ -54,12 +54,12 @@ module Memscope
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can
       def missing = { gc: nil, compact: Compaction.missing, **Reasons.sentences(Native.levers) }
 
-      # Predicts what the lever that returns the allocator's unused memory (:purge, :trim or :collect) returns. T1.
+      # Predicts how much the lever `allocators_lever` (:purge, :trim or :collect) returns. Tier T1.
       #
       # @api private
       # @param ledger [Ledger]
-      # @return [Integer, nil] the least that it returns; without the pages that other processes share, if these are
-      #   known; nil if the ledger does not say (for :trim, it must be deep)
+      # @return [Integer, nil] the least that the lever returns, without the pages that other processes share, if these
+      #   pages are known; nil if the ledger does not say (for :trim, the ledger must be deep)
       def least_bytes(ledger)
         lever = allocators_lever or return
 

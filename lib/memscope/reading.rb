@@ -4,8 +4,8 @@ require_relative "reasons"
 require_relative "version"
 
 module Memscope
-  # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If that
-  # fails, the same methods return what Ruby alone knows, with the reason for the rest.
+  # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
+  # cannot be loaded, the same methods return what Ruby alone knows, with the reason why the rest is missing.
   #
   # @api private
   module Native
@@ -46,7 +46,7 @@ module Memscope
     NUMBERS = %i[bytes signed_bytes count integer number].freeze
     # Format of a time in `to_h` and JSON, for Time#strftime.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
-    # The most characters of a value that a message repeats.
+    # How many characters of a value a message repeats at most.
     EXCERPT = 64
     # Types that Field.plain freezes deeply.
     PLAIN = %i[string hash sizes list samples any sentences].freeze
@@ -64,7 +64,7 @@ module Memscope
     end
 
     # @param value [Object] as the record holds it
-    # @return [Object] as `to_h` has it
+    # @return [Object] as it is in `to_h`
     def give(value)
       case type
       when Array then value&.map(&:to_h)
@@ -98,9 +98,9 @@ module Memscope
       string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
     end
 
-    # @param value [Object] one that a message repeats
-    # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; a huge Integer's bit
-    #   length
+    # @param value [Object] the value that a message repeats
+    # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
+    #   bit length
     def self.excerpt(value)
       value = value[0, EXCERPT] if value.is_a?(String)
       return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256
@@ -111,7 +111,7 @@ module Memscope
       "a #{value.class}"
     end
 
-    # @param what [String] the argument, after the method that takes it
+    # @param what [String] the argument, preceded by the method that takes it
     # @param given [Object]
     # @param allowed [String]
     # @raise [ArgumentError] in any case
@@ -119,16 +119,16 @@ module Memscope
       raise ArgumentError, "#{what}: given #{excerpt(given)}, allowed: #{allowed}"
     end
 
-    # @param what [String] as of refuse
+    # @param what [String] as for refuse
     # @param given [Object]
     # @param allowed [Array] the only values allowed
-    # @return [Object] the given one
-    # @raise [ArgumentError] for another one
+    # @return [Object] the given value
+    # @raise [ArgumentError] if the given value is not allowed
     def self.choice(what, given, allowed)
       allowed.include?(given) ? given : refuse(what, given, allowed.map(&:inspect).join(", "))
     end
 
-    # @param what [String] as of refuse
+    # @param what [String] as for refuse
     # @param given [Object]
     # @param range [Range] of seconds
     # @param allowed [String]
@@ -150,8 +150,8 @@ module Memscope
   #     field :source, :symbol, one_of: %i[default environment]
   #   end
   #
-  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building one takes no lock
-  # and loads nothing, so it works in a trap handler.
+  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building a record takes no
+  # lock and loads nothing, so it works in a trap handler.
   class Record
     # Readers are aliases of this method: a closure for each would take more memory and time.
     def read = @values.fetch(__callee__)
@@ -162,7 +162,7 @@ module Memscope
       def fields = own_fields
 
       # @api private
-      # @return [Hash{Symbol, String => Symbol}] the name of each field, by that name as a Symbol and as a String
+      # @return [Hash{Symbol, String => Symbol}] the name of each field, under two keys: as a Symbol and as a String
       def names
         @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
       end
@@ -199,10 +199,10 @@ module Memscope
       # @raise [ArgumentError] naming the class, the key, what was given and what is allowed
       def from_h(hash) = load(hash, "#{name}.from_h")
 
-      # Does what from_h does, for a record that may be inside another.
+      # Does what from_h does, for a record that may be inside another record.
       #
       # @api private
-      # @param where [String, Array] the path to the record, for messages, as Loader has it
+      # @param where [String, Array] the path to the record, for messages, as Loader takes it
       def load(hash, where)
         require_relative "loader"
         new(Loader.values(self, hash, where))
@@ -295,7 +295,7 @@ module Memscope
   #
   # @api private
   module Clock
-    # @param unit [Symbol] as of Process.clock_gettime
+    # @param unit [Symbol] as for Process.clock_gettime
     # @return [Float, Integer]
     def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
 
@@ -305,8 +305,8 @@ module Memscope
 
   # What a reading cost.
   #
-  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 as long as the levers of a purge or a walk of all
-  # objects take.
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 the duration of the levers of a purge, or of a walk of
+  # all objects.
   class Cost < Record
     # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
@@ -337,8 +337,8 @@ module Memscope
     end
   end
 
-  # Identifies the process of a reading within one boot of one machine: a pid alone is reused, and means another process
-  # in each container.
+  # Identifies the process of a reading within one boot of one machine. A pid alone does not: the kernel reuses pids,
+  # and the same pid means a different process in each container.
   class ProcessIdentity < Record
     # @return [String, nil] identifies this boot of the kernel (/proc/sys/kernel/random/boot_id)
     field :boot_id, :string
@@ -360,7 +360,7 @@ module Memscope
       end
 
       # @api private
-      # @param pid [Integer] of another process, in this one's pid namespace
+      # @param pid [Integer] of another process, in this process's pid namespace
       # @return [ProcessIdentity]
       def of(pid) = capture({ **current.to_h, started: started(pid) })
 
@@ -373,7 +373,7 @@ module Memscope
 
       def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
 
-      # Returns nil on a system without such a file.
+      # Returns nil if the block cannot read its file, as on a system without /proc.
       def known
         yield
       rescue SystemCallError
@@ -387,12 +387,12 @@ module Memscope
     def same_machine?(other) = agree?(other, :boot_id, :pid_namespace)
 
     # @param other [ProcessIdentity]
-    # @return [Boolean] whether both can be the same process; the pids must be equal too
+    # @return [Boolean] whether both can be the same process, provided that their pids are equal too
     def same?(other) = same_machine?(other) && agree?(other, :started)
 
     private
 
-    # A value that either of them lacks contradicts nothing.
+    # A value that one of the two identities lacks counts as equal.
     def agree?(other, *names)
       names.all? { |name| [public_send(name), other.public_send(name)].then { |a, b| a.nil? || b.nil? || a == b } }
     end
@@ -452,7 +452,7 @@ module Memscope
       # @return [Array<Symbol>] names of the fields outside the envelope
       def body_names = [*own_fields, *CLOSING].map(&:name)
 
-      # Puts a body from the extension into an envelope of this process and moment, or into another reading's.
+      # Puts a body from the extension into an envelope of this process and moment, or into that of another reading.
       #
       # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost; becomes
       #   part of the reading
@@ -463,11 +463,11 @@ module Memscope
         super(envelope ? body.update(envelope) : stamped(body))
       end
 
-      # Checks a Boolean argument of `read`, and so of the method of Memscope that calls it.
+      # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
       #
       # @api private
       # @param name [Symbol] the name of the argument
-      # @param call [String, nil] the name of the method, if it is not the kind
+      # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
       def check_switch(name, value, call: nil)
@@ -500,7 +500,8 @@ module Memscope
     def body = to_h.slice(*self.class.body_names)
 
     # @api private
-    # @return [Boolean] whether anything could be read; by default, the RSS (some kinds of reading override this)
+    # @return [Boolean] whether anything could be read; by default, whether the RSS could (some kinds of reading
+    #   override this)
     def known? = !rss_bytes.nil?
 
     # @api private

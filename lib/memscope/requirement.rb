@@ -5,7 +5,7 @@ module Memscope
   #
   # @api private
   module Requirement
-    # @param surface [String] the part that needs it
+    # @param surface [String] the part of memscope that needs the gem
     # @param gem [String]
     # @param feature [String] the file to require
     # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"

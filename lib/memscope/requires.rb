@@ -6,11 +6,11 @@ module Memscope
   # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
   # -- COMMAND` takes this reading.
   #
-  # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the file
-  # during whose loading it was allocated, the innermost one. Garbage costs nothing. So the costs of all files and the
-  # rest sum to what the program added to the ledger's rows of live slots and of malloc in use, to the byte. A gem that
-  # others require too is charged where it was first required; what it costs *alone* is measured in a process of its
-  # own. memscope's own records do not count.
+  # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the
+  # innermost file during whose loading it was allocated. Garbage costs nothing. So the costs of all files, and of what
+  # belongs to no file, sum to what the program added to the ledger's rows of live slots and of malloc in use, to the
+  # byte. A gem that others require too is charged where it was first required; what it costs *alone* is measured in a
+  # process of its own. memscope's own records do not count.
   class Requires < Reading
     # @return [String] the program: its name and arguments, as it was started
     field :program, :string, null: false
@@ -33,7 +33,8 @@ module Memscope
     # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
     #   library allocate for themselves, and changes of blocks from before the start
     field :other_malloc_bytes, :signed_bytes
-    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched in libraries mapped before
+    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched in libraries that were
+    #   mapped before the start
     field :other_mapped_bytes, :signed_bytes
     # @return [Array<String>] $LOAD_PATH at the end
     field :load_path, :list, null: false
@@ -56,7 +57,7 @@ module Memscope
     # @return [Float, nil] how far the runs' objects and malloc differ, as a share of the median; nil for one run
     def spread = share_of_runs(&:bytes)
 
-    # @return [Float, nil] the same for mapped files
+    # @return [Float, nil] how far the runs' mapped files differ, as a share of the median; nil for one run
     def mapped_spread = share_of_runs { |run| run.mapped_bytes.to_i }
 
     # @param node [Node]
@@ -82,7 +83,7 @@ module Memscope
 
     private
 
-    # A frozen record caches nothing: each report computes these.
+    # A frozen record caches nothing: each call computes its result again.
     def tree = nodes.group_by(&:parent)
 
     def inclusive = Requires.inclusive(nodes)
@@ -96,7 +97,7 @@ module Memscope
 
     class << self
       # @api private
-      # @param nodes [Array<Node>] each file after the one that required it
+      # @param nodes [Array<Node>] in an order in which each file follows the file that required it
       # @return [Hash{Integer => Integer}] by a file's number, its bytes of objects and malloc, with what it required
       def inclusive(nodes)
         sums = nodes.to_h { |node| [node.id, node.bytes] }

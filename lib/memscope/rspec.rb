@@ -16,8 +16,8 @@ module Memscope
     def grow_memory(**options) = GrowMemory.new(options)
 
     # @param objects [Integer, nil] objects of all classes
-    # @param limits [Hash{Symbol, Module, String => Integer}] :objects, classes or names of classes, and how many; or
-    #   :baseline and a name
+    # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the most
+    #   objects allowed; for :baseline, the name of one
     # @return [AllocateAtMost] a matcher for blocks, which run twice; the second time counts
     def allocate_at_most(objects = nil, **limits)
       AllocateAtMost.new(objects.nil? ? limits : { objects: objects, **limits })

@@ -82,7 +82,7 @@ module Memscope
     # @return [Array<SlotSize>]
     field :slot_sizes, [SlotSize], null: false
     # @return [Integer, nil] objects that only a major GC can free, as GC.stat counts them. Garbage among them fills its
-    #   slots until then; garbage that is not old, until any GC
+    #   slots until the next major GC, other garbage until the next GC of any kind
     field :old_objects, :count
     # @return [Integer, nil] pages that Ruby may add before it collects again; nil from Ruby 3.4 on
     field :allocatable_pages, :count
@@ -97,8 +97,8 @@ module Memscope
     # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
 
-    # @return [Symbol, nil] where the slots were walked: :process, :child (a forked child), or :headers for nowhere;
-    #   with :headers, the pages' headers count the slots, pins are unknown, and a reason says why
+    # @return [Symbol, nil] where the slots were walked: :process or :child (a forked child); :headers if they were not
+    #   walked: then the counts of slots are from the pages' headers, pins are unknown, and a reason says why
     field :walked_in, :symbol
     # @return [Integer, nil] microseconds for which forking the child was predicted to stop Ruby; nil without a child
     field :predicted_pause_us, :count
@@ -114,9 +114,9 @@ module Memscope
     # (see Memscope.ruby_heap)
     def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))
 
-    # The same for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
-    # collection under way, and walks in a forked child if the walk would take longer than `budget_us` and a fork stops
-    # Ruby for less. A budget of 0 always forks.
+    # Reads the heap for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
+    # collection under way, and walks in a forked child if the walk would take longer than `budget_us`, and longer than
+    # a fork would stop Ruby. A budget of 0 always forks.
     #
     # @api private
     # @param objects [Boolean] whether to read held_by_objects_bytes too

@@ -24,10 +24,10 @@ module Memscope
     field :regions, :count
     # @return [Integer, nil] allocated regions, those in thread caches included
     field :regions_in_use, :count
-    # @return [Float, nil] regions in use as a share of all regions; nil without slabs
+    # @return [Float, nil] regions in use as a share of all regions; nil without regions
     field :utilisation, :number
     # @return [Integer, nil] bytes of the regions in use; for large classes an upper bound if the reading's reasons say
-    #   so (5.3.1)
+    #   so (jemalloc 5.3.1)
     field :in_use_bytes, :bytes
     # @return [Integer, nil] bytes of the free regions: nothing returns them until their slabs are empty
     field :slack_bytes, :bytes
@@ -94,7 +94,7 @@ module Memscope
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
 
     # @param size_bytes [Integer]
-    # @return [SizeClass] the one of exactly that size
+    # @return [SizeClass] the class of exactly that size
     # @raise [KeyError] naming the sizes there are
     def [](size_bytes)
       find { |size_class| size_class.size_bytes == size_bytes } or

@@ -7,7 +7,7 @@ rescue LoadError
 end
 
 module Memscope
-  # Finds the name that a misspelt one was meant to be.
+  # Finds the name that a misspelt name was meant to be.
   #
   # @api private
   module Spelling

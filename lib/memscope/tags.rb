@@ -9,37 +9,38 @@ module Memscope
   # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
   #
   #   Memscope::ObjectProfile.start
-  #   # … some thousand requests, and two full garbage collections later
+  #   # … a few thousand requests, and two full garbage collections later
   #   row = Memscope.tags.first       # => the tag whose runs together retain most
-  #   row.retained_objects            # => 2987.1, of 1,000 runs
+  #   row.retained_objects            # => 2987.1, per 1,000 runs
   #   row.retained_objects_error      # => 104.3
   #
-  # Retained objects are those that were allocated before the last but one major GC and that the last one found alive:
-  # what requests in progress hold meanwhile is not among them. As runs go on, the number per run tends to 0 for a cache
-  # that fills up, and stays the same for a leak. `later - earlier` has the numbers of the time in between.
+  # Retained objects are those that were allocated before the last but one major GC and that the last major GC found
+  # alive: objects that requests in progress hold meanwhile are not among them. As runs go on, the number per run tends
+  # to 0 for a cache that fills up, and stays the same for a leak. `later - earlier` has the numbers for the time
+  # between the two readings.
   class Tags < Reading
     require_relative "tags/totals"
     require_relative "tags/row"
 
-    # @return [Array<Row>] those whose runs together retain most come first, even if samples are too few for a number
+    # @return [Array<Row>] the tags whose runs together retain most come first, even if samples are too few for a number
     collection :rows, [Row]
     # @return [Float, nil] for a difference: time from the earlier reading to the later
     field :seconds, :number, sparse: true
-    # @return [Integer, nil] the number of the profile of objects in its process; nil if none is running
+    # @return [Integer, nil] the number of the running profile of objects in its process; nil if none is running
     field :session, :count, sparse: true
-    # @return [Integer, nil] the number of the malloc profile that malloc_allocated_bytes is from; nil if the allocator
-    #   counts these bytes, or no malloc profile is running
+    # @return [Integer, nil] the number of the malloc profile that malloc_allocated_bytes comes from; nil if the
+    #   allocator counts these bytes, or no malloc profile is running
     field :malloc_session, :count, sparse: true
     # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
     field :profiled, Windows
-    # @return [Windows, nil] what had been sampled at the last but one major GC; nil if there were not two
+    # @return [Windows, nil] what had been sampled at the last but one major GC; nil before the second major GC
     field :judged, Windows
     # @return [Float, nil] how many objects one sample stands for
     field :sample_objects, :number
 
     # Fields that need a profile of objects.
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
-    # Fields with the windows of such a profile.
+    # Fields with the windows of a profile of objects.
     WINDOWS = %i[profiled judged].freeze
     # Seconds between two readings for metrics, unless an interval for ledgers is configured.
     INTERVAL = 60
@@ -66,14 +67,14 @@ module Memscope
       # @api private
       # @param cache [TtlCache]
       # @param interval [Numeric, nil] seconds between two ledgers for metrics
-      # @return [Tags] without what a difference needs
+      # @return [Tags] without the totals that a difference needs
       def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
 
-      # A profile that began in between counts from its beginning.
+      # A profile that began between the two readings counts from its beginning.
       #
       # @param earlier [Tags]
       # @param later [Tags]
-      # @return [Tags] of the time in between, in the later one's envelope
+      # @return [Tags] of the time between the readings, in the later reading's envelope
       def between(earlier, later)
         windows = windows_between(earlier, later)
         body = { seconds: (later.at - earlier.at).to_f, session: later.session, malloc_session: later.malloc_session,
@@ -84,7 +85,7 @@ module Memscope
 
       private
 
-      # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running one, and why it cannot be read
+      # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running profile; why it cannot be read
       def malloc_profile
         [(MallocProfile.snapshot if MallocProfile.running?), nil]
       rescue MallocProfile::Unavailable => e
@@ -113,7 +114,7 @@ module Memscope
         later.map { |row| row.totals.since(before[row.name]) }
       end
 
-      # Adds what the malloc profile knows.
+      # Adds each tag's numbers from the malloc profile.
       def totals(tags, malloc)
         entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
         tags.map do |tag|
@@ -140,7 +141,7 @@ module Memscope
           .select { |name, _why| rows.any? { |row| row.public_send(name).nil? } }
       end
 
-      # @param malloc [Boolean, String] whether a malloc profile was read; why it could not be
+      # @param malloc [Boolean, String] whether a malloc profile was read; or why it could not be read
       def without_malloc(malloc)
         why = malloc == true ? :tags_few_malloc_samples : malloc
         { malloc_allocated_bytes: why || :tags_malloc_uncounted,
@@ -151,7 +152,7 @@ module Memscope
     # The rows that a table shows: the first ones, and the sum of the others.
     #
     # @param most [Integer]
-    # @return [Array<Row>] at most one more than `most`; the last is then "12 other tags"
+    # @return [Array<Row>] all rows; or, if there are more, the first `most` and a row such as "12 other tags"
     def top(most = 50)
       rest = rows.drop(most)
       return rows if rest.empty?
@@ -162,7 +163,7 @@ module Memscope
     end
 
     # @api private
-    # @return [Tags] the rows of `top`, the sum of the others as "[other]"; no totals
+    # @return [Tags] the rows of `top` without totals; the row that sums up the other tags is named "[other]"
     def bounded
       shown = top.map { |row| row.named(row.totals ? row.name : OTHER) }
       self.class.send(:new, { **values, rows: shown.freeze })
@@ -170,10 +171,10 @@ module Memscope
 
     # What happened since an earlier reading of the same process.
     #
-    # @param other [Tags] the earlier one
+    # @param other [Tags] the earlier reading
     # @return [Tags]
     # @raise [TypeError] for a reading of another kind
-    # @raise [ArgumentError] for one of another process
+    # @raise [ArgumentError] for a reading of another process
     def -(other)
       return Tags.between(of_this_kind(other), self) if of_this_kind(other).pid == pid
 

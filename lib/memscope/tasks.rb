@@ -10,14 +10,14 @@ module Memscope
   # * memscope:doctor prints findings, and fails if one is a warning or critical, or if the RSS is unknown.
   # * memscope:arenas and memscope:size_classes print the memory of malloc.
   # * memscope:census counts objects by class.
-  # * memscope:heap prints who holds objects; PATHS_TO=Order: who holds those of that class.
+  # * memscope:heap prints who holds objects; with PATHS_TO=Order, who holds the objects of class Order.
   # * memscope:requires runs a program, COMMAND='bin/rails runner ""' by default, and prints what each gem and file that
-  #   it loads costs, to standard error unless as JSON; RUNS, ALONE, TOP, LIMIT and SINCE are the options of `memscope
-  #   requires`.
-  # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these, DRY_RUN=1 only predicts.
+  #   the program loads costs. Text goes to standard error, JSON to standard output. RUNS, ALONE, TOP, LIMIT and SINCE
+  #   are the options of `memscope requires`.
+  # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these levers, DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
-  # PID=4711 asks a process that listens; no application is loaded for that. Without it, each task is about the rake
+  # PID=4711 asks a process that listens; no application is loaded for that. Without PID, each task is about the rake
   # process itself, and says so: rake is not the server. FORMAT=json prints JSON. For a PID that does not listen,
   # memscope:report shows the kernel's view.
   module Tasks
@@ -44,7 +44,7 @@ module Memscope
     private_constant :PID
 
     class << self
-      # Defines the tasks. memscope itself is loaded when one runs.
+      # Defines the tasks. memscope itself is loaded when a task runs.
       #
       # @return [void]
       def define

@@ -11,7 +11,7 @@ module Memscope
 
     # @param keep_errors [Boolean] whether an error is kept for as long as a value would be, and raised again
     # @param clock [#call] returns seconds
-    # @param work [#call] returns seconds; the clock that measures how long a read works
+    # @param work [#call] returns seconds; the clock that measures how long a read takes
     def initialize(keep_errors: false, clock: Clock.method(:now), work: clock)
       @keep_errors = keep_errors
       @clock = clock
@@ -19,8 +19,8 @@ module Memscope
       @mutex = Mutex.new
     end
 
-    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or a callable that computes them from the
-    #   seconds, measured by `work`, that reading the value took
+    # @param ttl [Numeric, #call] how many seconds a value stays fresh; or a callable that computes this number from the
+    #   seconds that reading the value took, as measured by `work`
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &)

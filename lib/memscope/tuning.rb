@@ -9,7 +9,7 @@ module Memscope
   #   tuning[0].old_dirty_decay_ms  # => 10000
   #   tuning[0].dirty_decay_ms      # => 1000
   class Tuning < Reading
-    # The decay times of one arena: milliseconds until unused pages are purged, 0 at once, -1 never.
+    # The decay times of one arena: milliseconds until unused pages are purged; 0: at once; -1: never.
     class Decay < Record
       # @return [Integer, nil] index of the arena; nil for the arenas that are created later
       field :index, :count

@@ -15,10 +15,10 @@ module Memscope
   #   puts verdict.sentence    # one to paste into a ticket
   #
   # The thread of Memscope::History judges every five minutes. Growth is a leak only if nothing else explains it: no
-  # warm-up, no cache that fills, no step, no load of days and weeks. A leak is called when two judgements in a row find
-  # it and it has lasted; three in a row that do not find it clear it.
+  # warm-up, no cache that fills, no step, no daily or weekly pattern of load. A leak is called when two judgements in a
+  # row find it and the growth has lasted; it is cleared when three judgements in a row do not find it.
   #
-  # In JSON, `kind` is the key `verdict`, since each reading has the key `kind`.
+  # In JSON, `kind` has the key `verdict`, since each reading already has a key `kind`.
   class Verdict < Reading
     # :insufficient, too early to tell; :steady, no growth; :plateau, growth that levels off, as of a cache that fills;
     # :step, a sudden rise that stayed; :leak, unbounded growth.
@@ -37,7 +37,7 @@ module Memscope
     field :layer, :symbol, one_of: Layers::NAMES
     # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
     field :shares, :hash, null: false
-    # @return [Integer, nil] growth of RSS without steps, warm-up and load; of the layer, if RSS does not grow
+    # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow
     field :bytes_per_hour, :signed_bytes
     # @return [Integer, nil] lower bound of its 95 % interval
     field :bytes_per_hour_low, :signed_bytes
@@ -67,10 +67,10 @@ module Memscope
     # @return [String, nil] what to do next: commands to paste, or a sentence
     field :remedy, :string
 
-    # How many seconds a judgement without earlier ones goes back, judging each epoch in turn: longer than a leak must
-    # have grown before it is called one.
+    # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
+    # is longer than growth must have lasted before it is called a leak.
     REPLAYED = 3 * 3600
-    # Fields that the extension knows as Floats.
+    # Fields that the extension returns as Floats, to be rounded.
     WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
                needs_seconds detectable_bytes_per_hour].freeze
     # With fewer requests, most of the growth may have another cause.
@@ -87,10 +87,10 @@ module Memscope
       end
 
       # @api private
-      # @return [Verdict, nil] the last one of this process's history
+      # @return [Verdict, nil] the last verdict on this process's history
       def latest = (@latest if @latest&.pid == Process.pid)
 
-      # Judges the history, as one more judgement in the row, and keeps the verdict.
+      # Judges the history, continuing from the earlier judgements, and keeps the verdict.
       #
       # @api private
       # @return [Verdict]
@@ -116,7 +116,7 @@ module Memscope
 
       private
 
-      # Judges each epoch of the last `replayed` seconds; nil: the last epoch only. Returns the last judgement.
+      # Judges each epoch of the last `replayed` seconds; with nil, only the last epoch. Returns the last judgement.
       def judgement(floors, series, room, replayed)
         epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
         judged = Native.judge(floors.seconds, floors.rss, series, room.values.map(&:to_i), epochs)
@@ -168,7 +168,7 @@ module Memscope
     # @return [String, nil] the layer, for people
     def layer_text = Sentence::LAYERS[layer]
 
-    # @return [String] one sentence with its numbers, in ASCII
+    # @return [String] one sentence with the verdict's numbers, in ASCII
     def sentence = Sentence.of(self)
 
     # @api private

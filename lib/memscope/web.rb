@@ -12,7 +12,7 @@ module Memscope
   #   mount Memscope::Web => "/memscope"            # in config/routes.rb
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
-  # Every page is served as HTML, JSON or text: by its extension (/arenas.json, /arenas.txt), else by the Accept header.
+  # The extension (/arenas.json, /arenas.txt), else the Accept header, selects HTML, JSON or text for every page.
   # / shows the ledger at once; the browser then fetches /doctor, which is the same page with the doctor's findings and
   # the levers of Memscope.purge. As JSON and text, /ledger is the ledger and /doctor the diagnosis. /arenas,
   # /size_classes, /ruby_heap, /mappings and /workers show one reading each; /metrics is for Prometheus. POST changes

@@ -36,9 +36,9 @@ module Memscope
     field :uss_bytes, :bytes
     # @return [Integer, nil] pages that another process maps too: libraries, and copy-on-write pages still shared
     field :shared_bytes, :bytes
-    # @return [Integer, nil] memory shared with other processes when the worker booted, right after the fork, that is
-    #   private now, because one of the processes wrote to it, or because pinning it (process_vm_readv, io_uring) copied
-    #   it. nil for a process that was not forked, or if the kernel hides which pages are shared
+    # @return [Integer, nil] memory that was shared with other processes when the worker booted, right after the fork,
+    #   and is private now, because one of the processes wrote to it, or because pinning it (process_vm_readv, io_uring)
+    #   copied it. nil for a process that was not forked, or if the kernel hides which pages are shared
     field :unshared_since_fork_bytes, :bytes
     # @return [Integer, nil] RSS at `booted_at`
     field :rss_at_boot_bytes, :bytes
@@ -46,7 +46,7 @@ module Memscope
     # @return [Hash{Symbol => Integer}, nil] top rows of the ledger: resident bytes by row
     field :rows, :sizes
     # @return [Hash{Symbol => Integer}, nil] leaf rows of the ledger: resident bytes by path (:"malloc/in_use"), with
-    #   the same sum
+    #   the same sum as `rows`
     field :leaves, :sizes
     # @return [Integer, nil] number of the ledger's rows that another source contradicts
     field :unverified_rows, :count
@@ -63,21 +63,23 @@ module Memscope
     # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
     #   after boot do not skew it for long; nil before 5 readings over a minute
     field :rss_bytes_per_hour, :signed_bytes
-    # @return [Integer, nil] the same for the later half of the readings: shows whether RSS still grows; nil until that
-    #   half is long enough
+    # @return [Integer, nil] like rss_bytes_per_hour, but for the later half of the readings: shows whether RSS still
+    #   grows; nil until that half is long enough
     field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
     # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
     field :rows_bytes_per_hour, :hash, sparse: true
-    # @return [Verdict, nil] the last one of its history; nil before the first, or if it keeps none
+    # @return [Verdict, nil] the last verdict on the process's history; nil before the first verdict, or if the process
+    #   keeps no history
     field :verdict, Verdict, sparse: true
-    # @return [Hash{Symbol => Integer}, nil] what each action would return, as far as that is known without a reading of
-    #   its own: `:purge` and `:compact`, the least, under glibc and for compaction as of the history's last reading;
-    #   `:thread`, one thread less, the mean of all threads
+    # @return [Hash{Symbol => Integer}, nil] what each action would return, as far as that is known without a separate
+    #   reading. `:purge` and `:compact` are lower bounds; those of a compaction, and of a purge under glibc, are as of
+    #   the history's last reading. `:thread` is for one thread fewer: the mean of all threads but the main thread
     field :predicted_bytes, :sizes, sparse: true
-    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] how often the policy decided for each action, executed and
-    #   not: {restart: {executed: 2}}; nil unless this process follows it
+    # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] for each action, how many of the policy's decisions for it
+    #   were executed, and how many were not: {restart: {executed: 2}}; nil unless this process follows the policy
     field :policy_decisions, :hash, sparse: true
-    # @return [String, nil] what the policy last decided, and why: a sentence; nil unless this process follows it
+    # @return [String, nil] what the policy last decided, and why: a sentence; nil unless this process follows the
+    #   policy
     field :policy_decision, :string, sparse: true
     # @return [Integer] number of readings of this process
     field :samples, :count, null: false
@@ -98,10 +100,10 @@ module Memscope
 
   # Every process of this server: the master of Puma's cluster first, then the workers by index.
   #
-  # In the master it has each process's last report; in a worker, the master's answer; elsewhere, only the process
-  # itself, with a reason. Reports come from `plugin :memscope` in config/puma.rb.
+  # In the master, the reading has each process's last report; in a worker, it is the master's answer; elsewhere, it has
+  # only the process itself, with a reason. Reports come from `plugin :memscope` in config/puma.rb.
   #
-  #   Memscope.workers.pss_bytes                           # => 402653184, summed over all of them
+  #   Memscope.workers.pss_bytes                           # => 402653184, summed over all processes
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
@@ -116,8 +118,8 @@ module Memscope
 
       # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` knows
       # how the process grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
-      # sleeps in between, or starts it again if it was killed; a forked child does not inherit the thread and has to
-      # call this itself.
+      # sleeps between readings, or starts it again if it was killed; a forked child does not inherit the thread and has
+      # to call this method itself.
       #
       # @return [void]
       def watch = watch_with(nil)
@@ -172,12 +174,12 @@ module Memscope
     # @return [Worker, nil] the worker of this index; if there are two, the one that booted last
     def [](index) = workers.select { |worker| worker.index == index }.max_by { |worker| worker.booted_at.to_f }
 
-    # @return [Integer, nil] PSS summed over all processes, which counts a page that they share once; nil if the PSS of
-    #   any is unknown
+    # @return [Integer, nil] PSS summed over all processes, in which a page that they share counts once; nil if the PSS
+    #   of any process is unknown
     def pss_bytes = total(&:pss_bytes)
 
-    # @return [Integer, nil] USS summed over all processes: memory private to one of them; nil if the USS of any is
-    #   unknown
+    # @return [Integer, nil] USS summed over all processes: memory private to one of them; nil if the USS of any process
+    #   is unknown
     def uss_bytes = total(&:uss_bytes)
 
     # @api private

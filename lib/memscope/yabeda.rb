@@ -47,7 +47,7 @@ module Memscope
 
       # @api private
       # @param definition [Metrics::Definition]
-      # @return [Symbol] the family's name without the group's
+      # @return [Symbol] the family's name without the group's prefix
       def short_name(definition) = definition.name.delete_prefix("memscope_").to_sym
 
       private

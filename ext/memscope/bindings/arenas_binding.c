@@ -280,7 +280,10 @@ static VALUE perform(struct arenas_call call) {
     return rb_ensure(call_to_hash, (VALUE)&call, close_call, (VALUE)&call);
 }
 
-/* advance: true to have jemalloc refresh its statistics first (advance its epoch), false to read the last ones. */
+/*
+ * advance: true to have jemalloc refresh its statistics first (advance its epoch), false to read them as last
+ * refreshed.
+ */
 static VALUE native_arenas(VALUE self, VALUE advance) {
     return perform((struct arenas_call){.advance = RTEST(advance)});
 }

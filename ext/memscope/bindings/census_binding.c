@@ -15,7 +15,7 @@ struct census_scan {
     bool bounded; /* as in ruby_heap_binding.c */
     bool in_child, finished_gc;
     size_t gc_count;
-    uint64_t budget_ns, census_ns, fork_ns; /* the last two are predictions */
+    uint64_t budget_ns, census_ns, fork_ns; /* census_ns and fork_ns are predictions */
     struct memscope_fork_room room;
     VALUE refusal; /* the reason why there is no census; nil if there is one */
     uint64_t start_ns, without_gvl_ns;
@@ -63,8 +63,8 @@ static void read_room(void *argument) {
 }
 
 /*
- * Predicts the census from GC.stat's number of slots, since pages are listed only after the GVL has been released; if
- * it exceeds the budget, also the fork.
+ * Predicts how long the census takes, from GC.stat's number of slots, since pages are listed only after the GVL has
+ * been released. If that exceeds the budget, also predicts how long a fork takes.
  */
 static void predict(struct census_scan *scan) {
     scan->census_ns = memscope_census_predicted_ns(memscope_heap_slots());
@@ -198,8 +198,9 @@ static VALUE close_census(VALUE argument) {
 }
 
 /*
- * budget_us: nil takes the census in the process; else it is taken there if it is predicted to hold the GVL for no
- * longer than budget_us or a fork; 0 always takes it in a child.
+ * budget_us: if it is nil, the census is taken in the process; if it is 0, always in a child. Otherwise the census is
+ * taken in the process if it is predicted to hold the GVL for no longer than budget_us, or for no longer than a fork
+ * would.
  */
 static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
     struct census_scan scan = {.collect = RTEST(collect),

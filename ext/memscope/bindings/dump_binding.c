@@ -207,7 +207,7 @@ static void *write_out(void *argument) {
 
 /* Cannot be interrupted: takes a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* the dump does not say from which malloc they are */
+    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* a dump does not say which malloc its sizes come from */
     conversion->file.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);

@@ -9,7 +9,10 @@
 
 #include <string.h>
 
-/* Bytes that a child and its answer take for a thousand slots: first as measured, then as the last child reported. */
+/*
+ * Bytes that a child and its answer take for a thousand slots: initially a measured value, then what the last child
+ * reported.
+ */
 static memscope_slot_rate bytes_of_1000_slots = 110000;
 
 struct graph_scan {
@@ -455,7 +458,10 @@ static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, 
     return result;
 }
 
-/* The same for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths to suspects. */
+/*
+ * Like native_heap_graph, for a dump. file: its descriptor. name: the class to whose instances paths lead; nil: paths
+ * to suspects.
+ */
 static VALUE native_heap_graph_of_dump(VALUE self, VALUE file, VALUE top, VALUE name) {
     struct graph_scan scan = {
         .question = {.top = NUM2UINT(top)}, .of_file = true, .globals = Qnil, .sampled = Qnil, .refusal = Qnil};

@@ -160,7 +160,7 @@ static void set_reasons(struct growth_scan *scan) {
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(scan->reasons, "bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
-    /* The objects that an incomplete first dump lacks count as new, so nothing is a lower bound. */
+    /* The objects that an incomplete first dump lacks count as new, so no figure is a lower bound. */
     if (!scan->growth.knows_generations && NIL_P(memscope_dump_file_reason(&scan->files[0])))
         memscope_set_reason(scan->reasons, "new_bytes", "objects_by_address");
     else if (scan->growth.untraced_count > 0)

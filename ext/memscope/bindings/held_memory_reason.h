@@ -9,8 +9,8 @@
 void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
 
 /*
- * The same under another key; also lists objects whose size is never asked for: classes from Ruby 4.0 on, fibers and
- * threads.
+ * Likewise sets a reason for `key`, which also lists objects whose size is never asked for: classes from Ruby 4.0 on,
+ * fibers and threads.
  */
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);
 

@@ -24,7 +24,7 @@ static struct memscope_rings *rings_of_this_process(void) {
 
 /*
  * Native.open_history(units) -> true, or a reason if there is no memory. units: an Integer for each series, as
- * memscope_rings_map takes them; those of later calls are ignored.
+ * memscope_rings_map takes them; the units of later calls are ignored.
  */
 static VALUE native_open_history(VALUE self, VALUE units) {
     uint32_t numbers[MEMSCOPE_RINGS_SERIES];
@@ -42,8 +42,8 @@ static VALUE native_open_history(VALUE self, VALUE units) {
 }
 
 /*
- * Native.add_to_history(values, seconds) -> whether they were added: not if there is no history, or if `seconds` is
- * before an earlier call's. values: an Integer or nil for each series; seconds: of CLOCK_BOOTTIME.
+ * Native.add_to_history(values, seconds) -> true if the values were added; false if there is no history, or if
+ * `seconds` is before that of an earlier call. values: an Integer or nil for each series; seconds: of CLOCK_BOOTTIME.
  */
 static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
     uint64_t numbers[MEMSCOPE_RINGS_SERIES];
@@ -68,7 +68,7 @@ static VALUE number_or_nil(uint64_t number) {
     return number == MEMSCOPE_RINGS_UNKNOWN ? Qnil : LONG2NUM((long)number);
 }
 
-/* Milliseconds since 1970. Whole seconds, so that points keep their time from one reading to the next. */
+/* Milliseconds since 1970, rounded to whole seconds, so that points keep their time from one reading to the next. */
 static VALUE time_of_day(uint64_t seconds, int64_t boot) {
     return LL2NUM((boot + (int64_t)seconds) * 1000);
 }

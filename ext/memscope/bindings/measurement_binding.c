@@ -79,8 +79,8 @@ static void collect(void) {
 #define COLLECTIONS 4
 
 /*
- * Collects until no other thread allocates meanwhile: GC.start may switch to others at its end, but seldom does so
- * right after one has switched back. Returns whether it succeeded.
+ * Collects until no other thread allocates meanwhile: GC.start may switch to another thread at its end, but seldom does
+ * so right after a thread has switched back. Returns whether the last collection was undisturbed.
  */
 static bool collect_undisturbed(void) {
     const struct measurement uncounted = {.malloc = MEMSCOPE_UNSUPPORTED};
@@ -103,7 +103,7 @@ static enum memscope_status find_thread_bytes(bool by_imports, struct memscope_t
     return MEMSCOPE_OK;
 }
 
-/* By the allocator's own counters; by the imports if it has none, or if by_imports. */
+/* Counts malloc by the allocator's own counters; by the imports if the allocator has none, or if by_imports. */
 static void count_malloc(struct measurement *measurement, bool by_imports) {
     if (!by_imports)
         measurement->malloc = memscope_thread_bytes_find(&measurement->thread_bytes);
@@ -260,7 +260,7 @@ static VALUE run(VALUE argument) {
 
     measurement->started_ns = memscope_now_ns();
     clear_stack();
-    measurement->disturbed = !collect_undisturbed(); /* here, as after the block: both then find the same stack */
+    measurement->disturbed = !collect_undisturbed(); /* here as after the block: both collections find the same stack */
     begin(measurement);
     measurement->value = rb_yield_values(0);
     clear_stack(); /* at once: later frames would keep stale addresses in words that they do not write */
@@ -287,9 +287,9 @@ static VALUE finish(VALUE argument) {
 }
 
 /*
- * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of what was measured], without the Hash (nil)
- * in a child that was forked within the block; or :running. `objects`: whether to count objects by class and line.
- * `by_imports`: whether to count malloc by the imports even if the allocator counts it.
+ * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of what was measured; nil in a child that was
+ * forked within the block], or :running if another measurement is running. `objects`: whether to count objects by class
+ * and line. `by_imports`: whether to count malloc by the imports even if the allocator counts it.
  */
 static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
@@ -307,7 +307,9 @@ static VALUE native_clear_stack(VALUE self) {
     return clear_stack();
 }
 
-/* Native.collect_garbage: the original GC.start, even if a test has stubbed it; again if others leave new garbage. */
+/*
+ * Native.collect_garbage: runs the original GC.start, even if a test has stubbed it; again if other threads allocate.
+ */
 static VALUE native_collect_garbage(VALUE self) {
     collect_undisturbed();
     return Qnil;

@@ -107,7 +107,7 @@ static bool finish_gc(struct blocks_call *call) {
 }
 
 /*
- * A sweep in progress is finished before the allocator's figures are read, so that they count what it frees as free.
+ * A sweep in progress is finished before the allocator's figures are read, so that what the sweep frees counts as free.
  * The figures are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
  */
 static void prepare(struct blocks_call *call) {

@@ -1,6 +1,6 @@
 /*
- * Native.start_object_profile and its like: the profile of Ruby's objects, called by Memscope::ObjectProfile. Arguments
- * have been checked in Ruby.
+ * Native.start_object_profile and related methods: the profile of Ruby's objects, called by Memscope::ObjectProfile.
+ * Arguments have been checked in Ruby.
  */
 #include "bindings/profile_values.h"
 #include "bindings/reasons.h"
@@ -71,7 +71,7 @@ struct scan {
     struct memscope_object_sampler_state state;
     VALUE frames, numbers; /* frames: an Array of Hashes; numbers: the index in frames, by text and line */
     uint64_t begun_ns;
-    double objects, bytes;          /* sums of the shown, rounded numbers */
+    double objects, bytes;          /* sums of the numbers that are shown, which are rounded */
     uint64_t samples, without_room; /* all samples, and those whose frames, class or thread found no room */
     bool stop, with_objects;
 };
@@ -179,7 +179,10 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
 /* Whether a frame with a text can be the line that its stack counts for, as Profile::Grouping decides. */
 enum line_kind { UNKNOWN, NO_LINE, LINE, OWN_LINE };
 
-/* What one window adds to a line. `key`: the text and line of its frame; for frames of memscope's own, the stack. */
+/*
+ * What one window adds to a line. `key`: the text and line of the line's frame; for a frame of memscope's own code, the
+ * stack.
+ */
 struct line_share {
     uint64_t key, samples;
     uint32_t stack, window;
@@ -246,7 +249,7 @@ static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct 
     return count;
 }
 
-/* [path, label, line] of each frame from the stack's innermost one in a file to the first that is not memscope's own.
+/* [path, label, line] of each frame from the innermost one that is in a file to the first one outside memscope's code.
  */
 static VALUE line_frames(unsigned char *kinds, uint32_t stack) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();

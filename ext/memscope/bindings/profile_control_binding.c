@@ -1,5 +1,5 @@
 /*
- * Starts and stops a malloc profile: Native.start_profile, stop_profile and their like, called by
+ * Starts and stops a malloc profile: Native.start_profile, stop_profile and related methods, called by
  * Memscope::MallocProfile. Arguments have been checked in Ruby.
  */
 #include "bindings/profile_binding.h"
@@ -99,7 +99,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
 
 /*
  * Native.stop_profile -> Integer, the session number of the stopped profile, which malloc_profile takes; nil if none
- * was running. Its samples stay readable.
+ * was running. The profile's samples stay readable.
  */
 static VALUE native_stop_profile(VALUE self) {
     if (!memscope_profile.running)

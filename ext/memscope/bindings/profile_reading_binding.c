@@ -135,7 +135,7 @@ static VALUE stack_hash(struct frames *frames, const struct memscope_sampled_sta
 
 /* ---- the reading ------------------------------------------------------------------------------------------------ */
 
-/* One reading. `profile` is a copy from when it began: another profile may start while the GVL is released. */
+/* One reading. `profile` is a copy made when the reading began: another profile may start while the GVL is released. */
 struct scan {
     struct memscope_profile profile;
     uint32_t session;
@@ -183,8 +183,8 @@ static VALUE overhead(const struct scan *scan) {
 }
 
 /*
- * Why there is no coverage if the allocator has grown too little to compare: it may even have grown by less than the
- * samples say is live.
+ * Why there is no coverage if the allocator has grown too little to compare. Its growth may even be less than the live
+ * bytes that the samples stand for.
  */
 static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
     if (live_bytes - growth < enough)
@@ -215,7 +215,7 @@ static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uin
 static void set_stacks(VALUE body, VALUE reasons, struct scan *scan) {
     struct frames frames = {rb_ary_new(), rb_hash_new(), &scan->symbols};
     VALUE list = rb_ary_new_capa((long)scan->stacks.count);
-    uint64_t live_bytes = 0, samples = 0, without_room = 0; /* sums of the shown, rounded numbers */
+    uint64_t live_bytes = 0, samples = 0, without_room = 0; /* sums of the numbers that are shown, which are rounded */
     double variance = 0;
     bool all = true;
 
@@ -301,7 +301,7 @@ static VALUE read_profile(VALUE argument) {
 
 /*
  * Native.malloc_profile(which = nil) -> the profile that runs or ran last, as a Hash; or the reason why it could not be
- * read; nil if none was started, or if `which`, a session number, is not the last one.
+ * read; nil if none was started, or if `which`, a session number, is not that of the last profile.
  */
 static VALUE native_malloc_profile(int count, VALUE *arguments, VALUE self) {
     VALUE body = Qundef, which = rb_check_arity(count, 0, 1) == 1 ? arguments[0] : Qnil;

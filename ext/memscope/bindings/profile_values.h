@@ -13,7 +13,10 @@ VALUE memscope_native_frame(VALUE name, VALUE library);
 
 VALUE memscope_state_frame(enum memscope_stack_state state);
 
-/* Line 0: neither line nor path, as for a thread's outermost frame, or one of an extension being loaded. */
+/*
+ * With line 0, the frame has neither line nor path: a thread's outermost frame, or a frame of an extension being
+ * loaded.
+ */
 VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 
 /* An estimate, rounded as it is shown; 0 if it is negative. */

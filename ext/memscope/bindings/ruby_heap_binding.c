@@ -29,7 +29,7 @@ struct heap_scan {
     bool other_ractors;
     bool finished_gc;
     unsigned subjects;
-    uint64_t budget_ns, walk_ns, fork_ns; /* the last two are predictions */
+    uint64_t budget_ns, walk_ns, fork_ns; /* walk_ns and fork_ns are predictions */
     struct memscope_fork_room room;
     enum left_out left_out;
     enum memscope_status fork_status;

@@ -89,7 +89,7 @@ static VALUE read_unshared(VALUE argument) {
     return call->status == MEMSCOPE_OK ? ULL2NUM(call->bytes) : memscope_unread("/proc/self/pagemap", call->status);
 }
 
-/* Native.unshared(inherited) -> Integer: bytes of these pages that this process alone maps now; or a reason. */
+/* Native.unshared(inherited) -> Integer: bytes of the inherited pages that only this process maps now; or a reason. */
 static VALUE native_unshared(VALUE self, VALUE inherited) {
     struct call call = {.inherited = StringValue(inherited)};
 

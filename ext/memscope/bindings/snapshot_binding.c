@@ -1,7 +1,7 @@
 /*
  * Native.snapshot(malloc): the totals that are cheap to read.
  *
- * All numbers are read into plain C first; no Ruby object is made before the last of them.
+ * All numbers are read into plain C first; no Ruby object is made before the last number is read.
  */
 #include "bindings/reasons.h"
 
@@ -201,7 +201,8 @@ static VALUE glibc_reason(const struct readings *readings) {
 }
 
 /*
- * Most snapshots of a process give the same reasons: their Hash is made once, and another only when a reason differs.
+ * Most snapshots of a process give the same reasons: the Hash of these reasons is made once and returned again, and a
+ * new Hash is made only when a reason differs.
  */
 static VALUE reasons_to_hash(const struct readings *readings) {
     VALUE jemalloc = jemalloc_reason(readings), glibc = glibc_reason(readings), reasons;

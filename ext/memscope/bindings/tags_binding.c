@@ -41,8 +41,8 @@ static VALUE native_tag(VALUE self, VALUE name) {
 struct reading {
     struct memscope_scratch scratch;
     bool running;  /* a profile of objects is running */
-    bool profiled; /* and no other Ractor has ended its sampling: later runs would not be sampled */
-    bool judged;   /* and two major GCs have run since the profile began */
+    bool profiled; /* running, and no other Ractor has ended the profile's sampling: later runs would not be sampled */
+    bool judged;   /* profiled, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
     struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
     double widest;
@@ -243,7 +243,7 @@ static VALUE native_tags(VALUE self) {
     return memscope_status_reason(status);
 }
 
-/* Native.tags_begun? -> whether Memscope.tag was called in this process, or in one that it was forked from. */
+/* Native.tags_begun? -> whether Memscope.tag was called in this process, or in a process from which it was forked. */
 static VALUE native_tags_begun(VALUE self) {
     return memscope_tag_runs() ? Qtrue : Qfalse;
 }

@@ -80,9 +80,9 @@ static VALUE verdict_to_hash(const struct memscope_verdict *verdict, const struc
 /*
  * Native.judge(seconds, rss, series, room, replayed) -> a Hash, or the reason why there is none.
  *
- * seconds, rss: an Array each; series: one for each layer, or nil; room: [limit, working set], 0 for none; replayed:
- * nil continues from this process's last judgement; a number makes that many judgements from scratch, each with one
- * value more.
+ * seconds, rss: an Array each; series: for each layer, an Array or nil; room: [limit, working set], 0 for none;
+ * replayed: nil continues from this process's last judgement; a number makes that many judgements from scratch, each
+ * with one value more.
  */
 static VALUE native_judge(VALUE self, VALUE seconds, VALUE rss, VALUE series, VALUE room, VALUE replayed) {
     struct memscope_verdict_memory fresh = {0}, *memory = NIL_P(replayed) ? memory_of_this_process() : &fresh;

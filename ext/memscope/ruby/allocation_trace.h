@@ -1,10 +1,10 @@
 /*
- * Counts every object that one thread allocates, by class and line, and which of them survive; measurements are made
- * with it. Slower than sampling (ruby/object_sampler.h), so it runs only for the length of a block.
+ * Counts every object that one thread allocates, by class and line, and tells which of them survive; measurements use
+ * it. Slower than sampling (ruby/object_sampler.h), so it runs only for the length of a block.
  *
  * A hook (NEWOBJ) counts each allocation. At the end of each mark phase, the mark bits tell which of the objects are
- * dead, and their sizes are read, since nothing has been swept yet. So garbage is collected as ever, and the log holds
- * live objects and recent garbage only. Nothing is kept alive: paths and classes become text at once.
+ * dead; the sizes of the dead can still be read, since nothing has been swept yet. So garbage is collected as usual,
+ * and the log holds live objects and recent garbage only. Nothing is kept alive: paths and classes become text at once.
  *
  * With the GVL, in the main Ractor; one trace at a time.
  */

@@ -44,7 +44,7 @@ static void show(const void *block, size_t wanted, void *data) {
         count_block(&pass->walk->garbage, bytes, wanted);
 }
 
-/* ---- objects that own more ------------------------------------------------------------------------------------- */
+/* ---- objects that own more than is known ----------------------------------------------------------------------- */
 
 static const char *kind_of(VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
@@ -142,7 +142,8 @@ static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page
 
 /*
  * Adds a page's description (struct heap_page), a malloc block that is freed with the page. The description lies among
- * the blocks of objects that were made after the page, and would otherwise keep one of malloc's pages.
+ * the blocks of objects that were made after the page, and would keep one of malloc's pages if it did not count as
+ * garbage.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
     bool goes = fate.surely && RUBY_API_VERSION_CODE < 30200; /* later Rubies keep some, and it is not known which */
@@ -183,8 +184,8 @@ static bool is_object(VALUE slot) {
 }
 
 /*
- * Whether garbage becomes a zombie when it is swept: it keeps its page until its finalizer or free function has run,
- * after the collection (gc.c, obj_free).
+ * Whether garbage becomes a zombie when it is swept: a zombie keeps its page until its finalizer or free function has
+ * run, after the collection (gc.c, obj_free).
  */
 static bool waits_for_finalizer(VALUE object) {
     RUBY_DATA_FUNC release;
@@ -207,7 +208,9 @@ static bool waits_for_finalizer(VALUE object) {
     }
 }
 
-/* Such a page counts for the sweep's limits, but is not surely returned: its zombies outlast the sweep. */
+/*
+ * A page that waits for finalizers counts for the sweep's limits, but is not surely returned: zombies outlast a sweep.
+ */
 static void keep_waiting_page(struct pass *pass, struct memscope_page_fate *fate) {
     pass->waiting_pages += fate->maybe;
     fate->surely = false;

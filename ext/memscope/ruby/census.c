@@ -19,13 +19,13 @@
 /* Address space for a child's rows and names: more than a million rows. */
 #define SHARED_BYTES ((size_t)64 << 20)
 
-/* ---- what it takes --------------------------------------------------------------------------------------------- */
+/* ---- how long a census takes ----------------------------------------------------------------------------------- */
 
 /* Nanoseconds per thousand slots: first as measured on an idle machine, then by the last census. */
 static memscope_slot_rate ns_of_1000_slots = 12000;
 
 void memscope_census_took(const struct memscope_census *census) {
-    if (!census->refusal) /* one that failed may have taken much less time */
+    if (!census->refusal) /* a census that failed may have taken much less time */
         memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
 }
 
@@ -112,7 +112,7 @@ static struct cell *add_cell(struct pass *pass, const struct cell *found) {
 
 /* The type in the highest five bits, above a class's address or an imemo's kind: addresses have at most 56 bits. */
 #define KEY(type, rest) ((uint64_t)(type) << 59 | (uint64_t)(rest))
-/* Takes the type's place in the key of a cell whose objects hold variables of others. */
+/* Takes the type's place in the key of a cell whose objects hold the variables of other objects. */
 #define OWNED RUBY_T_NONE
 
 /* Objects that Ruby code cannot reach may keep anything in `klass`. */
@@ -153,7 +153,7 @@ static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key
     return add_cell(pass, &found);
 }
 
-/* No cell is for a singleton class, since each object may have one: the object counts for its real class. */
+/* Singleton classes have no cells, since each object may have its own: such an object counts for its real class. */
 static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
     struct cell found = {.type = (uint8_t)type};
 
@@ -415,7 +415,7 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
 
 /* ---- in a forked child ----------------------------------------------------------------------------------------- */
 
-/* Moves rows and names to where the parent sees them, at the same address. */
+/* Moves rows and names to the mapping that the parent shares, at the same address. */
 static void share(struct memscope_census *census, char *shared) {
     size_t row_bytes = census->row_count * sizeof *census->rows;
 

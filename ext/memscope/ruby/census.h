@@ -62,7 +62,7 @@ uint64_t memscope_census_predicted_ns(uint64_t slots);
 /* Call it with a child's answer: memscope_census_predicted_ns learns from it. */
 void memscope_census_took(const struct memscope_census *census);
 
-/* A census in a forked child. Rows and names come through a mapping that both share. */
+/* A census in a forked child. Rows and names come through a mapping that parent and child share. */
 struct memscope_census_child {
     const struct memscope_heap_listing *listing;
     struct memscope_forked_child process;
@@ -71,9 +71,9 @@ struct memscope_census_child {
 };
 
 /*
- * Starts the child. Caller holds the GVL; nothing below needs it. `child` and its listing must not move before
- * memscope_census_child_end. Fails as memscope_forked_child_start does, and with NO_MEMORY if no shared mapping can be
- * made.
+ * Starts the child. Caller holds the GVL, which the functions below do not need. `child` and its listing must not move
+ * before memscope_census_child_end. Fails as memscope_forked_child_start does, and with NO_MEMORY if no shared mapping
+ * can be made.
  */
 enum memscope_status memscope_census_child_start(struct memscope_census_child *child);
 

@@ -136,7 +136,7 @@ static size_t write_type(char text[MEMSCOPE_CLASS_TEXT], int type, int kind) {
     return (size_t)snprintf(text, MEMSCOPE_CLASS_TEXT, "imemo_%s", MEMSCOPE_IMEMO_NAME(kind));
 }
 
-/* The class by which an object is named; 0 if by its kind or type. */
+/* The class by which an object is named; 0 if it is named by its kind or type. */
 static VALUE naming_class(VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
     VALUE class = RBASIC_CLASS(object);

@@ -1,8 +1,8 @@
 /*
  * The names of classes, variables and constants, as numbers in a struct memscope_names (engine/graph/names.h).
  *
- * Reads existing Strings only: no Ruby object is allocated, no method called, no malloc memory taken, no lock waited
- * for while only one Ractor is alive. So it works in a forked child, and during a walk of the heap.
+ * Reads existing Strings only: allocates no Ruby object, calls no method, takes no malloc memory, and, while only one
+ * Ractor is alive, waits for no lock. So it works in a forked child, and during a walk of the heap.
  */
 #ifndef MEMSCOPE_CLASS_NAMES_H
 #define MEMSCOPE_CLASS_NAMES_H

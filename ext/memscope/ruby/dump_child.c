@@ -64,7 +64,7 @@ static void name_edges(void *context, uint32_t node, memscope_edge_name *names) 
                                   &source->references.class_names, source);
 }
 
-/* ---- what belongs to a graph ----------------------------------------------------------------------------------- */
+/* ---- what a dump has besides its graph ------------------------------------------------------------------------- */
 
 static bool is_module(const struct memscope_heap_graph *graph, uint32_t node) {
     return graph->type[node] == MEMSCOPE_TYPE_CLASS || graph->type[node] == MEMSCOPE_TYPE_MODULE;

@@ -41,8 +41,8 @@ uint64_t memscope_dump_child_bytes(uint64_t slots);
 uint64_t memscope_dump_child_ns(uint64_t slots);
 
 /*
- * Starts the child. Caller holds the GVL; nothing below needs it. No garbage collection is under way, and no other
- * Ractor alive. Fails as memscope_forked_child_start does.
+ * Starts the child. Caller holds the GVL, which the functions below do not need. No garbage collection is under way,
+ * and no other Ractor alive. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_dump_child_start(struct memscope_dump_child *child);
 

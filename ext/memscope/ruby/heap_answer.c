@@ -157,8 +157,8 @@ struct held {
     uint64_t bytes, count;
 };
 
-/* Adds up by class what the object retains, and what the search found through it. Classes and modules do not count: an
- * object has its class, and does not hold it. */
+/* Adds up, by class, what the object retains, and what the search for shortest paths found through it. Classes and
+ * modules do not count: an object refers to its class, but does not hold it. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -303,7 +303,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
         answer_step(work, &alike->steps[index], &answer->steps[index]);
 }
 
-/* Sorts paths by the weights of their ends or, without weights, by what the ends retain; not in the order of nodes. */
+/* Finds paths, sorted by the weights of their ends or, without weights, by what the ends retain. */
 static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
                                        struct memscope_alike_paths *alike, size_t top,
                                        struct memscope_paths_found *found) {
@@ -396,7 +396,7 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* The nodes of the objects that were asked for, without objects in no listed slot. */
+/* The nodes of the objects that were asked for, except objects that are not in a listed slot. */
 static size_t find_objects(const struct work *work, uint32_t *nodes) {
     size_t count = 0;
 
@@ -561,8 +561,8 @@ static enum memscope_status answer_holders(struct work *work) {
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 /*
- * Paths lead through these only if there is no other path: the caller's stack, on which the object that is asked for
- * lies too; threads and fibers; and Ruby's code, with its caches of methods and constants.
+ * Paths lead through the following only if there is no other path: the caller's stack, on which the object that is
+ * asked for lies too; threads and fibers; and Ruby's code, with its caches of methods and constants.
  */
 static enum memscope_status find_shortest_paths(struct work *work) {
     static const char *const last[] = {"Thread", "Fiber", "imemo_callcache", "imemo_constcache", "imemo_iseq"};
@@ -608,7 +608,7 @@ static enum memscope_status answer_all(struct work *work) {
 }
 
 void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer) {
-    if (answer->status == MEMSCOPE_OK) /* one that failed may have taken much less time */
+    if (answer->status == MEMSCOPE_OK) /* an answer that failed may have taken much less time */
         memscope_slot_rate_learn(&ns_of_1000_slots, listing->slots, answer->spent_ns);
 }
 

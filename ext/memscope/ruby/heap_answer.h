@@ -53,7 +53,7 @@ struct memscope_class_answer {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name; /* a class's, module's or root's own, if it has one; else that of its class */
+    struct memscope_text name; /* the own name of a class, module or root that has one; else the class's name */
     uint64_t times;
     enum memscope_edge_kind edge; /* by which the previous step refers to this one */
     struct memscope_text edge_text;
@@ -142,8 +142,8 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
                           struct memscope_heap_answer *answer);
 
 /*
- * The same for a dump, whose graph must have edge names. The question may set class_name or growth, but not object,
- * objects, class or strings. No GVL needed.
+ * As memscope_heap_answer, for a dump, whose graph must have edge names. The question may set class_name or growth, but
+ * not object, objects, class or strings. No GVL needed.
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
                                   struct memscope_answer_room *room, struct memscope_heap_answer *answer);
@@ -164,8 +164,8 @@ struct memscope_answer_child {
 };
 
 /*
- * Starts the child. Caller holds the GVL; nothing below needs it. Nothing that `child` refers to may move before
- * memscope_answer_child_end. Fails as memscope_forked_child_start does.
+ * Starts the child. Caller holds the GVL, which the functions below do not need. Nothing that `child` refers to may
+ * move before memscope_answer_child_end. Fails as memscope_forked_child_start does.
  */
 enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
 

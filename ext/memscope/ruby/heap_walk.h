@@ -28,8 +28,8 @@ struct memscope_heap_walk {
 /*
  * Walks a MEMSCOPE_SLOTS_UNCOUNTED listing, and sets the live_count of its pages. Caller holds the GVL, or is the only
  * thread of a forked child. Allocates in scratch only. No other Ractor may be alive. While a sweep is in progress, call
- * it only in a child: an unmarked object (garbage, or made since the mark phase) then counts only as one that may pin,
- * and an unmarked T_DATA is asked neither for its references nor for its size.
+ * it only in a child: what an unmarked object (garbage, or made since the mark phase) pins then counts only as
+ * MEMSCOPE_PAGE_MAY_PIN, and an unmarked T_DATA is asked neither for its references nor for its size.
  */
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);

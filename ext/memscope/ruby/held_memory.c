@@ -50,8 +50,9 @@ static uint64_t least_time_between_readings(clockid_t clock) {
 }
 
 /*
- * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a slow call by this clock
- * merely has the next calls timed by the thread's CPU clock, which takes a system call to read.
+ * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
+ * this clock does not count yet: it causes the next calls to be timed by the thread's CPU clock, which takes a system
+ * call to read.
  */
 static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_type *type, VALUE object) {
     bool watched = type->watched_calls > 0;
@@ -86,9 +87,10 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
 }
 
 /*
- * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. It is mapped with the machine
- * stack, not malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a thread's comes from
- * malloc (thread_pthread.c: native_thread_create_dedicated); but only what the thread has used of it is resident.
+ * The dsize functions of fibers and threads count the whole VM stack, 1 MiB for a thread. The VM stack is mapped with
+ * the machine stack, and is not malloc memory (cont.c, vm.c: rb_ec_initialize_vm_stack), except that since 3.3 a
+ * thread's VM stack comes from malloc (thread_pthread.c: native_thread_create_dedicated); but only the part that the
+ * thread has used is resident.
  */
 static bool counts_a_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;

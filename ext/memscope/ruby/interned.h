@@ -25,7 +25,7 @@ uint32_t memscope_intern_thread_name(const char *text, size_t length);
  */
 uint32_t memscope_intern_tag(const char *text, size_t length);
 
-/* Resident bytes of all tables, as the kernel reports them. Only once they are open; needs no GVL. */
+/* Resident bytes of all tables, as the kernel reports them. Call it only once the tables are open; needs no GVL. */
 size_t memscope_interned_bytes(void);
 
 /* Forgets thread names, but not tags. With the GVL, while no thread interns any. */

@@ -24,7 +24,7 @@ static VALUE kept = Qnil;
 static uintptr_t dropped[WITNESSES];
 static uint32_t dropped_count, agreed[KINDS];
 
-static uint32_t unchecked; /* answers since one was compared */
+static uint32_t unchecked; /* answers since the last comparison */
 
 /* ---- the bitmaps ------------------------------------------------------------------------------------------------- */
 
@@ -62,7 +62,7 @@ static void intern_flags(void) {
     memscope_object_is_uncollectible(rb_cObject);
 }
 
-/* ---- whether they are where they are expected -------------------------------------------------------------------- */
+/* ---- whether the bitmaps are where they are expected ------------------------------------------------------------- */
 
 static void refuse(void) {
     state = REFUSED;
@@ -162,7 +162,10 @@ void memscope_mark_bits_begin(void) {
     make_witnesses();
 }
 
-/* Forgets the dropped witnesses, which may be freed. If too few of them agreed so far, lets the kept ones go too. */
+/*
+ * Forgets the dropped witnesses, which a GC may have freed by now. If too few of them have agreed, drops the kept ones
+ * too.
+ */
 void memscope_mark_bits_unseen(void) {
     dropped_count = 0;
     if (agreed[MEMSCOPE_OBJECT_DEAD] < ENOUGH)

@@ -58,7 +58,7 @@ static void tell_constants(const struct naming *naming, VALUE module) {
     }
 }
 
-/* ---- the layout of constants, learnt from modules with known ones ----------------------------------------------- */
+/* ---- the layout of constants, learnt from modules with known constants ------------------------------------------ */
 
 #define PROBED_SLOT_BYTES 512
 #define PROBED_EXTENSION_BYTES 256
@@ -183,7 +183,7 @@ static void tell_element(const struct naming *naming, VALUE element, long index)
     tell(naming, element, MEMSCOPE_EDGE_INDEX, saturates ? MEMSCOPE_EDGE_NUMBER_MAX : (uint32_t)index);
 }
 
-/* An Array that shares the elements of another refers to that one only. */
+/* An Array that shares the elements of another refers only to that other Array. */
 static void tell_elements(const struct naming *naming, VALUE array) {
     if (!RB_FL_TEST_RAW(array, RARRAY_EMBED_FLAG) && RB_FL_TEST_RAW(array, RUBY_ELTS_SHARED))
         return;
@@ -198,7 +198,7 @@ static void tell_members(const struct naming *naming, VALUE structure) {
         tell_element(naming, rb_struct_aref(structure, LONG2FIX(index)), index);
 }
 
-/* The name of a key's class, as node_class has it; a special constant's is Integer, Symbol, … */
+/* The name of a key's class, as in node_class; for a special constant, Integer, Symbol, … */
 static uint32_t class_of_key(const struct naming *naming, VALUE key) {
     return RB_SPECIAL_CONST_P(key) ? memscope_name_of_module(naming->names, rb_class_of(key))
                                    : memscope_name_of_class_of(naming->names, key);

@@ -206,7 +206,7 @@ static bool is_in_slot(VALUE object, const void *data) {
     return (uintptr_t)data - object < sizeof(struct RTypedData);
 }
 
-/* An object whose type has no function to free its data does not own them. */
+/* An object whose type has no function to free its data does not own that data. */
 static bool show_data(const struct showing *showing, VALUE object) {
     RUBY_DATA_FUNC release =
         RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
@@ -269,7 +269,10 @@ bool memscope_object_blocks(VALUE object, memscope_owned_block *visit, void *dat
 
 /* ---- layouts of this Ruby -------------------------------------------------------------------------------------- */
 
-/* A Struct with one member, and one with more than fit into any slot. Members have names of methods: no new Symbols. */
+/*
+ * A Struct with one member, and a Struct with more members than fit into any slot. Members are named after methods, so
+ * that no Symbols are made.
+ */
 static void learn_structs(void) {
     enum { MEMBERS = 130 };
     VALUE methods = rb_funcall(rb_class_instance_methods(1, (const VALUE[]){Qfalse}, rb_cString), rb_intern("|"), 1,

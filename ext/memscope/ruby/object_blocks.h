@@ -3,7 +3,7 @@
  *
  * rb_obj_memsize_of says neither where an object's memory is nor how large its blocks are, and some of that memory is
  * not malloc's. Layouts that no header declares are checked, when first needed, against objects with known content; if
- * one is not recognised, nothing is shown for objects of that type.
+ * a layout is not recognised, nothing is shown for objects of that type.
  */
 #ifndef MEMSCOPE_OBJECT_BLOCKS_H
 #define MEMSCOPE_OBJECT_BLOCKS_H
@@ -20,9 +20,10 @@ typedef void memscope_owned_block(const void *block, size_t wanted_bytes, void *
 
 /*
  * Shows each block of a live object, or of garbage that was not swept yet. A payload shared between Strings or Arrays
- * is shown only with the object that frees it. Returns whether these are all: of a C extension's data, only the block
- * that the data pointer points to is known; and classes, code and open files own more than is shown. Only reads:
- * allocates nothing and calls nothing of Ruby. Caller holds the GVL, or is the only thread of a forked child.
+ * is shown only with the object that frees it. Returns whether the object owns no other blocks: of a C extension's
+ * data, only the block that the data pointer points to is known; and classes, code and open files own more than is
+ * shown. Only reads: allocates nothing and runs no Ruby code. Caller holds the GVL, or is the only thread of a forked
+ * child.
  */
 bool memscope_object_blocks(VALUE object, memscope_owned_block *show, void *data);
 

@@ -13,8 +13,8 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
 
 /*
  * Before Ruby 3.3, the elements of young Arrays and the like move from the transient heap to malloc in a collection, or
- * in a job after it, which runs in whichever file is being loaded: their owner is unknown. Collections do not nest, and
- * run in one thread.
+ * in a job after it, which runs in whichever file is being loaded: the owner of the moved elements is unknown.
+ * Collections do not nest, and run in one thread.
  */
 static void on_gc(VALUE data, rb_trace_arg_t *trace) {
     static __thread uint32_t before;

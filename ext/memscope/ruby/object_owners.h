@@ -1,7 +1,7 @@
 /*
- * Who owns each object: the owner (a number) for which its thread was allocating (sampling/block_owners.h). Records
- * every slot that is allocated, those of Ruby's internal objects too. Frees are not watched: a slot that is used again
- * gets a new owner.
+ * Who owns each object: the owner (a number) for which the thread was allocating when it made the object
+ * (sampling/block_owners.h). Records every slot that is allocated, those of Ruby's internal objects too. Frees are not
+ * watched: a slot that is used again gets a new owner.
  */
 #ifndef MEMSCOPE_OBJECT_OWNERS_H
 #define MEMSCOPE_OBJECT_OWNERS_H
@@ -15,16 +15,16 @@ struct memscope_owned_objects {
     uint64_t count, slot_bytes;
 };
 
-/* Adds the hook. GVL held; no other Ractor may be alive. MEMSCOPE_NO_MEMORY if the map cannot be mapped. */
+/* Adds the hooks. GVL held; no other Ractor may be alive. MEMSCOPE_NO_MEMORY if the map cannot be mapped. */
 enum memscope_status memscope_object_owners_start(void);
 
-/* Removes the hook. GVL held, outside of hooks. */
+/* Removes the hooks. GVL held, outside of hooks. */
 void memscope_object_owners_stop(void);
 
 /*
  * Adds every occupied slot of the listing to its owner's entry in `owned`, which has MEMSCOPE_OWNER_LIMIT entries.
- * Gives the descriptions of the heap's pages to MEMSCOPE_OWNER_RUBY. Right only while no object has moved since the
- * start. Caller holds the GVL, and no collection is under way.
+ * Gives the descriptions of the heap's pages to MEMSCOPE_OWNER_RUBY. The sums are right only if no object has moved
+ * since the start. Caller holds the GVL, and no collection is under way.
  */
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
 

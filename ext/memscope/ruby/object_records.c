@@ -60,7 +60,7 @@ bool memscope_object_records_any(void) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* From the outermost frame in. If a String cannot be allocated, the record keeps what it has so far. */
+/* Goes from the outermost frame inwards. If a String cannot be allocated, the record keeps what it has so far. */
 static void find_stack(struct record *record, struct memscope_object_samples *samples) {
     while (record->depth > 0) {
         int index = record->depth - 1;

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEAREST_NS 20000 /* the most charged for a sample: more is the time of other threads or processes */
+#define DEAREST_NS 20000 /* the most that a sample is charged: any excess is the time of other threads or processes */
 
 enum phase { RESTING, WATCHING, WATCHED };
 
@@ -43,7 +43,7 @@ static struct sampler {
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     struct memscope_generations generations;
 
-    /* Allocation counts. started_at: total_allocated_objects at the start; the others count from there. */
+    /* Allocation counts. started_at: total_allocated_objects at the start, from which the other counts start. */
     uint64_t started_at;
     uint64_t forked_at;   /* 0 in the process that started the profile */
     uint64_t passed_at;   /* at the last GC event at which no window could begin: the reach counts from it */
@@ -56,7 +56,8 @@ static struct sampler {
     uint64_t watched_before, spent_before, gc_before;
     double watching_before; /* nanoseconds, for watched_before */
 
-    uint64_t collections, majors, entered; /* GC counts: all and major at the last end of marking; at the last event */
+    /* Counts of GCs: all and major ones, as of the last end of a mark phase; all, as of the last GC event. */
+    uint64_t collections, majors, entered;
     uint64_t rearmed, missed;
 } sampler;
 
@@ -147,8 +148,8 @@ static bool in_main_ractor(void) {
 /* ---- a window ---------------------------------------------------------------------------------------------------- */
 
 /*
- * From 4.0 on, other Ractors may count in parallel. An allocation is then lost now and then, which is cheaper than an
- * atomic decrement.
+ * From 4.0 on, other Ractors may count in parallel. Occasionally an allocation is then not counted, which is cheaper
+ * than an atomic decrement.
  */
 #define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
@@ -181,7 +182,7 @@ static void make_room(void) {
     sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
-/* The skip is over: counts of tags are of this window from now on. */
+/* The skip is over: from now on, allocations by tag are counted for this window. */
 static void end_skip(void) {
     memscope_tag_allocations_next_window(&tags->allocations, sampler.stands_before);
     sampler.skipping = false;
@@ -213,7 +214,7 @@ static void begin_window(uint64_t now, uint64_t reach) {
 
 /*
  * Within the hook. From 4.0 on, a hook that removes itself waits for all Ractors to stop, which deadlocks if another
- * one begins a GC at that moment. So there, the postponed job removes the hook.
+ * Ractor begins a GC at that moment. So from 4.0 on, the postponed job removes the hook.
  */
 static void end_window(void) {
     uint64_t now = own_time();
@@ -378,7 +379,7 @@ static void end_marking(void) {
     sampler.gc_ns += spent;
 }
 
-/* Requests a job at every event while a window is due: a job that runs in another Ractor does nothing. */
+/* Requests a job at every event while a window is due, since a job that runs in another Ractor does nothing. */
 static void request_window(void) {
     uint64_t now = allocations();
 
@@ -410,8 +411,8 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
 }
 
 /*
- * If GCs have ended their mark phase unseen, drops the samples that they may have freed. `ended`: how many GCs have
- * ended their mark phase so far. Returns whether any was unseen.
+ * If GCs have ended their mark phase unseen, drops the samples of objects that those GCs may have freed. `ended`: how
+ * many GCs have ended their mark phase so far. Returns whether any was unseen.
  */
 static bool notice_unseen(uint64_t ended) {
     uint64_t majors = gc_figure("major_gc_count");
@@ -447,8 +448,8 @@ static void check_collections(void) {
 
 /*
  * Runs within each mark phase, in the Ractor that began the GC; before 4.0, hooks run in the main Ractor only. If no
- * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, none
- * is requested: no hook sees the GCs of a job, so it would request itself forever.
+ * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, no
+ * job is requested: no hook sees the GCs of a job, so the job would be requested again forever.
  */
 static void mark(void *unused) {
     if (!sampler.running)
@@ -493,7 +494,7 @@ static size_t guarded_bytes(const void *unused) {
     return sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT;
 }
 
-/* Not write-barrier protected, so that each minor GC marks it: recording runs no write barrier. */
+/* The guard is not write-barrier protected, so that each minor GC marks it, since recording runs no write barrier. */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native object samples",
     .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
@@ -527,7 +528,7 @@ static uint64_t seed(void) {
     return memscope_now_ns() ^ (uint64_t)getpid() << 32;
 }
 
-/* Drops the open window's counts by tag. During its skip, these are still the previous window's, and stay. */
+/* Drops the open window's counts by tag. During its skip, the counts are still the previous window's, and stay. */
 static void cancel_counts(void) {
     if (!sampler.skipping)
         memset(tags->allocations.window, 0, sizeof tags->allocations.window);
@@ -598,9 +599,9 @@ static void settle_between_windows(void) {
 
 /*
  * The postponed job: with the GVL, outside of hooks, in any thread; does nothing outside of the main Ractor. Calls no
- * Ruby method, not even Ractor.count: one that checks interrupts would raise here what Thread#raise or Thread#kill has
- * sent to this thread, and Ruby drops whatever a postponed job raises. So another Ractor is noticed when it collects
- * garbage or allocates in a window, and when the profile is read.
+ * Ruby method, not even Ractor.count: a method that checks interrupts would raise here what Thread#raise or Thread#kill
+ * has sent to this thread, and Ruby drops whatever a postponed job raises. So another Ractor is noticed when it
+ * collects garbage or allocates in a window, and when the profile is read.
  */
 static void work(void *unused) {
     if (!sampler.running || !in_main_ractor())

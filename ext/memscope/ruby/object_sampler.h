@@ -36,7 +36,7 @@ enum memscope_object_sampler_obstacle {
 /* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
 enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget);
 
-/* Removes the hooks. Read the settled samples before allocating any object: a GC that this starts is not tracked. */
+/* Removes the hooks. Read the settled samples before allocating objects: a GC that allocation starts is not tracked. */
 void memscope_object_sampler_stop(void);
 
 bool memscope_object_sampler_runs(void);
@@ -88,8 +88,8 @@ struct memscope_object_tags {
     const struct memscope_tag_allocations *allocations;
     double stands_for; /* what an allocation of the last window stands for */
     const struct memscope_tag_mark *start;
-    const struct memscope_tag_mark *judged; /* the major GC before the last: the last one has judged all objects that
-                                               were allocated before this one; NULL if there were not two */
+    const struct memscope_tag_mark *judged; /* the major GC before the last: the last major GC has judged all objects
+                                               allocated before it; NULL if there were fewer than two */
     double widest;                          /* the longest interval of samples so far */
 };
 

@@ -13,8 +13,8 @@
 #define FREE_SLOTS_OF_A_STEP 2048
 /* GC_HEAP_INIT_SLOTS */
 #define INIT_SLOTS 10000
-/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before, a page in some steps.
- */
+/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before 3.2, a page in some
+ * steps. */
 #define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
 static struct memscope_page_rule rule;
@@ -82,7 +82,7 @@ const struct memscope_page_rule *memscope_page_rule(void) {
     return &rule;
 }
 
-/* A step sets pages with `pooled` slots aside first, and ends once the others that it keeps have enough free slots. */
+/* A step first sets aside pages with `pooled` free slots, and ends once the other pages it keeps have enough. */
 static bool is_unlinked(struct memscope_sweep_step *step, uint32_t slots, uint32_t free_slots, uint32_t pooled) {
     if (free_slots == slots && step->unlinked < UNLINKED_IN_A_STEP) {
         step->unlinked++;
@@ -113,8 +113,8 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 
 /*
  * As in gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
- * return more in some processes and fewer in others; their limit is not known. Nor is that of 4.1dev, whose floor is in
- * bytes, and which counts in pages of the average slot size.
+ * return more pages in some processes and fewer in others; their limit is not known. Nor is that of 4.1dev, whose floor
+ * is in bytes, and which counts in pages of the average slot size.
  */
 struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
     uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;

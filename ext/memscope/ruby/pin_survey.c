@@ -80,7 +80,7 @@ static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
         mark_references(survey, object, pins);
 }
 
-/* Since 3.2 a String may point into the slot of another String, which is then pinned (gc.c, gc_mark_children). */
+/* Since 3.2 a String may point into the slot of another, which pins that other String (gc.c, gc_mark_children). */
 static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
     VALUE root;
 
@@ -156,7 +156,7 @@ static int mark_variable(ID name, VALUE value, st_data_t data) {
     return ST_CONTINUE;
 }
 
-/* The data of a block that is written in C: Ruby cannot tell whether it is an object (gc.c, gc_mark_imemo; imemo.c). */
+/* Ruby pins the data of a block written in C, which may or may not be an object (gc.c, gc_mark_imemo; imemo.c). */
 static void survey_internal(struct memscope_pin_survey *survey, VALUE object) {
     if (MEMSCOPE_IMEMO_KIND(object) == c_block_kind)
         mark_references(survey, object, MEMSCOPE_PAGE_PINS);

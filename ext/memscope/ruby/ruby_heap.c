@@ -195,11 +195,11 @@ static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
 #endif
 
 /*
- * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space does too, but reads the headers of
- * all pages; it is used only while other Ractors are alive, because it takes the VM lock.
+ * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space also finishes it, but reads the
+ * headers of all pages. The walk is used only while other Ractors are alive, because it takes the VM lock.
  */
 bool memscope_heap_finish_gc(void) {
-    bool other_ractors = memscope_other_ractors(); /* first: the thread that it may switch to may begin a collection */
+    bool other_ractors = memscope_other_ractors(); /* first: it may switch to a thread that begins a collection */
 
     if (rb_gc_latest_gc_info(symbol_state) == symbol_none)
         return false;
@@ -229,7 +229,7 @@ void memscope_heap_collect(void) {
     size_t allocated = rb_gc_stat(symbol_allocated_objects);
 
     rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
-    memscope_other_ractors(); /* now: it may switch, too */
+    memscope_other_ractors(); /* now: it may switch threads, too */
     if (rb_gc_stat(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
         collect_undisturbed();
     memscope_heap_finish_gc();
@@ -285,8 +285,8 @@ static bool jit_is_on(void) {
 
 /*
  * Ractor.count is a Ruby method: before it returns, Ruby may switch to other threads, which allocate, begin garbage
- * collections and create Ractors. So it is asked again if anything was allocated meanwhile, and not asked if nothing
- * was allocated since, because a new Ractor is an object.
+ * collections and create Ractors. So it is called again if anything was allocated during the call, and it is not called
+ * if nothing has been allocated since the last call, because a new Ractor is an object.
  */
 bool memscope_other_ractors(void) {
     static size_t alone_at = SIZE_MAX;
@@ -344,8 +344,8 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
 /* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
 
 /*
- * cont.c, fiber_pool_initialize: the VM stack and the machine stack, rounded up to the next page boundary, even if they
- * already end at one.
+ * cont.c, fiber_pool_initialize: the sum of the VM stack and the machine stack, rounded up to the next multiple of the
+ * page size, even if it is already a multiple.
  */
 static size_t pooled_fiber_bytes(VALUE parameters) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -27,7 +27,7 @@ struct memscope_heap_listing {
     uint64_t slots;           /* of all pages */
     size_t page_bytes;        /* size of a heap page; 0 after a refusal */
     size_t empty_pages;       /* as GC.stat counts them */
-    size_t allocatable_pages; /* that Ruby may add before it collects again; 0 from 3.4 on, which does not say */
+    size_t allocatable_pages; /* pages that Ruby may add before its next GC; 0 from 3.4 on: not reported */
     size_t allocated_pages;   /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
     bool finished_gc;    /* listing ended a GC that was under way */
@@ -37,8 +37,8 @@ struct memscope_heap_listing {
 
 /*
  * Lists the pages and counts their live slots. Caller holds the GVL. Creates no objects, but each_objects takes a
- * little malloc memory while it runs. 0.05 to 1.3 µs per page from headers, 4 to 20 ns per slot when walked. The
- * listing must be closed afterwards, even after a refusal.
+ * little malloc memory while it runs. Takes 0.05 to 1.3 µs per page when it reads headers, 4 to 20 ns per slot when it
+ * walks slots. The listing must be closed afterwards, even after a refusal.
  */
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
@@ -50,9 +50,9 @@ uint64_t memscope_heap_slots(void);
 bool memscope_counts_empty_pages(void);
 
 /*
- * Waits without the GVL until no garbage collection is in progress: for up to two seconds as long as other threads
- * allocate, which advances the collection; otherwise for 20 ms. Caller holds the GVL, and may be interrupted. Returns
- * the nanoseconds that it took.
+ * Waits without the GVL until no garbage collection is in progress: up to two seconds while other threads allocate and
+ * so advance the collection; otherwise 20 ms. Caller holds the GVL, and may be interrupted. Returns the nanoseconds
+ * that the wait took.
  */
 uint64_t memscope_heap_await_gc(void);
 
@@ -64,7 +64,7 @@ bool memscope_heap_finish_gc(void);
 
 /*
  * GC.start, even while the GC is disabled; afterwards no collection is in progress, and no other thread has allocated
- * since. Caller holds the GVL.
+ * since the last collection. Caller holds the GVL.
  */
 void memscope_heap_collect(void);
 

@@ -1,7 +1,7 @@
 /*
  * All declarations of Ruby symbols that are in no public header, and all constants of Ruby's internals that no
- * interface exposes: each with the versions that have it, and the fallback for those that do not. To be deleted line by
- * line as Ruby publishes them.
+ * interface exposes. Each states the versions of Ruby that have it, and the fallback for other versions. As Ruby
+ * publishes a symbol or a constant, its lines here are to be deleted.
  */
 #ifndef MEMSCOPE_RUBY_PRIVATE_H
 #define MEMSCOPE_RUBY_PRIVATE_H
@@ -18,8 +18,8 @@
 #include "values.h"
 
 /*
- * A number in GC::INTERNAL_CONSTANTS, 1 for true; 0 if this garbage collector has none of this name (a modular one has
- * its own), or this Ruby no such Hash. Needs the GVL.
+ * The number that GC::INTERNAL_CONSTANTS has under a name, 1 for true; 0 if this garbage collector has no constant of
+ * this name (a modular GC has its own constants), or if this Ruby does not have that Hash. Needs the GVL.
  */
 static inline size_t memscope_gc_constant(const char *name) {
     ID all = rb_intern("INTERNAL_CONSTANTS");
@@ -28,20 +28,26 @@ static inline size_t memscope_gc_constant(const char *name) {
     return RB_TYPE_P(constants, T_HASH) ? memscope_hash_get_size(constants, name) : 0;
 }
 
-/* More objects than GC.start and Ractor.count allocate: if more were allocated meanwhile, other threads have run. */
+/*
+ * GC.start and Ractor.count allocate fewer objects than this. If more objects than this were allocated while one of
+ * these methods ran, other threads have run.
+ */
 #define MEMSCOPE_FEW_OBJECTS 50
 
 /*
- * Calls back once per heap page in use, with the range from its first slot to the end of its last, stride bytes per
- * slot (under modular GCs without pages, once per object). First finishes an incremental mark or lazy sweep in progress
- * (26 to 43 ms measured at 1.5 M objects). Allocates no objects, but with malloc one temporary array of pointers per
- * slot size. Exported from 3.1 to 4.1dev.
+ * Calls back once per heap page in use, with the range from its first slot to the end of its last slot, stride bytes
+ * per slot (under modular GCs without pages, once per object). Before that, finishes an incremental mark or lazy sweep
+ * in progress (26 to 43 ms measured at 1.5 M objects). Allocates no objects, but allocates one temporary array of
+ * pointers per slot size with malloc. Exported from 3.1 to 4.1dev.
  */
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
 void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
 #endif
 
-/* The same, but leaves a GC in progress alone: exported by 3.1, 3.2 and 3.3, gone in 3.4. Preferred where it exists. */
+/*
+ * Like rb_objspace_each_objects, but leaves a GC in progress alone. Exported by 3.1, 3.2 and 3.3, gone in 3.4.
+ * Preferred where it exists.
+ */
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP
 void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *end, size_t stride, void *data),
                                             void *data);
@@ -107,17 +113,20 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 
 /*
  * A Hash with this flag has an st_table: before 3.3, RBasic is followed by a pointer to it; since 3.3, RBasic and the
- * default value are followed by the table itself (internal/hash.h, RHASH_ST_TABLE). Readers must check this against
- * Hashes with known content.
+ * default value are followed by the table itself (internal/hash.h, RHASH_ST_TABLE). Readers must check this layout
+ * against Hashes with known content.
  */
 #define MEMSCOPE_HASH_HAS_TABLE RUBY_FL_USER3
 #define MEMSCOPE_HASH_TABLE_OFFSET (sizeof(struct RBasic) + (RUBY_API_VERSION_CODE >= 30300 ? sizeof(VALUE) : 0))
 #define MEMSCOPE_HASH_TABLE_IS_INSIDE (RUBY_API_VERSION_CODE >= 30300)
 
-/* struct ar_table_struct (internal/hash.h): 8 pairs, and one hint byte for each. */
+/* struct ar_table_struct since 3.3 (internal/hash.h): 8 pairs, and one hint byte for each pair. */
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
 
-/* The size by which compaction picks the slot size of an object; 0: it keeps its own. Exported by 3.4 (gc.c). */
+/*
+ * The size by which compaction picks an object's new slot size; 0: the object keeps its slot size. Exported by 3.4
+ * (gc.c).
+ */
 #ifdef HAVE_RB_GC_OBJ_OPTIMAL_SIZE
 size_t rb_gc_obj_optimal_size(VALUE object);
 #endif
@@ -128,8 +137,8 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_STRING_IS_NOT_FREED RUBY_FL_USER18
 
 /*
- * Whether a plain object holds its variables in its slot. 4.0 has ROBJECT_HEAP, its inverse, instead of ROBJECT_EMBED;
- * 4.1dev has neither.
+ * Whether a plain object holds its variables in its slot. Instead of ROBJECT_EMBED, 4.0 has ROBJECT_HEAP, the inverse
+ * flag; 4.1dev has neither.
  */
 #if defined(ROBJECT_HEAP)
 #define MEMSCOPE_OBJECT_IS_EMBEDDED(object) (!RB_FL_TEST_RAW(object, ROBJECT_HEAP))
@@ -151,8 +160,9 @@ size_t rb_gc_obj_optimal_size(VALUE object);
 #define MEMSCOPE_BIGNUM_IS_EMBEDDED RUBY_FL_USER2
 
 /*
- * Whether an object's flags tell that rb_obj_memsize_of would return the size of its slot, so that it need not be
- * called (gc.c, obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an imemo_fields.
+ * Whether an object's flags show that rb_obj_memsize_of would return just the size of the object's slot, so that the
+ * call is unnecessary (gc.c, obj_memsize_of). From 4.0 on, variables outside the slot belong to another object, an
+ * imemo_fields.
  */
 #if RUBY_API_VERSION_CODE < 40100
 #if RUBY_API_VERSION_CODE < 40000
@@ -221,7 +231,7 @@ const char *rb_imemo_name(int kind);
 #define MEMSCOPE_HEAPS_HAVE_INIT_SLOTS (RUBY_API_VERSION_CODE >= 30300)
 #define MEMSCOPE_KNOWS_INIT_SLOTS (RUBY_API_VERSION_CODE < 40100)
 
-/* A Ruby thread may move to another native thread (RUBY_MN_THREADS=1), which fires an event. */
+/* With RUBY_MN_THREADS=1, a Ruby thread may move to another native thread; the move fires an event. */
 #if defined(HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK) && RUBY_API_VERSION_CODE >= 30300
 #define MEMSCOPE_THREADS_MIGRATE 1
 #else
@@ -269,7 +279,10 @@ extern const void *rb_shape_tree;
 #define MEMSCOPE_IS_FIELDS(imemo) false
 #endif
 
-/* The object that has this singleton class: by an exported function from 3.2 on, before that in a hidden variable. */
+/*
+ * The object that has this singleton class: an exported function returns it from 3.2 on, a hidden variable holds it
+ * before.
+ */
 #ifdef HAVE_RB_CLASS_ATTACHED_OBJECT
 #define MEMSCOPE_OWNER_OF_SINGLETON(singleton) rb_class_attached_object(singleton)
 #else
@@ -277,16 +290,17 @@ extern const void *rb_shape_tree;
 #endif
 
 /*
- * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, whose values the GC marks
- * (gc/default/default.c, mark_roots): hidden Arrays of finalizers; from 4.0 on, these follow the object's ID.
+ * Since 3.4, rb_objspace_reachable_objects_from_root leaves out the table of finalizers, although the GC marks its
+ * values (gc/default/default.c, mark_roots). Each value is a hidden Array of an object's finalizers; from 4.0 on, the
+ * object's ID is the first element, before the finalizers.
  */
 #define MEMSCOPE_ROOTS_LACK_FINALIZERS (RUBY_API_VERSION_CODE >= 30400)
 #define MEMSCOPE_FINALIZERS_FOLLOW_ID (RUBY_API_VERSION_CODE >= 40000)
 
 /*
- * The table by ID (id_table.c) in which a class keeps its constants, and a constant's entry in it (constant.h). Its
- * keys are the serial numbers of IDs, the only part that rb_id2str uses. Readers must check this against known
- * constants.
+ * The table (id_table.c) in which a class keeps its constants by ID, and the entry that the table holds for a constant
+ * (constant.h). A key of the table is an ID's serial number, the only part of an ID that rb_id2str uses. Readers must
+ * check these layouts against known constants.
  */
 struct memscope_constant {
     int flag, line;
@@ -326,7 +340,7 @@ size_t rb_gc_obj_slot_size(VALUE object);
 
 /* ---- what objects own through malloc (ruby/object_blocks.c) ----------------------------------------------------- */
 
-/* RHASH_AR_TABLE_MAX_SIZE; before 3.3, struct ar_table_struct is just these pairs, in a block of its own. */
+/* RHASH_AR_TABLE_MAX_SIZE; before 3.3, struct ar_table_struct is nothing but these 8 pairs, in a block of its own. */
 #define MEMSCOPE_PAIRS_OF_SMALL_HASH 8
 
 /* RHASH_TRANSIENT_FLAG, ROBJ_TRANSIENT_FLAG, RSTRUCT_TRANSIENT_LEN_FLAG: 3.1 and 3.2. */
@@ -342,7 +356,7 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_ARRAY_IS_TRANSIENT 0
 #endif
 
-/* The variables of a plain object that are not in its slot: an array, or a table where there are too many shapes. */
+/* The variables of a plain object that are not in its slot: an array, or a table if there are too many shapes. */
 #if RUBY_API_VERSION_CODE < 40000
 #define MEMSCOPE_VARIABLES_OF_OBJECT(object) (ROBJECT(object)->as.heap.ivptr)
 #elif RUBY_API_VERSION_CODE < 40100
@@ -362,8 +376,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #endif
 
 /*
- * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; those of 4.1dev do not. An st_table of
- * 4.1dev has its bins and its entries in one block (st.c).
+ * Whether ruby/re.h and ruby/onigmo.h show what a MatchData and a Regexp own; the headers of 4.1dev do not. An st_table
+ * of 4.1dev has its bins and its entries in one block (st.c).
  */
 #if RUBY_API_VERSION_CODE < 40100
 #define MEMSCOPE_KNOWS_PATTERNS 1
@@ -398,9 +412,10 @@ int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 /* ---- which objects a mark phase has found alive (ruby/object_sampler.c) ----------------------------------------- */
 
 /*
- * What the GC knows of an object, by name. Exported: before 4.0 rb_obj_gc_flags, which lists IDs; from 4.0 on
- * rb_gc_object_metadata, whose list ends with name 0. Both intern their IDs in their first call, as the callers below
- * do (rb_intern keeps the ID of a literal), so the first call must not be during a GC.
+ * The flags that the GC has for an object, by name. Before 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of
+ * the names; from 4.0 on, rb_gc_object_metadata, which returns a list that ends with the name 0. Both functions intern
+ * their IDs in their first call, as do their callers below (rb_intern keeps the ID of a literal), so the first call
+ * must not be during a GC.
  */
 #if defined(HAVE_RB_GC_OBJECT_METADATA)
 struct rb_gc_object_metadata_entry {
@@ -451,11 +466,12 @@ static inline bool memscope_object_is_marked(VALUE object) {
 #endif
 
 /*
- * The bitmaps of marked objects, and of those that a minor GC does not free, in struct heap_page, which the first word
- * of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) a bitmap has a bit for each 40 bytes
- * of the page, whatever the size of its slots; the second bitmap is of marked objects, the third of uncollectible ones.
- * Four words before the bitmaps is the address of the page's first slot. Readers must compare the bits with what the
- * functions here say of the same objects (ruby/mark_bits.c).
+ * The bitmaps of marked objects and of uncollectible objects, which a minor GC does not free. They are in struct
+ * heap_page, which the first word of a heap page points to. From 3.1 to 4.0 (gc.c, since 3.4 gc/default/default.c) a
+ * bitmap has a bit for each 40 bytes of the page, whatever the size of its slots; the second bitmap is that of marked
+ * objects, the third that of uncollectible objects. The address of the page's first slot is four words before the
+ * bitmaps. Readers must compare the bits with what the functions in this file say about the same objects
+ * (ruby/mark_bits.c).
  */
 #if RUBY_API_VERSION_CODE < 40100 && SIZEOF_VOIDP == 8 && MEMSCOPE_KNOWS_MARKED && MEMSCOPE_KNOWS_GC_FLAGS
 #define MEMSCOPE_KNOWS_MARK_BITS 1
@@ -469,8 +485,8 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_KNOWS_MARK_BITS 0
 #endif
 
-/* A minor GC does not free an old object, even if it loses its write barrier afterwards (rb_gc_writebarrier_unprotect
- * marks it as uncollectible). */
+/* A minor GC does not free an old object, even if the object loses its write barrier afterwards
+ * (rb_gc_writebarrier_unprotect marks it as uncollectible). */
 #define MEMSCOPE_IS_OLD(object) ((RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED)
 
 /* Before 3.3, a hook for any GC event makes all allocations take the slow path (gc.c, has_hook). */

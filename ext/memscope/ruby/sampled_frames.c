@@ -16,7 +16,7 @@
 static struct frames {
     _Atomic(uint32_t) slots[SLOTS];   /* numbers by address; 0: none */
     _Atomic(uint32_t) listed[LISTED]; /* the numbers in slots, without gaps */
-    _Atomic(VALUE) frames[NUMBERS];   /* by number, from 1 on; 0: its address is not known any more */
+    _Atomic(VALUE) frames[NUMBERS];   /* by number, from 1 on; 0: the address is not known any more */
     uint32_t texts[NUMBERS];
     bool old[NUMBERS]; /* as of the last sweep */
     atomic_uint listed_count, last;
@@ -157,7 +157,7 @@ static void forget(uint32_t number) {
     all->forgotten++;
 }
 
-/* A frame that is text, and whose address is known; 0 for others. */
+/* The frame with this number, if it is text and its address is known; otherwise 0. */
 static VALUE weak_frame(uint32_t number) {
     return number <= atomic_load(&all->settled) ? atomic_load(&all->frames[number]) : 0;
 }
@@ -168,7 +168,7 @@ bool memscope_sampled_frames_changed(void) {
     return all->changed > (known > 32 ? known : 32);
 }
 
-/* A minor GC frees no old object, and an old frame stays old up to the next major one. */
+/* A minor GC frees no old object, and an old frame stays old up to the next major GC. */
 void memscope_sampled_frames_sweep(bool minor) {
     uint32_t count = listed_count();
 

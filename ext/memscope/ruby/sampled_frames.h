@@ -4,10 +4,12 @@
  *
  * A frame is added inside malloc, and pinned until its path and label have become text, at the next postponed job or
  * reading. From then on the profile does not keep the frame alive, but recognizes it by its address while it lives. The
- * mark bits at the end of a mark phase tell whether it lives; compaction tells its new address. So a frame has one
- * number, unless a GC was missed: then frames that are text by then get new numbers when they are sampled again.
+ * mark bits at the end of a mark phase tell whether it lives; compaction tells its new address. So a frame keeps its
+ * number, unless a GC was missed: frames that had become text before the miss was noticed get new numbers when they are
+ * sampled again.
  *
- * Tables of fixed size, resident where used. Unless its comment says otherwise, a function needs the GVL.
+ * The tables have a fixed size; only the parts in use are resident. Unless its comment says otherwise, a function needs
+ * the GVL.
  */
 #ifndef MEMSCOPE_SAMPLED_FRAMES_H
 #define MEMSCOPE_SAMPLED_FRAMES_H
@@ -33,7 +35,7 @@ uint32_t memscope_sampled_frame(VALUE frame, bool trusted);
 uint32_t memscope_sampled_frames_last(void);
 bool memscope_sampled_frames_pending(void);
 
-/* Turns the frames up to the number `last` into text; all of them must be complete. Allocates Strings. */
+/* Turns the frames up to the number `last` into text. No thread may still be adding one of them. Allocates Strings. */
 void memscope_sampled_frames_settle(uint32_t last);
 
 /* Whether a frame has become text: false if there was no room for it. */
@@ -44,7 +46,9 @@ void memscope_sampled_frame_names(uint32_t number, VALUE *path, VALUE *label);
 
 /* ---- garbage collections: while no thread is in memscope_sampled_frame ------------------------------------------- */
 
-/* Called while the GC marks: pins the frames that are not text yet or, if `everything`, all with a known address. */
+/*
+ * Called while the GC marks: pins the frames that are not text yet; if `everything`, all frames with a known address.
+ */
 void memscope_sampled_frames_mark(bool everything);
 
 /* Whether many frames have become text since the last sweep of a major GC. */
@@ -56,7 +60,7 @@ void memscope_sampled_frames_sweep(bool minor);
 /* Forgets the addresses of all frames that are text. */
 void memscope_sampled_frames_forget(void);
 
-/* Whether numbers run out, so that frames must keep theirs: a forgotten frame gets a new number when sampled again. */
+/* Whether numbers are scarce, so that no frame may be forgotten: it would get a new number when it is sampled again. */
 bool memscope_sampled_frames_scarce(void);
 
 /* Called when compaction has moved objects. */

@@ -35,7 +35,8 @@ static bool frames_without_gvl; /* see may_read */
  * clears what ruby_native_thread_p reads (thread_pthread.c, native_thread_destroy); later versions do not.
  *
  * Since 3.3 a native thread may run several Ruby threads in turn (those of Ractors other than the main one; with
- * RUBY_MN_THREADS=1, all). A Ruby thread that started on another native thread fires RESUMED here, not STARTED.
+ * RUBY_MN_THREADS=1, all Ruby threads). A Ruby thread that started on another native thread fires RESUMED here, not
+ * STARTED.
  */
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
 #define THREAD_EVENTS                                                                                                  \
@@ -57,13 +58,13 @@ static const bool thread_ended = false;
  *
  * Without the ruby_ended check, the process crashes at exit; without the native-thread check, immediately. No test
  * fails without the other checks, but they are needed all the same:
- * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711), that
- *   function still returns true when the thread has ended and its execution context is freed.
+ * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711),
+ *   ruby_native_thread_p still returns true after the thread has ended and its execution context has been freed.
  * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
  *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836; see the readers below).
  * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, until the reference
- *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking nothing more may be
- *   pinned.
+ *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking it can be too late
+ *   to pin a further frame.
  */
 static enum memscope_stack_state state_of_thread(void) {
     if (atomic_load_explicit(&ruby_ended, memory_order_relaxed) && PROTECTS(ruby_ended))
@@ -81,14 +82,15 @@ static enum memscope_stack_state state_of_thread(void) {
  * Readers announce themselves to wait_for_readers.
  *
  * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
- * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that
- * came first. Both sides use seq_cst: either the reader sees the GC, or the marking sees the reader. (Minutes of
- * tests without the wait saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds the GVL; but a
- * thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only blocking
- * regions give it up), and a signal handler may allocate.
+ * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that began
+ * before it. Both sides use seq_cst: either the reader sees the GC, or the marking sees the reader. (Tests without the
+ * wait ran for minutes and saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds the GVL. But
+ * a thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only
+ * blocking regions give it up), and a signal handler may allocate in that thread.
  *
  * Before 3.2 automatic compaction moves objects during lazy sweeping, when rb_during_gc is false (gc.c,
- * read_barrier_handler): with GC.auto_compact, frames are not read there without the GVL.
+ * read_barrier_handler): with GC.auto_compact, frames are not read without the GVL in these versions (set by
+ * MallocProfile).
  *
  * While the tables are emptied or rebuilt, `closed` keeps new readers out.
  */
@@ -122,10 +124,10 @@ static void wait_for_readers(void) {
 
 /*
  * At the end of a mark phase, a hook finds out which frames are alive. A GC without the hook pins all frames whose
- * addresses are known. Before 3.3, the hook slows all allocations down. So there it is removed after it has seen a
- * major GC, and added again when many frames have become text, or after SELDOM other major GCs. Where no hook may be
- * added at all, the addresses of the frames that are text are forgotten after SELDOM major GCs. Frames sampled again
- * then get new numbers, and there are too few numbers to forget more often.
+ * addresses are known. Before 3.3, the hook slows all allocations down, so it is removed after it has seen a major GC,
+ * and added again when many frames have become text, or after SELDOM further major GCs. Where no hook may be added at
+ * all, the addresses of the frames that are text are forgotten after every SELDOM major GCs. A forgotten frame gets a
+ * new number when it is sampled again; there are too few numbers to forget frames more often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
 #define SELDOM 16
@@ -133,7 +135,7 @@ static void wait_for_readers(void) {
 static bool watching, may_hook, hooked, missed;
 static bool expired;           /* the hook has seen a major GC */
 static size_t pinned_at;       /* the last GC that pinned all frames */
-static uint32_t pinned_majors; /* major ones of these, since remove_hook or unpin */
+static uint32_t pinned_majors; /* major GCs that pinned all frames, since remove_hook or unpin */
 static atomic_size_t checked;  /* GCs up to this one have freed no frame whose address is known */
 static rb_ractor_local_key_t main_ractor_key;
 
@@ -284,7 +286,7 @@ static void free_places(void) {
 void memscope_stack_reader_settle(void) {
     uint32_t last = memscope_sampled_frames_last();
 
-    wait_for_readers(); /* those that came first have added their frames */
+    wait_for_readers(); /* until every frame up to `last` has been stored */
     memscope_sampled_frames_settle(last);
     if (!watching)
         memscope_sampled_frames_forget();
@@ -307,8 +309,8 @@ static void unpin(void) {
 }
 
 /*
- * Does nothing in another Ractor, which would run in parallel with the main one. If a GC was missed, adds the hook
- * again: before 4.0, a Ractor that ends switches all hooks off (Bug #19112).
+ * Does nothing in a Ractor other than the main one, because it would run in parallel with the main Ractor. If a GC was
+ * missed, adds the hook again: before 4.0, a Ractor that ends switches all hooks off (Bug #19112).
  */
 static void work(void *unused) {
     if (!in_main_ractor() || atomic_load(&ruby_ended))
@@ -388,14 +390,14 @@ static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace) {
 }
 
 /*
- * Also called outside of a GC, by ObjectSpace.reachable_objects_from and by heap graphs. There it does not wait: in the
- * forked child of a heap graph, a reader that was active at the fork never ends.
+ * Also called outside of a GC, by ObjectSpace.reachable_objects_from and by heap graphs. Outside of a GC it does not
+ * wait: in the forked child of a heap graph, a reader that was active at the fork never ends.
  */
 static void mark(void *unused) {
     bool collecting = rb_during_gc();
 
     if (PROTECTS(waiting) && collecting)
-        wait_for_readers(); /* the frames that they have added by then are marked */
+        wait_for_readers(); /* so that the frames that they have added are marked below */
     if (watching && collecting)
         begin_marking();
     memscope_sampled_frames_mark(watching && pinned_at == rb_gc_count());
@@ -428,9 +430,9 @@ static size_t guarded_bytes(const void *unused) {
 }
 
 /*
- * Not write-barrier protected, on purpose: what runs inside malloc cannot run a write barrier, so every minor GC has to
- * mark this object, as it does all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If it were
- * protected, new frames would stay unmarked until the next major GC: no better than not marking them.
+ * Not write-barrier protected, on purpose: code inside malloc cannot run a write barrier, so every minor GC has to mark
+ * this object, as it marks all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If this object
+ * were protected, new frames would stay unmarked until the next major GC: no better than not marking them.
  */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native sampled frames",
@@ -442,7 +444,10 @@ static void at_vm_exit(ruby_vm_t *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-/* The child has no other threads, hence no readers in them; an entry that such a reader had begun stays unused. */
+/*
+ * The child has no other threads, hence no readers in other threads; an entry that such a reader of the parent had
+ * begun stays unused.
+ */
 static void in_forked_child(void) {
     atomic_store(&readers, readers_here);
 }

@@ -2,7 +2,7 @@
  * The stacks of a malloc profile: Ruby frames under native ones, with their labels.
  *
  * The reader runs inside malloc, in any thread: with the GVL or without, during GC, in threads that Ruby does not know.
- * The tags and thread names in a stack are read back here, with the GVL; its frames, by sampled_frames.h.
+ * With the GVL, memscope_interned_name reads the tags and thread names in a stack, and sampled_frames.h its frames.
  */
 #ifndef MEMSCOPE_STACK_READER_H
 #define MEMSCOPE_STACK_READER_H

@@ -19,7 +19,7 @@ static ID tag_key;
 static __thread uint32_t tag;
 
 static struct memscope_tag_runs *runs; /* a lasting mapping, so that a forked child continues its own copy */
-static uint32_t life;                  /* forks between the first run and this process */
+static uint32_t life;                  /* number of forks from the process of the first run to this one */
 
 uint32_t memscope_current_tag(void) {
     return tag;
@@ -35,7 +35,7 @@ static uint32_t tag_of_fiber(VALUE thread) {
 
 static enum memscope_status bytes_status;         /* as of the first run */
 static __thread struct memscope_thread_bytes own; /* of this native thread */
-static __thread uint64_t charged; /* its allocated bytes that have been charged to some tag, or to none */
+static __thread uint64_t charged; /* how many of its allocated bytes have been charged, to a tag or to none */
 
 enum memscope_status memscope_tag_bytes_status(void) {
     return bytes_status;
@@ -99,8 +99,8 @@ static void follow_thread(rb_event_flag_t event, const rb_internal_thread_event_
 #endif
 
 /*
- * With RUBY_MN_THREADS=1 a Ruby thread may move to another native thread. Threads of other Ractors always may, but they
- * have no tags.
+ * With RUBY_MN_THREADS=1 a Ruby thread may move to another native thread. Threads of other Ractors may always move, but
+ * they have no tags.
  */
 static void follow_threads(void) {
 #if MEMSCOPE_THREADS_MIGRATE

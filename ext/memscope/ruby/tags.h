@@ -21,26 +21,26 @@ struct memscope_tag_run {
 };
 
 /*
- * Tags the running fiber. From the first call on, tags follow fibers. Without memory for the name, the run has no tag.
- * With the GVL, never inside malloc.
+ * Tags the running fiber. From the first call on, tags follow fibers. If there is no memory for the name, the run has
+ * no tag. Must be called with the GVL, and never inside malloc.
  */
 struct memscope_tag_run memscope_tag_begin(const char *name, size_t length);
 
-/* Restores the tag from before the run. Context as above. */
+/* Restores the tag from before the run. Must be called with the GVL, and never inside malloc. */
 void memscope_tag_end(const struct memscope_tag_run *run);
 
 /* What has happened under one tag since the process began. A forked child goes on from its parent's counts. */
 struct memscope_tag_runs {
     uint64_t begun, ended; /* runs; those that a fork interrupted count as ended in the child */
-    uint64_t malloc_bytes; /* allocated through malloc, as the allocator rounds them; without those since a thread's tag
-                              last changed */
+    uint64_t malloc_bytes; /* allocated through malloc, as the allocator rounds them; what a thread has allocated since
+                              its tag last changed is not yet included */
     uint64_t half_runs_before; /* begun + ended when the malloc profile began */
 };
 
 /* The runs of all tags, by index (MEMSCOPE_TAGS); NULL before the first run. With the GVL, which is their lock. */
 const struct memscope_tag_runs *memscope_tag_runs(void);
 
-/* A malloc profile begins. With the GVL. */
+/* Called when a malloc profile begins. With the GVL. */
 void memscope_tag_runs_begin_profile(void);
 
 /* Whether malloc_bytes is counted: MEMSCOPE_OK, or why not, as of the first run. */

@@ -4,9 +4,9 @@ require "json"
 
 module Memscope
   class AllocationCheck
-    # How many objects a block has allocated before, from a file that is kept with the tests: by the check's name, by
-    # the versions of Ruby and Rails, with or without YJIT, and by class. MEMSCOPE_UPDATE=1 in the environment records
-    # them anew.
+    # How many objects a block allocated when a baseline was last recorded. A file that is kept with the tests has these
+    # numbers: by the check's name, by the versions of Ruby and Rails, with or without YJIT, and by class.
+    # MEMSCOPE_UPDATE=1 in the environment records the numbers anew.
     #
     # @api private
     class Baseline
@@ -23,7 +23,8 @@ module Memscope
       def self.minor(version) = version[/\A\d+\.\d+/]
       private_class_method :minor
 
-      # @return [String] in test/, else in spec/, else in the working directory
+      # @return [String] path of the file: in test/ if that exists, else in spec/ if that exists, else in the working
+      #   directory
       def self.path = File.join(%w[test spec].find { |directory| File.directory?(directory) } || ".", FILE)
 
       # @param name [String] of the check
@@ -34,8 +35,9 @@ module Memscope
       end
 
       # @param allocated [Hash{String => Integer}] objects by class; "objects" for all
-      # @return [Hash{String => Range<Integer>}] what may be allocated: as many as now, if baselines are recorded
-      # @raise [Unavailable] if nothing has been recorded on such a platform, or the file is not one of baselines
+      # @return [Hash{String => Range<Integer>}] how many objects may be allocated; when baselines are recorded, up to
+      #   the numbers in `allocated`
+      # @raise [Unavailable] if nothing has been recorded for this platform, or the file is not a file of baselines
       def limits(allocated)
         ENV[UPDATE] == "1" ? record(allocated) : recorded
         @counts.transform_values { |count| 0..count }

@@ -13,11 +13,11 @@ module Memscope
         field :name, :string, null: false
         # @return [Integer] objects of the later census minus those of the earlier
         field :count, :integer, null: false
-        # @return [Integer] the same of their slots
+        # @return [Integer] change of the bytes of their slots
         field :slot_bytes, :signed_bytes, null: false
-        # @return [Integer] the same of their slots and malloc memory
+        # @return [Integer] change of the bytes of their slots and malloc memory
         field :memsize_bytes, :signed_bytes, null: false
-        # @return [Integer] the same of old objects
+        # @return [Integer] change of the number of old objects
         field :old_count, :integer, null: false
         # @return [Integer] objects of the later census
         field :later_count, :count, null: false

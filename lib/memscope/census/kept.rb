@@ -4,9 +4,9 @@ require "json"
 
 module Memscope
   class Census < Reading
-    # The last two censuses that were taken on the page, or by `memscope census --pid`, kept in the process that was
-    # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew. Kept as JSON,
-    # they take a tenth of the memory, and add hardly any object to the next census.
+    # The last two censuses that were taken on the web page, or by `memscope census --pid`, kept in the process that was
+    # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew. As JSON, they
+    # take a tenth of the memory that Census objects would take, and add hardly any object to the next census.
     #
     # @api private
     module Kept
@@ -16,7 +16,7 @@ module Memscope
         def take(gc: false) = keep(Census.bounded(gc: gc)).total_count
 
         # @param census [Census] of this process
-        # @return [Census] the same
+        # @return [Census] the same census
         def keep(census)
           @grown = [Process.pid, *most_grown(own.last&.then { |json| Census.from_json(json) }, census)].freeze
           @kept = [Process.pid, [*own.last(1), census.to_json.freeze].freeze].freeze
@@ -27,7 +27,7 @@ module Memscope
         #   most in bytes; nil if none grew
         def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
 
-        # @return [Array<Hash>] the last two of this process, or fewer, as plain JSON values; the older first
+        # @return [Array<Hash>] the last two censuses of this process, or fewer, as plain JSON values; the older first
         def bodies = own.map { |json| JSON.parse(json) }
 
         private
@@ -40,7 +40,7 @@ module Memscope
           [growth.seconds, row] if row&.memsize_bytes&.positive?
         end
 
-        # A forked child keeps none of its parent's.
+        # A forked child keeps none of its parent's censuses.
         def own = @kept&.first == Process.pid ? @kept.last : []
       end
     end

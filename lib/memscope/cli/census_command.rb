@@ -4,8 +4,8 @@ require_relative "../report/census"
 
 module Memscope
   module CLI
-    # `memscope census`: how many objects of which class a process has, or what grew since an earlier census;
-    # `memscope census -- COMMAND`: those of a Ruby program when it ends.
+    # `memscope census`: how many objects of which class a process has, or what grew since an earlier census; `memscope
+    # census -- COMMAND`: how many objects of which class a Ruby program has when it ends.
     class CensusCommand < ReportCommand
       NOTES = <<~TEXT
         Ruby's internal objects, which are hidden from Ruby code, count too, by type or

@@ -20,7 +20,8 @@ module Memscope
       end
     end
 
-    # What the argument of an option may be, besides its type: `fits` is called with it, `words` are for messages.
+    # What the argument of an option may be, besides its type: `fits` is called with the argument, `words` are for
+    # messages.
     #
     # @api private
     Limit = Struct.new(:fits, :words) do
@@ -205,7 +206,7 @@ module Memscope
       # @yieldparam display [Report::Display] how to format the text
       def deliver = output ? create(yield(Report::Display.new(unicode: true))) : self.class.write(@out, yield(display))
 
-      # Writes readings as JSON, one a line, or as pages, with options of the page.
+      # Writes readings: as JSON, one reading per line, or as pages, to which `view` passes options.
       def deliver_readings(readings, **view)
         deliver do |display|
           next readings.map { |reading| "#{reading.to_json}\n" }.join if @given[:json]
@@ -299,8 +300,8 @@ module Memscope
         raise Failure.new(e.message, e.status)
       end
 
-      # Refuses a program that is not run by the Ruby that runs memscope: no other can load memscope's extension. The
-      # message names the purpose, such as "report" or "be profiled".
+      # Refuses a program that is not run by the Ruby that runs memscope: no other Ruby can load memscope's extension.
+      # The message names the purpose, such as "report" or "be profiled".
       def refuse_other_programs(program, purpose)
         unless program.ruby?
           usage_error("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \

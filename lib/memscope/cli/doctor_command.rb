@@ -41,7 +41,8 @@ module Memscope
         refuse("--settings and --#{excluded} exclude each other") if excluded
       end
 
-      # Judges growth in this process: an earlier diagnosis is too large for a request. Refuses one of another process.
+      # Judges growth in this process: an earlier diagnosis is too large for a request. Refuses an earlier diagnosis of
+      # another process.
       def compared(diagnosis, since)
         Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities)
       rescue ArgumentError => e

@@ -2,8 +2,8 @@
 
 module Memscope
   module CLI
-    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: one of a Ruby
-    # program when it ends.
+    # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: writes a heap
+    # dump of a Ruby program when it ends.
     class DumpCommand < Command
       include DumpFiles
 

@@ -23,7 +23,7 @@ module Memscope
                       "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 
-      # A FIFO must not be opened to be tried: its writer would lose its reader.
+      # A FIFO must not be opened just to test it: its writer would lose its reader.
       def check_dump(path)
         refuse_dump(path, Errno::EISDIR.new.message) if File.directory?(path)
         return if File.readable?(path)

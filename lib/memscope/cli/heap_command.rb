@@ -2,9 +2,9 @@
 
 module Memscope
   module CLI
-    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: those in a file that
-    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown between two; `memscope heap -- COMMAND`:
-    # those of a Ruby program when it ends.
+    # `memscope heap`: who holds the objects of a process; `memscope heap DUMP`: who holds the objects in a file that
+    # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown from the first such file to the second;
+    # `memscope heap -- COMMAND`: who holds the objects of a Ruby program when it ends.
     class HeapCommand < ReportCommand
       include DumpFiles
 
@@ -85,7 +85,7 @@ module Memscope
                 "memscope dump --format objspace")
       end
 
-      # No class has this name, or it has no instances.
+      # No class has this name, or the class has no instances.
       def refuse_class(reading)
         given = @given[:paths_to]
         usage_error("--paths-to #{CLI.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")

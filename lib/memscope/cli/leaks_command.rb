@@ -8,7 +8,7 @@ module Memscope
       # Defaults: bytes between samples, and bytes that a line may keep.
       RATE = 1 << 12
       THRESHOLD = 1 << 20
-      # The number of objects that a line may keep, and the share of CPU time: every allocation is watched.
+      # Defaults with --objects: objects that a line may keep, and the share of CPU time; 1 watches every allocation.
       OBJECTS = 10_000
       BUDGET = 1
       # The default warm-up, in seconds.

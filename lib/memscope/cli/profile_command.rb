@@ -3,8 +3,8 @@
 module Memscope
   module CLI
     # `memscope profile`: which lines allocated the live malloc memory of a process that listens; `memscope profile --
-    # COMMAND`: that of a Ruby program, profiled from its first line until it ends. With --objects, which lines
-    # allocated live Ruby objects.
+    # COMMAND`: profiles a Ruby program from its first line until it ends. With --objects, which lines allocated live
+    # Ruby objects.
     class ProfileCommand < Command
       NOTES = <<~TEXT
         The process must allow actions (its setting `actions`). The profile does not see

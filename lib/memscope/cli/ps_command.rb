@@ -21,7 +21,7 @@ module Memscope
       PATIENCE = 2
       COLUMNS = %w[pid uid RSS PSS USS malloc listens verdict].freeze
       SIZES = COLUMNS[2, 3].freeze
-      # The columns of a terminal narrower than ROOM.
+      # The columns shown on a terminal narrower than ROOM.
       FEW = %w[pid RSS listens].freeze
       ROOM = 72
       private_constant :FORMS, :NOTES, :PATIENCE, :COLUMNS, :SIZES, :FEW, :ROOM

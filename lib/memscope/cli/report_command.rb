@@ -84,7 +84,7 @@ module Memscope
         ExternalProcess.read(@given[:pid]).tap { say("#{e.message}; this is the kernel's view only") }
       end
 
-      # @return [Reading, nil] the one in the file of --since
+      # @return [Reading, nil] the earlier reading, in the file of --since
       def earlier(kind)
         kind.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
       rescue ArgumentError => e

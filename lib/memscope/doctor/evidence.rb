@@ -23,7 +23,7 @@ module Memscope
       # @return [Integer] the most that the process returns if the garbage is collected, and malloc's memory is then
       #   trimmed (glibc) or purged (jemalloc); memory that is free already is included
       field :returned_max_bytes, :bytes, null: false
-      # @return [Integer] the least
+      # @return [Integer] the lower bound that belongs to `returned_max_bytes`
       field :returned_bytes, :bytes, null: false
       # @return [Integer, nil] the part of `returned_bytes` on pages that no other process shares
       field :returned_private_bytes, :bytes
@@ -32,7 +32,7 @@ module Memscope
 
       # @return [Integer, nil] the part of `returned_bytes` that the collection alone returns
       field :collected_bytes, :bytes
-      # @return [Integer, nil] the part of `returned_max_bytes` that it alone returns
+      # @return [Integer, nil] the part of `returned_max_bytes` that the collection alone returns
       field :collected_max_bytes, :bytes
       # @return [Integer, nil] the part of `collected_bytes` on pages that no other process shares
       field :collected_private_bytes, :bytes
@@ -41,7 +41,7 @@ module Memscope
 
       # @api private
       # @param blocks [RubyHeap::Blocks]
-      # @return [Garbage, nil] nil if that is unknown
+      # @return [Garbage, nil] nil if it is unknown what is garbage, or what its collection returns
       def self.of(blocks)
         return unless blocks.garbage && blocks.returned
 
@@ -101,25 +101,25 @@ module Memscope
     end
 
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
-    # process's pages, or over its socket, and that the process keeps.
+    # process's web pages, or over its socket, and that the process keeps.
     class Objects < Record
       # @return [Time, nil] UTC, when the heap graph was taken; nil without one
       field :graph_at, :time
       # @return [String, nil] the path to the object in which most memory has accumulated
       field :holder, :string
-      # @return [Integer, nil] bytes that have accumulated in it
+      # @return [Integer, nil] bytes that have accumulated in that object
       field :holder_bytes, :bytes
-      # @return [String, nil] the class with most of these bytes
+      # @return [String, nil] the class with most of the accumulated bytes
       field :held_class, :string
-      # @return [Integer, nil] how many objects of that class it holds
+      # @return [Integer, nil] how many objects of `held_class` the holder holds
       field :held_count, :count
       # @return [Float, nil] seconds between the two last censuses; nil without two
       field :census_seconds, :number
-      # @return [String, nil] the class that grew most between them
+      # @return [String, nil] the class that grew most between these censuses
       field :grown_class, :string
-      # @return [Integer, nil] bytes by which it grew
+      # @return [Integer, nil] bytes by which `grown_class` grew
       field :grown_bytes, :signed_bytes
-      # @return [Integer, nil] objects by which it grew
+      # @return [Integer, nil] objects by which `grown_class` grew
       field :grown_count, :integer
 
       class << self
@@ -174,7 +174,7 @@ module Memscope
       field :cgroup, Cgroup, null: false
       # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
       field :growth, Growth, sparse: true
-      # @return [Verdict, nil] the last one of the process's history; nil if it keeps none
+      # @return [Verdict, nil] the last verdict of the process's history; nil if the process keeps no history
       field :verdict, Verdict, sparse: true
       # @return [Objects, nil] nil unless the process keeps a heap graph or the growth between two censuses
       field :objects, Objects, sparse: true

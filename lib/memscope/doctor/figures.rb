@@ -113,7 +113,7 @@ module Memscope
       # @return [Integer] bytes by which malloc has grown since the last major GC, as Ruby counts it
       def unjudged_increase_bytes = snapshot.gc[:oldmalloc_increase_bytes] || 0
 
-      # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most that may be
+      # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
 
       # @return [Range, nil] what the machine gains by a collection, and by a trim or purge after it
@@ -238,7 +238,7 @@ module Memscope
         asked.nil? ? (allocator.version.to_s.split(".").map(&:to_i) <=> [2, 43]) >= 0 : asked == 1
       end
 
-      # @return [Integer, nil] upper bound of the bytes that are resident but unused in malloc, and in huge pages
+      # @return [Integer, nil] upper bound of the bytes in huge pages that are resident but unused in malloc
       def unused_huge_bytes = [unused_bytes, process_memory.anonymous_huge_bytes].then { |all| all.min if all.all? }
 
       # @return [Integer] the number of arenas, without the main heap
@@ -288,7 +288,8 @@ module Memscope
       # @return [Boolean] whether pages were purged since the earlier diagnosis
       def purged_since_earlier? = purged_since_earlier&.positive? || false
 
-      # @return [Boolean] whether no pages were purged since the earlier diagnosis, although at least half were due
+      # @return [Boolean] whether no pages were purged since the earlier diagnosis, although at least half of the dirty
+      #   pages were due
       def decay_overdue?
         decay = setting(:dirty_decay_ms)
         decay && purged_since_earlier&.zero? && seconds * 1000 > decay &&
@@ -310,8 +311,8 @@ module Memscope
       # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
       def growth_of = grown(yield(earlier), yield(self))
 
-      # @return [Integer, nil] growth of untracked_bytes, but no more than of unheld_bytes: blocks that were in use
-      #   before, but not resident, may become resident
+      # @return [Integer, nil] growth of untracked_bytes, but no more than that of unheld_bytes: blocks that were in use
+      #   but not resident before may have become resident since
       def untracked_growth_bytes = [growth_of(&:untracked_bytes), growth_of(&:unheld_bytes)].compact.min
 
       # @return [Array<Integer, nil>] bytes of Ruby's objects in the earlier diagnosis and in this one; without their
@@ -325,7 +326,8 @@ module Memscope
       # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
       def object_growth_bytes = grown(*object_bytes)
 
-      # @return [Integer, nil] the least of that growth: as if everything that may be garbage were garbage
+      # @return [Integer, nil] the least that Ruby's objects can have grown: as if everything that may be garbage were
+      #   garbage
       def kept_growth_bytes
         return object_growth_bytes if garbage && earlier.garbage
 

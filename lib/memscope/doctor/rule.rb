@@ -27,7 +27,8 @@ module Memscope
     class Rule
       DEFAULTS = { inapplicable: nil, affected: nil, present: true, recoverable: nil, floor: 0, ratio: 0.0,
                    of: :rss_bytes, severity: :warning, confidence: :certain, evidence: {}, remedy: nil }.freeze
-      # By how much numbers must exceed their thresholds to be unhealthy, unless they were so in the last verdict.
+      # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the
+      # last verdict.
       MARGIN = 1.1
       private_constant :DEFAULTS, :MARGIN
 
@@ -121,7 +122,7 @@ module Memscope
       MEBIBYTE = Report::Quantity::MEBIBYTE
       # Bytes.
       FLOOR = 16 * MEBIBYTE
-      # Bytes. If at least this much may be garbage, it matters how much is.
+      # Bytes. If at least this much memory may be garbage, it matters how much of it is garbage.
       MUCH = 192 * MEBIBYTE
 
       GLIBC = ->(f) { "glibc does not serve malloc" unless f.glibc? }
@@ -181,8 +182,8 @@ module Memscope
 
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
-        # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be. nil if it is
-        # too little to matter, as right after a collection.
+        # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be garbage. nil if
+        # the amount is too little to matter, as right after a collection.
         def unjudged(figures)
           bytes = figures.garbage_bytes
           if figures.garbage
@@ -199,8 +200,8 @@ module Memscope
           doubt ? "#{doubt} A collection may free the blocks that keep these pages resident." : reason
         end
 
-        # The remedy for such memory, and its cost. If garbage may be what keeps the pages, the remedy first collects
-        # it.
+        # The remedy for free memory between used blocks, and its cost. If garbage may be what keeps these pages
+        # resident, the remedy first collects the garbage.
         def after_collection(figures, remedy, cost)
           return [remedy, cost] unless unjudged(figures)
 

@@ -9,14 +9,14 @@ module Memscope
       # Statuses that are fine, and those that can be allowed.
       FINE = (200..299)
       ALLOWABLE = (300..499)
-      # Characters of an error that a message repeats.
+      # The most characters of an error that a message quotes.
       EXCERPT = 200
       private_constant :FINE, :ALLOWABLE, :EXCERPT
 
       class << self
         # @param allowed [Array<Integer>]
-        # @return [Array<Integer>] the same
-        # @raise [ArgumentError] unless these are statuses that can be allowed
+        # @return [Array<Integer>] `allowed` itself
+        # @raise [ArgumentError] unless `allowed` is an Array of statuses that can be allowed
         def check_allowed(allowed)
           valid = allowed.is_a?(Array) && allowed.all? { |one| one.is_a?(Integer) && ALLOWABLE.cover?(one) }
           Field.refuse("Memscope::Exercise.run: allow_status", allowed, "statuses from 300 to 499") unless valid
@@ -25,8 +25,8 @@ module Memscope
 
         # @param what [String] the request
         # @param status [Integer]
-        # @param allowed [Array<Integer>] further ones that are fine
-        # @param location [String, nil] where the answer leads
+        # @param allowed [Array<Integer>] further statuses that are fine
+        # @param location [String, nil] where the answer redirects to
         # @param error [Exception, String, nil] what was raised, or the answer's text
         # @raise [Failed] unless the status is fine
         def check(what, status, allowed, location: nil, error: nil)

@@ -17,7 +17,7 @@ module Memscope
       # @return [Hash{Symbol => String}]
       attr_reader :reasons
 
-      # @param rackup [String] path of the file that defines it
+      # @param rackup [String] path of the file that defines the application
       # @raise [ArgumentError] without such a file
       # @raise [Failed] if Rack or the application cannot be loaded
       def initialize(rackup, path, headers:, allowed:)
@@ -72,7 +72,8 @@ module Memscope
         failed(what, e)
       end
 
-      # Converts all errors but signals: the status of an `exit` would pass for a verdict.
+      # Converts all errors but signals into Failed. Otherwise, if the application called `exit`, the exit status would
+      # pass for a verdict.
       def failed(what, error)
         raise error if error.is_a?(SignalException)
 
@@ -99,7 +100,7 @@ module Memscope
       def loaded
         require "rack"
         parsed = Rack::Builder.parse_file(File.expand_path(@rackup))
-        parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3, with options
+        parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3: the application and options
       rescue LoadError => e
         missing = e.path == "rack" ? "the gem rack is not there" : Answer.excerpt(e)
         raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle exec memscope exercise"
@@ -107,7 +108,7 @@ module Memscope
         failed(@rackup, e)
       end
 
-      # @return [String, nil] the first part of a body, which is read to its end
+      # @return [String, nil] the first part of the body; the whole body is read
       def read(body)
         return body.call(StringIO.new) unless body.respond_to?(:each)
 

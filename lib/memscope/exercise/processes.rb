@@ -10,7 +10,7 @@ module Memscope
     module Processes
       class << self
         # @param port [Integer] the URL's
-        # @param pid [Integer, nil] one of them; nil: those that listen on the port
+        # @param pid [Integer, nil] a process of the server; nil: the processes that listen on the port
         # @return [Array<Client>] one for each process
         # @raise [Failed] if none is found
         # @raise [Client::Unreachable] if one does not listen for memscope
@@ -24,8 +24,9 @@ module Memscope
 
         private
 
-        # A parent of holders may be a master that does not have the application, and so does not listen. One that
-        # listens counts: it may be the server itself, whose child, a supervisor of jobs, has inherited the port.
+        # Leaves out each process that does not listen for memscope and is the parent of another holder: it may be a
+        # master that does not have the application. A parent that listens counts: it may be the server itself, and its
+        # child a supervisor of jobs that has inherited the port.
         def without_silent_masters(pids)
           parents = pids.map { |pid| parent(pid) }
           pids.map { |pid| Client.new(pid) }.reject { |client| parents.include?(client.pid) && !client.listens? }

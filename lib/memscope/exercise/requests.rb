@@ -19,14 +19,14 @@ module Memscope
 
       # @param times [Integer] requests
       # @raise [Exception] that one of them raised
-      # @raise [Interrupt] after one, if `interrupt` was called
+      # @raise [Interrupt] after a request, if `interrupt` was called
       def call(times)
         @callers.one? ? make(0, times) : share(times)
         raise Interrupt if @over
       end
 
-      # Interrupts between two requests, since the application could rescue an exception within one; the second time,
-      # at once. Works in a trap handler.
+      # Interrupts between two requests, since the application could rescue an exception that is raised during a
+      # request. The second call interrupts at once. Works in a trap handler.
       #
       # @return [void]
       def interrupt

@@ -57,7 +57,8 @@ module Memscope
         refuse(text)
       end
 
-      # Every address of the host must be this machine's. Servers print 0.0.0.0 when they listen on all of these.
+      # Every address of the host must be this machine's. Servers print 0.0.0.0 when they listen on all addresses of
+      # the machine.
       def own?(url)
         addresses = Addrinfo.getaddrinfo(url.hostname, url.port, nil, :STREAM)
         own = [*Socket.ip_address_list.map(&:ip_address), "0.0.0.0", "::"]
@@ -82,7 +83,7 @@ module Memscope
         @allowed = allowed
         @http = Net::HTTP.new(url.hostname, url.port, nil) # nil: through no proxy
         @http.use_ssl = url.is_a?(URI::HTTPS)
-        @http.verify_mode = OpenSSL::SSL::VERIFY_NONE # the machine's own, with whatever certificate
+        @http.verify_mode = OpenSSL::SSL::VERIFY_NONE # a server on this machine may have any certificate
       end
 
       # @return [void]
@@ -97,7 +98,7 @@ module Memscope
 
       private
 
-      # @return [Array(Net::HTTPResponse, String)] the answer, and the first part of its body, which is read to its end
+      # @return [Array(Net::HTTPResponse, String)] the answer, and the first part of its body; the whole body is read
       def exchange
         @http.start unless @http.started?
         first = nil

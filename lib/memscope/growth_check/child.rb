@@ -38,7 +38,8 @@ module Memscope
 
         private
 
-        # Otherwise the child's GC could close a file with unwritten data, and so write the data a second time.
+        # Writes out the buffers of all files: otherwise the child's GC could close a file with unwritten data, and so
+        # write the data a second time.
         def settle
           GC.start
           ObjectSpace.each_object(IO) { |file| flush(file) }
@@ -47,7 +48,7 @@ module Memscope
         def flush(file)
           file.flush unless file.closed?
         rescue IOError, SystemCallError
-          nil # not open for writing, or full: nothing of it can be written twice
+          nil # not open for writing, or full: none of its data can be written twice
         end
 
         def start
@@ -73,7 +74,7 @@ module Memscope
           end
         end
 
-        # @return [String, nil] nil for an exception that holds a Proc or the like, or whatever cannot be dumped
+        # @return [String, nil] nil for an exception that cannot be dumped, such as one that holds a Proc
         def dump(error)
           Marshal.dump(error)
         rescue StandardError, ScriptError, SystemStackError
@@ -82,8 +83,8 @@ module Memscope
 
         # The end of the output may come late: processes that the block has forked have the pipe, too.
         #
-        # @return [Array(String, Boolean)] the child's answer, empty if it was not complete by the deadline, and whether
-        #   the pipe was closed before that
+        # @return [Array(String, Boolean)] the child's answer, empty if it was not complete by the deadline; and whether
+        #   the pipe was closed before the answer was complete
         def receive(reader, deadline)
           text = "".b
           ends = Clock.now + deadline
@@ -98,7 +99,8 @@ module Memscope
           ["", false]
         end
 
-        # Waits for the child, which has answered or will not, to end by itself, for this many seconds; then kills it.
+        # Waits at most `patience` seconds for the child to end by itself, then kills it. The child has answered, or
+        # no answer is expected any more.
         #
         # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
         def finish(pid, patience)

@@ -13,7 +13,8 @@ module Memscope
     #
     # @api private
     module Counts
-      # Rows of a ledger, under glibc, whose part :in_use counts their blocks; others count their own.
+      # Rows of a ledger under glibc whose part :in_use states the number of their blocks; other rows state it
+      # themselves.
       HEAPS = %i[main_heap arenas].freeze
       private_constant :HEAPS
 
@@ -27,7 +28,7 @@ module Memscope
           Native.clear_stack
           Native.collect_garbage
           blocks, malloc_bytes = self.malloc if malloc
-          body = Native.census(Thread.list.size > 1, nil) # collects again: others may have left garbage meanwhile
+          body = Native.census(Thread.list.size > 1, nil) # collects again if other threads may have left garbage
           raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]
 
           objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
@@ -62,7 +63,8 @@ module Memscope
 
         private
 
-        # No other Ruby thread runs before glibc's blocks are counted: a lever would release the GVL.
+        # Runs no lever under glibc: a lever would release the GVL, and other Ruby threads could run before the blocks
+        # are counted.
         def malloc
           return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
 

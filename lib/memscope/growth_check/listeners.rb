@@ -35,7 +35,7 @@ module Memscope
 
       # @param rounds [Rounds] that have run
       # @return [Found] what has grown, with the holders of the classes that grew least; empty unless garbage was
-      #   collected, since what has grown may be garbage
+      #   collected, since otherwise what has grown may be garbage
       def find(rounds)
         return Found.new([], {}) unless @gc
 
@@ -62,7 +62,7 @@ module Memscope
         Count.new(objects, census.total_slot_bytes, blocks, malloc_bytes, client.call(:rss))
       end
 
-      # The census has left garbage, whose memory would count.
+      # The ledger needs `gc` again: the census has left garbage, whose memory would count.
       def malloc(client)
         rows = client.call(:ledger, deep: true, gc: @gc).rows.map(&:to_h)
         totals = client.call(:snapshot).jemalloc or return Counts.of_glibc(rows)

@@ -35,7 +35,7 @@ module Memscope
       # @return [Integer] iterations before the first count
       def unjudged = @warmup == :auto ? iterations : @warmup
 
-      # @return [Integer] rounds that are counted at most
+      # @return [Integer] the most rounds that are counted
       def rounds = @warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs
 
       # @return [Boolean] whether rounds without growth end the check
@@ -98,7 +98,7 @@ module Memscope
       def transaction_open?
         return false unless defined?(::ActiveRecord::Base)
 
-        roles = ::ActiveRecord.version >= ::Gem::Version.new("7.1") ? :all : nil # both mean all of them
+        roles = ::ActiveRecord.version >= ::Gem::Version.new("7.1") ? :all : nil # both mean all roles
         pools = ::ActiveRecord::Base.connection_handler.connection_pool_list(roles)
         pools.any? { |pool| pool.connections.any?(&:transaction_open?) }
       end

@@ -4,22 +4,22 @@ require "objspace"
 
 module Memscope
   class GrowthCheck < Reading
-    # Where growth was allocated, and what holds it: runs the block in two more rounds, in which each allocation of an
-    # object is traced, and, if malloc grew, in two others, in which each block is sampled; and makes heap graphs for
-    # some of the classes.
+    # Where growth was allocated, and what holds it. Repeats the work in two more rounds, which trace the allocation of
+    # each object; if malloc grew, also in a further two rounds, which sample each block of malloc. Makes heap graphs
+    # for some of the classes.
     #
     # @api private
     class Origins
       ROUNDS = 2
       # At most this many lines are reported for a class, and for malloc.
       PLACES = 5
-      # Holders are looked for of at most this many classes.
+      # The most classes whose holders are looked for.
       HOLDERS = 3
       # A heap graph looks for at most this many objects of one class and line.
       EXAMPLES = 100
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
-      # Functions that move this memory to malloc, before Ruby 3.3, in or after a garbage collection.
+      # Functions of Ruby before 3.3 that move the memory of objects to malloc, in or after a garbage collection.
       MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
       private_constant :ROUNDS, :PLACES, :HOLDERS, :EXAMPLES, :BY_RUBY, :MOVING
 
@@ -81,7 +81,7 @@ module Memscope
         body(name, judged)
       end
 
-      # @return [Array<Place>] with at least one object per iteration, the one with most first
+      # @return [Array<Place>] with at least one object per iteration, the place with the most first
       def places(name)
         found = name == Rounds::ALL ? places_of_all : @survivors.fetch(name, {}).keys
         found.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
@@ -95,7 +95,8 @@ module Memscope
 
       def body(name, places) = @rounds.body(name, places.first(PLACES))
 
-      # Finds the holders of some, and sorts the nearest to a root first: their objects often hold the others.
+      # Finds the holders of some classes. Sorts the classes nearest to a root first: their objects often hold those of
+      # the others.
       def held(grown)
         grown.sort_by { |one| one[:per_iteration] }.first(HOLDERS).each { |one| one[:held_by] = holder(one) }
         grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
@@ -142,7 +143,7 @@ module Memscope
       # Growth of malloc is confirmed by a place that keeps its blocks: YJIT, too, takes blocks for a while, but not at
       # one line of the program.
       #
-      # @return [Array<Place>, nil] with more blocks than are allowed, the one with most first; nil if unknown
+      # @return [Array<Place>, nil] with more blocks than are allowed, the place with the most first; nil if unknown
       def callers
         profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
         entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }

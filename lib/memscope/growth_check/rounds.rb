@@ -4,7 +4,7 @@ module Memscope
   class GrowthCheck < Reading
     # Does work in rounds, counts after each what is left, and keeps what has grown in every round so far.
     #
-    # A count must not disturb the next one: only the last one is kept, with interned names.
+    # A count must not disturb the next one: only the last count is kept, with interned names.
     #
     # @api private
     class Rounds
@@ -12,13 +12,13 @@ module Memscope
       ALL = "all objects"
       # The name under which blocks of malloc are counted.
       MALLOC = "malloc"
-      # The check ends early once everything has had this many rounds without growth. In one such round, objects of
-      # earlier rounds could have been released.
+      # The check ends early once everything has had this many rounds without growth. A single such round would not do:
+      # it could be one that released objects of earlier rounds.
       QUIET = 2
       UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
                   "which of its pages are resident"
-      # If less than this share of a growth is left, something was released: a second count alone does not differ as
-      # much.
+      # If less than this share of some growth is left, something was released: the difference that a second count
+      # alone makes is smaller.
       MOST = 0.9
       private_constant :QUIET, :UNCOUNTED, :MOST
 
@@ -43,7 +43,8 @@ module Memscope
       # @param work [#call] does as many iterations as it is called with
       # @param memory [#read] counts what is left: Counts or Listeners
       # @yieldparam iterations [Integer] so far
-      # @yieldparam count [Count] after each round; what the block keeps of it counts in the next one
+      # @yieldparam count [Count] before the first round, and after each round; memory that the block keeps is in the
+      #   next count
       def initialize(options, work, memory = Counts, &seen)
         @options = options
         @work = work
@@ -78,7 +79,7 @@ module Memscope
         @work.call(times)
       end
 
-      # @return [Array<String>] what has grown: classes, or ALL if no single one has; then MALLOC
+      # @return [Array<String>] what has grown: classes, or ALL if no single class has grown; then MALLOC
       def names
         classes = grown.keys.select { |name| class?(name) }
         classes = grown.keys & [ALL] if classes.empty? && expired.none? { |name| class?(name) }
@@ -132,7 +133,7 @@ module Memscope
       end
 
       # Growth that is left after the pause counts; the rest was in a buffer that is sent now and then, or held by a
-      # thread that was about to end. It is subtracted from the rounds in proportion.
+      # thread that was about to end. The rest is subtracted from the rounds in proportion.
       def pause
         sleep(@options.pause)
         later = count
@@ -158,7 +159,7 @@ module Memscope
         (grew - @counts.fetch(name) + later.fetch(name, 0)).fdiv(grew).clamp(0.0, 1.0)
       end
 
-      # Without a garbage collection, the count itself leaves equally much behind each time.
+      # With garbage collection disabled, the count itself leaves the same amount behind each time.
       def count
         Rounds.without_gc do
           found = @memory.read(malloc: @options.malloc?)

@@ -42,7 +42,7 @@ module Memscope
 
         private
 
-        # Without what other threads have allocated since the last collection, which may be garbage.
+        # Leaves out what other threads have allocated since the last collection, because that may be garbage.
         def each
           generations = @since...GC.count
           ObjectSpace.each_object do |object|

@@ -3,14 +3,14 @@
 module Memscope
   class HeapGraph < Reading
     # What a later heap dump has that an earlier one of the same process does not have: by class, by where it was
-    # allocated, and by which paths it is held. Of three dumps, an object is new if it is not in the first, is in the
+    # allocated, and by the paths that hold it. Of three dumps, an object is new if it is not in the first, is in the
     # second, and still is in the third: what was allocated between the first two and has stayed.
     #
     #   growth = Memscope::HeapGraph.growth("before.json", "after.json", "later.json")
     #   growth.classes.first.name  # => "Order"
     #   growth.paths.first.to_s    # => "Bus::HANDLERS → Array → Order"
     #
-    # New objects are reachable ones; `new_garbage_count` has the others.
+    # Only reachable objects count as new; `new_garbage_count` counts those that are garbage.
     class Growth < Reading
       # The objects of one class.
       class Row < Record
@@ -18,7 +18,7 @@ module Memscope
         field :name, :string, null: false
         # @return [Integer] objects of the last dump minus those of the first, garbage included
         field :count, :integer, null: false
-        # @return [Integer] the same of their bytes
+        # @return [Integer] bytes of the last dump's objects minus those of the first dump's, garbage included
         field :bytes, :signed_bytes, null: false
         # @return [Integer] objects of the last dump
         field :later_count, :count, null: false
@@ -49,7 +49,7 @@ module Memscope
       # @return [Integer, nil] objects of the last dump minus those of the first, garbage included; nil, with a reason,
       #   if the dumps could not be compared
       field :total_count, :integer
-      # @return [Integer, nil] the same of their bytes
+      # @return [Integer, nil] bytes of the last dump's objects minus those of the first dump's, garbage included
       field :total_bytes, :signed_bytes
       # @return [Integer, nil] new objects
       field :new_count, :count
@@ -59,12 +59,13 @@ module Memscope
       field :new_garbage_count, :count
       # @return [Integer, nil] their bytes
       field :new_garbage_bytes, :bytes
-      # @return [Array<Row>] by the bytes of new objects or of the growth, whichever are more
+      # @return [Array<Row>] by the bytes of new objects or the growth in bytes, whichever is larger
       field :classes, [Row], null: false
       # @return [Array<Site>] by bytes; empty, with a reason, unless allocations were traced
       field :sites, [Site], null: false
-      # @return [Array<Path>] from objects that are not new to the new ones that lead to all others. `accumulated_bytes`
-      #   are those of all new objects that such a path leads to, so that they add up to new_bytes
+      # @return [Array<Path>] to the new objects through which all other new objects are reached. `accumulated_bytes`
+      #   are the bytes of the object at the end of a path and of the new objects that are reached through it; the bytes
+      #   of all paths add up to new_bytes
       field :paths, [Path], null: false
       # @return [Integer, nil] number of different paths; `paths` has the first of them
       field :path_count, :count

@@ -6,7 +6,7 @@ module Memscope
   class HeapGraph < Reading
     # The last graph that was taken on the page, or by `memscope heap --pid`, kept in the process that was walked, so
     # that any worker of a cluster can show it, and the doctor can name the holder. Kept as JSON, it adds hardly any
-    # object to the next graph.
+    # objects to the next graph.
     #
     # @api private
     module Kept
@@ -31,7 +31,7 @@ module Memscope
         end
 
         # @param graph [HeapGraph] of this process
-        # @return [HeapGraph] the same
+        # @return [HeapGraph] `graph` itself
         def keep(graph)
           path = graph.paths.first
           @holder = [Process.pid, graph.at, path].freeze if path&.accumulated_bytes
@@ -54,7 +54,7 @@ module Memscope
           { **body, **lists, strings: strings }
         end
 
-        # A forked child does not keep its parent's.
+        # A forked child does not keep its parent's graph.
         def own = (@kept.last if @kept&.first == Process.pid)
       end
     end

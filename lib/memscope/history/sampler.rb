@@ -16,7 +16,7 @@ module Memscope
     class Sampler
       # Seconds between two samples of what is read in microseconds.
       SECONDS = STEPS.first
-      # The fewest seconds between two readings of one kind that take longer.
+      # The fewest seconds between two readings of a kind that takes longer.
       SLOW = 60
       # The fewest seconds between two walks of all objects, which may fork.
       RARE = 600
@@ -63,7 +63,7 @@ module Memscope
         # (see History.running?)
         def running? = !@sampler.nil? && @thread&.alive? == true
 
-        # Adds readings that were taken for another purpose, so that none is taken for this.
+        # Adds readings that were taken for another purpose, so that the history need not take its own.
         #
         # @return [void]
         def offer(ledger, memory) = @sampler&.offer(ledger, memory)
@@ -92,7 +92,7 @@ module Memscope
 
         private
 
-        # A child lacks the thread. One that ends within seconds does nothing but start it.
+        # A forked child lacks the thread, so this starts one. A child that ends within seconds does nothing more.
         def forked
           @lock = Mutex.new
           launch(@sampler.tap(&:begin_anew), SECONDS) if @sampler
@@ -101,7 +101,7 @@ module Memscope
         def launch(sampler, delay)
           @sampler = sampler
           @thread = Forks.background("memscope history") do
-            # Without the interrupt mask of a caller, under which it could not be killed.
+            # Overrides an inherited interrupt mask, under which the thread could not be killed.
             Thread.handle_interrupt(Object => :immediate) { follow(sampler, delay) }
           end
           true
@@ -139,7 +139,7 @@ module Memscope
         begin_anew
       end
 
-      # For a process that has just begun, also by a fork: nothing is known of it. Takes the first costly samples only
+      # Forgets earlier readings: the process has just begun, perhaps by a fork. The first costly samples are due only
       # after their spacing: a process that ends sooner does not pay for them.
       #
       # @return [void]
@@ -226,7 +226,7 @@ module Memscope
           malloc_resident: malloc[:resident_bytes] }
       end
 
-      # Puma's threads know its server once they have worked; those of its control server have another name.
+      # Puma's threads know the server once they have worked; the threads of Puma's control server have another name.
       def requests
         explain(requests: UNCOUNTED) unless defined?(::Puma::Server)
         servers = Thread.list.filter_map do |thread|
@@ -237,8 +237,8 @@ module Memscope
         servers.first&.requests_count
       end
 
-      # Exact if all slots are of one size (until Ruby 3.1), or counted by size (since 3.4); between these, as if slots
-      # of each size were equally full.
+      # Exact if all slots are of one size (until Ruby 3.1), or counted by size (since 3.4). In Ruby 3.2 and 3.3,
+      # computed as if slots of each size were equally full.
       def live_bytes(stat, heaps)
         return stat[:heap_live_slots] * GC::INTERNAL_CONSTANTS[:RVALUE_SIZE] unless heaps
 

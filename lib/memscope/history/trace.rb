@@ -34,7 +34,7 @@ module Memscope
           end
         end
 
-        # The samples of all rings; from a coarser ring, only those that are older than the finer rings'.
+        # The samples of all rings; from a coarser ring, only those that are older than all samples of finer rings.
         def samples(rings)
           rings.inject([]) do |later, ring|
             points = ring.points(0).select(&:last)

@@ -87,10 +87,10 @@ module Memscope
         raise Refusal, "#{executable}: its ELF header cannot be read: #{Reasons.sentence(linker)}"
       end
 
-      # Why the library would not serve the program's malloc. For Ruby the probe answers this. For any other program
-      # only the dynamic linker can, without running the program: whether it maps the library at all (not if the program
-      # is static, or linked with another C library), and whether the program binds another malloc, such as one of its
-      # own. A malloc that the program does not export stays invisible.
+      # Why the library would not serve the program's malloc. For Ruby the probe answers this. For any other program,
+      # only the dynamic linker can tell without running the program: whether the linker maps the library at all (it
+      # does not if the program is static, or linked with another C library), and whether the program binds another
+      # malloc, such as one of its own. A malloc that the program does not export stays invisible.
       #
       # @param library [String, nil] as in LD_PRELOAD; nil for the C library
       # @param changes [Hash{String => String, nil}] changes to the environment

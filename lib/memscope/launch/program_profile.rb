@@ -2,8 +2,8 @@
 
 module Memscope
   module Launch
-    # Profiles malloc, or Ruby's objects, in the program that loads this file, from before its script until it ends, or
-    # for some seconds.
+    # Profiles malloc, or Ruby's objects, in the program that loads this file, from before the script starts until the
+    # program ends, or for some seconds.
     # The program ends as it would without a profile, except that `memscope leaks` turns success into failure if too
     # much memory stays.
     #
@@ -12,7 +12,7 @@ module Memscope
     class ProgramProfile
       # How many forks of one process report.
       MOST_FORKS = 64
-      # For how many lines `memscope leaks --objects` looks for what holds their objects.
+      # For how many lines `memscope leaks --objects` looks for the holders of the objects that they allocated.
       MOST_HOLDERS = 3
       private_constant :MOST_FORKS, :MOST_HOLDERS
 
@@ -62,7 +62,7 @@ module Memscope
         @order.complain("process #{@pid} has forked #{MOST_FORKS} processes; later ones do not report")
       end
 
-      # The new process must report too, but inherits no threads: starts them again.
+      # The new process must report too, but inherits no threads, so this method starts them again.
       def continue
         @pid = Process.pid
         @turn = Thread::Mutex.new
@@ -79,7 +79,7 @@ module Memscope
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      # How many of these seconds, counted from the start, are left.
+      # How many of the given seconds, counted from the start, are left.
       def left(seconds) = [seconds - (now - @since), 0.0].max
 
       def give_up(error)
@@ -171,7 +171,7 @@ module Memscope
         entries.select(&:lineno).filter_map { |entry| ObjectProfile::Holders.find(entry.path, entry.lineno) }
       end
 
-      # What holds objects can only be found while they are sampled: the profile goes on.
+      # The holders of objects can be found only while the objects are sampled, so the profile of objects goes on.
       def judge(ended)
         profile = objects? ? profiler.snapshot : last
         leaks = Profile::Leaks.new(profile, warm: warm, ended: ended, threshold: @order[:threshold])

@@ -3,8 +3,8 @@
 module Memscope
   module Launch
     # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
-    # intervals. memscope itself is not loaded before the first report, or the history: until then the program runs
-    # undisturbed.
+    # intervals. memscope itself is loaded only when the first report, or the history, needs it: until then the program
+    # runs undisturbed.
     class ProgramReport
       # @param order [Handoff::Order] title, every, output, json, calls (of Memscope, with their options) or dump (a
       #   path) and format, history (whether to keep one), view (options of Reading#to_s), and those of Order#display

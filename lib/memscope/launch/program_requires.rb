@@ -2,8 +2,8 @@
 
 module Memscope
   module Launch
-    # Records what each file that the program loads costs, from before its script until it ends, and writes a Requires
-    # as JSON.
+    # Records the cost of each file that the program loads, from before its script starts until the program ends, and
+    # writes a Requires as JSON.
     class ProgramRequires
       # @param order [Handoff::Order] title and output
       def initialize(order)

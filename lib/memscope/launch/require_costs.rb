@@ -33,7 +33,8 @@ module Memscope
 
       private
 
-      # No garbage is collected between the two counts of the heap. What other threads allocate then belongs to no file.
+      # No garbage is collected between the two counts of the heap. What other threads allocate between the two
+      # counts belongs to no file.
       def measure
         2.times { GC.start } # the second one frees objects that the first left to finalizers
         disabled = GC.disable

@@ -8,8 +8,9 @@
 # Uses aliases, as do RubyGems, Bootsnap and Zeitwerk, which alias what they find here: with a prepended module, their
 # aliases and this module would call each other for ever.
 module Kernel
-  # The names of Ruby's own require: RubyGems keeps it, and calls it for each file; Bundler puts it back in place of
-  # RubyGems' require, before or after this, and since Ruby 3.3 keeps it as no_warning_require.
+  # The names of Ruby's own require. RubyGems keeps it as gem_original_require, and calls it for each file. Bundler puts
+  # it back in place of RubyGems' require, before or after this file is evaluated, and since Ruby 3.3 keeps it as
+  # no_warning_require.
   own = %i[gem_original_require no_warning_require require].select do |name|
     private_method_defined?(name) && instance_method(name).source_location.nil?
   end
@@ -46,7 +47,8 @@ module Kernel
   end
   private :require_relative, :load
 
-  # Kernel.require is Ruby's own, even with RubyGems. Where Bundler keeps it, every require in a bundle goes through it.
+  # Kernel.require is Ruby's own, even with RubyGems. Where Bundler keeps it as no_warning_require, every require in a
+  # bundle goes through that method.
   class << self
     own = %i[no_warning_require require].select do |name|
       method_defined?(name) && instance_method(name).source_location.nil?

@@ -2,12 +2,12 @@
 
 module Memscope
   module Launch
-    # Numbers the files that a program loads, and charges to them what is allocated meanwhile. What this module itself
-    # allocates is charged to memscope.
+    # Numbers the files that a program loads, and charges to each file what is allocated while it loads. What this
+    # module itself allocates is charged to memscope.
     module RequireRecorder
-      # A file: its number, that of the file which requires it, what was required, the path once it is loaded, whether
-      # it was loaded (false also if it raised a LoadError; nil if it raised otherwise, or has not ended), whether an
-      # autoload loads it, and the files mapped meanwhile.
+      # A file: its number, the number of the file that requires it, what was required, the path once it is loaded,
+      # whether it was loaded (false also if it raised a LoadError; nil if it raised another exception, or is still
+      # loading), whether an autoload loads it, and the files that were mapped while it loaded.
       Entry = Struct.new(:number, :parent, :feature, :path, :loaded, :autoloaded, :mapped)
       HOOKS = File.join(__dir__, "require_hooks.rb")
       private_constant :HOOKS
@@ -18,7 +18,8 @@ module Memscope
         # @return [String] the working directory at the start
         attr_reader :directory
 
-        # @return [Array<Array(Integer, String)>] requires of what was loaded already: who required, and what
+        # @return [Array<Array(Integer, String)>] requires of what was loaded already: the requiring file's number, and
+        #   what it required
         def again = @again.keys
 
         # From now on, allocations are charged to files: require, require_relative, load and autoload call this module.
@@ -56,11 +57,11 @@ module Memscope
           entry
         end
 
-        # To be called when it is loaded, or has raised.
+        # To be called when the file is loaded, or has raised.
         #
         # @param entry [Entry, nil]
         # @param loaded [Boolean, nil] what require or load returned
-        # @param file [String, nil] what load loaded: it appends nothing to $LOADED_FEATURES
+        # @param file [String, nil] what load loaded: load appends nothing to $LOADED_FEATURES
         # @return [void]
         def leave(entry, loaded, file = nil)
           return unless entry
@@ -98,7 +99,7 @@ module Memscope
 
         private
 
-        # A copy with a buffer of its own: the program's string may be freed.
+        # A copy with a buffer of its own, so that the program's string can still be freed.
         def own_copy(feature)
           feature = feature.to_path if feature.respond_to?(:to_path)
           return feature unless feature.is_a?(String)

@@ -4,8 +4,8 @@ require "rbconfig"
 
 module Memscope
   module Launch
-    # The files that a program loaded, as bodies of Requires::Node. What a require of a loaded or missing file allocated
-    # belongs to the file that called it.
+    # The files that a program loaded, as bodies of Requires::Node. What the require of a missing or already loaded file
+    # allocated belongs to the file that called require.
     class RequireTree
       RUBY = RbConfig::CONFIG.values_at("rubylibdir", "rubyarchdir", "vendordir", "sitedir").compact
                              .to_h { |directory| ["#{directory}/", "ruby"] }.freeze
@@ -14,7 +14,7 @@ module Memscope
       private_constant :RUBY, :GEM
 
       # @param entries [Array<RequireRecorder::Entry>] in the order in which they began
-      # @param owned [Array<Array<Integer>>] by number, as Native.owned returns it
+      # @param owned [Array<Array<Integer>>] figures by the entry's number, as Native.owned returns them
       # @param files [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
       def initialize(entries, owned, files)
         @entries = entries
@@ -31,8 +31,8 @@ module Memscope
         nodes
       end
 
-      # @param pairs [Array<Array(Integer, String)>] the number of a file, and what it required that was loaded already
-      # @return [Array<Array(Integer, Integer)>] the ids of both, if that is known
+      # @param pairs [Array<Array(Integer, String)>] the number of a file, and an already loaded feature it required
+      # @return [Array<Array(Integer, Integer)>] the ids of both files; without pairs whose feature is not known
       def again(pairs)
         loaded = kept.flat_map { |entry| [[entry.feature, entry], [entry.path, entry]] }.to_h
         pairs.filter_map { |number, feature| [id(number), @ids[loaded[feature].number]] if loaded[feature] }.uniq
@@ -45,7 +45,7 @@ module Memscope
 
       def kept = @kept ||= @entries.reject { |entry| entry.loaded == false }
 
-      # The id of each number: its own, or that of the file which required it.
+      # The id for each entry's number: the entry's own or, if it has none, the id of the file that required it.
       def ids
         own = kept.each.with_index(1).to_h { |entry, id| [entry.number, id] }
         @entries.each_with_object({ Native::OWNER_OUTSIDE => 0 }) do |entry, ids|
@@ -79,7 +79,8 @@ module Memscope
         { mapped_private_bytes: found.sum(&:first), mapped_shared_bytes: found.sum(&:last) }
       end
 
-      # @return [Array<Array(String, String)>] directories with the names of what they belong to, the innermost first
+      # @return [Array<Array(String, String)>] directories, each with the gem's name, "ruby" or "application", the
+      #   innermost first
       def directories
         gems = defined?(::Gem.loaded_specs) ? ::Gem.loaded_specs.values : []
         named = gems.flat_map { |gem| [gem.full_gem_path, gem.extension_dir].map { |path| ["#{path}/", gem.name] } }

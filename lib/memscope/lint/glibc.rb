@@ -43,7 +43,7 @@ module Memscope
 
       # --- The texts
 
-      # The settings, except tunables that glibc does not know: those were set somewhere, but have no value.
+      # The settings, except tunables that glibc does not know: an unknown tunable was set somewhere, but has no value.
       def known
         @allocator.settings.values.reject do |setting|
           setting.ignored && setting.source != "default" && setting.value.nil?
@@ -97,7 +97,7 @@ module Memscope
         "; did you mean #{MALLOC}#{nearest}?" if nearest
       end
 
-      # The variables whose setting has another value in GLIBC_TUNABLES, which wins.
+      # A problem for each variable whose setting has a different value in GLIBC_TUNABLES. GLIBC_TUNABLES wins.
       def overridden
         Variables::GLIBC.filter_map do |name, variable|
           winner = @allocator.settings[name.to_sym]
@@ -127,8 +127,8 @@ module Memscope
         @pairs.delete(name)
       end
 
-      # Measured: freed strings of 1 to 3 MB left 38 MB unreturned, or none with the threshold fixed. With it fixed,
-      # allocating 400 KB took 0.4 ms, most of it page faults, instead of 0.01 ms.
+      # Measured: freed strings of 1 to 3 MB left 38 MB unreturned, or none with a fixed threshold. With a fixed
+      # threshold, allocating 400 KB took 0.4 ms, most of it for page faults, instead of 0.01 ms.
       def judge_container
         limit = @environment.memory_limit_bytes
         return if limit.nil? || limit >= SMALL_CONTAINER

@@ -14,7 +14,7 @@ module Memscope
       FORKED = 0x40
       private_constant :FORKED
 
-      # @return [Integer] CPUs that this process may run on: what allocators count
+      # @return [Integer] CPUs that this process may run on: the number that allocators use
       field :cpus, :count, null: false
       # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
       field :cpu_limit, :number
@@ -31,8 +31,8 @@ module Memscope
       field :forks?, :boolean
       # @return [Integer]
       field :parent_pid, :count, null: false
-      # @return [Integer, nil] start time of the process, in clock ticks since boot; together with the pid, identifies
-      #   it
+      # @return [Integer, nil] start time of the process, in clock ticks since boot; pid and start time together
+      #   identify the process
       field :started, :count
       # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
       field :cpu_seconds, :number
@@ -104,7 +104,7 @@ module Memscope
       def parallel = [[cpus, cpu_limit&.ceil].compact.min, 1].max
 
       # @return [Integer] how many arenas suffice for this process: one for each Ractor, whose lock one thread holds at
-      #   a time, and one for threads that allocate without such a lock; no more than threads can run at the same time
+      #   a time, and one for threads that allocate without such a lock; at most `parallel`
       def arenas = [ractors + 1, parallel].min
 
       # @return [Boolean] whether the process was forked or forks: forked children inherit its environment
@@ -141,7 +141,7 @@ module Memscope
       field :secure?, :boolean, null: false
       # @return [Array<Conf>] the texts that jemalloc reads its options from, in its order: a later one wins
       field :confs, [Conf], null: false
-      # @return [String, nil] the environment variable among these sources
+      # @return [String, nil] the environment variable among the sources of `confs`
       field :conf_variable, :string
       # @return [Hash{Symbol => Object}] current values of the settings that can change while the process runs
       field :current, :hash, null: false
@@ -157,7 +157,7 @@ module Memscope
       end
     end
 
-    # The environment variables that an allocator reads, or whose names look as if one did.
+    # The environment variables that an allocator reads, or whose names resemble the name of such a variable.
     #
     # @api private
     class Variables
@@ -185,7 +185,7 @@ module Memscope
       def [](name) = @given[name]
 
       # @param recommended [String, nil] what to paste instead of variables that the allocator ignores
-      # @return [Array<Array>] one for each variable that does not do what its name promises, for Verdict#problem
+      # @return [Array<Array>] arguments of Verdict#problem for each variable that does not do what its name promises
       def problems(recommended)
         return [] if @serving == :unknown
         return ignored(recommended) if @inputs.secure?
@@ -230,7 +230,7 @@ module Memscope
                 "memscope exec -- COMMAND")
       end
 
-      # The dynamic linker reads the other tunables whatever serves malloc.
+      # Whichever allocator serves malloc, the dynamic linker reads the tunables outside of glibc.malloc.
       def foreign_tunables
         malloc, others = @given[TUNABLES].split(":").partition { |part| part.start_with?("glibc.malloc.") }
         return if malloc.empty?

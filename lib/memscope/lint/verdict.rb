@@ -4,16 +4,16 @@ require_relative "../report/quantity"
 
 module Memscope
   class Lint < Reading
-    # The verdict on the inputs, whichever allocator serves malloc: the settings, and those that the allocator refused.
-    # A subclass knows the rules of one allocator. It keeps the options that took effect, except those that this process
-    # has a reason to change.
+    # The verdict on the inputs, whichever allocator serves malloc: the settings, and a problem for each setting that
+    # the allocator refused. A subclass knows the rules of one allocator. It keeps the options that took effect, except
+    # options that this process has a reason to change.
     #
     # @api private
     class Verdict
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
       # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether the number of
-      # arenas does.
+      # arenas does harm.
       HARMLESS = %i[without_effect too_many_arenas].freeze
 
       # @param inputs [Inputs]
@@ -40,7 +40,7 @@ module Memscope
 
       def shown(setting) = Setting.capture({ **setting.to_h.except(:ignored), problem: setting.ignored })
 
-      # The options that took effect from the text that is to be replaced: values by name.
+      # Values by name of those options in the text to replace that took effect.
       def kept = {}
 
       # Fills @harms, and changes @pairs, which holds the value and reason of each option to set.

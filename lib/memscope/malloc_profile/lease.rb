@@ -6,8 +6,8 @@ module Memscope
     #
     # @api private
     module Lease
-      # A lease starts a new generation every TICK seconds (a long one starts TICKS of them, evenly spaced), to tell
-      # what was allocated before a major GC.
+      # A lease starts a new generation every TICK seconds (a long lease starts TICKS generations, evenly spaced), to
+      # tell what was allocated before a major GC.
       TICK = 1.0
       TICKS = 60
       private_constant :TICK, :TICKS
@@ -15,12 +15,13 @@ module Memscope
       extend Profile::Leasing
 
       class << self
-        # @return [Profile] the running one, or the last one
-        # @raise [Unavailable] if none was started
+        # @return [Profile] the running profile, or else the last one
+        # @raise [Unavailable] if no profile was started
         def snapshot = MallocProfile.snapshot
 
-        # @return [Hash{Symbol => Object}] session: the number of the running profile, or else of the last one, 0 if
-        #   there was none; running; shared; jemalloc: whether jemalloc's profiler is ready
+        # @return [Hash{Symbol => Object}] `session`: the number of the running profile, or else of the last one, 0 if
+        #   there was none; `running` and `shared`: as in Leasing#state; `jemalloc`: whether jemalloc's profiler is
+        #   ready
         def state = { session: MallocProfile.session, **super, jemalloc: Native.jemalloc_profiling == :on }
 
         private
@@ -48,7 +49,7 @@ module Memscope
           MallocProfile.next_generation
         end
 
-        # How many major GCs have finished. One that is still sweeping has not freed all garbage.
+        # How many major GCs have finished. A GC that is still sweeping has not freed all garbage.
         def judged_majors
           over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
           GC.stat(:major_gc_count) - (over ? 0 : 1)

@@ -48,7 +48,8 @@ module Memscope
       # @!attribute [r] labels
       #   @return [Array<Symbol>] without :worker, which `label_names` adds
       # @!attribute [r] source
-      #   @return [Symbol, nil] the key in Readings of the reading that has it; nil if only workers' reports have it
+      #   @return [Symbol, nil] the key, in Readings, of the reading that has the numbers; nil if only workers' reports
+      #     have them
       attr_reader :name, :type, :unit, :help, :labels, :source
 
       # @param name [String]
@@ -56,8 +57,8 @@ module Memscope
       # @param source [Symbol, nil]
       # @param read [Symbol, Proc, nil] returns a number from the reading or, if there are labels, a Hash from their
       #   values to numbers; nil is unknown, and has no sample
-      # @param report [Symbol, Proc, nil] the same from a worker's report; by default, if the source is :snapshot, what
-      #   `read` returns for the report's snapshot
+      # @param report [Symbol, Proc, nil] returns the same from a worker's report instead; by default, if the source is
+      #   :snapshot, what `read` returns for the report's snapshot
       # @param labels [Array<Symbol>]
       def initialize(name, help, source, read = nil, report: nil, labels: [])
         @name = "memscope_#{name}".freeze
@@ -107,7 +108,7 @@ module Memscope
       end
     end
 
-    # Groups of families by name: help, and what is read.
+    # Groups of families: for each name, what is read, and the help.
     #
     # @api private
     module Tables
@@ -248,7 +249,8 @@ module Memscope
         "reading_gvl_seconds" => [:gvl_us, "How long the latest reading of each kind held the GVL"]
       }.freeze
 
-      # A tag's runs are a counter. Those of Tags::OTHER, a sum, are not: they jump when a tag joins the others.
+      # The runs of a tag are a counter. The runs of Tags::OTHER are not: they are a sum, which jumps when a tag joins
+      # the others.
       #
       # @param rows [Array<Tags::Row>]
       # @return [Hash{String => Numeric, nil}] by tag

@@ -8,9 +8,9 @@ module Memscope
     # have survived a major GC. A verdict needs more than EPOCHS counts.
     #
     # A line grows if the mean of the last third of its counts exceeds the mean of the first third by more than ERRORS
-    # standard errors, and did so before the latest count too. The counts of a line are estimates from the same samples,
+    # standard errors, both with and without the latest count. The counts of a line are estimates from the same samples,
     # so their mean has the error of one count. The difference of the two means is given the error that it would have if
-    # they were independent: an upper bound.
+    # the means were independent: an upper bound.
     #
     # @api private
     module Growth

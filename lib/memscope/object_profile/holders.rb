@@ -47,7 +47,7 @@ module Memscope
         # @param path [String] of the line
         # @param lineno [Integer]
         # @return [Profile::Holder, nil] what holds many of the line's sampled objects that have survived a major GC;
-        #   nil if no graph could be made, or none of them is reachable
+        #   nil if no graph could be made, or none of these objects is reachable
         # @raise [Unavailable] if no profile is running
         def find(path, lineno)
           objects = sampled(path, lineno)
@@ -55,8 +55,9 @@ module Memscope
 
           graph = HeapGraph.to_sampled(objects, "objects of #{path}:#{lineno}", deadline: DEADLINE)
           most = graph.paths.map(&:count).max or return
-          # Paths are sorted by memory. The first one may lead to a single object of the line, which holds all others:
-          # takes the first of those that lead to many objects, such as a Proc's rather than its environment's.
+          # Paths are sorted by memory. The first path may lead to a single object of the line, which holds all other
+          # objects of the line. So the first path that leads to many objects is taken: the path to Procs, for example,
+          # rather than the path to their environment.
           found = graph.paths.find { |path| 2 * path.count >= most }
           Profile::Holder.capture({ path: path, lineno: lineno, links: found.links, count: found.count,
                                     sampled: graph.target_count, found_at: (graph.at.to_r * 1000).to_i })

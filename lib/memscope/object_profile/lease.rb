@@ -7,8 +7,8 @@ require_relative "../profile"
 module Memscope
   module ObjectProfile
     # A profile of objects that another process requested: `memscope profile --objects --pid`, or a page of
-    # Memscope::Web. When a profile that a page started ends, the lease keeps it, since a stopped profile cannot be read
-    # again: as JSON, one String, which adds hardly any objects to the next profile.
+    # Memscope::Web. When a profile that a page started ends, the lease keeps it as JSON, since a stopped profile cannot
+    # be read again. The JSON is one String, which adds hardly any objects to the next profile.
     #
     # @api private
     module Lease
@@ -17,8 +17,8 @@ module Memscope
       class << self
         # Reads the running profile, whoever started it. Since somebody looks at it, Holders watches it from now on.
         #
-        # @return [Profile] the running one, or the last one that a page started
-        # @raise [Unavailable] if there is none
+        # @return [Profile] the running profile, or else the last one that a page started
+        # @raise [Unavailable] if there is no such profile
         def snapshot
           return ObjectProfile.snapshot.tap { Holders.watch } if ObjectProfile.running?
 
@@ -26,8 +26,8 @@ module Memscope
         end
 
         # @return [Hash{Symbol => Object}] `session`: the number of the running profile, else of the last one that a
-        #   page started, else 0; `running` and `shared`: whether one is running, and was started as shared; `ractors`:
-        #   whether `start` needs `ractors: :never`
+        #   page started, else 0; `running` and `shared`: as in Leasing#state; `ractors`: whether `start` needs
+        #   `ractors: :never`
         def state
           running = super
           session = running[:running] || @last ? ObjectProfile.session : 0

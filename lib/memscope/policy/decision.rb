@@ -2,7 +2,7 @@
 
 module Memscope
   class Policy < Record
-    # What to do now, and why; or why nothing.
+    # What to do now, and why; or why there is nothing to do.
     #
     # Its envelope is that of the newest reading.
     class Decision < Reading
@@ -12,8 +12,8 @@ module Memscope
       field :worker, Member
       # @return [Integer, nil] what the group's working set will fall by; nil for :none
       field :expected_bytes, :bytes
-      # @return [Integer, nil] how far the working set is above the soft limit, or will be when a leak has grown for
-      #   another `Policy#eta_seconds`; nil if it is not
+      # @return [Integer, nil] how far the working set is above the soft limit, or will be above it when a leak has
+      #   grown for another `Policy#eta_seconds`; nil if neither, or while the policy waits for more readings
       field :over_bytes, :bytes
       # @return [Integer, nil] the number of threads to lower `worker.threads` to, for :fewer_threads
       field :threads, :count, sparse: true

@@ -14,8 +14,8 @@ module Memscope
 
     # One worker of the group: its memory, and what each action on it is predicted to return.
     #
-    # A prediction is nil if it is unknown, or if the action is not allowed; then `refused` has a sentence under the
-    # action's name. An unknown prediction is never acted on.
+    # A prediction is nil if it is unknown or if the action is not allowed. In the latter case, `refused` has a sentence
+    # under the action's name. An unknown prediction is never acted on.
     class Member < Record
       include Titled
 
@@ -43,9 +43,9 @@ module Memscope
       field :purge_bytes, :bytes
       # @return [Integer, nil] what `:gc` would return
       field :gc_bytes, :bytes
-      # @return [Integer, nil] what `:compact` would return; it collects garbage first
+      # @return [Integer, nil] what `:compact`, which collects garbage first, would return
       field :compact_bytes, :bytes
-      # @return [Integer, nil] what one thread less would return
+      # @return [Integer, nil] what running one thread fewer would return
       field :thread_bytes, :bytes
       # @return [Integer, nil] the most threads that it may use now
       field :threads, :count
@@ -53,22 +53,22 @@ module Memscope
       field :least_threads, :count
       # @return [String, nil] why it must not be restarted, such as "worker 0 is forked from"; nil if it may
       field :exempt, :string
-      # @return [Hash{Symbol => String}] why an action is not allowed, by its name
+      # @return [Hash{Symbol => String}] why an action is not allowed, by the action's name
       field :refused, :sentences, null: false
     end
 
-    # An action that was carried out, or would have been, and what came of it.
+    # An action that was carried out, or would have been carried out, and its result.
     class Outcome < Record
       include Titled
 
       # @return [Symbol] one of ACTIONS, but not :none
       field :action, :symbol, null: false, one_of: ACTIONS - [:none]
-      # @return [Integer, nil] of the worker
+      # @return [Integer, nil] the worker's number
       field :index, :count
-      # @return [Integer] of the worker, before a restart
+      # @return [Integer] the worker's pid; for a restart, the pid before it
       field :pid, :count, null: false
-      # @return [Boolean] false if it was only observed, or failed: nothing is measured then, but it counts for the
-      #   intervals, so that the log of an observed server has the decisions that an acting one would have
+      # @return [Boolean] false if the action was only observed, or failed: then nothing is measured, but the action
+      #   counts for the intervals, so that a policy that only observes logs the same decisions as a policy that acts
       field :executed?, :boolean, null: false
       # @return [Numeric] when it began, in seconds of the clock of `Group#seconds`
       field :seconds, :number, null: false
@@ -76,8 +76,8 @@ module Memscope
       field :private_bytes, :bytes
       # @return [Integer] what it was predicted to return
       field :expected_bytes, :bytes, null: false
-      # @return [Numeric, nil] when its successor had booted, after a restart; when any other action ended; nil until
-      #   then
+      # @return [Numeric, nil] for a restart, when the worker's successor had booted; for any other action, when it
+      #   ended; nil until then
       field :booted_seconds, :number
       # @return [Integer] how many successors died before they had booted
       field :failed_boots, :count, null: false
@@ -91,8 +91,8 @@ module Memscope
       private_constant :HELPFUL
 
       # @api private
-      # @param decision [Decision] one that was not carried out
-      # @param seconds [Numeric] when, by the clock of `Group#seconds`
+      # @param decision [Decision] a decision that was not carried out
+      # @param seconds [Numeric] when it was made, by the clock of `Group#seconds`
       # @return [Outcome]
       def self.observed(decision, seconds)
         capture({ action: decision.action, executed: false, seconds: seconds, failed_boots: 0,
@@ -112,16 +112,16 @@ module Memscope
       field :seconds, :number, null: false
       # @return [String, nil] name of the host: seeds the jitter, so that hosts do not act at the same time
       field :host, :string
-      # @return [Integer, nil] the effective limit of the cgroup; nil if there is none, and nothing is ever done
+      # @return [Integer, nil] the effective limit of the cgroup; nil if there is none: then nothing is ever done
       field :limit_bytes, :bytes
       # @return [Integer, nil] the cgroup's working set: usage less inactive page cache
       field :working_set_bytes, :bytes
-      # @return [Symbol, nil] what starts a worker again: :puma (its master), :systemd, :kubernetes, ...; nil if none is
-      #   proved, and nothing is ever restarted
+      # @return [Symbol, nil] what starts a worker again: :puma (its master), :systemd, :kubernetes, ...; nil if no
+      #   supervisor is proved: then no worker is ever restarted
       field :supervisor, :symbol
       # @return [Integer] number of workers that the server is configured to run
       field :workers, :count, null: false
-      # @return [Array<Member>] all that are alive, those that boot or stop too
+      # @return [Array<Member>] all live workers, including workers that are booting or stopping
       field :members, [Member], null: false
       # @return [Array<Outcome>] oldest first: of the last `Policy#stop_seconds`, and of the last two restarts
       field :outcomes, [Outcome], null: false

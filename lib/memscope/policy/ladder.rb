@@ -63,7 +63,8 @@ module Memscope
           "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
       end
 
-      # A successor may never boot, and the measurement may never come, as after a gap; then the outcome is unknown.
+      # A successor may never boot, and the measurement may never come, for example after a gap in the readings. Then
+      # the outcome stays unknown.
       def pending?(outcome)
         return @group.seconds < outcome.seconds + @policy.stop_seconds unless outcome.booted_seconds
 
@@ -71,7 +72,7 @@ module Memscope
         @group.seconds < outcome.booted_seconds + @policy.settle_seconds + late
       end
 
-      # Workers that an action may be used on, each with what it returns, the largest first.
+      # Workers that an action may be used on, each with the bytes that the action returns, the largest first.
       def uses_of(action)
         uses = @group.members.filter_map do |member|
           bytes = predicted(action, member)
@@ -92,7 +93,8 @@ module Memscope
         member.threads && member.least_threads && ((member.threads + member.least_threads) / 2)
       end
 
-      # Whether it was used on this worker not long ago, or did not help.
+      # Whether the action was used on this worker within the interval or, if it did not help, within the last
+      # `stop_seconds`.
       def used?(action, member)
         @group.outcomes.any? do |outcome|
           next false unless outcome.action == action && outcome.pid == member.pid

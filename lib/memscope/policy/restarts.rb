@@ -26,8 +26,8 @@ module Memscope
       # @return [String, nil] why no worker may be restarted now; nil if one may
       def refusal = all_exempt || no_supervisor || failed_boots || useless || too_soon || unhealthy
 
-      # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with what that returns, the largest
-      #   first
+      # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with the bytes that its restart
+      #   returns, the largest first
       def uses
         uses = @group.members.filter_map do |member|
           [member, expected_bytes(member)] if why_not(member).nil? && expected_bytes(member).positive?
@@ -63,14 +63,15 @@ module Memscope
         least_time(times, member.index || member.pid)
       end
 
-      # Whether a worker was restarted not long ago: then the others are soon old enough.
+      # Whether a worker was restarted recently. If so, the other workers will soon have run for long enough.
       def recent? = @past.any? && @group.seconds - @past.last.seconds < @policy.min_uptime_seconds
 
       def least_time(rules, *who) = rules.map { |rule| @policy.time(rule, @group.host, *who) }.min
 
       def uptime(member) = @group.seconds - member.started_seconds
 
-      # The successor of the worker that was restarted last comes next only if it leaks, or is alone, or after a while.
+      # The successor of the last restarted worker is restarted next only if it leaks, if it is the only worker, or
+      # after `stop_seconds`.
       def last?(member)
         last = @past.last
         last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak &&

@@ -2,8 +2,8 @@
 
 module Memscope
   class Policy < Record
-    # The readings that count: the last ones, back to a gap, to a clock that went backwards, to a suspended machine or
-    # to another master; and how far the group is above the limits.
+    # The readings that count, and how far the group is above the limits. The readings that count are the latest, back
+    # to the last gap, backward step of the clock, suspension of the machine or change of master.
     #
     # @api private
     class Window
@@ -42,7 +42,7 @@ module Memscope
       # @return [Boolean] whether it is above the soft limit, and has been for long enough
       def soft? = lasting?(above_soft)
 
-      # @return [Array<Group>] the last ones in a row that are above the soft limit, newest first
+      # @return [Array<Group>] the latest consecutive readings above the soft limit, newest first
       def above_soft = @above_soft ||= readings.reverse_each.take_while { |one| above?(one, @policy.soft) }
 
       # @return [Boolean] whether leaks reach the limit soon
@@ -56,8 +56,8 @@ module Memscope
         [alone, together].compact.min
       end
 
-      # @return [Integer, nil] how far the working set is above the soft limit, or will be when the leaks have grown for
-      #   another `Policy#eta_seconds`; nil if it is not
+      # @return [Integer, nil] how far the working set is above the soft limit, or will be above it when the leaks have
+      #   grown for another `Policy#eta_seconds`; nil if neither
       def over_bytes
         over = newest.working_set_bytes - (@policy.soft * newest.limit_bytes).floor
         over += (room_bytes * @policy.eta_seconds / [eta_seconds, 1].max).ceil if over <= 0 && leak?

@@ -115,8 +115,9 @@ module Memscope
       end
     end
     private_constant :Application
-    # The first call makes RubyGems load a file, which a trap handler cannot do, so it is made here. RubyGems must load
-    # the file itself: with RUBY_BOX=1, it would not see a constant that was loaded from here.
+    # The first call of Gem::Specification#source makes RubyGems load a file, which a trap handler cannot do. So the
+    # first call is made here. RubyGems must load the file itself: with RUBY_BOX=1, it would not see a constant that was
+    # loaded from here.
     ::Gem::Specification.new.source if defined?(::Gem::Specification)
   end
 end

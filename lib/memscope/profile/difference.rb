@@ -23,9 +23,9 @@ module Memscope
       field :earlier_live_bytes, :bytes, null: false
       # @return [Integer] all live bytes of the later profile
       field :later_live_bytes, :bytes, null: false
-      # @return [String, nil] the later profile's
+      # @return [String, nil] the application's directory, as of the later profile
       field :application_root, :string, sparse: true
-      # @return [Symbol, nil] how that was found: :bundler, :rails or :directory
+      # @return [Symbol, nil] where `application_root` comes from: :bundler, :rails or :directory
       field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
       # @return [Array<Frame>] the frames of all stacks
       field :frames, [Frame], null: false
@@ -50,7 +50,7 @@ module Memscope
       # @return [Float, nil] as of the later profile; nil for malloc
       field :equal_windows, :number, sparse: true
 
-      # These must be equal in both profiles for their numbers to be comparable.
+      # The fields that must be equal in both profiles for the profiles' numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
       # The fields that describe the windows of a profile of objects.
       WINDOWS = %i[windows allocations windows_share equal_windows].freeze
@@ -106,8 +106,9 @@ module Memscope
           { frames: frames, stacks: grown.map(&:first), error_bytes: Integer.sqrt(grown.sum(&:last)) }
         end
 
-        # Objects' generations merge as a profile gets older, and one always begins at the first epoch whose objects are
-        # not judged yet. Keeps those that begin at the same epoch in both profiles, or after the earlier profile.
+        # Objects' generations merge as a profile gets older, and a generation always begins at the first epoch whose
+        # objects are not judged yet. Keeps the generations that begin at the same epoch in both profiles, or after the
+        # earlier profile.
         def common_generations(earlier, later)
           return unless earlier.generations && later.generations
 

@@ -42,8 +42,8 @@ module Memscope
       # @return [String] as Sampled#to_pprof
       def merged_pprof(parts, comments: []) = Pprof.new(parts, comments: comments).to_s
 
-      # "outer;inner 4096", a line for each stack. In names, the separators (";", and newlines like all other white
-      # space) are replaced.
+      # "outer;inner 4096", a line for each stack. In names, ";" is replaced by ":", and white space, including
+      # newlines, by one space.
       #
       # @param profile [Profile, Difference]
       # @return [String]

@@ -18,7 +18,7 @@ module Memscope
       # the file that called eval.
       ANONYMOUS = ["(eval)", "<compiled>"].freeze
       # Ruby's allocation functions (in gc.c, and since 3.4 in gc/default), which are on the stack of every
-      # allocation that it makes.
+      # allocation that Ruby makes.
       ALLOCATING = /\A(?:(?:ruby|rb)_(?:gc_impl_|sized_)?|objspace_)x?(?:m|c|re)alloc/
       # Kinds of native functions, the most preferred first: outside the runtime; named and not an allocation function;
       # named; any. A stack is counted under the nearest function of the most preferred kind that it contains.

@@ -59,7 +59,7 @@ module Memscope
       # Stops a shared profile on behalf of any process of the cluster.
       #
       # @return [Profile]
-      # @raise [Unavailable] unless one is running that was started as shared
+      # @raise [Unavailable] unless a profile that was started as shared is running
       def stop_shared
         @lock.synchronize do
           refuse("no #{noun} is running here") unless profiler.running?
@@ -72,10 +72,10 @@ module Memscope
       # @return [Boolean] whether the running profile is a lease
       def held? = !@token.nil? && profiler.running? && profiler.session == @session
 
-      # @return [Boolean] whether it was started as shared
+      # @return [Boolean] whether the running profile is a lease that was started as shared
       def shared? = @shared == true && held?
 
-      # @return [Hash{Symbol => Object}] running; shared
+      # @return [Hash{Symbol => Object}] `running`: whether a profile is running; `shared`: as shared?
       def state = { running: profiler.running?, shared: shared? }
 
       private

@@ -9,7 +9,7 @@ module Memscope
     #
     # @api private
     class Leaves
-      # The allocator's entry points, the C library's, and Ruby's (in gc.c, and since 3.4 in gc/default).
+      # The entry points of the allocator, of the C library, and of Ruby (in gc.c, and since 3.4 in gc/default).
       WRAPPERS = /\A(?:_*(?:libc|je|mi|tc|ruby|rb|objspace)_(?:gc_impl_)?)?x?
                   (?:malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc)/x
       private_constant :WRAPPERS

@@ -37,7 +37,7 @@ module Memscope
         path
       end
 
-      # The directories of this Ruby; gems installed below them are matched before these.
+      # The directories of this Ruby. Gems installed below them are matched first.
       OWN = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }
                                                         .flat_map { |path| [path, real(path)] }.uniq
                                                         .map { |path| "#{path}/" }.freeze

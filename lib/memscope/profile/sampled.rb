@@ -52,16 +52,16 @@ module Memscope
 
       # Groups of stacks, the largest first. Their numbers sum to the totals.
       #
-      # - :line, the line of a Ruby file nearest to the allocation, where possible not one of Memscope.tag or of the
-      #   tagging middleware; if there is none, the state that explains why, or the native function
-      # - :caller, the line of the application nearest to the allocation: the same line, or the one that called into the
-      #   gems and the standard library to which that line belongs; if there is none, "[no line of the application]", or
-      #   the state that explains why no line is known
+      # - :line, the line of a Ruby file nearest to the allocation, preferably outside of Memscope.tag and the tagging
+      #   middleware; if there is none, the state that explains why, or the native function
+      # - :caller, the line of the application nearest to the allocation: the line of :line itself or, if that is in a
+      #   gem or the standard library, the application's line that called into the gem or the library; if there is none,
+      #   "[no line of the application]", or the state that explains why no line is known
       # - :method, the method of the line nearest to the allocation
       # - :native, the native function nearest to the allocation, preferably outside the C library, Ruby and the
       #   allocator
-      # - :library, the library of the nearest native function outside these three, or else of that line: a gem, "Ruby
-      #   standard library", "application" or a shared object
+      # - :library, the library of the nearest native function outside the C library, Ruby and the allocator, or else of
+      #   the line of :line: a gem, "Ruby standard library", "application" or a shared object
       # - :class, of objects
       # - :stack, :generation, :tag, :thread
       #
@@ -81,13 +81,13 @@ module Memscope
 
       # @api private
       # @param samples [Integer] of a part of this profile
-      # @return [Boolean] whether they are enough for estimates to mean something
+      # @return [Boolean] whether that many samples are enough for estimates to mean something
       def estimated?(samples) = !objects? || samples.abs >= Entry::ENOUGH_SAMPLES
 
       # @api private
       # @param part [Sampled, Entry] this profile, or an entry of it
       # @param number [Symbol] one of its estimates, such as :live_bytes
-      # @return [Numeric, nil] what to show of it; nil if there are too few samples
+      # @return [Numeric, nil] the estimate to show; nil if there are too few samples
       def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
 
       # @api private
@@ -168,8 +168,8 @@ module Memscope
       # their changes, red for growth and blue for shrinkage.
       #
       # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
-      # @param other [Profile, Difference, nil] another profile, such as the one of objects beside the one of malloc:
-      #   the page then has a switch between the two, and never adds them up
+      # @param other [Profile, Difference, nil] another profile, such as a profile of objects beside one of malloc's
+      #   memory: the page then has a switch between the two, and never adds them up
       # @return [String] HTML
       def to_html(back: nil, other: nil) = Formats::FlameGraph.new([self, *other], back: back).to_s
     end

@@ -18,22 +18,23 @@ module Memscope
 
       # @param stacks [Array<Stack>] of a profile of objects, or of the difference of two
       # @param number [Integer] OBJECTS or BYTES
-      # @param profile [Profile, Difference] the one that the stacks are from
+      # @param profile [Profile, Difference] the reading that contains the stacks
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
         sums = sums(stacks, number)
         samples = stacks.sum { |stack| stack.samples.abs }
-        # In a difference, new samples and as many old ones that are gone sum to 0, though their objects differ.
+        # In a difference, new samples and an equal number of old samples that are gone sum to 0, although their objects
+        # differ.
         samples = 1 if samples.zero? && sums[1].positive?
         deviation(sums, samples, stacks.sum(&:live_objects).abs, profile).round
       end
 
       # @param sums [Array(Numeric, Numeric, Numeric)] over windows: Σx, Σx² and Σxn, where x is what a window
       #   adds, and n how many allocations it stands for
-      # @param samples [Integer] what the sum is estimated from
+      # @param samples [Integer] how many samples the sum is estimated from
       # @param objects [Numeric] how many objects the samples stand for
       # @param profile [Profile, Difference, Tags::Windows]
-      # @param whole [Numeric] the sum of what all samples stand for, of which some may be negative
+      # @param whole [Numeric] Σx; if some samples stand for negative numbers, the sum of their absolute values instead
       # @return [Float] one standard error of the sum
       def deviation(sums, samples, objects, profile, whole = sums.first)
         return 0.0 unless samples.positive?
@@ -44,7 +45,7 @@ module Memscope
         Math.sqrt(variance * (samples + 1) / samples)
       end
 
-      # @param signed [Array<Array(Stack, Integer)>] a stack of the later profile with 1, of the earlier with -1
+      # @param signed [Array<Array(Stack, Integer)>] each stack of the later profile with 1, of the earlier one with -1
       # @return [Hash{Symbol => Object}] the growth of each window's share, and an upper bound of its error
       def growth(signed)
         return {} unless signed.first.first.shares
@@ -67,7 +68,7 @@ module Memscope
       end
 
       # @param stacks [Array<#shares>]
-      # @return [Array(Integer, Integer, Integer)] as `deviation` takes them
+      # @return [Array(Integer, Integer, Integer)] the `sums` that `deviation` takes
       def sums(stacks, number)
         windows = Hash.new(0)
         allocations = {}

@@ -77,7 +77,7 @@ module Memscope
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
     end
 
-    # What holds the objects that one line allocated: a path to many of the sampled ones, found in a heap graph.
+    # What holds the objects that one line allocated: a path to many of the sampled objects, found in a heap graph.
     class Holder < Record
       # @return [String] the line's file
       field :path, :string, null: false
@@ -89,7 +89,7 @@ module Memscope
       field :count, :count, null: false
       # @return [Integer] sampled objects of the line that are reachable
       field :sampled, :count, null: false
-      # @return [Time] when that was found
+      # @return [Time] when the path was found
       field :found_at, :time, null: false
 
       # @param unicode [Boolean] false: plain ASCII, except for names
@@ -103,7 +103,7 @@ module Memscope
       field :name, :string, null: false
       # @return [String, nil] the Ruby file; for a native function, its shared object or executable
       field :path, :string
-      # @return [Integer, nil] for a line; for a stack, of its nearest line; otherwise nil
+      # @return [Integer, nil] the line's number; for a stack, the number of its nearest line; otherwise nil
       field :lineno, :count
       # @return [Integer] estimate
       field :live_bytes, :signed_bytes, null: false
@@ -121,7 +121,7 @@ module Memscope
       field :error_objects, :count, sparse: true
       # @return [Float, nil] share of all live bytes; in a Difference, of all growth, and nil if this entry did not grow
       field :share, :number
-      # @return [String, nil] the native function that allocated most of it: "deflateInit2_ (libz.so.1)"
+      # @return [String, nil] the native function that allocated most of this memory: "deflateInit2_ (libz.so.1)"
       field :native, :string
       # @return [Array<Array(String, Integer)>] for a line or a method: the lines of the application that it was called
       #   from, "/srv/shop/app/models/report.rb:41", with their live bytes, the most first; without the line itself

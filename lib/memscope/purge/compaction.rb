@@ -7,10 +7,10 @@ module Memscope
     # Returns pages of Ruby's heap: moves the objects together, and makes the GC free the pages that become empty.
     #
     # Compaction alone returns little: the GC keeps empty pages, and frees only some of them at a time. So there are
-    # several passes, until one returns less than 1/200 of the pages that the heap had before the first:
+    # several passes, until a pass returns less than 1/200 of the pages that the heap had before the first pass:
     #
     # - Process.warmup, if Ruby has it (3.3 and newer). It also makes every live object old, so that only a major GC can
-    #   free such an object, and under glibc trims free malloc memory.
+    #   free such an object; under glibc, it also trims free malloc memory.
     # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio (0.65 by
     #   default) of its slots are free: it returns no page of a heap that is more than 35 % full, however fragmented
     #   that heap is. With RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (RubyHeap::CompactionForecast::KEEP_LESS), Ruby

@@ -7,7 +7,7 @@ module Memscope
   module Purge
     # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
-    # A full GC, and the levers whose forecast depends on what it frees before them.
+    # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     KEPT = "the prediction is not exact, because freed blocks may stay in a thread's cache, and the order of Ruby's " \
@@ -29,7 +29,7 @@ module Memscope
         # @param ledger [Ledger] a deep one for :trim
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
-        # @param heap [RubyHeap, nil] one that was read already; nil to read one for :compact
+        # @param heap [RubyHeap, nil] a heap that was read already; if nil, it is read for :compact
         # @return [Forecast]
         def of(lever, arena, ledger, collect:, heap: nil)
           case lever
@@ -44,7 +44,7 @@ module Memscope
         end
 
         # @param returned [Array<Range, nil>, nil] what a full GC returns, and the part that no other process shares
-        # @param ledger [Ledger] with `garbage`: says why that is unknown
+        # @param ledger [Ledger] read with `garbage`: gives the reason if `returned` is nil
         # @return [Forecast] of a full GC
         def of_collection(returned, ledger)
           return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned

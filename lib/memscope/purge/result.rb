@@ -13,18 +13,18 @@ module Memscope
       # @return [Integer, nil] the most resident memory that it was predicted to return; equal to `predicted_bytes` if
       #   the prediction is exact
       field :predicted_max_bytes, :bytes
-      # @return [Integer, nil] the least of that on pages that no other process shares: what the machine gains; negative
-      #   if the lever may write to shared pages, of which the process then gets its own copies
+      # @return [Integer, nil] the least of the predicted memory that is on pages that no other process shares: what the
+      #   machine gains; negative if the lever may write to shared pages, of which the process then gets its own copies
       field :predicted_private_bytes, :signed_bytes
-      # @return [Integer, nil] the most of that on such pages
+      # @return [Integer, nil] the most of the predicted memory that is on such pages
       field :predicted_private_max_bytes, :signed_bytes
       # @return [Integer, nil] fall of RSS from the ledger before the lever to the ledger after it, whatever caused the
       #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained;
-      #   nil also if the kernel hides which pages are shared
+      # @return [Integer, nil] fall of USS, the memory that no other process shares, between the same ledgers: what the
+      #   machine gained; nil for a dry run, and if the kernel hides which pages are shared
       field :returned_private_bytes, :signed_bytes
-      # @return [Hash{Symbol => Integer}] the same fall by ledger row ("malloc/dirty"), unchanged rows left out
+      # @return [Hash{Symbol => Integer}] fall of RSS by ledger row ("malloc/dirty"); unchanged rows are left out
       field :rows, :sizes, null: false
       # @return [Float, nil] duration of the lever, without the ledgers before and after it; nil for a dry run
       field :wall_ms, :number
@@ -39,7 +39,7 @@ module Memscope
       # @return [Range<Integer>, nil] the bytes that it was predicted to return; nil if that is unknown
       def predicted = predicted_bytes && predicted_max_bytes && (predicted_bytes..predicted_max_bytes)
 
-      # @return [Range<Integer>, nil] how many of them the machine was predicted to gain; nil if that is unknown
+      # @return [Range<Integer>, nil] how many of the predicted bytes the machine gains; nil if that is unknown
       def predicted_private
         return unless predicted_private_bytes && predicted_private_max_bytes
 
@@ -66,8 +66,8 @@ module Memscope
       field :allocator, :symbol, null: false
       # @return [Boolean] whether the purge was only predicted
       field :dry_run?, :boolean, null: false
-      # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what it frees
-      #   is not known before; nil unless a dry run looked for garbage
+      # @return [Boolean, nil] whether a dry run finished a garbage collection that was under way, since what such a
+      #   collection frees is unknown before it ends; nil unless a dry run looked for garbage
       field :finished_gc?, :boolean, sparse: true
       # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers,
       #   but return only once
@@ -81,12 +81,12 @@ module Memscope
       parts_of :levers
       # @return [Integer, nil] fall of RSS from `before` to `after`; nil for a dry run
       field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] the same fall of the memory that no other process shares (USS): what the machine gained.
-      #   Pages that a forked process shares with its parent or siblings stay in memory for them; nil also if the kernel
-      #   hides which pages are shared
+      # @return [Integer, nil] fall of USS, the memory that no other process shares, from `before` to `after`: what the
+      #   machine gained. Pages that a forked process shares with its parent or siblings stay in memory for them. nil
+      #   for a dry run, and if the kernel hides which pages are shared
       field :returned_private_bytes, :signed_bytes
-      # @return [Hash{Symbol => Integer}] the same fall by the ledger row's path, as in Memscope.mappings; the rows sum
-      #   to `returned_bytes`, and unchanged rows are left out
+      # @return [Hash{Symbol => Integer}] fall of RSS by the ledger row's path, as in Memscope.mappings; the rows sum to
+      #   `returned_bytes`, and unchanged rows are left out
       field :rows, :sizes, null: false
       # @return [Ledger]
       field :before, Ledger, null: false

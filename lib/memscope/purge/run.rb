@@ -61,8 +61,8 @@ module Memscope
         end
       end
 
-      # With `gc`, leaves the heap to Forecast, which reads one right after a collection: that says more than this one,
-      # which may hold garbage.
+      # With `gc`, returns no heap: Forecast then reads the heap right after a collection, which allows a narrower
+      # forecast than the heap read here, in which there may be garbage.
       def survey
         ledger, @blocks, heap = Ledger.survey(gc: @collect)
         @ledgers << ledger
@@ -94,7 +94,7 @@ module Memscope
         start = Cost.now
         name == :gc ? GC.start : Compaction.run
         [Cost.now - start, nil]
-      rescue NotImplementedError => e # it became impossible after the levers were chosen
+      rescue NotImplementedError => e # compaction became impossible after the levers were chosen
         [Cost.now - start, e.message]
       end
 
@@ -123,7 +123,8 @@ module Memscope
         falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
       end
 
-      # The paths of the rows that at most one ledger splits, at the top or directly below a row that both split.
+      # The paths of the rows that are at the top or directly below a row that both ledgers split, and that at most one
+      # of the ledgers splits.
       def common_paths(ledgers)
         split = ledgers.map { |rows| rows.reject { |_path, row| row.leaf? }.keys }.reduce(:&)
         (ledgers.flat_map(&:keys).uniq - split).select do |path|
@@ -132,7 +133,7 @@ module Memscope
         end
       end
 
-      # Outside of the exclusive part: other threads may purge during the wait.
+      # Runs outside of with_exclusive_purge: other threads may purge during the wait.
       def settled
         return if @dry_run || @settle.zero?
 

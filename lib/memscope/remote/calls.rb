@@ -4,11 +4,12 @@ require "json"
 require_relative "../facade"
 
 module Memscope
-  # The calls that one process can make in another over its socket: a closed table with their options and results. A
-  # request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer: {"ok": …} with the
-  # reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
+  # The calls that one process can make in another over the other's socket: a closed table with their options and
+  # results. A request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer:
+  # {"ok": …} with the reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
   #
-  # Neither side trusts the other's text: nothing in it names a class, a method or a file.
+  # Neither side trusts the other's text: no class and no method is looked up by a name in it unless the table has that
+  # name, and only the action `dump` takes the path of a file from it.
   #
   # @api private
   module Calls
@@ -97,8 +98,8 @@ module Memscope
     private_constant :PROFILERS, :ACTIONS, :OWN, :CONTROL
 
     class << self
-      # @return [Puma::ServerPluginControl, nil] what sets how many threads this process uses for requests; nil unless
-      #   Puma 8 has given it
+      # @return [Puma::ServerPluginControl, nil] sets the number of threads that this process uses for requests; nil
+      #   unless Puma 8 or newer has passed it to memscope
       attr_accessor :thread_control
 
       # Answers one request. No request makes it raise.
@@ -129,8 +130,8 @@ module Memscope
       def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
 
       # @param value [Object] parsed JSON
-      # @return [Object] the same value, with "?" for each character of CONTROL, and for half of a surrogate pair, which
-      #   JSON can have escaped
+      # @return [Object] the same value, with "?" for each character of CONTROL, and for each unpaired surrogate, which
+      #   JSON can contain as an escape
       def printable(value)
         case value
         when String
@@ -269,7 +270,7 @@ module Memscope
         raise Refused, "this process allows no actions: its setting `actions` is false"
       end
 
-      # What was given is a String from another process, a Symbol from this one.
+      # `given` is a String if it comes from another process, and a Symbol if it comes from this process.
       def choose(what, given, allowed)
         allowed.find { |name| name.name == given.to_s } || Field.refuse(what, given, allowed.join(", "))
       end

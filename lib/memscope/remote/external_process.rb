@@ -18,8 +18,8 @@ module Memscope
       field :preloaded?, :boolean
     end
 
-    # @return [String, nil] its command line, which the process may have overwritten; its name if that is empty, as in a
-    #   process that is ending
+    # @return [String, nil] its command line, which the process may have overwritten; its name if the command line is
+    #   empty, as in a process that is ending
     field :command, :string
     # @return [Integer] its effective uid
     field :uid, :count, null: false
@@ -49,14 +49,14 @@ module Memscope
     field :virtual_bytes, :bytes
     # @return [Integer, nil] OS threads
     field :threads, :count
-    # @return [Array<Library>] in the order of their addresses; a malloc linked statically into the program is not there
+    # @return [Array<Library>] in the order of their addresses; without a malloc linked statically into the program
     field :mallocs, [Library], null: false
     # @return [Hash{Symbol => String}, nil] the allocator settings in the environment that its program started with
     field :variables, :hash
     # @return [Cgroup, nil] its memory cgroup; nil unless asked for
     field :cgroup, Cgroup
 
-    # Tier T2: the kernel walks the process's page tables for PSS and USS, milliseconds per GB.
+    # Tier T2: the kernel walks the process's page tables for PSS and USS, which takes milliseconds per GB.
     #
     # @param pid [Integer]
     # @param cgroup [Boolean] whether to read its cgroup too
@@ -86,7 +86,7 @@ module Memscope
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
-      # Characters of a command line that are kept.
+      # How many characters of a command line are kept at most.
       LONGEST = 500
       # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes

@@ -11,8 +11,8 @@ module Memscope
 
     class << self
       # @param port [Integer]
-      # @return [Array<Integer>] pids of those that listen on the port in this network namespace, among the processes
-      #   whose descriptors this user may see: root sees all, other users only their own
+      # @return [Array<Integer>] pids of the processes that listen on the port in this network namespace and whose
+      #   descriptors this user may see: root may see those of all processes, other users those of their own
       def pids(port)
         sockets = inodes(port).map { |inode| "socket:[#{inode}]" }
         return [] if sockets.empty?
@@ -41,7 +41,7 @@ module Memscope
 
       def links(pid)
         Dir.children("/proc/#{pid}/fd").filter_map { |descriptor| link("/proc/#{pid}/fd/#{descriptor}") }
-      rescue SystemCallError # another user's, or gone
+      rescue SystemCallError # the process is another user's, or gone
         []
       end
 

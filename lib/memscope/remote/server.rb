@@ -5,20 +5,20 @@ require_relative "calls"
 require_relative "sockets"
 
 module Memscope
-  # Answers requests over a Unix socket, such as those of `memscope report --pid N`, from other processes of the same
-  # user or of root. Memscope.listen returns a Listener.
+  # Answers requests, such as those of `memscope report --pid N`, that other processes of the same user or of root send
+  # over a Unix socket. Memscope.listen returns a Listener.
   #
-  # One thread serves all clients, one call after the other, and waits for none: a client that takes longer than two
-  # seconds to send its request, or ten to fetch the answer, is dropped. Clients that ask for the same reading while
-  # another call is being answered share one reading.
+  # One thread serves all clients, one call after the other, and never blocks on a client: a client that takes longer
+  # than two seconds to send its request, or ten to fetch the answer, is dropped. Clients that ask for the same reading
+  # while another call is being answered share one reading.
   #
   # A forked child opens its own socket, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into the
   # background. A program started by exec inherits nothing.
   class Listener
-    # The path, or its directory, cannot be used or trusted: a link, another user's, open to others, in use …
+    # The path, or its directory, cannot be used or trusted: it is a link, another user's, open to others, in use …
     Refused = Sockets::Refused
 
-    # Clients served at a time; others wait in the socket's backlog.
+    # How many clients are served at a time; further clients wait in the socket's backlog.
     MOST = 128
     # Seconds to wait after a failed system call.
     PAUSE = 0.1
@@ -42,7 +42,7 @@ module Memscope
       #
       # @api private
       # @param asked_by [String] for the warning
-      # @param always [Boolean] even if the setting is false
+      # @param always [Boolean] whether to listen even if the setting is false
       # @return [void]
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
         where = Configuration.so_far.listen || always
@@ -127,7 +127,7 @@ module Memscope
       raise Refused, "the socket #{path}: #{e.is_a?(SystemCallError) ? e.class.new.message : e.message}"
     end
 
-    # Stops listening and removes the socket, without waiting for a call in progress.
+    # Stops listening and removes the socket. Waits for a call in progress for at most 0.1 s.
     #
     # @return [void]
     def close

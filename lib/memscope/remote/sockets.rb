@@ -42,7 +42,7 @@ module Memscope
 
       # @param path [String]
       # @param uid [Integer] the required owner
-      # @param purpose [Symbol] as of `directory`
+      # @param purpose [Symbol] as for `directory`
       # @return [String] the path
       # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
       def check_directory(path, uid, purpose: :sockets)
@@ -71,7 +71,7 @@ module Memscope
       # @return [Boolean] whether it is an absolute path, in an ASCII-compatible encoding
       def path?(path) = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
 
-      # Opens a socket with mode 0600. Replaces a socket without a listener, and nothing else.
+      # Opens a socket with mode 0600. Replaces a socket without a listener, but no other file.
       #
       # @param path [String] in a directory that passed check_directory
       # @return [UNIXServer]

@@ -23,7 +23,7 @@ module Memscope
 
       private
 
-      # The rows, and those that are summed up as memscope's own.
+      # The rows to list, and the rows to sum up as memscope's own.
       def split(rows) = [rows, []]
 
       def sections = @reading.known? ? [lede, table] : []
@@ -64,7 +64,7 @@ module Memscope
       # memscope loads code when it is first used, and keeps readings: neither is growth of the program.
       def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
 
-      # A growth is computed from two readings: nothing was read for it.
+      # A growth is computed from two readings, so it has no cost of its own.
       def footer = nil
 
       def lede

@@ -11,8 +11,8 @@ module Memscope
       def initialize(unicode:, width: Page::WIDTH, color: false) = super
 
       class << self
-        # A terminal has its own width, and colour unless TERM or NO_COLOR (https://no-color.org) refuses it. Anything
-        # else is 80 columns of plain text. The variable COLUMNS overrides the width.
+        # A terminal has its own width, and colour unless TERM or NO_COLOR (https://no-color.org) refuses it. Any other
+        # output is 80 columns of plain text. The variable COLUMNS overrides the width.
         #
         # @param io [IO]
         # @param variables [Hash{String => String}, ENV]
@@ -27,7 +27,7 @@ module Memscope
 
         private
 
-        # Returns nil if the terminal reports none, or if nothing has loaded io/console.
+        # Returns nil if the terminal reports no width, or if nothing has loaded io/console.
         def columns(io)
           io.winsize.last.then { |columns| columns if columns.positive? } if io.respond_to?(:winsize)
         rescue SystemCallError

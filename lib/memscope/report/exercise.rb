@@ -63,7 +63,7 @@ module Memscope
                       "growth: #{names.join(', ')}.")
       end
 
-      # Growth that counts do not show, and that comes in steps.
+      # Growth of malloc memory that the counts of objects and blocks do not show; it comes in steps.
       def uncounted
         bytes = counted(@reading.uncounted_bytes, "bytes")
         @page.wrapped("Nothing grows by one per request in #{rounds}, but malloc does, by #{bytes}: a String, an " \

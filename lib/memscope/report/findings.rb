@@ -8,7 +8,7 @@ module Memscope
       MARGIN = " " * 11
       # The ledger's reasons that are printed, if a check could not be made.
       EXPLAINED = %i[extension rss_bytes deep objects].freeze
-      # Findings on free memory. The amount that :possible_garbage says is returned includes it (Diagnosis::Garbage).
+      # Findings on free memory, which the recoverable amount of :possible_garbage includes (Diagnosis::Garbage).
       FREE = %i[trimmable dirty_pages muzzy_pages empty_heap_pages].freeze
       private_constant :WORDS, :MARGIN, :EXPLAINED, :FREE
 

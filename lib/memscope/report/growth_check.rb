@@ -39,7 +39,7 @@ module Memscope
       def held_by(grown) = grown.held_by.join(ARROWS[@page.unicode?])
     end
 
-    # What grows, by how much per iteration, where it was allocated, what holds it, and how to allow it.
+    # What grows, by how much per iteration, where it was allocated, what holds it, and how to allow the growth.
     class GrowthCheckPage < ReadingPage
       include GrownLines
 

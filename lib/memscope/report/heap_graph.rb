@@ -2,13 +2,13 @@
 
 module Memscope
   module Report
-    # What pages about heap graphs share: paths with their bytes, and lists.
+    # The common base of the pages about heap graphs: paths with their bytes, and lists.
     class HeapPage < ReadingPage
       # Columns before a path.
       MARGIN = 11
       private_constant :MARGIN
 
-      # As ReadingPage.
+      # Takes the same arguments as ReadingPage#initialize.
       def initialize(reading, unicode: true, **display)
         @unicode = unicode
         super
@@ -40,7 +40,7 @@ module Memscope
       def footer = @page.wrapped(cost)
     end
 
-    # What a later heap dump has that an earlier one has not: what holds it, and its classes and sites.
+    # The objects of a later heap dump that are not in an earlier one: what holds them, and their classes and sites.
     class HeapGrowthPage < HeapPage
       private
 
@@ -76,10 +76,10 @@ module Memscope
       def title = @page.joined(["memscope #{@reading.memscope}", "dumps #{@reading.sources.join(', ')}"])
     end
 
-    # A heap graph: what is reachable and what is garbage, where memory has accumulated or what paths lead to, and what
-    # classes and objects retain.
+    # A heap graph: what is reachable and what is garbage; where memory has accumulated, or the paths to objects of one
+    # class; and what classes and objects retain.
     class HeapGraphPage < HeapPage
-      # Rows of garbage by class, and of duplicate Strings.
+      # How many rows are shown of garbage by class, and of duplicate Strings.
       FEW = 5
       private_constant :FEW
 

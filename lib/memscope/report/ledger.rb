@@ -98,7 +98,7 @@ module Memscope
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)
 
-      # Returns nil if it is unknown for any row.
+      # Returns nil if the shared memory of any row is unknown.
       def shared_sum
         parts = @reading.rows.map(&:shared_bytes)
         parts.sum unless parts.include?(nil)
@@ -262,7 +262,8 @@ module Memscope
 
       def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
 
-      # The changes that do not print as 0.0, or that have such a change below them; none of an unread ledger.
+      # The changes that do not print as 0.0, or that have such a change below them. Returns none if a ledger could not
+      # be read.
       def moved(changes)
         changes.filter { |change| change.delta && (mebibytes(change.delta) != "0.0" || moved(change.changes).any?) }
       end

@@ -10,7 +10,7 @@ module Memscope
       private_constant :ROWS, :FINDINGS
 
       # @param reading [Ledger, Diagnosis]
-      # @param sentence [String, nil] the verdict's
+      # @param sentence [String, nil] the sentence of a verdict
       # (see ReadingPage#initialize)
       def initialize(reading, sentence: nil, **display)
         super(reading, **display, width: Page::WIDEST, color: false)

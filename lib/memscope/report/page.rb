@@ -14,7 +14,7 @@ module Memscope
       WIDEST = 400
       # The most columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
-      # A text that is cut to its end keeps at least this many columns.
+      # If only the end of a text is kept, that end has at least this many columns.
       SHORTEST = 8
       # Select Graphic Rendition of ECMA-48, by what is highlighted.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
@@ -69,7 +69,7 @@ module Memscope
         lines.join("\n")
       end
 
-      # @return [String] words wrapped to the page, each line indented, those after the first by `hanging` more
+      # @return [String] words wrapped to the page, each line indented, lines after the first by `hanging` more
       def wrapped(text, indent: "  ", hanging: 2)
         width = [@width, PARAGRAPH].min - indent.length - hanging
         lines = text.tr("\n", " ").scan(/\S.{0,#{width - 1}}(?=\s|\z)|\S{1,#{width}}/)
@@ -83,7 +83,8 @@ module Memscope
       end
 
       # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the page.
-      # If even that is too wide, the columns that do not fit are below, in tables that begin with the first column too.
+      # If even one is too wide, the columns that do not fit follow in further tables, each of which repeats the first
+      # column.
       #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
@@ -95,7 +96,7 @@ module Memscope
         end
       end
 
-      # A table whose last column is text, cut at the width of the page; the others are narrow.
+      # A table whose last column is text, cut at the width of the page; the other columns are narrow.
       #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
@@ -178,8 +179,8 @@ module Memscope
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
-    # Subclasses define `sections`, an Array, and override the rest. A section is an Array of lines, one String, or nil;
-    # those without lines are left out.
+    # Subclasses define `sections`, an Array, and can override the rest. A section is an Array of lines, one String, or
+    # nil; sections without lines are left out.
     class ReadingPage
       include Quantity
 
@@ -204,8 +205,8 @@ module Memscope
 
       def reasons = explained(@reading.reasons)
 
-      # Reasons as sentences, without the fields that they are about. Those for :names and :target_count are hidden:
-      # they matter only to whoever passes a dump or JSON on.
+      # Reasons as sentences, without the fields that they are about. By default, the reasons for :names and
+      # :target_count are hidden: they matter only to a reader who passes on a dump or JSON.
       def sentences(hidden = %i[names target_count])
         @reading.reasons.except(*hidden).values.uniq.map do |why|
           @page.wrapped(why.sub(/\Aa lower bound /, "Bytes are a lower bound ").sub(/\A[a-z]/, &:upcase).concat("."))
@@ -223,7 +224,7 @@ module Memscope
       # @return [Array<String>]
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
 
-      # The same under a heading.
+      # The text of `explained` under a heading; nil without reasons.
       def unavailable(reasons)
         ["  unavailable or approximate:", *explained(reasons, indent: "    ")] unless reasons.empty?
       end

@@ -8,7 +8,7 @@ module Memscope
                 "unshared" => :unshared_since_fork_bytes }.freeze
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
-      # If these are missing, the table shows a dash; their reasons are not printed.
+      # Fields for which the table shows a dash if they are missing; their reasons are not printed.
       DASHED = %i[rss_bytes_per_hour unshared_since_fork_bytes].freeze
       private_constant :SIZES, :ROWS, :DASHED
 

@@ -58,8 +58,8 @@ module Memscope
     end
 
     # A profile of malloc or of objects, or the difference of two: the places that hold most, each with the line of the
-    # application that called it, the native function that allocated most there, and the age of the memory; then how it
-    # was measured.
+    # application that called it, the native function that allocated most there, and the age of the memory; then how the
+    # profile was measured.
     class ProfilePage < ReadingPage
       include ProfileColumns
 
@@ -110,7 +110,7 @@ module Memscope
 
       private
 
-      # The generations of the bars; nil if all memory is of one.
+      # The generations of the bars; nil if all memory is of one generation.
       def generations
         known = @reading.stacks.map(&:generation).minmax
         ([known.first, @reading.generation - GENERATIONS + 1].max..@reading.generation) if known.uniq.size > 1
@@ -181,8 +181,8 @@ module Memscope
         [@page.highlighted(heading), *lines, *dead, *notes.flat_map { |text| @page.wrapped(text) }]
       end
 
-      # The largest entries; those of too few samples for an estimate only if there are no others. For a difference, the
-      # entries that grew most, and those that shrank most.
+      # The largest entries; entries with too few samples for an estimate only if there are no others. For a difference,
+      # the entries that grew most, and those that shrank most.
       def shown
         return known.first(@limit) unless @signed
         return @entries if @entries.size <= @limit
@@ -202,8 +202,8 @@ module Memscope
 
       def own = @own.empty? ? [] : [row(sum(@own), "memscope itself")]
 
-      # How many places have no live memory left. A difference shows none: there @dead are the places whose live memory
-      # has not changed.
+      # How many places have no live memory left. Shows nothing for a difference: there, @dead holds the places whose
+      # live memory has not changed.
       def dead
         return [] if @dead.empty? || @signed
 
@@ -298,7 +298,8 @@ module Memscope
         "held by #{holder.to_s(unicode: @unicode)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
       end
 
-      # The first of the lines and, if it does not account for all of the entry's bytes, its bytes and the others'.
+      # The first of the lines and, if it does not account for all of the entry's bytes, its bytes and those of the
+      # other lines.
       def beside(word, entry, lines)
         (place, bytes), *others = lines
         return [] unless place

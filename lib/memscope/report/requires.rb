@@ -85,8 +85,8 @@ module Memscope
          *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
       end
 
-      # The files that cost most themselves, below those that required them. A file that would be
-      # shown only to lead to a single other one is left out.
+      # The files that cost most themselves, below the files that required them. A file that would be shown only to lead
+      # to a single other file is left out.
       def tree
         @inclusive = Requires.inclusive(@reading.nodes)
         shown = shown_nodes

@@ -10,7 +10,7 @@ module Memscope
       module_function
 
       # @param values [Array<Numeric, nil>] nil becomes a blank
-      # @param scale [Numeric] how much more than the least number a full bar stands for
+      # @param scale [Numeric] how far a full bar is above the least number
       # @param unicode [Boolean] false: plain ASCII
       # @return [String]
       def of(values, scale:, unicode:)
@@ -21,7 +21,7 @@ module Memscope
 
       # @param values [Array<Numeric, nil>]
       # @param columns [Integer]
-      # @return [Array<Numeric, nil>] of the list, cut into at most `columns` parts, the last known value of each part
+      # @return [Array<Numeric, nil>] the last known value of each part, if the list is cut into at most `columns` parts
       def parts(values, columns)
         values.each_slice([values.size.fdiv(columns).ceil, 1].max).map { |part| part.compact.last }
       end

@@ -4,7 +4,7 @@ require_relative "sparkline"
 
 module Memscope
   module Report
-    # A verdict: its sentence, its numbers, what to do next; with a history, the series of it that changed.
+    # A verdict: its sentence, its numbers, what to do next; with a history, also its series that changed.
     class VerdictPage < ReadingPage
       # Numbers of the evidence, and what they are called.
       SIZES = { noise_bytes: "noise of a point", step_bytes: "largest step", ends_near_bytes: "will end near",

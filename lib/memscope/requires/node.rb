@@ -2,30 +2,30 @@
 
 module Memscope
   class Requires < Reading
-    # A file that was loaded, or the program itself, and what it cost: the memory that was allocated while the file was
-    # loaded, but not while a file that it required was, and that is in use at the end.
+    # A file that was loaded, or the program itself, and what it cost: the memory in use at the end that was allocated
+    # while this file was being loaded, but not while a file that it required was being loaded.
     class Node < Record
       # @return [Integer] its number, by the order in which files began to load; 0 is the program
       field :id, :count, null: false
       # @return [Integer, nil] number of the file that required it; nil for the program
       field :parent, :count
-      # @return [String] path; for a file that raised, and so has none, the feature that was required
+      # @return [String] path; for a file that raised an exception, and so has no path, the feature that was required
       field :path, :string, null: false
       # @return [String, nil] the gem that it belongs to; "ruby" for Ruby's own library; "application" for a file below
-      #   the working directory; nil if it is of none of them
+      #   the working directory; nil for any other file
       field :gem, :string
       # @return [Boolean] whether autoload, or Zeitwerk, loaded it when a constant was first used
       field :lazy?, :boolean, null: false
       # @return [Integer] its objects that are alive
       field :objects, :count, null: false
-      # @return [Integer] bytes of their slots
+      # @return [Integer] bytes of the slots of its live objects
       field :objects_bytes, :bytes, null: false
-      # @return [Integer] malloc's bytes in use, as malloc keeps them
+      # @return [Integer] malloc's bytes in use, as malloc counts them
       field :malloc_bytes, :signed_bytes, null: false
       # @return [Integer, nil] resident bytes of the libraries that it mapped, on pages that no other process maps; nil
       #   if it mapped none
       field :mapped_private_bytes, :bytes
-      # @return [Integer, nil] the same, on pages that other processes map too
+      # @return [Integer, nil] resident bytes of the same libraries, on pages that other processes map too
       field :mapped_shared_bytes, :bytes
 
       # @return [Integer] bytes of objects and of malloc
@@ -41,11 +41,11 @@ module Memscope
 
     # A gem, with what its own files cost, and the cost of requiring it alone.
     class GemCost < Record
-      # @return [String] as in Node#gem; "(elsewhere)" for files of no gem
+      # @return [String] as in Node#gem; "(elsewhere)" if that is nil
       field :name, :string, null: false
       # @return [Integer] its files that were loaded
       field :files, :count, null: false
-      # @return [Integer] those that autoload loaded
+      # @return [Integer] how many of its files autoload loaded
       field :lazy_files, :count, null: false
       # @return [Integer] bytes of its files' live objects, in this program's load order
       field :objects_bytes, :bytes, null: false
@@ -63,7 +63,7 @@ module Memscope
       # @return [Integer, nil] bytes of objects and malloc that requiring it in a new process costs, with what it
       #   requires; nil if that was not measured, or failed
       field :alone_bytes, :signed_bytes
-      # @return [Array<String>] the other gems that require a file of it, whether or not it was loaded already
+      # @return [Array<String>] the other gems that require one of its files, whether or not the file was loaded already
       field :required_by, :list, null: false
 
       # @return [Symbol] the field that identifies it in a list

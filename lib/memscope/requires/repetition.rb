@@ -13,7 +13,8 @@ module Memscope
 
       class << self
         # @param readings [Array<Requires>] of the same program, in order
-        # @return [Requires] the run of median cost, with the totals of all, and how far each gem differs between them
+        # @return [Requires] the run of median cost, with the totals of all runs, and how far each gem's cost differs
+        #   between the runs
         def of(readings)
           median = readings.sort_by { |reading| reading.bytes || reading.objects_bytes }[readings.size / 2]
           return median if readings.one?
@@ -31,7 +32,7 @@ module Memscope
           rebuilt(reading, gems: gems, reasons: { **reading.reasons, **reasons })
         end
 
-        # @return [Requires] with the other's gems too, at no cost
+        # @return [Requires] `reading`, with the gems that only `other` has, whose cost is 0
         def with_gems_of(reading, other)
           names = reading.gems.map(&:name)
           missing = other.gems.reject { |gem| names.include?(gem.name) }.map { |gem| { **gem.to_h, **NOTHING } }

@@ -2,8 +2,9 @@
 
 module Memscope
   class RubyHeap < Reading
-    # The malloc blocks that objects own, as the allocator keeps them; which objects are garbage, without a collection;
-    # and how much the process returns once that garbage is freed. Read in a forked child, by Ledger.survey.
+    # The malloc blocks that objects own, with the sizes that the allocator gave them; which objects are garbage, found
+    # without a collection; and how much the process returns once that garbage is freed. Read in a forked child, by
+    # Ledger.survey.
     #
     # Objects report how much they hold (ObjectSpace.memsize_of), but not by how much malloc rounds that up, and part of
     # what they report is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open
@@ -23,16 +24,17 @@ module Memscope
         field :block_bytes, :bytes, null: false
         # @return [Integer] what malloc rounds up and adds, for blocks whose needed size is known
         field :added_bytes, :bytes, null: false
-        # @return [Integer] objects that own more than these blocks
+        # @return [Integer] objects that own more than the known blocks
         field :unfollowed_objects, :count, null: false
-        # @return [Integer] what these objects report beyond these blocks; what a C extension does not report is missing
+        # @return [Integer] what these objects report beyond the known blocks; what a C extension does not report is
+        #   missing
         field :unfollowed_bytes, :bytes, null: false
 
         # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
         def malloc_bytes = block_bytes + unfollowed_bytes
       end
 
-      # Objects of a type that own more than is known.
+      # The unfollowed objects of one type: each owns more than is known.
       class Unfollowed < Record
         # @return [String] name of a C extension's type, or "class", "code", "io" or "other"
         field :name, :string, null: false
@@ -92,7 +94,7 @@ module Memscope
       # @return [Array<Range, nil>] the same for a trim or purge of malloc's memory after the GC
       def returned_after_gc = less(in_all, at_once)
 
-      # @return [Array<Range, nil>] the same for both together
+      # @return [Array<Range, nil>] the same for the GC and that trim or purge together
       def returned = sum(heap_pages, in_all)
 
       # @return [Integer, nil] malloc memory that objects own
@@ -111,7 +113,7 @@ module Memscope
         [Garbage::UNCOUNTED * data.sum(&:garbage), unowned_bytes].compact.min
       end
 
-      # @return [Array<Unfollowed>] those with garbage, most first
+      # @return [Array<Unfollowed>] the types with garbage, most garbage first
       def unfollowed_garbage = unfollowed.to_a.select { |kind| kind.garbage.positive? }.sort_by { |kind| -kind.garbage }
 
       # @return [String, nil] the most frequent of unfollowed_garbage; nil if there is none
@@ -132,7 +134,7 @@ module Memscope
         both(all, gone) { |range, less| (range.begin - less.begin).clamp(0, nil)..(range.end - less.end).clamp(0, nil) }
       end
 
-      # What the block makes of the ranges of two Returned, and of their private ranges; uncounted_bytes are added to
+      # The block's results for the ranges of two Returned, and for their private ranges; uncounted_bytes are added to
       # each upper bound.
       def both(one, other)
         return unless one && other

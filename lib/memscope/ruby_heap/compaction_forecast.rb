@@ -10,10 +10,10 @@ module Memscope
     # There is no forecast for Ruby 3.2, nor for 4.1 and newer, which were not measured; nor if the upper bound exceeds
     # RATIO times the lower bound. The bounds are that far apart on Ruby 3.1 if more than about half of the pages hold
     # objects that cannot be moved, and on any Ruby if many live slots are young and may be garbage (a reading with
-    # `collect: true` has none).
+    # `collect: true` has no such slots).
     #
     # Without `collect: true`, old objects count as live. Which of them are garbage is known only after a full GC, such
-    # as the one that a compaction begins with: if many are, more than the upper bound is returned.
+    # as the one that a compaction begins with: if many are garbage, more than the upper bound is returned.
     #
     # @api private
     class CompactionForecast
@@ -49,8 +49,8 @@ module Memscope
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # How much of the pages that are empty, or that compaction empties, Ruby keeps because of free_slots_max_ratio but
-      # would return if that ratio were KEEP_LESS.
+      # Of the pages that are empty or that compaction empties: how many bytes Ruby keeps because of
+      # free_slots_max_ratio, but would return if that ratio were KEEP_LESS.
       #
       # @param bytes [Integer] total size of these pages
       # @return [Integer] bytes; 0 if Ruby does not keep pages by that ratio, or is not known to
@@ -121,9 +121,9 @@ module Memscope
         end
       end
 
-      # An upper bound on the pages that passes after the last one would still return. Each pass returns at least
-      # 1/count of the pages left to return, and the last one returned less than LAST_PASS of the heap, so less than
-      # count times LAST_PASS is left.
+      # An upper bound on the number of pages that further passes, after the last one, would still return. Each pass
+      # returns at least 1/count of the pages left to return, and the last one returned less than LAST_PASS of the heap,
+      # so less than count times LAST_PASS of the heap is left.
       def last_passes(count) = (@heap.pages * LAST_PASS * count).ceil
 
       def pages(bytes) = bytes / @heap.page_bytes
@@ -144,7 +144,7 @@ module Memscope
       end
 
       # Pages kept by gc/default/default.c of Ruby 3.4, gc_marks_finish: it frees pages while the free slots of all
-      # heaps together, whatever their size, exceed one number; each time, it frees as many pages as the excess would
+      # heaps together, whatever their size, exceed one limit; each time, it frees as many pages as the excess would
       # fill if all its slots were of the smallest size.
       def kept_by_count
         slots = (INIT_SLOTS * @heap.slot_sizes.size) + (last_passes(1) * most_slots)

@@ -21,7 +21,7 @@ module Memscope
       # @return [Integer, nil] live objects that runs have allocated since the profile of objects began; nil for few
       #   samples
       field :live_objects, :count
-      # @return [Integer, nil] their bytes, with the malloc memory that they report
+      # @return [Integer, nil] bytes of these live objects, with the malloc memory that they report
       field :live_bytes, :bytes
       # @return [Integer, nil] live memory that runs have allocated through malloc since the malloc profile began
       field :malloc_live_bytes, :bytes
@@ -42,7 +42,7 @@ module Memscope
       private_constant :ENOUGH, :BOUNDS
 
       # @api private
-      # @return [Row] of this name, without totals
+      # @return [Row] a copy with this name, without totals
       def named(name) = self.class.send(:new, { **values, name: name, totals: nil })
 
       class << self
@@ -73,7 +73,7 @@ module Memscope
           whole / count.to_f if whole && count&.positive?
         end
 
-        # The errors of several tags are summed up: an upper bound.
+        # For several tags, the error is the sum of their errors, which is an upper bound.
         def allocated(totals, windows)
           mean = a_run(totals, :allocated_objects, :profiled_runs)
           return {} unless mean && sum(totals, :counted) >= ENOUGH

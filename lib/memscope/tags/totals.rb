@@ -4,12 +4,12 @@ require_relative "../profile"
 
 module Memscope
   class Tags < Reading
-    # The windows of allocations that a profile of objects has sampled, as of one moment: what errors are estimated
-    # from, as in Profile.
+    # The windows of allocations that a profile of objects has sampled, as of one moment. Errors are estimated from
+    # them, as in Profile.
     class Windows < Record
       # @return [Integer]
       field :windows, :count, null: false
-      # @return [Integer] how many allocations they stand for
+      # @return [Integer] how many allocations the windows stand for
       field :allocations, :count, null: false
       # @return [Float] the share of these allocations that is in windows
       field :windows_share, :number, null: false
@@ -18,7 +18,7 @@ module Memscope
 
       # @api private
       # @param earlier [Windows, nil] of the same profile
-      # @return [Windows, nil] those in between; nil if nothing was watched
+      # @return [Windows, nil] the windows since `earlier`; nil if nothing was watched since then
       def since(earlier)
         return self unless earlier
 
@@ -54,38 +54,41 @@ module Memscope
       field :running, :count, null: false
       # @return [Integer, nil] allocated through malloc
       field :malloc_allocated_bytes, :bytes
-      # @return [Float] the runs in which that was allocated; one in progress counts as half a run, here and below
+      # @return [Float] the runs that allocated these bytes; a run in progress counts as half a run, here and below
       field :malloc_runs, :number, null: false
       # @return [Integer, nil] what the malloc profile says is live
       field :malloc_live_bytes, :bytes
-      # @return [Float, nil] runs since the profile of objects began; nil if none is running
+      # @return [Float, nil] runs since the profile of objects began; nil if no such profile is running
       field :profiled_runs, :number
       # @return [Integer, nil] allocations that were watched
       field :counted, :count
-      # @return [Float, nil] how many objects they stand for
+      # @return [Float, nil] how many objects the watched allocations stand for
       field :allocated_objects, :number
-      # @return [Float, nil] the sum over windows of the squares of that number
+      # @return [Float, nil] the sum over windows of the square of what each adds to allocated_objects
       field :squares, :number
-      # @return [Float, nil] the sum over windows of the products of that number and the window's allocations
+      # @return [Float, nil] the sum over windows of the product of what each adds and the allocations it stands for
       field :products, :number
       # @return [Integer, nil] samples of live objects
       field :live_samples, :count
-      # @return [Integer, nil] how many live objects they stand for
+      # @return [Integer, nil] how many live objects these samples stand for
       field :live_objects, :count
-      # @return [Integer, nil] the bytes of these
+      # @return [Integer, nil] the bytes of these live objects
       field :live_bytes, :bytes
-      # @return [Float, nil] runs from when the profile began to the last but one major GC; nil if there were not two
+      # @return [Float, nil] runs from when the profile began to the last but one major GC; nil before the profile's
+      #   second major GC
       field :judged_runs, :number
-      # @return [Integer, nil] samples of objects that were allocated up to then, and are alive after the last major GC
+      # @return [Integer, nil] samples of objects that were allocated before the last but one major GC, and are alive
+      #   after the last
       field :samples, :count
       # @return [Array<Array<Integer>>, nil] for each window with such samples: its number, the allocations that it
       #   stands for, the objects that it adds, and its number of samples
       field :shares, :list
 
-      # The fields that are subtracted; the others are as of the later reading.
+      # The fields of which `since` subtracts the earlier value. It also computes shares and samples; all other fields
+      # are as of the later reading.
       GROWING = %i[runs malloc_allocated_bytes malloc_runs profiled_runs counted allocated_objects squares products
                    judged_runs].freeze
-      # What a profile has sampled, by the field of Tags that identifies the profile.
+      # The fields that a profile has sampled, by the field of Tags that identifies the profile.
       #
       # @api private
       SESSIONS = {
@@ -95,7 +98,7 @@ module Memscope
       private_constant :GROWING
 
       # @api private
-      # @param earlier [Totals, nil] of the same tag; nil if it had not run yet
+      # @param earlier [Totals, nil] of the same tag; nil if the tag had not run yet
       # @return [Totals] of the time in between
       def since(earlier)
         return self unless earlier
@@ -114,7 +117,7 @@ module Memscope
       def rank = [-(shares || []).sum { |share| share[OBJECTS] }, -live_bytes.to_i, -runs, name]
 
       # @api private
-      # @param fields [Array<Symbol>] those of which nothing is known
+      # @param fields [Array<Symbol>] the fields to set to nil
       # @return [Totals] to subtract from a later one
       def without(fields) = self.class.send(:new, { **values, **fields.to_h { |name| [name, nil] } })
 

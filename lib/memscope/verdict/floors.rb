@@ -2,21 +2,22 @@
 
 module Memscope
   class Verdict < Reading
-    # The least sample in each epoch, for each series of a history that a verdict needs. Pure.
+    # The least sample in each epoch of a history, for each series that a verdict needs. Pure.
     #
-    # Epochs have the same length, whatever the ring: two of 300 s that are older than twelve hours share a bucket.
-    # Between two samples, a series that is sampled more rarely moves with the series that it is a part of. Epochs
-    # without a sample of RSS, in which the process or the machine was suspended, are left out; so are the first ones,
-    # until all series are known.
+    # All epochs have the same length, whatever ring they are read from: beyond the last twelve hours, two epochs of
+    # 300 s share one bucket. Between two samples, a series that is sampled more rarely moves with the series that it is
+    # a part of. Epochs without a sample of RSS, in which the process or the machine was suspended, are left out; so are
+    # the first epochs, until all series are known.
     #
     # @api private
     class Floors
-      # Lengths of an epoch, in seconds: the first that has a major GC per epoch on average, while ENOUGH epochs remain.
+      # The possible lengths of an epoch, in seconds. The first that has at least one major GC per epoch on average is
+      # used; a longer length is used only if ENOUGH epochs remain.
       EPOCHS = [300, 600, 1200, 1800].freeze
       ENOUGH = 24
-      # A series without a sample in this many first epochs is left out.
+      # A series is left out if it has no sample in the first epochs, as many as this.
       LATE = 3
-      # Each series with the one that contains it, which is listed before it.
+      # Each series with the series that contains it. The containing series is listed first.
       SERIES = { rss: :rss, uss: :rss, live_bytes: :rss, **History::ROWS.to_h { |row| [row, :rss] },
                  malloc_in_use: :malloc, held: :malloc_in_use }.freeze
       private_constant :EPOCHS, :ENOUGH, :LATE, :SERIES
@@ -55,7 +56,7 @@ module Memscope
       # @return [String] why it is unknown
       def reason(name) = @history.reasons[name] || "#{name} has no sample, or none for a long time"
 
-      # @return [Boolean] whether the process was forked by one that samples itself
+      # @return [Boolean] whether the process was forked by a process that samples itself
       def forked? = @history.curves.any?(&:baseline)
 
       private
@@ -110,15 +111,15 @@ module Memscope
       end
     end
 
-    # The epochs that lie wholly within a history. They, and the buckets of all rings, begin at multiples of their
-    # length after the first bucket of the coarsest ring.
+    # The epochs that lie wholly within a history. Each epoch, and each bucket of a ring, begins at a multiple of its
+    # own length after the beginning of the coarsest ring's first bucket.
     #
     # @api private
     class Epochs
-      # @return [Integer] of one epoch
+      # @return [Integer] length of one epoch
       attr_reader :seconds
 
-      # @return [Integer] how many
+      # @return [Integer] number of epochs
       attr_reader :size
 
       # @param history [History] with RSS
@@ -131,7 +132,7 @@ module Memscope
         @size = [((elapsed(fine.at) + (fine.min.size * fine.step_seconds)) / seconds) - @first, 0].max
       end
 
-      # @return [Array<Integer>] seconds since 1970 at which they begin
+      # @return [Array<Integer>] seconds since 1970 at which the epochs begin
       def times = Array.new(size) { |epoch| @origin.to_i + ((@first + epoch) * seconds) }
 
       # @param curve [History::Curve]

@@ -4,13 +4,13 @@ module Memscope
   class Verdict < Reading
     # The layers of a process's memory, from the floors of its history. Pure.
     #
-    # They are differences of floors, and so sum to the RSS: what objects hold is subtracted from malloc's memory in
-    # use, and what is in use from malloc's row. A layer with a part that is unknown is left out, and its growth counts
-    # as unattributed.
+    # The layers are differences of floors, and so sum to the RSS: what objects hold is subtracted from malloc's memory
+    # in use, and the memory in use from malloc's row. A layer with a part that is unknown is left out, and its growth
+    # counts as unattributed.
     #
     # @api private
     class Layers
-      # As the extension numbers them.
+      # The layers, in the order in which the extension numbers them.
       NAMES = %i[objects native fragmentation threads code copy_on_write unattributed].freeze
       CODE = %i[files jit ruby_internal].freeze
       private_constant :CODE
@@ -24,7 +24,7 @@ module Memscope
         @reasons = {}
       end
 
-      # @return [Array<Array<Integer>, nil>] in the order of NAMES; nil if unknown
+      # @return [Array<Array<Integer>, nil>] in the order of NAMES; nil for an unknown layer
       def series
         held, native = malloc_in_use
         [sum(floor(:objects, :live_bytes), *([held] if held)), native, fragmentation, floor(:threads, :stacks),
@@ -43,8 +43,8 @@ module Memscope
         [held, difference(in_use, held)]
       end
 
-      # Of the memory that came into use after the last walk, objects are taken to hold the same share as of what came
-      # before.
+      # Assumes that objects hold the same share of the memory that came into use after the last walk as of the memory
+      # that came into use before it.
       def since_last_walk(held, in_use, walk)
         came = in_use[walk] - in_use.first
         share = came.zero? ? 0 : (held[walk] - held.first).fdiv(came).clamp(0, 1)
@@ -60,7 +60,7 @@ module Memscope
         sum(*known) unless known.empty?
       end
 
-      # Growth of private memory beyond that of RSS: pages that were shared after the fork.
+      # Growth of private memory beyond the growth of RSS: pages that were shared after the fork, and no longer are.
       def copy_on_write
         return unless @floors.forked?
 

@@ -30,7 +30,7 @@ module Memscope
                  unattributed: "memory of an unknown owner" }.freeze
       # The least share that is named.
       NAMED = 0.05
-      # Seconds that growth must have lasted until it is called a leak (MEMSCOPE_STANDING_HOURS).
+      # Seconds that growth must have lasted before it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
       UNTIL_THEN = "the first five minutes of the history are not complete yet"
       private_constant :NAMED, :LASTING, :UNTIL_THEN
@@ -60,7 +60,7 @@ module Memscope
           "Too early to tell: #{counted(points, 'points')} over #{duration(span)}, #{needs(verdict)}#{maybe}"
         end
 
-        # Before the first judgement nothing is known of the noise, and a leak is called only once it has lasted.
+        # Before the first judgement, the noise is unknown; the text then adds how long growth must last to be a leak.
         def needs(verdict)
           return "takes over a month to tell" unless verdict.needs_seconds
 

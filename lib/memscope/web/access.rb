@@ -9,14 +9,14 @@ module Memscope
     # Who may use the pages.
     #
     # If `authorize` is configured, it alone decides; otherwise `username` and `password` do. If none of these is
-    # configured, the pages are closed, except under Rails in development and test to a browser on the same machine:
-    # peer and Host must be loopback (under DNS rebinding the Host is the attacker's), and nothing may hint at a proxy,
-    # since the client behind a proxy is unknown.
+    # configured, the pages are closed, except that under Rails, in development and test, they are open to a browser on
+    # the same machine: peer and Host must be loopback (under DNS rebinding, the Host is the attacker's), and nothing
+    # may hint at a proxy, since the client behind a proxy is unknown.
     #
     # @api private
     module Access
       # A decision. A refusal has the status of the response, and a reason for the log: a sentence that may contain
-      # "%s", for which `reason` inserts `about`.
+      # "%s", which `reason` replaces with `about`.
       Verdict = Struct.new(:status, :sentence, :about) do
         # @return [Boolean]
         def allowed? = status.nil?
@@ -136,9 +136,9 @@ module Memscope
       end
     end
 
-    # Whether a POST comes from memscope's own pages. If the browser sent Sec-Fetch-Site (it does to https and to
-    # localhost), that decides; otherwise Origin; otherwise (browsers too old for both, and programs) the form's token,
-    # which must equal the cookie's. So the processes of a cluster need no shared secret.
+    # Whether a POST comes from memscope's own pages. If the browser sent Sec-Fetch-Site (browsers do so to https and to
+    # localhost), that header decides; otherwise Origin; otherwise (browsers too old for both, and programs) the form's
+    # token, which must equal the token in the cookie. So the processes of a cluster need no shared secret.
     #
     # @api private
     module Forgery
@@ -226,7 +226,7 @@ module Memscope
 
       # Counts one refusal.
       #
-      # @param kind [Object] the kind of refusal; nothing that comes from the request
+      # @param kind [Object] the kind of refusal, which must contain nothing from the request
       # @return [String, nil] what to append to the log line ("" or " (and 3 more ...)"); nil if nothing is to be logged
       def add(kind)
         now = @clock.call

@@ -3,10 +3,10 @@
 module Memscope
   module Web
     # A posted form that changes processes, or walks a heap: POST /purge, /profile, /doctor, /census, /heap or /dump.
-    # The first two take the parameter worker: a worker's index, or "all" (the default). The parameter pid names the
-    # process that the page with the button showed: if given, no other process is changed.
+    # /purge and /profile take the parameter worker: a worker's index, or "all" (the default). The parameter pid names
+    # the process that the page with the button showed: if given, no other process is changed.
     #
-    # Methods raise HttpError for invalid parameters, or if the request reached another process than the page's.
+    # Methods raise HttpError for invalid parameters, or if the request reached a process other than the page's.
     #
     # @api private
     class Actions
@@ -27,7 +27,7 @@ module Memscope
         @calls = calls
       end
 
-      # Takes lever: names, or "all"; dry_run: "1" to predict only.
+      # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only.
       #
       # @return [Plan]
       def plan
@@ -58,7 +58,7 @@ module Memscope
         purge(Plan.new([:gc], false, place.index&.to_s)).reading
       end
 
-      # Takes do: take, or gc to collect garbage first.
+      # Parameters: `do`, "take", or "gc" to collect garbage first.
       #
       # @return [void]
       def census
@@ -66,7 +66,7 @@ module Memscope
         @calls.take_census(place, gc: collect?)
       end
 
-      # Takes paths_to: a class's name, or empty; strings: "1" to look for duplicates.
+      # Parameters: `paths_to`, a class's name, or empty; `strings`, "1" to look for duplicates.
       #
       # @return [Walk]
       def walk
@@ -91,7 +91,8 @@ module Memscope
         [@calls.dump(place, format), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
       end
 
-      # Takes do: start or stop; kind: malloc, with backend and rate, or objects, with budget and ractors.
+      # Parameters: `do`, "start" or "stop"; `kind`, "malloc", with `backend` and `rate`, or "objects", with `budget`
+      # and `ractors`.
       #
       # @return [Array<ClusterCalls::Outcome>]
       # @raise [HttpError] also if every process failed

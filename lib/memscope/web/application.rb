@@ -153,8 +153,8 @@ module Memscope
         end
       end
 
-      # Shows the page that the block returns, which can take half a minute. HTML is streamed, beginning with what is
-      # running; the block gets a Proc that shows the next place.
+      # Shows the page that the block returns. The block can take half a minute, so HTML is streamed: its beginning says
+      # what is running, and the block gets a Proc that shows the next place.
       def acted(request, title, template, subject, place: nil)
         return shown(yield, request) unless request.format == :html
 

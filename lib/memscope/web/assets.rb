@@ -14,7 +14,7 @@ module Memscope
                 "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
                 "icon.svg" => "image/svg+xml" }.freeze
 
-      # The file that is served as the beginning of another.
+      # Files that are served as the beginning of an asset, by the asset's name.
       BEGINNINGS = { "memscope.css" => "base.css" }.freeze
 
       Asset = Struct.new(:type, :body, :digest)
@@ -35,7 +35,7 @@ module Memscope
       # @return [String, nil] a key of TYPES; nil for any other path
       def find(path) = TYPES.keys.find { |name| path == "/assets/#{name}" }
 
-      # It may be cached for ever, since its URL contains a digest of its content.
+      # The asset may be cached for ever, since its URL contains a digest of its content.
       #
       # @param name [String] a key of TYPES
       # @return [Array(Integer, Hash, Array<String>)]

@@ -10,11 +10,11 @@ module Memscope
     #
     # @api private
     class ClusterCalls
-      # In seconds. :purge and :profile (to start or stop one) are totals for all workers that a call names; each of the
-      # other timeouts is for one worker.
+      # In seconds. :purge and :profile (to start or stop a profile) are totals for all workers that a call names; each
+      # of the other timeouts is for one worker.
       TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, snapshot: 20.0,
                    state: 5.0 }.freeze
-      # The least share of such a total that each worker gets, as long as that much is left.
+      # The least share of a total timeout that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends automatically.
       PROFILE_SECONDS = 3600
@@ -63,13 +63,13 @@ module Memscope
 
         # @yieldparam place [Place]
         # @yieldparam result [Object]
-        # @return [Outcome] the outcome of the block; self if this one has already failed
+        # @return [Outcome] the outcome of the block; self if this outcome is already a failure
         def follow = done? ? self.class.attempt(place) { yield(place, result) } : self
       end
 
       # @yieldreturn [Workers]
-      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster, in which
-      #   case the block, which would cost a ledger, is not called
+      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster: then the
+      #   block is not called, since it would cost a ledger
       def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
 
       # @return [Array<Worker>] empty without a cluster
@@ -87,10 +87,10 @@ module Memscope
       # @return [Boolean]
       def cluster? = @workers.any?
 
-      # @return [Array<Place>] one for each index; if two workers have the same index, as during a restart, the younger
+      # @return [Array<Place>] one for each index: the younger worker if two have the same index, as during a restart
       def places = @workers.map(&:index).uniq.flat_map { |index| choose(index.to_s) }
 
-      # The process of a page, no matter which one serves the request.
+      # The process that a page is about, no matter which process serves the request.
       #
       # @param form [Hash{String => Array<String>}] worker: an index; or pid: a worker's pid; without either, the first
       #   worker
@@ -107,7 +107,7 @@ module Memscope
 
       # @param place [Place]
       # @param kind [Symbol] a key of Readings::KINDS
-      # @param options [Hash{Symbol => Object}] of the kind
+      # @param options [Hash{Symbol => Object}] options of this kind
       # @return [Object] the reading of that process, possibly some seconds old
       # @raise [HttpError] if the process does not answer
       # @raise [ArgumentError] for invalid options
@@ -120,7 +120,7 @@ module Memscope
 
       # @param given [String, nil] the index of a worker, or "all"; nil for all
       # @param all [Boolean] whether "all" is allowed with several workers
-      # @return [Array<Place>] at least one; if two workers have the given index, as during a restart, the younger
+      # @return [Array<Place>] at least one; the younger worker if two have the given index, as during a restart
       # @raise [HttpError] for an unknown worker
       def choose(given, all: true)
         all ||= !cluster?
@@ -139,7 +139,7 @@ module Memscope
       # @param worker [String, nil] as given to `choose`
       # @yieldparam place [Place] each process before it is called
       # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
-      # @raise [HttpError] for an unknown worker, or if the only one that was called did not answer
+      # @raise [HttpError] for an unknown worker, or if only one process was called, and it did not answer
       # @raise [ArgumentError, Purge::Busy] like Memscope.purge
       def purge(levers, dry_run:, worker: nil, &announce)
         places = choose(worker)
@@ -157,7 +157,7 @@ module Memscope
         in_turn(places, :profile, name_of(profiler, :start), { seconds: PROFILE_SECONDS, shared: true, **options })
       end
 
-      # Stops profiles that were started from a page, whichever worker served it.
+      # Stops profiles that were started from a page, whichever worker served that page.
       #
       # @param profiler [Module] one of PROFILERS
       # @param places [Array<Place>]
@@ -210,7 +210,7 @@ module Memscope
       def take_census(place, gc:) = answer(place, :reading, :take_census, gc: gc)
 
       # @param place [Place]
-      # @return [Array<Census>] the last two of the process, or fewer; the older first
+      # @return [Array<Census>] the last two censuses of the process, or fewer; the older first
       # @raise [HttpError] if the process does not answer
       def kept_censuses(place)
         kept(place, :kept_censuses, "censuses") do |bodies|
@@ -228,8 +228,8 @@ module Memscope
       # @raise [ArgumentError] for invalid options
       def take_heap_graph(place, **options) = answer(place, :graph, :take_heap_graph, **options)
 
-      # Has the process write a heap dump, to a path that no other user may open and that is removed before this
-      # returns, whether there is a dump or not.
+      # Has the process write a heap dump, to a path that no other user may open. The path is removed before this method
+      # returns, whether or not there is a dump.
       #
       # @param place [Place]
       # @param format [Symbol] one of Dump::FORMATS
@@ -247,7 +247,7 @@ module Memscope
       end
 
       # @param place [Place]
-      # @return [HeapGraph, nil] the last one of the process
+      # @return [HeapGraph, nil] the last heap graph of the process; nil if there is none
       # @raise [HttpError] if the process does not answer
       def kept_heap_graph(place)
         kept(place, :kept_heap_graph, "heap_graph") { |body| body && HeapGraph.from_h(body) }
@@ -255,15 +255,15 @@ module Memscope
 
       private
 
-      # A process that did not answer in time may still create its file, and remove it, while this runs. It does so only
-      # once, so the retries end.
+      # A process that did not answer in time may still create its file, and remove it, while this method runs. The
+      # process does so only once, so the retries end.
       def remove(directory)
         FileUtils.remove_entry(directory)
       rescue Errno::ENOTEMPTY, Errno::ENOENT
         retry if File.exist?(directory)
       end
 
-      # What the process has kept, as the block makes it from the answer's JSON.
+      # What the process has kept. The block converts it from the answer's JSON.
       def kept(place, name, key)
         found = answer(place, :reading, name)
         raise ArgumentError, "no #{key}" unless found.is_a?(Hash) && found.key?(key)
@@ -288,7 +288,7 @@ module Memscope
         Purge::WorkerResults.capture(body)
       end
 
-      # While others purge, this process waits without the GVL.
+      # While other workers purge, this process waits without the GVL.
       def cost(results, seconds)
         own = results.find { |result| result.pid == Process.pid }&.cost
         { tier: :T3, wall_us: (seconds * 1_000_000).to_i, gvl_us: own&.gvl_us || 0,
@@ -309,7 +309,7 @@ module Memscope
         end
       end
 
-      # Runs one of Calls in that process, without a socket if it is this one.
+      # Runs one of Calls in the place's process; without a socket if that is this process.
       def ask(place, seconds, name, **options)
         return Calls.run(name, **options) if place.here?
         raise Client::Failed, "timed out before the request was sent" unless seconds.positive?
@@ -317,7 +317,7 @@ module Memscope
         Client.new(place.pid, timeout: seconds).call(name, **options)
       end
 
-      # Does the same within one of the timeouts, and raises an HttpError if the process does not answer.
+      # Like `ask`, with one of the timeouts, but raises an HttpError if the process does not answer.
       def answer(place, timeout, name, **options)
         ask(place, @timeouts[timeout], name, **options)
       rescue *UNANSWERED => e
@@ -336,9 +336,9 @@ module Memscope
     end
 
     # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; and GET
-    # /debug/pprof/objects: the running profile of objects. With seconds=N the change in the next N seconds. In a
-    # cluster all workers' profiles are merged, or worker=N chooses one. Go's text format (debug=1) is refused: it has
-    # addresses, which no other program can resolve to Ruby frames.
+    # /debug/pprof/objects: the running profile of objects. With seconds=N, both serve the change in the next N seconds.
+    # In a cluster, all workers' profiles are merged, or worker=N chooses one. Go's text format (debug=1) is refused: it
+    # has addresses, which no other program can resolve to Ruby frames.
     #
     # @api private
     class HeapProfile
@@ -405,7 +405,7 @@ module Memscope
         end)
       end
 
-      # Occupies one of the server's threads for that long; only one request at a time.
+      # Occupies one of the server's threads for that many seconds, so only one request at a time may do so.
       def delta(calls, states, seconds)
         raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
           @delta.try_lock

@@ -21,7 +21,7 @@ module Memscope
     #
     # @api private
     module Drawing
-      # Pixels.
+      # Heights, in pixels.
       BAR = 56
       METER = 10
       # Widths of a part, in percent of the bar: from LEGIBLE on, its number fits on a phone; from WIDE on, there is

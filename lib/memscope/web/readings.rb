@@ -4,8 +4,8 @@ require_relative "../ttl_cache"
 
 module Memscope
   module Web
-    # Readings for all requests. One thread at a time takes a reading; threads that wait for the same one share it. A
-    # reading is kept for ten times as long as reading and rendering took, but at least a second and at most half a
+    # Readings for all requests. One thread at a time takes a reading; threads that wait for the same reading share it.
+    # A reading is kept for ten times as long as reading and rendering took, but at least a second and at most half a
     # minute. So any number of requests costs at most a tenth of the time, unless a reading takes more than three
     # seconds. Errors are kept as well. A forked child takes its own readings.
     #
@@ -81,7 +81,7 @@ module Memscope
       # @param key [Array<Object>] what else distinguishes this reading from others of its kind
       # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
       #   cost at most a tenth of the time
-      # @param options [Hash{Symbol => Object}] of the kind
+      # @param options [Hash{Symbol => Object}] options of this kind
       # @return [Object] the reading, possibly some seconds old
       def fetch(kind, *key, sharers: 1, **options, &block)
         reported = REPORTED.include?(kind)

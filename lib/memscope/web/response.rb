@@ -83,8 +83,8 @@ module Memscope
                               **headers }, [body]]
       end
 
-      # Proxies and Rack::ETag would buffer the whole body: one header tells nginx not to, and Rack::ETag (of Rack 2)
-      # skips responses with the other.
+      # Proxies and Rack::ETag would buffer the whole body: X-Accel-Buffering tells nginx not to, and Rack::ETag (of
+      # Rack 2) skips responses with Last-Modified.
       #
       # @yieldparam parts [Enumerator::Yielder] sends what is appended to it
       # @return [Array(Integer, Hash, Enumerator)] HTML that is sent while it is generated

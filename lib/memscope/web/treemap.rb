@@ -7,7 +7,8 @@ module Memscope
     #
     # @api private
     class Treemap
-      # One tile: a kind, which is its colour; a mark and the id of the element that it leads to, or nil; a name.
+      # One tile: a kind, which sets its colour; a mark and the id of the element that the tile links to, or nil for
+      # both; a name.
       Tile = Struct.new(:kind, :mark, :target, :name, :bytes)
 
       # In pixels: the height, and the width for which tiles are laid out.
@@ -34,7 +35,7 @@ module Memscope
 
       private
 
-      # Fills a rectangle row by row, each along its shorter side.
+      # Fills a rectangle row by row, each row along the shorter side of the rectangle that is left.
       def squarified(tiles, rectangle)
         return [] if tiles.empty?
 

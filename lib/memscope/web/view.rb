@@ -76,7 +76,7 @@ module Memscope
       end
 
       # @param title [String]
-      # @param template [Symbol] what is running
+      # @param template [Symbol] the template that says what is running
       # @param subject [Object] the object that the template shows
       # @param place [ClusterCalls::Place, nil] the process of the page
       # @return [String] the first part of a page that is sent while something runs

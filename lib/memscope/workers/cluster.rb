@@ -12,10 +12,10 @@ module Memscope
     #
     # @api private
     class Channel
-      # The largest report, in bytes; 2 to 8 KiB are usual, 30 with tags. By default the kernel queues 208 KiB from
+      # The largest report, in bytes; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
       # one sender (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
-      # What is left out of a larger one, in this order.
+      # The parts that are left out of a larger report, in this order.
       LARGE = %i[arenas tags].freeze
       private_constant :LIMIT, :LARGE
 
@@ -157,7 +157,7 @@ module Memscope
       def own = @watch&.own
 
       # @param pid [Integer]
-      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; none if it has not reported
+      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; both nil before the first
       def reports(pid) = @reports.fetch(pid, []).values_at(0, 2)
 
       # @return [Workers] what the master knows of itself and of its workers

@@ -11,9 +11,9 @@ module Memscope
     # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,
     # logs and counts the decision and, if the setting `policy` is :act, carries it out.
     #
-    # The thread that takes readings of this process calls `step`, which raises nothing. Nothing waits between two
-    # steps; only an action or the evidence of a restart holds the thread, in a cluster for at most Evidence::PATIENCE
-    # seconds each.
+    # The thread that takes readings of this process calls `step`, which raises nothing. A step does not wait for the
+    # effects of an action: a later step reads them. Only an action, or the evidence of a restart, blocks the thread, in
+    # a cluster for at most Evidence::PATIENCE seconds each.
     #
     # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervisor`, why
     # nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
@@ -100,7 +100,7 @@ module Memscope
           min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
       end
 
-      # Says what to expect, at first and whenever that changes.
+      # Logs what to expect of the policy, at first and whenever that changes.
       def introduce(policy)
         limit = @groups.last.limit_bytes
         text = "policy: #{Workers.setting(:policy) == :act ? 'acts' : 'observes'}" \
@@ -124,7 +124,7 @@ module Memscope
                                 reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
       end
 
-      # Measures what an action returned, `settle_seconds` after it or, for a restart, after its successor has booted.
+      # Measures what an action returned, `settle_seconds` after it or, for a restart, after the successor has booted.
       def settle(outcome, policy, working_set, members, now)
         return unless outcome[:executed] && outcome[:returned_bytes].nil? && outcome[:others]
 
@@ -146,15 +146,16 @@ module Memscope
 
       def public_part(outcome) = outcome.except(:before, :others)
 
-      # The RSS of each worker but one, by its number and pid. Not the USS: it changes when another process that shares
-      # the pages ends or begins.
+      # The RSS of each worker except the one with this index, by number and pid. Not the USS, which changes when
+      # another process that shares the pages ends or begins.
       def others(members, index)
         numbered = members.select { |member| member.index && member.index != index }
         numbered.to_h { |member| [[member.index, member.pid], member.rss_bytes] }
       end
 
-      # The growth of the workers whose sizes are both known; a worker that did not exist had 0 bytes. nil if a worker
-      # was replaced, as when the kernel has killed it: what that returned cannot be told from what the action returned.
+      # The growth of the workers whose sizes are known both times; a worker that did not exist had 0 bytes. Returns nil
+      # if a worker was replaced, as when the kernel has killed it: the memory that its end returned cannot be told from
+      # the memory that the action returned.
       def growth(earlier, later)
         gone, come = [earlier.keys - later.keys, later.keys - earlier.keys].map { |workers| workers.map(&:first) }
         return if gone.intersect?(come)
@@ -204,7 +205,7 @@ module Memscope
         { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes, others: others }
       end
 
-      # Returns why it was not done; nil if it was.
+      # Returns why the decision was not carried out; nil if it was.
       def carry_out(decision, outcome)
         worker = decision.worker
         case decision.action
@@ -237,8 +238,8 @@ module Memscope
         @decided = { **@decided, action => { **counts, key => counts.fetch(key, 0) + 1 }.freeze }.freeze
       end
 
-      # Most decisions are to do nothing, for the same reason as a minute ago with other numbers: such a line is logged
-      # once, and again after a while without it.
+      # Most decisions are to do nothing, for the same reason as a minute ago but with other numbers. Such a line is
+      # logged once, and again only after it has not come up for AGAIN seconds.
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
         @said.delete_if { |_kind, at| Clock.now - at > AGAIN }

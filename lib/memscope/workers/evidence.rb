@@ -10,16 +10,16 @@ module Memscope
   class Workers < Reading
     # Keeps, in files that only this user can read, why a worker is restarted: the decision, the worker's last report
     # with its verdict and its memory by owner, how each row grew since its first report, the largest classes, and as
-    # many as fit of the readings behind the decision. If `policy_evidence_directory` is set, also keeps all readings
-    # there, which `memscope policy` replays.
+    # many of the readings behind the decision as fit. If `policy_evidence_directory` is set, also keeps all readings
+    # there, for `memscope policy` to replay.
     #
     # @api private
     module Evidence
-      # The largest file, in bytes.
+      # The largest file about a restart, in bytes.
       LIMIT = 50_000
-      # The largest file of readings, in bytes; the one before it stays too.
+      # The largest file of readings, in bytes; the previous file of readings is kept too.
       READINGS = 8 << 20
-      # How many files about restarts stay, and how many outcomes; older ones are deleted.
+      # How many files about restarts, and how many outcomes, are kept; older files are deleted.
       FILES = 20
       # How many classes, those with the most memory.
       CLASSES = 30
@@ -50,7 +50,7 @@ module Memscope
           File.rename(new, path)
           prune(/\Aoutcome-/)
         rescue SystemCallError, Sockets::Refused
-          nil # then its successor does not know of it
+          nil # then its successor does not know of the restart
         end
 
         # Takes what `leave` has left: another call finds nothing.
@@ -83,7 +83,7 @@ module Memscope
           host.log("policy: no evidence was kept: #{e.message} (#{e.class})")
         end
 
-        # Names the container, or the service: the same for the process that is started in place of this one.
+        # Names the container, or the service. The process that is started in place of this one gets the same name.
         #
         # @return [String] 16 hexadecimal digits
         def place
@@ -105,7 +105,7 @@ module Memscope
           opened(path, File::WRONLY | File::CREAT | File::EXCL) { |file| file.write(text) }
         end
 
-        # Does not wait, as the open of a pipe would.
+        # Does not block, as opening a pipe would.
         def opened(path, flags)
           File.open(path, flags | File::NOFOLLOW | File::NONBLOCK, 0o600) do |file|
             stat = file.stat
@@ -116,7 +116,7 @@ module Memscope
           end
         end
 
-        # Deletes all but the newest. Another process may do so too.
+        # Deletes all but the FILES newest. Another process may do so too.
         def prune(names)
           paths = Dir.children(directory).grep(names).map { |name| File.join(directory, name) }
           paths.sort_by { |path| File.mtime(path) }[0...-FILES].each { |old| File.unlink(old) }

@@ -9,15 +9,15 @@ module Memscope
     # The host of a Controller for Puma's cluster, in the master, which starts a new worker whenever one has ended.
     #
     # Puma's loop calls the blocks given to its events; the rest runs in memscope's thread. Each variable is written by
-    # one of the two.
+    # only one of these two threads.
     #
     # @api private
     class PumaHost
-      # Puma's master fires it when a restart of all workers begins; the name changed in Puma 7. The event that says
-      # that all have booted is unreliable: after a refork, Puma 5.6 fires none, and if a worker crashes meanwhile, it
-      # comes too early.
+      # The event that Puma's master fires when a restart of all workers begins; its name changed in Puma 7. The event
+      # that says that all workers have booted is unreliable: Puma 5.6 does not fire it after a refork, and if a worker
+      # crashes meanwhile, it comes too early.
       RESTARTING = %i[on_restart before_restart].freeze
-      # Puma fires it once the application is loaded; the name changed in Puma 7.
+      # The event that Puma fires once the application is loaded; its name changed in Puma 7.
       BOOTED = %i[on_booted after_booted].freeze
       private_constant :RESTARTING, :BOOTED
 
@@ -27,7 +27,7 @@ module Memscope
         launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
       end
 
-      # Makes a single-mode Puma listen, once its application may have chosen the socket's path.
+      # Makes a single-mode Puma listen once it has booted: by then its application may have chosen the socket's path.
       #
       # @param launcher [Puma::Launcher]
       # @return [void]
@@ -64,15 +64,15 @@ module Memscope
         handles = @cluster.handles.values
         return "Puma is stopping" if handles.any? && handles.all?(&:term?)
 
-        # A restart of all puts every worker into the next phase.
+        # A restart of all workers puts each of them into the next phase.
         phases = handles.map(&:phase).uniq
         @served = phases if phases.one? && handles.size >= workers
         served = phases == @served && (@left_phase.nil? || phases.first > @left_phase)
         "Puma boots its workers or restarts all of them" unless served
       end
 
-      # Counts the workers that begin in place of the one restarted last. Puma's hook after a fork could not: with
-      # fork_worker it runs in worker 0.
+      # Counts the workers that begin in place of the worker restarted last. Puma's hook after a fork could not count
+      # them: with fork_worker, it runs in worker 0.
       #
       # @param worker [Worker] its first report, which it sends before it has booted
       # @return [void]
@@ -89,8 +89,8 @@ module Memscope
       end
 
       # @param outcome [Hash] of a restart: the fields of a Policy::Outcome
-      # @return [Array(Boolean, Integer)] whether the worker that took its place has booted, or none will, as after
-      #   TTOU; and how many workers in its place died before that one
+      # @return [Array(Boolean, Integer)] whether a worker has booted in place of the restarted one, or none will, as
+      #   after TTOU; and how many workers in that place died before it
       def successor(outcome)
         booted = serving.any? { |handle| handle.index == outcome[:index] && handle.pid != outcome[:pid] }
         booted ||= serving.size >= workers && identity(outcome[:pid]).first != @stopped
@@ -121,10 +121,10 @@ module Memscope
       # Puma 8 and newer.
       def lower_threads(member, most) = ask(member.pid, :lower_threads, most: most)
 
-      # @return [Census] taken in a forked child, if the worker has the room
+      # @return [Census] taken in a forked child, if the worker has room for one
       def census(pid) = ask(pid, :census)
 
-      # @return [Array(Worker, Hash)] its last report, and the leaves of the first
+      # @return [Array(Worker, Hash)] the worker's last report, and the leaves of its first
       def reports(pid) = @cluster.reports(pid)
 
       # @param text [String]

@@ -11,8 +11,8 @@ require_relative "../verdict"
 
 module Memscope
   class Workers < Reading
-    # The growth of a number since the first reading, in constant memory: as readings accumulate, it keeps only every
-    # second, then every fourth, every eighth …
+    # The growth of a number since the first reading, in constant memory: as readings accumulate, only every second
+    # reading is kept, then every fourth, every eighth …
     #
     # @api private
     class Trend
@@ -50,7 +50,7 @@ module Memscope
       #   or they span too short a time
       def per_hour = slope(readings)
 
-      # @return [Integer, nil] the same for the later half of the readings
+      # @return [Integer, nil] like `per_hour`, but for the later half of the readings
       def recent_per_hour
         all = readings
         slope(all.last((all.size + 1) / 2))
@@ -73,7 +73,7 @@ module Memscope
     #
     # @api private
     class Sampler
-      # The values that ProcessMemory gives the reasons for, if they are missing.
+      # The values for which ProcessMemory gives a reason if they are missing.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED
 

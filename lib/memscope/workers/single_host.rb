@@ -12,15 +12,16 @@ module Memscope
     #
     # @api private
     class SingleHost
-      # Seconds a quieted Sidekiq must be idle: more than the 2 it waits for a job, which it then requeues.
+      # Seconds that a quieted Sidekiq must be idle: more than the 2 seconds that a fetch under way may still wait for a
+      # job, which Sidekiq then requeues.
       IDLE = 5
-      # Seconds between lines in the log that say that jobs keep it from ending.
+      # Seconds between lines in the log that say that jobs keep Sidekiq from ending.
       PATIENCE = 900
       # A job that has run for this many seconds may run for ever: nothing ends a job but itself.
       LONG_JOB = 900
       private_constant :IDLE, :PATIENCE, :LONG_JOB
 
-      # @param log [#log, nil] where lines go without a logger: Puma's
+      # @param log [#log, nil] where lines go if no logger is configured: Puma's log
       def initialize(log = nil)
         @log = log
       end
@@ -30,7 +31,7 @@ module Memscope
         sidekiq ? Evidence.left.map { |outcome| { **outcome, booted_seconds: Clock.now.round(3) } } : []
       end
 
-      # Once Sidekiq is quiet, waits for its jobs, however long they take, and then ends it: it cannot resume.
+      # Once Sidekiq is quiet, waits for its jobs, however long they take, and then ends Sidekiq: it cannot resume.
       #
       # @return [void]
       def advance
@@ -73,7 +74,7 @@ module Memscope
 
       # Makes Sidekiq accept no more jobs; `advance` does the rest.
       #
-      # @param outcome [Hash] which its successor measures
+      # @param outcome [Hash] of this restart, which this process's successor measures
       # @return [void]
       # @raise [RuntimeError] saying why not
       def restart(_member, outcome)
@@ -101,7 +102,7 @@ module Memscope
 
       private
 
-      # Only for Sidekiq's own program, which handles TSTP: another process would stop.
+      # Only for Sidekiq's own program, which handles TSTP: the signal would suspend any other process.
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
       # Why Sidekiq might never end: running jobs are not cut short.
@@ -122,7 +123,7 @@ module Memscope
       def busy = work&.size
 
       # What Sidekiq's threads work on: hashes with `payload`, a Hash or its JSON, and `run_at`, when the job began.
-      # Sidekiq 5 called it WORKER_STATE.
+      # Sidekiq 5 called the constant WORKER_STATE.
       def work
         return unless sidekiq
 

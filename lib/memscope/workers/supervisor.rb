@@ -4,11 +4,11 @@ require "open3"
 
 module Memscope
   class Workers < Reading
-    # Proves that something starts this process again after it has ended with success.
+    # Proves that something starts this process again after it has exited successfully.
     #
     # @api private
     module Supervisor
-      # Values of systemd's Restart= that start a service again after it has ended with success.
+      # Values of systemd's Restart= that start a service again after it has exited successfully.
       RESTARTS = %w[always on-success].freeze
       private_constant :RESTARTS
 
@@ -29,7 +29,7 @@ module Memscope
           [path.split("/").grep(/\.service\z/).last, path.include?("/user@") ? "--user" : "--system"]
         end
 
-        # Whether this process is the service's main one: only the end of that one ends the service.
+        # Whether systemd restarts the service when this process ends: a service ends only when its main process ends.
         def service?(unit, manager)
           return false unless unit
 

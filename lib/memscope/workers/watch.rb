@@ -24,7 +24,7 @@ module Memscope
 
       # @param sampler [Sampler]
       # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
-      # @param controller [Controller, nil] does what is due after each reading; nil: another process follows the policy
+      # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
       def initialize(sampler, master_pid: nil, controller: nil, &deliver)
@@ -57,8 +57,8 @@ module Memscope
       def resume = (start if @thread && !@thread.alive?)
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
-      # application. A reading that was not delivered does not become the latest: other processes still have the one
-      # before, so this process's counters would seem to fall from one answer to the next.
+      # application. A reading that was not delivered does not become the latest: other processes still have the reading
+      # before it, so this process's counters would seem to fall from one answer to the next.
       #
       # @return [Float] seconds to wait before the next
       def step

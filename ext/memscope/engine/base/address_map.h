@@ -1,6 +1,6 @@
 /*
  * Maps the address of each block (of malloc, or a slot of Ruby's heap) to a number. Blocks begin at multiples of 8
- * bytes, the size of jemalloc's smallest (LG_TINY_MIN).
+ * bytes, the size of jemalloc's smallest block (LG_TINY_MIN).
  *
  * Takes 4 bytes per 8 bytes of each page in which a block begins, in a lasting mapping (base/scratch.h), inherited by
  * forked children. Takes no lock and allocates nothing: callable from any thread, inside malloc, and in a Ruby hook.

@@ -14,10 +14,13 @@ struct header {
 /* Bytes before the items. */
 #define HEADER 64
 
-/* In a child, mappings of this size and more get huge pages: filling takes 10 to 20 % less time, hardly more memory. */
+/*
+ * In a child, mappings of this size and more get huge pages: filling them takes 10 to 20 % less time and hardly more
+ * memory.
+ */
 #define LARGE ((size_t)4 << 20)
 
-/* Large mappings kept for other arrays; no more are ever free at the same time. */
+/* How many free large mappings are kept for other arrays: there are never more at the same time. */
 #define KEPT_MAPPINGS 8
 
 static bool in_child;

@@ -17,7 +17,7 @@ void *memscope_array_map(size_t count, size_t item_size);
 /* The same for a sparsely written array, without huge pages, which would make much more of it resident. */
 void *memscope_array_map_sparse(size_t count, size_t item_size);
 
-/* The same for an array whose items are all written before they are read: in a child, they may not be zeroed. */
+/* The same for an array whose items are all written before they are read: in a child, they are not always zeroed. */
 void *memscope_array_map_unwritten(size_t count, size_t item_size);
 
 /*
@@ -28,8 +28,8 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size);
 void memscope_array_enter_child(void);
 
 /*
- * Makes room for count items; new ones are zeroed, except in an array from memscope_array_map_unwritten. The array may
- * move. NULL if the kernel refuses: it is unchanged.
+ * Makes room for count items; new items are zeroed, except in an array from memscope_array_map_unwritten. The array may
+ * move. NULL if the kernel refuses; the array is then unchanged.
  */
 void *memscope_array_grow(void *array, size_t count, size_t item_size);
 

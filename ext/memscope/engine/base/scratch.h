@@ -50,8 +50,8 @@ void *memscope_lasting_map(size_t size);
 void memscope_lasting_empty(void *start, size_t size);
 
 /*
- * Resident bytes of the whole pages that hold these bytes of such a mapping or of static memory, by mincore
- * (microseconds per megabyte); if mincore fails, the bytes of all these pages.
+ * Resident bytes of the pages in which a range of such a mapping, or of static memory, lies. Counts whole pages, by
+ * mincore (microseconds per megabyte); if mincore fails, all of these pages count as resident.
  */
 size_t memscope_lasting_resident_bytes(const void *start, size_t bytes);
 

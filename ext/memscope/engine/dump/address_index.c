@@ -52,7 +52,7 @@ static bool by_address(const void *left, const void *right) {
     return ((const struct place *)left)->address <= ((const struct place *)right)->address;
 }
 
-/* Writes each address once, and the first node that has it. Returns how many there are. */
+/* Writes each address once, and the first node that has it. Returns how many addresses it wrote. */
 static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
     uint32_t kept = 0;
 

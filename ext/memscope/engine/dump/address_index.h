@@ -1,6 +1,6 @@
 /*
- * Finds objects of a dump by address. Objects lie beside those that were allocated with them, and mostly refer to
- * these. So an entry serves 64 steps of addresses, and is in the processor's cache for most references. In mapped
+ * Finds objects of a dump by address. Objects that were allocated together lie side by side, and mostly refer to each
+ * other. So one entry covers 64 steps of addresses, and is in the processor's cache for most references. In mapped
  * memory.
  */
 #ifndef MEMSCOPE_ADDRESS_INDEX_H
@@ -15,14 +15,14 @@
 struct memscope_address_entry {
     uint64_t number;  /* of the chunk, plus 1; 0: none */
     uint64_t objects; /* a bit for each step: whether an object begins there */
-    uint32_t first;   /* the rank of the first of them among all objects */
+    uint32_t first;   /* the rank, among all objects, of the chunk's first object */
 };
 
 struct memscope_address_index {
     struct memscope_address_entry *entries;
     uint64_t size, key;
     unsigned shift; /* a step is 1 << shift bytes: all addresses are multiples of it */
-    uint32_t *node; /* by rank; NULL: the rank itself, since Ruby writes each heap page's objects by address */
+    uint32_t *node; /* by rank; NULL: each node is its rank, since Ruby writes a heap page's objects by address */
 };
 
 /* Of several objects at one address, the first counts. After a failure the index is closed. */

@@ -4,9 +4,11 @@
 
 #include "base/mapped_array.h"
 
-/* ---- the same in two dumps ------------------------------------------------------------------------------------- */
+/* ---- matching objects of two dumps ----------------------------------------------------------------------------- */
 
-/* By name of one dump: its number in the last dump, whose names it is added to. NULL: no memory. */
+/*
+ * Adds a dump's names to those of the last dump. Returns the numbers there, by the dump's own number; NULL: no memory.
+ */
 static uint32_t *map_names(const struct memscope_names *from, struct memscope_names *to) {
     uint32_t *numbers = memscope_array_map(from->count, sizeof *numbers);
 
@@ -27,7 +29,7 @@ static uint64_t generation(const struct memscope_compared_dump *dump, uint32_t n
     return ((const uint64_t *)dump->reader->generations.list)[node];
 }
 
-/* The node in another dump of an object of the last; MEMSCOPE_NO_NODE if it is not there. names: from map_names. */
+/* Finds an object of the last dump in another: its node there, or MEMSCOPE_NO_NODE. names: from map_names. */
 static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t node,
                           const struct memscope_compared_dump *other, const uint32_t *names) {
     uint64_t address = ((const uint64_t *)last->reader->addresses.list)[node], now = generation(last, node);
@@ -36,12 +38,12 @@ static uint32_t find_same(const struct memscope_compared_dump *last, uint32_t no
 
     if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
         return MEMSCOPE_NO_NODE;
-    if (now != 0) /* the other dump states 0 if it was written while nothing was traced: the object is newer */
+    if (now != 0) /* if nothing was traced when the other dump was written, it states 0: the object is newer */
         return generation(other, same) == now ? same : MEMSCOPE_NO_NODE;
     return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
 }
 
-/* Whether the last dump has most of another's classes, with the same names at the same addresses. */
+/* Whether the last dump has most of another dump's classes, with the same names at the same addresses. */
 static bool are_of_one_process(const struct memscope_compared_dump *last, const struct memscope_compared_dump *other,
                                const uint32_t *names) {
     const uint64_t *addresses = other->reader->addresses.list;
@@ -75,8 +77,8 @@ static uint64_t newest_generation(const struct memscope_compared_dump *dump) {
     return newest;
 }
 
-/* Whether an object of the last dump was there when another was written, whose latest generation is `newest`: an object
- * of an earlier generation was, though a compaction may have moved it since. */
+/* Whether an object of the last dump already existed when the other dump, whose latest generation is `newest`, was
+ * written. Every object of an earlier generation did, though a compaction may have moved it since. */
 static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
                       const struct memscope_compared_dump *other, uint64_t newest, const uint32_t *names) {
     uint64_t now = generation(&growth->last, node);
@@ -84,7 +86,7 @@ static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
     return (now != 0 && now < newest) || find_same(&growth->last, node, other, names) != MEMSCOPE_NO_NODE;
 }
 
-/* Unmarks the objects that are not in the other dump if in_other, else those that are. */
+/* Unmarks the objects that are not in the other dump if in_other, else the objects that are in it. */
 static enum memscope_status compare(struct memscope_dump_growth *growth, const struct memscope_compared_dump *other,
                                     bool in_other, const uint32_t *names) {
     uint32_t count = growth->last.dump->graph->slot_count;
@@ -205,7 +207,7 @@ static bool hangs_from_new(const struct memscope_dump_growth *growth, const stru
     return parent < growth->last.dump->graph->slot_count && growth->is_new[parent];
 }
 
-/* The top that a new node is reached from. tops: by node, plus 1; written for all nodes on the way. */
+/* The top from which a new node is reached. tops: each node's top, plus 1; set for all nodes on the way. */
 static uint32_t top_of(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
                        uint32_t *tops, uint32_t node) {
     uint32_t top = node;

@@ -1,8 +1,9 @@
 /*
- * What the last of two or three dumps of one process has that the first has not. The objects of two dumps are the same
- * if they have the same address, type and class; or, where the last dump states when an object was allocated, the same
- * address and type, and were allocated after the same garbage collection. An object that was allocated before others of
- * an earlier dump counts as in that dump too, even if it was at another address. In mapped memory; no GVL.
+ * Finds what the last of two or three dumps of one process has and the first does not have. Two entries in two dumps
+ * are the same object if address, type and class are equal; or, where the last dump states when the object was
+ * allocated, if address and type are equal and both were allocated after the same garbage collection. An object of an
+ * earlier generation than the newest object of an earlier dump counts as in that dump too, even if it was at another
+ * address then. In mapped memory; no GVL.
  */
 #ifndef MEMSCOPE_DUMP_GROWTH_H
 #define MEMSCOPE_DUMP_GROWTH_H
@@ -18,30 +19,30 @@ struct memscope_compared_dump {
 
 /* The objects of one class, or those that were allocated at one line. */
 struct memscope_growth_row {
-    int64_t count, bytes; /* the last dump's minus the first's, garbage included; of classes only */
-    uint64_t later_count; /* in the last dump; of classes only */
+    int64_t count, bytes; /* the last dump's minus the first's, garbage included; only for classes */
+    uint64_t later_count; /* in the last dump; only for classes */
     uint64_t new_count, new_bytes;
 };
 
 struct memscope_dump_growth {
     struct memscope_compared_dump first, second, last; /* second.reader is NULL if there are two dumps */
 
-    /* By node of the last dump: whether the object is new: not in the first dump but, if there are three, in the
+    /* By node of the last dump: whether the object is new: not in the first dump and, if there are three dumps, in the
      * second. memscope_dump_growth_count clears it for garbage. */
     uint8_t *is_new;
-    uint32_t *first_names;                       /* by name of the first dump: the same name's number in the last */
+    uint32_t *first_names;                       /* by name of the first dump: the name's number in the last dump */
     struct memscope_growth_row *classes, *sites; /* by name of the last dump */
     uint32_t name_count;
 
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and those that are not */
-    uint64_t untraced_count;                  /* those in `added` whose generation the last dump does not state */
+    uint64_t untraced_count;                  /* objects in `added` whose generation the last dump does not state */
     int64_t count, bytes;                     /* the last dump's minus the first's, garbage included */
     bool knows_generations;                   /* each dump states when some objects were allocated */
-    bool knows_sites;                         /* the last dump does, so it also states where */
+    bool knows_sites;                         /* the last dump states when, and so also where */
 };
 
-/* Finds the new objects. NOT_FOUND if most classes of a dump are not in the last: the dumps are of different
- * processes. NO_MEMORY. Close it even after a failure. */
+/* Finds the new objects. NOT_FOUND if most classes of an earlier dump are not in the last dump: the dumps are of
+ * different processes. NO_MEMORY. Close the growth even after a failure. */
 enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *growth);
 
 /* Adds up rows. New objects that these paths do not reach count as garbage. */
@@ -51,7 +52,7 @@ enum memscope_status memscope_dump_growth_count(struct memscope_dump_growth *gro
 /*
  * Writes the tops of the growth: new objects that the paths reach from a root or from an object that is not new. The
  * weight of a top is its bytes and those of the new objects that paths reach from it through new objects only, so that
- * all weights add up to added.bytes. nodes and weights must each have room for added.count. Returns how many there are;
+ * all weights add up to added.bytes. nodes and weights must each have room for added.count. Returns the number of tops;
  * 0 if there is no memory.
  */
 uint32_t memscope_dump_growth_tops(const struct memscope_dump_growth *growth,

@@ -53,7 +53,7 @@ struct memscope_heap_dump {
 
 enum memscope_dump_format { MEMSCOPE_DUMP_PERFETTO, MEMSCOPE_DUMP_HEAPSNAPSHOT, MEMSCOPE_DUMP_OBJSPACE };
 
-/* Writes to the output, which the caller flushes; errors are the output's. May add names to graph->names. */
+/* Writes to the output, which the caller flushes; errors are in output->error. May add names to graph->names. */
 void memscope_heap_dump_write(const struct memscope_heap_dump *dump, enum memscope_dump_format format,
                               struct memscope_dump_output *output);
 
@@ -82,7 +82,7 @@ uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_
 const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
                                                    struct memscope_growing_array *room);
 
-/* Adds a name: `before`, this name, cut if it is long, and `after`. Returns its number. */
+/* Adds a composed name: `before`, the name with number `name` (cut if it is long), `after`. Returns the new number. */
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
                                     const char *after);
 

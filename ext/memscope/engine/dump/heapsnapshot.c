@@ -1,7 +1,7 @@
 /*
  * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts have to be in the order below. Node 0 is
- * the root; then come the categories of roots and the objects. All children of the root are synthetic: otherwise
- * DevTools would count objects that only other roots reach as system objects. Garbage has a root of its own. For the
+ * the root; then come the categories of roots and the objects. All children of the root are synthetic: if one were not,
+ * DevTools would count the objects that it does not reach as system objects. Garbage has a root of its own. For the
  * types "object" and "native", DevTools show the node's name as its class.
  * https://github.com/ChromeDevTools/devtools-frontend, HeapSnapshot.ts
  */
@@ -65,7 +65,7 @@ static void put_node(struct writer *writer, enum node_type type, uint32_t name, 
     put_numbers(writer, numbers, NODE_FIELDS);
 }
 
-/* The ids of these nodes are even, those of objects odd. */
+/* The nodes of roots have even ids, objects have odd ids. */
 static void put_roots(struct writer *writer) {
     const struct memscope_heap_graph *graph = writer->graph;
 
@@ -203,7 +203,9 @@ static void put_strings(struct writer *writer) {
     }
 }
 
-/* The graph's edges, and if there is garbage, one from the root to (garbage), and those from there. */
+/*
+ * Counts the graph's edges and, if there is garbage, the edge from the root to (garbage) and the edges from (garbage).
+ */
 static uint64_t count_edges(const struct writer *writer) {
     uint32_t garbage = writer->paths.garbage.count;
 

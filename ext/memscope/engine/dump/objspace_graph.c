@@ -39,8 +39,9 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
 }
 
 /*
- * As in a dump of this process: a singleton class is named after the first class above it that is not a singleton class
- * (before Ruby 3.0, dumps do not state it), an anonymous class after the first one above it that has a name.
+ * As in a dump of this process: a singleton class is named after the first class above it that is not a singleton
+ * class, an anonymous class after the first class above it that has a name. (Before Ruby 3.1, dumps state neither
+ * superclasses nor which classes are singleton classes.)
  */
 static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct memscope_class_line *line) {
     bool anonymous = false;
@@ -69,7 +70,9 @@ static uint32_t label_without_class(struct memscope_objspace_reader *reader, uin
     return add_name(reader, "T_", name, strlen(name), "");
 }
 
-/* The address of a node's class; 0 if it has none. What Ruby 3.1 states as an imemo's or iclass's class is not one. */
+/*
+ * The address of a node's class; 0 if it has none. What Ruby 3.1 states as the class of an imemo or iclass is no class.
+ */
 static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node, uint64_t references_end) {
     uint8_t type = ((const uint8_t *)reader->types.list)[node];
 
@@ -126,7 +129,7 @@ static void keep_module_names(struct memscope_objspace_reader *reader, struct me
     dump->module_count = reader->class_count;
 }
 
-/* ---- ids that last --------------------------------------------------------------------------------------------- */
+/* ---- lasting ids ----------------------------------------------------------------------------------------------- */
 
 static uint64_t address_of_basic_object(const struct memscope_objspace_reader *reader) {
     const struct memscope_class_line *lines = reader->classes.list;
@@ -198,8 +201,9 @@ static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t
 }
 
 /*
- * Edges overwrite the references. They are half the size, so that each reference is read before it is overwritten. If
- * an object also refers to its class in another way, both references become one edge, named as that to its class.
+ * Edges overwrite the references. An edge is half the size of a reference, so each reference is read before it is
+ * overwritten. If an object also refers to its class in another way, both references become one edge, named
+ * MEMSCOPE_EDGE_CLASS.
  */
 static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
     const uint64_t *references = edges->reader->references.list;
@@ -240,7 +244,7 @@ static uint32_t count_categories(const struct memscope_objspace_reader *reader) 
     return count;
 }
 
-/* Extends the arrays with an element per object to one per node: 0 for the nodes of roots. */
+/* Extends the arrays that have one element per object to one element per node: 0 for the nodes of roots. */
 static bool make_room_for_nodes(struct memscope_objspace_reader *reader, uint32_t nodes) {
     return memscope_growing_array_reserve_items(&reader->types, nodes, 1) &&
            memscope_growing_array_reserve_items(&reader->labels, nodes, sizeof(uint32_t)) &&
@@ -257,7 +261,7 @@ static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_
            memscope_growing_array_reserve_items(&reader->seen, reader->object_count, sizeof(uint32_t));
 }
 
-/* first_edge overwrites first_references in the same way. */
+/* first_edge overwrites first_references, as the edges overwrite the references. */
 static void add_all_edges(struct edges *edges, struct memscope_heap_graph *graph) {
     struct memscope_objspace_reader *reader = edges->reader;
     const uint64_t *first = reader->first_references.list;

@@ -8,9 +8,9 @@
 #include "dump/objspace_reader.h"
 
 /*
- * Makes the graph, once, when all is read: half a second for five million objects. What graph and dump point to belongs
- * to the reader. Names may be added to the graph, which must not be moved before the reader is closed. MALFORMED if
- * there is no object in the file.
+ * Makes the graph, once, when the whole dump has been read. Takes half a second for five million objects. What graph
+ * and dump point to belongs to the reader. Names may be added to the graph, which must not be moved before the reader
+ * is closed. MALFORMED if there is no object in the file.
  */
 enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reader *reader,
                                                   struct memscope_heap_graph *graph, struct memscope_heap_dump *dump);

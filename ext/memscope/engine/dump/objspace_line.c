@@ -16,7 +16,10 @@ static inline uint64_t load(const char *text) {
     return bytes;
 }
 
-/* The first byte that is one of the three. One of them must be the newline, so that there is such a byte. */
+/*
+ * Finds the first byte that equals one of the three arguments. One argument must be the newline, so that the search
+ * ends.
+ */
 static inline const char *find_one(const char *text, char first, char second, char third) {
 #ifdef __SSE2__
     for (;;) {
@@ -59,7 +62,7 @@ static inline unsigned digit_of(char character) {
 }
 
 /* Appends up to eight hexadecimal digits to *value; returns how many. The fast way takes any byte from '0' to 0x7f for
- * a digit; quotes, blanks and newlines are less. */
+ * a digit; quotes, blanks and newlines are below '0'. */
 static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     uint64_t bytes = load(text), others = ((bytes - EACH('0')) | bytes) & EACH(0x80);
@@ -222,7 +225,7 @@ static inline const char *read_flag(const char *text, bool *flag) {
     return skip_value(text);
 }
 
-/* {"wb_protected":true, "old":true}: a third of a dump. */
+/* Flags such as {"wb_protected":true, "old":true} make up a third of a dump. */
 static inline const char *skip_flags(const char *text) {
     const char *end = find_one(text, '}', '\n', '[');
 
@@ -242,7 +245,7 @@ static inline const char *read_address_or_null(const char *text, uint64_t *addre
     return *text == '"' ? read_address(text, address) : skip_value(text);
 }
 
-/* Plus 1, so that 0 is none. */
+/* Adds 1 to the generation, so that 0 means none. */
 static inline const char *read_generation(const char *text, uint64_t *generation) {
     text = read_number(text, generation);
     *generation += text != NULL;
@@ -369,8 +372,8 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
 
 /* ---- escapes --------------------------------------------------------------------------------------------------- */
 
-/* Writes the code point of four digits as UTF-8; returns its length, 0 if they are no digits. Surrogates are not
- * paired: names have hardly any. */
+/* Writes the code point of four digits as UTF-8; returns the length in UTF-8, or 0 if the four are not all digits.
+ * Surrogates are not paired: names have hardly any. */
 static size_t unescape_code(const char *digits, size_t left, char *into) {
     unsigned code = 0;
 

@@ -1,6 +1,7 @@
 /*
- * One line of ObjectSpace.dump_all: a flat JSON object on a line of its own. Strings escape newlines, so a newline ends
- * every line, whatever is in it. Nothing is copied: texts point into the line. No GVL; allocates nothing.
+ * One line of ObjectSpace.dump_all: a flat JSON object on a line of its own. Strings escape newlines, so every newline
+ * is the end of a line, whatever the line contains. Nothing is copied: texts point into the line. No GVL; allocates
+ * nothing.
  */
 #ifndef MEMSCOPE_OBJSPACE_LINE_H
 #define MEMSCOPE_OBJSPACE_LINE_H
@@ -28,7 +29,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
-    struct memscope_objspace_text file; /* that allocated it, at line_number; only if allocations were traced */
+    struct memscope_objspace_text file; /* where it was allocated, at line_number; only if allocations were traced */
     uint64_t line_number;
     uint64_t generation;                      /* how many garbage collections came before its allocation, plus 1 */
     struct memscope_objspace_text edge_names; /* {"0":"HANDLERS"}: only in dumps that memscope wrote */
@@ -37,7 +38,7 @@ struct memscope_objspace_line {
 
 /*
  * Reads the line at text, which ends with a newline. Writes its references to the array: at most one for each
- * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if there is none.
+ * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if the line cannot be parsed.
  */
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);

@@ -10,7 +10,7 @@
 
 /* Bytes to read at a time, which stay in the processor's cache until they are parsed. */
 #define PIECE ((size_t)128 << 10)
-/* Longer than the line of any object, however many its references. */
+/* Longer than the line of any object, however many references it has. */
 #define LONGEST_LINE ((size_t)1 << 30)
 /* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
 #define PIECES_OF_A_CALL 512

@@ -30,7 +30,7 @@ struct memscope_class_line {
 };
 
 struct memscope_named_reference {
-    uint64_t reference; /* its index among all */
+    uint64_t reference; /* its index among all references */
     memscope_edge_name name;
 };
 

@@ -1,7 +1,7 @@
 /*
  * The lines of ObjectSpace.dump_all, without contents and addresses. A slot's distance from BasicObject replaces its
- * address, so that tools that compare dumps by address find the same objects. Ruby's own lines have no "edge_names",
- * which other tools ignore: {"2":"HANDLERS"} if the third reference is by that constant.
+ * address, so that tools that compare dumps by address find the same objects. Only memscope writes "edge_names":
+ * {"2":"HANDLERS"} if the third reference is by the constant HANDLERS. Other tools ignore it.
  */
 #include "dump/heap_dump.h"
 
@@ -24,8 +24,9 @@ struct writer {
     const memscope_edge_name *edge_names; /* of the node that is written */
 };
 
-/* Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So they begin elsewhere in
- * each dump, by 26 bits of a hash of its time: nobody who compares two dumps takes their objects for the same. */
+/* Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So the addresses of each
+ * dump begin at a different origin, chosen by 26 bits of a hash of the dump's time: a tool that compares two dumps by
+ * address does not take their objects for the same. */
 static int64_t origin_of(const struct memscope_heap_dump *dump) {
     int64_t units = (int64_t)(dump->time_ns * UINT64_C(0x9e3779b97f4a7c15) >> 38) + 1;
 

@@ -151,7 +151,7 @@ static void put_packet(struct writer *writer) {
     memscope_dump_put(writer->output, writer->packet.bytes.list, writer->packet.length);
 }
 
-/* Perfetto shows a heap graph within a process only, and takes 0 for the kernel's idle process. */
+/* Perfetto shows a heap graph within a process only, and takes pid 0 for the kernel's idle process. */
 static uint32_t shown_pid(const struct writer *writer) {
     return writer->dump->pid == 0 ? 1 : writer->dump->pid;
 }

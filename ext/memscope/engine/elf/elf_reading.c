@@ -25,7 +25,10 @@ static bool read_at(const struct memscope_elf_source *source, uint64_t position,
 
 /* --- Files */
 
-/* Reads a list of `count` structures, each of `size` bytes, at `position`; NULL unless the status is MEMSCOPE_OK. */
+/*
+ * Reads a list of `count` structures, each of `size` bytes, at `position`. *list is NULL unless the status is
+ * MEMSCOPE_OK.
+ */
 static enum memscope_status read_list(const struct memscope_elf_source *source, uint64_t position, size_t count,
                                       size_t size, struct memscope_scratch *scratch, const void **list) {
     size_t used = scratch->used;

@@ -48,7 +48,7 @@ enum memscope_status memscope_elf_image_build_id(const struct memscope_elf_sourc
 
 /*
  * Whether the file's code belongs where the object's code is loaded: the program headers are equal. If the build-ids
- * are known to be equal, only the addresses of executable segments need to be (a separate debug file has its own
+ * are known to be equal, only the addresses of executable segments need to be equal (a separate debug file has its own
  * offsets and sizes).
  */
 bool memscope_elf_same_layout(const struct memscope_elf_file *file, const struct memscope_shared_object *object,

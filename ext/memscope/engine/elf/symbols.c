@@ -114,7 +114,7 @@ void memscope_symbols_close(struct memscope_symbols *symbols) {
     symbols->count = 0;
 }
 
-/* --- Their symbols */
+/* --- Symbols of the loaded objects */
 
 static bool read_memory(const void *context, uint64_t position, void *into, size_t size) {
     return memscope_own_memory_read(context, position, into, size);

@@ -180,7 +180,7 @@ static _Noreturn void live(memscope_forked_work *work, void *argument, int answe
     offer_to_the_oom_killer();
     leave_no_core();
     setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
-    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* allows huge pages, which Ruby forbids to its process and its children */
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); /* allows huge pages, which Ruby disables for its process and its children */
     memscope_array_enter_child();
     prctl(PR_SET_NAME, "memscope");
     _exit(work(argument, answer) ? 0 : 1);

@@ -52,7 +52,7 @@ enum memscope_forked_progress {
     MEMSCOPE_FORKED_ANSWERED,    /* all bytes are there, and the child is reaped */
     MEMSCOPE_FORKED_INTERRUPTED, /* by a signal: call again, with *received unchanged */
     MEMSCOPE_FORKED_ENDED,       /* the child exited or was killed before its answer was complete, and is reaped */
-    MEMSCOPE_FORKED_TOO_SLOW,    /* the deadline has passed; the child may not be reaped yet */
+    MEMSCOPE_FORKED_TOO_SLOW,    /* the deadline has passed; the child is not always reaped yet */
 };
 
 /* Waits for an answer of exactly size bytes; *received starts at 0. Call without the GVL. */

@@ -25,7 +25,7 @@ struct signature {
     uint32_t shortest; /* a target */
     uint64_t weight;
     uint32_t length; /* of the path to `shortest` */
-    uint32_t end;    /* positions below are dominated by one of them */
+    uint32_t end;    /* positions below `end` are dominated by one of these targets */
     uint64_t retained;
 };
 
@@ -197,7 +197,7 @@ static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32
 
 /* ---- Paths */
 
-/* The signature of the path to a node that is not the root, given that of its parent; 0: no memory. */
+/* The signature of the path to a node that is not the root; `before` is its parent's signature. 0: no memory. */
 static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, bool target) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t parent = scan->paths->parent[node], earlier;
@@ -213,8 +213,8 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     return number_of(scan, &step);
 }
 
-/* Sets *signature to that of the path to a node, 0 for the root. Remembers those of all nodes on it. False: no memory.
- */
+/* Sets *signature to the signature of the path to a node, 0 for the root. Remembers the signature of each node on that
+ * path. False: no memory. */
 static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
     uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
 
@@ -282,8 +282,8 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     return true;
 }
 
-/* Adds what a target retains: to the total unless another target dominates it, to its signature unless one with the
- * same signature does. */
+/* Adds what a target retains: to the total unless another target dominates it, to its signature unless a target with
+ * the same signature dominates it. */
 static void add_retained(struct path_scan *scan, const uint32_t *signature_of_place, uint32_t node,
                          struct memscope_paths_found *found) {
     const struct memscope_dominators *dominators = scan->asked->dominators;
@@ -334,8 +334,8 @@ static void note_places(struct path_scan *scan) {
 
 /* ---- The answer */
 
-/* Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is its
- * own. */
+/* Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is a
+ * step of its own. */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;
 

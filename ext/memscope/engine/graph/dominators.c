@@ -33,7 +33,7 @@ struct search {
 /* An edge that leads back, to a node that was found earlier. */
 struct back {
     uint32_t from;
-    uint32_t next; /* the previous one to the same node: an index, or 0 */
+    uint32_t next; /* the previous edge that leads back to the same node: an index, or 0 */
 };
 
 struct dominator_scan {
@@ -143,8 +143,8 @@ static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_
     return search[number].best;
 }
 
-/* Stops at the root, since nothing is above it: a class with a million instances is often decided after a few of them.
- */
+/* Skips the remaining edges to a node once its semidominator is the root, since nothing is above the root: for a class
+ * with a million instances, a few of them often suffice. */
 static bool find_semidominators(struct dominator_scan *scan) {
     const uint32_t root = 1;
 
@@ -184,7 +184,7 @@ static void find_dominators(struct dominator_scan *scan) {
     }
 }
 
-/* How many nodes each dominates, itself included. */
+/* How many nodes each node dominates, itself included. */
 static void count_dominated(struct dominator_scan *scan) {
     for (uint32_t number = 1; number <= scan->count; number++)
         scan->search[number].size = 1;

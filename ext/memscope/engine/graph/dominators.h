@@ -15,15 +15,15 @@ struct memscope_dominated {
 struct memscope_dominators {
     uint32_t *dominator; /* each node's immediate dominator; the root's is the root; MEMSCOPE_NO_NODE: not reached */
     uint64_t *retained;  /* bytes of each node and of all that it dominates */
-    struct memscope_dominated *tree; /* the tree of dominators in preorder: each is followed by those it dominates */
+    struct memscope_dominated *tree; /* dominator tree in preorder: each node is followed by the nodes it dominates */
     uint32_t node_count;             /* nodes that are reached */
 };
 
 /*
  * Finds the dominators of all nodes that the root reaches, by semi-NCA (Georgiadis, Tarjan, Werneck: Finding Dominators
- * in Practice): less than a microsecond a node, in lists as in trees. Writes up to 28 bytes a node, 16 a node on the
- * longest path, and 8 an edge that leads back; 20 bytes a node stay until closed. After NO_MEMORY, the dominators are
- * closed.
+ * in Practice): less than a microsecond per node, in lists as in trees. Touches up to 28 bytes per node, 16 per node on
+ * the longest path, and 8 per edge that leads back; 20 bytes per node stay mapped until closed. After NO_MEMORY, the
+ * dominators are closed.
  */
 enum memscope_status memscope_dominators_find(struct memscope_dominators *dominators,
                                               const struct memscope_heap_graph *graph);

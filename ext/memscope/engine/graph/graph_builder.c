@@ -193,7 +193,7 @@ static void add_roots(struct memscope_graph_builder *builder) {
     }
 }
 
-/* The root's edges to the categories. memscope_graph_to would ignore these, since they are no slots. */
+/* The root's edges to the categories. memscope_graph_to would ignore them, since a category's node is no slot. */
 static void add_categories(struct memscope_graph_builder *builder) {
     struct memscope_heap_graph *graph = builder->graph;
 

@@ -39,12 +39,15 @@ struct memscope_graph_builder {
 enum memscope_status memscope_graph_open(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
                                          size_t slot_count, size_t expected_edges, unsigned parts);
 
-/* Begins the references of a slot. Slots must come in ascending order (else MALFORMED); one left out has none. */
+/*
+ * Begins the references of a slot. Slots must come in ascending order (else MALFORMED); a slot left out has no
+ * references.
+ */
 void memscope_graph_from(struct memscope_graph_builder *builder, uint32_t slot);
 
 /*
- * Adds a reference from that slot. A repeated reference is not added again, but its name replaces
- * MEMSCOPE_EDGE_INTERNAL. A target that is no slot is ignored.
+ * Adds a reference from the slot given to memscope_graph_from. A repeated reference is not added again, but its name
+ * replaces MEMSCOPE_EDGE_INTERNAL. A target that is no slot is ignored.
  */
 void memscope_graph_to(struct memscope_graph_builder *builder, uint32_t slot, memscope_edge_name name);
 

@@ -42,7 +42,7 @@ static size_t take_largest_classes(const struct memscope_heap_graph *graph, cons
     return largest->count;
 }
 
-/* Preorder: while positions are below ends[class], an object of the class dominates them. */
+/* In preorder: an object of the class dominates each node whose position is below ends[class]. */
 static void add_retained(struct memscope_class_row *classes, uint32_t *ends, const struct memscope_heap_graph *graph,
                          const struct memscope_dominators *dominators) {
     for (uint32_t position = 0; position < dominators->node_count; position++) {

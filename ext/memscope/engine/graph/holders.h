@@ -13,7 +13,7 @@ struct memscope_class_row {
     uint32_t count;
     uint64_t slot_bytes; /* 0 if the graph has none */
     uint64_t bytes;      /* the objects' own */
-    uint64_t retained;   /* bytes that several objects of the class retain, one within another, count once */
+    uint64_t retained;   /* where one object of the class retains another, their bytes count once */
 };
 
 /* The classes of the reachable objects, by what they retain. Maps, while it counts, 40 bytes a class. */

@@ -20,7 +20,7 @@ static bool smaller(const struct memscope_weighed *one, const struct memscope_we
     return one->weight != other->weight ? one->weight < other->weight : one->number > other->number;
 }
 
-/* Replaces the first of count items by this one, and moves it down to where it belongs in the heap. */
+/* Replaces the first of count items by `item`, and moves `item` down to where it belongs in the heap. */
 static void sift_down(struct memscope_weighed *items, size_t count, struct memscope_weighed item) {
     size_t at = 0;
 

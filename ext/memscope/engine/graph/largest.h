@@ -31,7 +31,7 @@ void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, u
 /* The largest first; of equal weights, the smaller number first. Nothing can be offered afterwards. */
 void memscope_largest_sort(struct memscope_largest *largest);
 
-/* Idempotent; a zeroed one counts as closed. */
+/* Idempotent; a zeroed struct counts as closed. */
 void memscope_largest_close(struct memscope_largest *largest);
 
 #endif

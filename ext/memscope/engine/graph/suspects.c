@@ -12,7 +12,7 @@
 /* Fewer nodes, such as nested Hashes, are no list. */
 #define SHORTEST_LIST 8
 
-/* What the nodes that follow a node in its list have accumulated, and how many they are. */
+/* What the nodes that follow a node in its list have accumulated, and the number of those nodes. */
 struct followers {
     uint64_t accumulated;
     uint32_t count;
@@ -54,13 +54,16 @@ static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t n
     return strcmp(category, "end_proc") == 0 || strcmp(category, "finalizers") == 0;
 }
 
-/* Whether the nodes that a node dominates are its parts: those of a root, a class or a module are not. */
+/*
+ * Whether the nodes that a node dominates are its parts: nodes that a root, class or module dominates are not its
+ * parts.
+ */
 static bool holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
     return node < graph->slot_count && !memscope_graph_is_module(graph, node);
 }
 
-/* The object that a node is a part of: its dominator; or, if that is a root, a class or a module, the previous node on
- * the shortest path to it, which may be a list of roots. MEMSCOPE_NO_NODE if there is none. */
+/* The object that a node is a part of: its dominator; or, if the dominator is a root, a class or a module, the previous
+ * node on the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none. */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];

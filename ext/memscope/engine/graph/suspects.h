@@ -15,8 +15,8 @@ struct memscope_suspect {
  * Objects that are large themselves, or hold much in many parts, none of which is a large part of the whole; those that
  * have accumulated most come first. A list is one suspect, its head. Parts that are held elsewhere too belong to the
  * object through which the shortest paths lead to them. Classes and modules that a class or module holds are code, and
- * do not count as its parts. The roots that at_exit and finalizers add to can be suspects too. Writes, while it
- * searches, up to 16 bytes a node, and 16 more for the nodes of lists.
+ * do not count as its parts. The roots that at_exit and finalizers add to can be suspects too. While it searches,
+ * touches up to 16 bytes per node, and 16 more per node of a list.
  */
 enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *graph,
                                             const struct memscope_shortest_paths *paths,

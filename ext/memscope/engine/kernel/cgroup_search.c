@@ -118,7 +118,7 @@ static const char *next_line(struct lines *lines) {
     }
 }
 
-/* Without a list of mounts (a copy of the files, a /proc that hides it), tries the usual mount point. */
+/* If there is no list of mounts (proc_root is a copy without it, or /proc hides it), tries the usual mount point. */
 static void search_mounts(struct memscope_cgroup_search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
     struct lines lines = {.descriptor = -1};

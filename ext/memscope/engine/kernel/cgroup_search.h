@@ -9,7 +9,10 @@
 #include "kernel/cgroup_text.h"
 
 struct memscope_cgroup_search {
-    /* What is searched: the first three as in memscope_cgroup_read, and "memory" or "cpu". */
+    /*
+     * What is searched: the first three have the same meaning as in memscope_cgroup_read; controller is "memory" or
+     * "cpu".
+     */
     const char *proc_root, *process, *cgroup_root;
     const char *controller;
 
@@ -26,7 +29,9 @@ struct memscope_cgroup_search {
 enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
                                           struct memscope_cgroup_membership *membership);
 
-/* Removes the last component of a directory. Returns false, and leaves it, if it is already `top`. */
+/*
+ * Removes the last component of a directory. Returns false, and leaves the directory unchanged, if it is already `top`.
+ */
 bool memscope_cgroup_climb(char *directory, const char *top);
 
 #endif

@@ -42,7 +42,7 @@ enum memscope_status memscope_mappings_parse(const char *text, size_t length,
                                              const struct memscope_mappings_memory *memory,
                                              struct memscope_mappings *mappings);
 
-/* Reads /proc/self/maps: some µs per 50 mappings; no page tables are walked. No GVL, no allocation. */
+/* Reads /proc/self/maps: a few µs per 50 mappings; no page tables are walked. No GVL, no allocation. */
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings);
 

@@ -7,8 +7,8 @@
 #include "base/status.h"
 
 /*
- * Lowers the highest RSS to the current one, for all who read it (write "5" to /proc/self/clear_refs, Linux 4.0).
- * Returns MEMSCOPE_NOT_FOUND for a kernel without CONFIG_PROC_PAGE_MONITOR.
+ * Lowers the highest RSS to the current RSS, for everything that reads VmHWM (write "5" to /proc/self/clear_refs,
+ * Linux 4.0). Returns MEMSCOPE_NOT_FOUND for a kernel without CONFIG_PROC_PAGE_MONITOR.
  */
 enum memscope_status memscope_peak_reset(void);
 

@@ -98,9 +98,9 @@ enum memscope_status memscope_process_memory_parse(const char *text, enum memsco
 #ifdef __linux__
 
 /*
- * The kept descriptor, and its fstat at opening. It is safe to change them while another thread uses them: a descriptor
- * is read only after fstat confirms that the number now names a statm of this process. They survive fork, so that a
- * child can close the descriptor it inherited.
+ * The kept descriptor, with its device and inode as fstat reported them at opening. It is safe to change all three
+ * while another thread uses them: a descriptor is read only after fstat confirms that the number now names a statm of
+ * this process. All three survive fork, so that a child can close the descriptor it inherited.
  */
 static struct {
     _Atomic int descriptor;
@@ -115,10 +115,10 @@ static struct {
  */
 struct fork_page {
     _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
-    _Atomic bool is_inherited; /* the kernel does not wipe it */
+    _Atomic bool is_inherited; /* the kernel cannot wipe the page */
 };
 
-#define OPENING 1U /* a thread is opening, perhaps the one that this signal handler interrupted */
+#define OPENING 1U /* a thread is opening a descriptor, perhaps the thread that this signal handler interrupted */
 #define OPENED 2U
 #define PHASES (OPENING | OPENED)
 #define NEXT_OPENING 4U
@@ -136,7 +136,7 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
     *end = page ? (uintptr_t)page + page_length() : 0;
 }
 
-/* Returns NULL if no page can be mapped. When two threads map one at once, one of the pages is unmapped. */
+/* Returns NULL if no page can be mapped. If two threads map a page at once, one of the two pages is unmapped. */
 static struct fork_page *map_fork_page(void) {
     struct fork_page *none = NULL;
     struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -158,9 +158,9 @@ static uint64_t owner_bits(struct fork_page *page) {
 }
 
 /*
- * The two system calls of a reading, without the C library's overhead: glibc's fstat is newfstatat with an empty path
- * (2.33), a fifth slower, and its pread is a cancellation point. On these two architectures struct stat is the kernel's
- * own.
+ * The two system calls of a reading, without the C library's overhead: glibc's fstat calls newfstatat with an empty
+ * path (since 2.33), which is a fifth slower, and glibc's pread is a cancellation point. On these two architectures
+ * struct stat is the kernel's own.
  */
 #if defined(SYS_fstat) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 static int stat_descriptor(int descriptor, struct stat *file) {
@@ -237,8 +237,8 @@ static enum memscope_status read_once(struct memscope_statm *statm) {
 /*
  * Opens a descriptor to keep. If another thread is opening one, or has opened one since `turn` was loaded, does not
  * wait but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
- * If this process opened it, this code runs only when its number no longer refers to statm, because somebody else
- * closed or reused it: then it is not closed.
+ * If this process opened the kept descriptor, this function runs only when the number no longer refers to statm,
+ * because other code has closed or reused it: then the number is not closed.
  */
 static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
                                       struct memscope_statm *statm) {

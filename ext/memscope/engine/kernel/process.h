@@ -36,7 +36,7 @@ enum memscope_process_field {
 
 enum memscope_process_source { MEMSCOPE_PROCESS_STATUS, MEMSCOPE_PROCESS_SMAPS_ROLLUP };
 
-/* The file of a field, and the kernel's key for it there. */
+/* The file that a field is read from, and the kernel's key for the field in that file. */
 enum memscope_process_source memscope_process_source_of(enum memscope_process_field field);
 const char *memscope_process_key_of(enum memscope_process_field field);
 
@@ -53,9 +53,9 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
 }
 
 /*
- * Reads both files of a process, "self" or a pid. smaps_rollup walks the page tables under mmap_lock (2.5 ms per GB of
- * 4 KiB pages): T2, to be called without the GVL. Allocates nothing. Returns the better of the two files' statuses,
- * which are both in *memory.
+ * Reads both files of a process; `process` is "self" or a pid. smaps_rollup walks the page tables under mmap_lock
+ * (2.5 ms per GB of 4 KiB pages): T2, to be called without the GVL. Allocates nothing. Returns the better of the two
+ * files' statuses, which are both in *memory.
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 

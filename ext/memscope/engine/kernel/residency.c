@@ -41,14 +41,17 @@ struct scan_request {
  * then pagemap only for mappings with some Rss.
  */
 #define LARGE_MAPPING ((uintptr_t)4 << 30)
-/* If a larger mapping (128 MB of pagemap; sanitizers map terabytes) has resident pages, only smaps is used. */
+/*
+ * If a mapping larger than this has resident pages, only smaps is used: pagemap has 128 MB of entries for 64 GB, and
+ * sanitizers map terabytes.
+ */
 #define LARGEST_MAPPING ((uintptr_t)64 << 30)
 /* How far pagemap may exceed RSS merely because the process goes on running during a reading. */
 #define DRIFT_BYTES ((uint64_t)256 << 10)
 
 /*
- * How many ranges to expect, by earlier readings of this process, so that the next reading can make room before it
- * scans. Only a hint: if it is too low, that costs a second scan.
+ * How many ranges to expect, judging from earlier readings of this process, so that the next reading can make room
+ * before it scans. Only a hint: if it is too low, that costs a second scan.
  */
 static _Atomic(size_t) expected_ranges = 512;
 
@@ -186,8 +189,9 @@ static enum memscope_status read_mapping(struct pagemap_pass *pass, const struct
 }
 
 /*
- * With use_smaps, mappings carry Rss. A mapping without Rss is skipped. If a mapping has more present pages than Rss,
- * some map the zero page: all pages that may be it are left out if the others still amount to Rss.
+ * With use_smaps, each mapping carries its Rss. A mapping without Rss is skipped. If a mapping has more present pages
+ * than Rss, some of them map the zero page: all pages that may be the zero page are left out, provided that the
+ * remaining pages still amount to Rss.
  */
 static enum memscope_status read_mappings(struct pagemap_pass *pass, const struct memscope_mappings *mappings,
                                           bool use_smaps) {

@@ -55,7 +55,10 @@ bool memscope_residency_worth_searching(const struct memscope_residency *residen
 bool memscope_residency_next(const struct memscope_residency *residency, uintptr_t *cursor, uintptr_t end,
                              struct memscope_range *part);
 
-/* Whether the page of this address is in memory now, whatever it was at the reading; false if that is unknown. */
+/*
+ * Whether the page of this address is in memory now, whether or not it was when residency was read; false if that is
+ * unknown.
+ */
 bool memscope_is_resident_by_now(uintptr_t address);
 
 /* Whether this address is mapped now; false if that is unknown. */

@@ -74,7 +74,7 @@ uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t st
     return count(sharing, start, end, &shared);
 }
 
-/* Extends the last range of the list, or begins another. */
+/* Extends the last range of the list, or appends a new range. */
 static bool add_page(struct memscope_scratch *scratch, struct memscope_range *list, size_t *count, uintptr_t start,
                      uintptr_t end) {
     struct memscope_range *added;

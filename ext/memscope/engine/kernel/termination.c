@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The same number on every architecture but Alpha, whose headers have it. */
+/* The number is 424 on every architecture except Alpha, whose headers define it. */
 #ifndef SYS_pidfd_send_signal
 #define SYS_pidfd_send_signal 424
 #endif

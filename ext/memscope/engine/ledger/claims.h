@@ -52,7 +52,7 @@ void memscope_claims_withdraw(struct memscope_claims *claims, size_t count);
 
 /*
  * Merges the new claims into the settled ones, by address. Of two new claims that overlap, the one that starts higher
- * loses the common part; if both start at the same address, the one that was added later.
+ * loses the common part; if both start at the same address, the one that was added later loses it.
  */
 void memscope_claims_settle(struct memscope_claims *claims);
 

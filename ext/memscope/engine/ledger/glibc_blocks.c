@@ -46,7 +46,7 @@ struct run {
 struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
-    struct run after, today; /* with the garbage freed, and as things are */
+    struct run after, today; /* once the garbage is freed; as the heap is now */
     uint64_t cacheable;
     bool kept; /* the kernel might refuse to take back pages within a heap */
 };
@@ -65,7 +65,10 @@ static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t st
     memscope_set_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
 }
 
-/* Adds the whole pages past a free chunk's own fields: mtrim returns these, systrim those of the main heap's top. */
+/*
+ * Adds the whole pages past a free chunk's own fields. mtrim returns such pages of a free chunk, and systrim returns
+ * those of the main heap's top.
+ */
 static void add_pages(const struct forecast *forecast, struct memscope_returned *returned, struct run run,
                       bool certain) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -89,8 +92,10 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
     *run = (struct run){0, 0};
 }
 
-/* Joins the top chunk with the run before it. systrim trims the main heap's top; heap_trim another heap's, when a free
- * makes it large. */
+/*
+ * Joins the top chunk with the run before it. systrim trims the top of the main heap; heap_trim trims the top of
+ * another heap when a call of free makes that top large.
+ */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
     struct memscope_blocks_returned *returned = forecast->returned;
     struct run after = {forecast->after.end == start ? forecast->after.start : start, end};

@@ -29,7 +29,7 @@ static uintptr_t cache_key;
 
 /* ---- the key of cached chunks --------------------------------------------------------------------------------- */
 
-/* tcache_entry's second word is the key; read through the kernel, since the block is not ours any more. */
+/* tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. */
 static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
     char *volatile block = malloc(size);
     uintptr_t address = (uintptr_t)block, key = 0;
@@ -47,8 +47,8 @@ void memscope_glibc_learn_cache_key(void) {
     if (memscope_own_memory_open(&memory) == MEMSCOPE_OK) {
         key = key_of_freed_block(&memory, 24);
         /*
-         * Before 2.34 the word is an address that differs by thread. Its top 16 bits are 0; a random key's hardly ever
-         * are.
+         * Before 2.34, the word is an address, which differs by thread and whose top 16 bits are 0. The top 16 bits of
+         * a random key are hardly ever 0.
          */
         if (key >> 48 != 0 && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
             cache_key = key;
@@ -98,8 +98,8 @@ static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t addr
 }
 
 /*
- * Copies resident memory from address on: of pages that have become resident since residency was read, one at a time.
- * Other pages are never read: reading them would map zero pages.
+ * Copies resident memory from address on. Pages that have become resident since residency was read are copied one at a
+ * time. Pages that are not resident are never read: reading them would map zero pages.
  */
 static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     const struct memscope_range *range = range_at(walk, address);
@@ -176,8 +176,8 @@ static struct trimmable measure(struct memscope_chunk_walk *walk, struct memscop
 }
 
 /*
- * The trimmable part of a free chunk. mtrim calls madvise once for all of that part, which fails if any page of it is
- * locked.
+ * The trimmable part of a free chunk. mtrim returns that part with a single call of madvise, which fails if any of the
+ * pages is locked.
  */
 static struct trimmable trimmable(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end) {
     struct memscope_range pages = whole_pages(start, end);
@@ -204,7 +204,10 @@ static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trim
     totals->kept_bytes -= amount.kept_bytes;
 }
 
-/* The trimmable part of the main heap's top, which systrim returns by lowering the program break, locked or not. */
+/*
+ * The trimmable part of the main heap's top. systrim returns it by lowering the program break, even if pages are
+ * locked.
+ */
 static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
     return measure(walk, whole_pages(top, end));
 }
@@ -263,8 +266,8 @@ static uintptr_t end_by_now(const struct memscope_chunk_walk *walk, const struct
 
 /*
  * Ends the walk at a chunk that ends past the heap's end, or where nothing can be read: if the heap has grown or shrunk
- * meanwhile, this is its top, or a block that was cut from it. Adds what of the chunk was in the heap. Returns false if
- * it is neither; sets *top to the top, or to 0.
+ * meanwhile, this chunk is the heap's top, or a block that was cut from the top. Adds the part of the chunk that was in
+ * the heap. Returns false if the chunk is neither; sets *top to the top chunk, or to 0.
  */
 static bool end_changed_heap(struct memscope_chunk_walk *walk, const struct heap *heap, struct memscope_range chunk,
                              struct memscope_chunk_totals *totals, uintptr_t *top) {
@@ -356,8 +359,8 @@ static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast,
 
 /*
  * Moves the chunks in the arena's fastbins from in_use to free, or from cached if they still have the key: a thread
- * that ends moves its cached chunks to the fastbins and does not erase it (tcache_thread_shutdown). Gives up on a bin's
- * list at the first chunk that cannot be read or does not have the bin's size.
+ * that ends moves its cached chunks to the fastbins and does not erase the key (tcache_thread_shutdown). Gives up on a
+ * bin's list at the first chunk that cannot be read or does not have the bin's size.
  */
 static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
                              struct fast_chunks *fast) {
@@ -432,8 +435,7 @@ static void add_to_run(struct run *run, uintptr_t start, uintptr_t end, struct t
 }
 
 /*
- * The size of a fast chunk; 0 if the heap has changed since the chunk was listed, or the chunk's page was not resident
- * when residency was read.
+ * The size of a fast chunk; 0 if the heap has changed since the chunk was listed, or the chunk's page is not resident.
  */
 static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
@@ -526,9 +528,9 @@ static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const
 /* ---- heaps ---------------------------------------------------------------------------------------------------- */
 
 /*
- * With huge pages asked for (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory that is in no chunk. The
- * heap begins at the first address from which chunks follow each other; what lies before it is unwalked. *skipped says
- * whether pages before it were not resident, and may hold chunks.
+ * If huge pages are requested (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory that is in no chunk.
+ * The heap begins at the first address from which chunks follow each other; what lies before it is unwalked. *skipped
+ * says whether pages before the first chunk were not resident, and so may hold chunks.
  */
 static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, bool *skipped) {
     const struct memscope_range *range;

@@ -36,12 +36,12 @@ struct memscope_chunk_totals {
     uint64_t trimmable_bytes;        /* resident whole pages that malloc_trim(0) returns */
     uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
     uint64_t kept_bytes;             /* whole pages that malloc_trim cannot return: locked, or madvise is refused */
-    uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or from where the walk stopped on */
+    uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or beyond where the walk stopped */
     bool incomplete;                 /* chunks are missing: a walk stopped, or a heap's start was not resident */
 };
 
 enum memscope_chunk_kind {
-    MEMSCOPE_CHUNK_IN_USE, /* this and the next include those in fastbins, which are visited a second time, as FAST */
+    MEMSCOPE_CHUNK_IN_USE, /* IN_USE and CACHED include chunks in fastbins, which are visited a second time, as FAST */
     MEMSCOPE_CHUNK_CACHED,
     MEMSCOPE_CHUNK_FREE,
     MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
@@ -49,7 +49,7 @@ enum memscope_chunk_kind {
     MEMSCOPE_CHUNK_FAST,     /* in a fastbin; was visited as in use or cached before */
 };
 
-/* Called for each chunk of a heap in address order, then for those in its arena's fastbins. */
+/* Called for each chunk of a heap in address order, then for each chunk in the fastbins of the heap's arena. */
 typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
 
 struct memscope_chunk_walk {
@@ -84,8 +84,8 @@ bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct mem
                               struct memscope_scratch *scratch);
 
 /*
- * The first walks the main heap, [start, end), where end is the program break; the second, one heap of another arena,
- * whose heap_info is at start. About 0.15 to 0.3 µs per chunk. No GVL, no allocation, no lock.
+ * The first function walks the main heap, [start, end), where end is the program break. The second walks one heap of
+ * another arena: the heap whose heap_info is at start. About 0.15 to 0.3 µs per chunk. No GVL, no allocation, no lock.
  */
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals);

@@ -14,7 +14,7 @@
 
 /*
  * struct malloc_state from its last bin on (2.26 to 2.43). No chunk is ever put in that bin, so both of its words point
- * to the bin as if it were a chunk, whose header begins two words before them.
+ * to the bin itself as if it were a chunk: to the address two words, the size of a chunk header, before the bin.
  */
 struct arena_tail {
     uintptr_t last_bin[2];
@@ -34,7 +34,9 @@ static uintptr_t page_bytes(void) {
     return (uintptr_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Every empty bin points to itself, so the fields after it must also make sense, and top must point to a chunk. */
+/*
+ * Every empty bin points to itself, so the fields after the bin must also be plausible, and top must point to a chunk.
+ */
 static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t last_bin, struct main_arena *arena) {
     struct arena_tail tail;
     uintptr_t size;

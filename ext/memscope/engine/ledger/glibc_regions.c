@@ -24,7 +24,7 @@ static size_t page_bytes(void) {
 }
 
 /*
- * How far an arena's heap at this address can reach: over what is mapped next to each other up to the end of its
+ * How far an arena's heap at this address can reach: over adjacent anonymous mappings, up to the end of the heap's
  * reservation. A heap may consist of several mappings, and a thread may have grown it since the mappings were read.
  */
 static uintptr_t reach_of_heap(const struct memscope_mappings *mappings, size_t index, uintptr_t address) {
@@ -103,7 +103,10 @@ struct gap_walk {
     uintptr_t reach; /* where the gap ends if realloc has grown its last chunk since the mappings were read (mremap) */
 };
 
-/* Where a chunk in this mapping's last gap can end by now: at the next mapping, or at a claim if that ends the gap. */
+/*
+ * How far a chunk in a gap of this mapping can reach by now: up to the next mapping, or up to the claim that ends the
+ * gap.
+ */
 static uintptr_t reach_of_gap(const struct memscope_mappings *mappings, size_t index, uintptr_t end) {
     if (end < mappings->list[index].end)
         return end;

@@ -3,8 +3,8 @@
  * arena locks), but each kind of region can be recognised: the main heap ends at the program break, the heaps of other
  * arenas are aligned and begin with a heap_info, and a chunk with a mapping of its own begins with a chunk header.
  *
- * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), the same from 2.26 to 2.43 except
- * as noted in the code.
+ * Layouts: malloc/arena.c (heap_info) and malloc/malloc.c (malloc_chunk, IS_MMAPPED), unchanged from 2.26 to 2.43
+ * except as noted in the code.
  */
 #ifndef MEMSCOPE_GLIBC_REGIONS_H
 #define MEMSCOPE_GLIBC_REGIONS_H

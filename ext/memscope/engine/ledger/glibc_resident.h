@@ -10,10 +10,10 @@
 #include "malloc/glibc_info.h"
 
 /*
- * Sets resident_bytes of each arena in the list, and of all together; has_resident says for which it is known. It is
- * unknown for arenas that were made or grew since malloc_info, and everywhere if the kernel does not tell which pages
- * are resident. Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL; allocates nothing but scratch
- * memory.
+ * Sets resident_bytes of each arena in the list, and of all together; has_resident says for which of them it is known.
+ * It is unknown for an arena that was made or has grown since malloc_info ran, and for all arenas if the kernel does
+ * not tell which pages are resident. Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL; allocates
+ * nothing but scratch memory.
  */
 enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *arenas);
 

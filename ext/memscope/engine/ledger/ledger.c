@@ -81,9 +81,9 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
 }
 
 /*
- * If other threads mapped memory between the list and the scan, lists the mappings again, since what is in none has no
- * owner, and claims the stacks that were made meanwhile. jemalloc's counters belong to the list with which they were
- * read, which is therefore kept.
+ * If other threads mapped memory between the list and the scan, lists the mappings again, since memory outside all
+ * listed mappings has no owner, and claims the stacks that were made meanwhile. Under jemalloc, keeps the list as it
+ * is, because jemalloc's counters were read along with it.
  */
 static enum memscope_status list_what_was_mapped_since(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
@@ -136,7 +136,7 @@ enum memscope_status memscope_ledger_read(const struct memscope_ledger_request *
 
     memset(ledger, 0, sizeof *ledger);
     ledger->request = request;
-    memscope_statm_read(&ledger->statm_before); /* so that what it maps on first use is in the list of mappings */
+    memscope_statm_read(&ledger->statm_before); /* the first call maps memory, which must be in the list of mappings */
     if ((status = memscope_scratch_open(&ledger->work)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->list)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&ledger->claims)) != MEMSCOPE_OK)

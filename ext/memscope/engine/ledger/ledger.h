@@ -1,10 +1,10 @@
 /*
  * The ledger: every resident byte of this process with its proven owner, in rows that sum to the RSS of one scan.
  *
- * Steps: list the mappings, read which pages are resident, claim ranges for their owners, sweep all three once.
- * Residency is read once: what other threads change meanwhile (if the caller does not hold the GVL) can put a byte near
- * a moving boundary into a neighbouring row, but never leaves it out of the sum. A byte without a proven owner is
- * unattributed.
+ * Steps: list the mappings, read which pages are resident, claim ranges for their owners, then sweep mappings, resident
+ * pages and claims together, once. Residency is read once: what other threads change meanwhile (if the caller does not
+ * hold the GVL) can put a byte near a moving boundary into a neighbouring row, but never leaves it out of the sum. A
+ * byte without a proven owner is unattributed.
  */
 #ifndef MEMSCOPE_LEDGER_H
 #define MEMSCOPE_LEDGER_H
@@ -59,7 +59,7 @@ struct memscope_ledger {
     struct memscope_ledger_owner *owners; /* sorted by the mapping's address */
     size_t owner_count;
     const struct memscope_claim
-        *claim_list; /* sorted and disjoint; what the kernel names, such as [heap], is in none */
+        *claim_list; /* sorted and disjoint; memory that the kernel names, such as [heap], has no claim */
     size_t claim_count;
     uint64_t unmapped_bytes; /* resident outside every listed mapping: mapped after the list was read */
 
@@ -78,7 +78,7 @@ struct memscope_ledger {
     struct memscope_ruby_regions ruby;
     enum memscope_status stacks_status;
     enum memscope_status own_memory_status;  /* not OK: arenas, mmapped chunks, threads, empty pages are not found */
-    enum memscope_status own_memory_refusal; /* why there was no memfd to read through; MEMSCOPE_OK if there was */
+    enum memscope_status own_memory_refusal; /* why there was no memfd to read through; MEMSCOPE_OK if there was one */
 
     struct memscope_jemalloc_stats jemalloc;
     enum memscope_status jemalloc_status;
@@ -100,7 +100,8 @@ void memscope_ledger_close(struct memscope_ledger *ledger);
 
 /*
  * Splits live slots and the rows of malloc's blocks in use into reachable and garbage. `garbage` holds the bytes of
- * garbage in each row to split, counted as the ledger counts that row. Blocks of no object count as reachable.
+ * garbage in each row to split, counted as the ledger counts that row. Blocks that belong to no object count as
+ * reachable.
  */
 void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]);
 

@@ -72,8 +72,9 @@ static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t b
 
 /*
  * MAP_NORESERVE proves nothing by itself: the address space of all such mappings must equal stats.mapped +
- * stats.retained. When it is larger and exactly one mapping is as large as the difference, that one is foreign.
- * Otherwise every mapping up to the size of the difference may be foreign, and none of them counts as jemalloc's.
+ * stats.retained. If that address space is larger, and exactly one mapping is as large as the difference, that mapping
+ * is foreign. Otherwise every mapping up to the size of the difference may be foreign, and none of them counts as
+ * jemalloc's.
  */
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;

@@ -10,8 +10,10 @@
 /* Whether this process can have the row at all. If so, the row is listed even when it has 0 bytes. */
 bool memscope_ledger_row_applies(const struct memscope_ledger *ledger, enum memscope_row row);
 
-/* Whether the row's shared bytes are known, if they were requested. Never for rows of counters, chunks or a marking,
- * only for the row above them. */
+/*
+ * Whether the row's shared bytes are known, if they were requested. They are never known for rows that come from
+ * counters, chunks or a marking, only for the row above such rows.
+ */
 bool memscope_ledger_row_shares_known(const struct memscope_ledger *ledger, enum memscope_row row);
 
 /* The sum of the chunks that a row counts; NULL without a walk, and for every other row. */
@@ -38,7 +40,7 @@ bool memscope_ledger_malloc_in_use(const struct memscope_ledger *ledger, uint64_
 bool memscope_ledger_trimmable(const struct memscope_ledger *ledger, uint64_t *bytes);
 
 /*
- * The trimmable bytes on pages that no other process maps: what the machine gains. Returns false also if the kernel
+ * The trimmable bytes on pages that no other process maps: what the machine gains. Also returns false if the kernel
  * hides which pages are shared.
  */
 bool memscope_ledger_trimmable_private(const struct memscope_ledger *ledger, uint64_t *bytes);

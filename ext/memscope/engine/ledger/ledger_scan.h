@@ -21,9 +21,10 @@ struct memscope_ledger_scan {
 };
 
 /*
- * Both mark jemalloc's mappings and set jemalloc_space_bytes to the address space of all that look like jemalloc's. By
- * exclusion: the data mappings that no owner has claimed, all or only the large ones; returns false and marks nothing
- * if neither adds up to what jemalloc says it has mapped. By MAP_NORESERVE: needs a list from smaps.
+ * Both functions mark jemalloc's mappings, and set jemalloc_space_bytes to the address space of all mappings that look
+ * like jemalloc's. By exclusion: marks the data mappings that no owner has claimed, either all of them or only the
+ * large ones; returns false and marks nothing if neither set adds up to what jemalloc says it has mapped. By
+ * MAP_NORESERVE: needs a list from smaps.
  */
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
 void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);

@@ -6,10 +6,10 @@
 #define WALKS 4 /* while threads allocate all the time, one walk in a hundred stops */
 
 /*
- * Splits jemalloc's resident memory by jemalloc's own counters. These include some pages that were never touched, or
- * that lie in a mapping that may be foreign (row not_resident, negative); and they omit some resident pages: retained
- * ones that a huge page has made resident again (row retained_resident). If memory is allocated but no page of the
- * mappings found is resident, those mappings are not jemalloc's, even if their sizes match.
+ * Splits jemalloc's resident memory by jemalloc's own counters. The counters include some pages that were never
+ * touched, or that lie in a mapping that may be foreign (row not_resident, negative); and they omit some resident
+ * pages: retained pages that a huge page has made resident again (row retained_resident). If memory is allocated but no
+ * page of the mappings found is resident, those mappings are not jemalloc's, even if their sizes match.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
@@ -43,8 +43,8 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
 }
 
 /*
- * Bytes that the chunks do not account for (the walk had to stop, chunks came or went meanwhile) go to the unwalked
- * row.
+ * Bytes that the chunks do not account for (because the walk had to stop, or chunks came or went meanwhile) go to the
+ * unwalked row.
  */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
@@ -80,7 +80,10 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
         memscope_chunk_walk_main_heap(walk, heap_start, heap_end, totals);
 }
 
-/* A piece in which others own memory has several claims: all but the first start before `walked`, and are skipped. */
+/*
+ * A piece that contains memory of other owners has several claims: all but the first start before `walked`, and are
+ * skipped.
+ */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                              struct memscope_chunk_totals *totals) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;
@@ -116,7 +119,7 @@ void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct 
     walk_arenas(walk, ledger, arenas);
 }
 
-/* A walk stops at a chunk that another thread changes meanwhile; the next one seldom does. */
+/* A walk stops at a chunk that another thread changes meanwhile; the next walk seldom stops. */
 static void walk_live_chunks(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
     bool incomplete = true;
 

@@ -160,7 +160,7 @@ static void sweep_ranges(struct sweep *sweep) {
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
-    uint64_t live, slots; /* bytes in these heap pages; of a page that lies in two mappings, in proportion */
+    uint64_t live, slots; /* bytes in these heap pages; a page that lies in two mappings counts in proportion */
 };
 
 static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,

@@ -4,7 +4,7 @@
  *
  * An address is looked at only inside memory that the ledger has proven to be the allocator's. Sizes are the
  * allocator's own: glibc's chunk header, jemalloc's size class. Once the blocks are open, no lock is taken and malloc
- * is never called, so all of it works in a forked child.
+ * is never called, so all later calls work in a forked child.
  */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_H
 #define MEMSCOPE_MALLOC_BLOCKS_H
@@ -18,7 +18,7 @@
 
 struct memscope_malloc_region {
     uintptr_t start, end;  /* must come first, as a memscope_range */
-    size_t first_unit;     /* the number of its first unit among those of all regions */
+    size_t first_unit;     /* index of its first unit among the units of all regions */
     enum memscope_row row; /* of its blocks in use; mmapped_in_use: the region is one chunk of glibc */
 };
 
@@ -43,7 +43,7 @@ struct memscope_malloc_blocks {
     const struct memscope_ledger *ledger;
     uint64_t garbage[MEMSCOPE_ROW_COUNT]; /* bytes of garbage, as memscope_ledger_split_garbage takes them */
 
-    /* inner parts */
+    /* internals */
     struct memscope_malloc_region *regions;
     size_t region_count, last;
     size_t unit_bytes;           /* every block begins at a multiple of it */
@@ -53,7 +53,7 @@ struct memscope_malloc_blocks {
     size_t class_count;
     struct memscope_mib batch_query;             /* how full a slab is; its length is 0 if this jemalloc cannot tell */
     struct memscope_block_sum doomed_runs;       /* jemalloc: resident bytes of the extents of large garbage */
-    uint64_t doomed_private_bytes;               /* those that no other process maps */
+    uint64_t doomed_private_bytes;               /* the part of doomed_runs.bytes that no other process maps */
     struct memscope_residency private_residency; /* resident pages that no other process maps */
     enum memscope_status private_status;
     struct memscope_scratch list, marks, seen_memory;

@@ -5,12 +5,18 @@
 /* Words read of struct heap_page: enough for both fields of descriptor_shape in 3.1 to 4.1dev (gc.c, gc/default.c). */
 #define DESCRIPTOR_WORDS 16
 #define SAMPLE_PAGES 64
-/* A heap page begins with a header: a pointer to its descriptor, and fewer bytes than this before the first slot. */
+/*
+ * The header at the start of a heap page begins with a pointer to the page's descriptor. The first slot begins fewer
+ * bytes than this after the start of the page.
+ */
 #define HEADER_LIMIT 1024
 #define SLOT_MIN 40 /* bytes of the smallest slot up to 3.3 */
 #define BLOCK_BATCH 256
 
-/* Memory that Ruby maps itself never lies inside jemalloc's mappings, so these, the largest, need not be searched. */
+/*
+ * Memory that Ruby maps itself never lies inside jemalloc's mappings, so those mappings, the largest, need not be
+ * searched.
+ */
 static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
     return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
 }
@@ -243,9 +249,10 @@ static bool gap_around(const struct memscope_mappings *mappings, const struct me
 }
 
 /*
- * Claims both tables if the cache begins here, by its first node: a key, then the address of a shape in the list, with
- * flags in the lowest bits (shape.h, redblack_node_t). If the list's address is not known, that shape leads to it: the
- * list must then fill exactly the rest of the gap that begins with the cache, or the whole of another gap.
+ * Claims both tables if the cache begins at this address, as its first node shows: a key, then the address of a shape
+ * in the list, with flags in the lowest bits (shape.h, redblack_node_t). If the list's address is not known, it is
+ * found from that shape: the list must then fill exactly the rest of the gap that begins with the cache, or the whole
+ * of another gap.
  */
 static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                               const struct memscope_own_memory *memory, uintptr_t cache,

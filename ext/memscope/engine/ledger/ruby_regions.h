@@ -31,7 +31,7 @@ struct memscope_ruby_layout {
     size_t heap_page_bytes;                      /* size and alignment of a heap page; 0 if this Ruby's GC has none */
     uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist; some may be equal */
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
-    size_t allocated_page_count;                 /* pages with and without objects, likewise */
+    size_t allocated_page_count;                 /* pages with and without objects, as Ruby counts them */
     size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */
     size_t thread_vm_bytes; /* VM stack of an M:N thread (Ruby 3.3 and newer); 0 if this Ruby has none */
     size_t thread_machine_bytes;
@@ -65,9 +65,9 @@ void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layou
                                         struct memscope_ruby_regions *regions);
 
 /*
- * Claims the shape tables: the list by its address, or else by its exact size and the cache's pointer into it; the
- * cache by its place below the list or its exact size, and by that pointer. Claims the transient heap, by its chain of
- * blocks, if it has a mapping of its own.
+ * Claims the shape tables. Finds the list by its address, or else by its exact size and the cache's pointer into it.
+ * Finds the cache by its place below the list or its exact size, and in either case by that pointer. Claims the
+ * transient heap, by its chain of blocks, if it has a mapping of its own.
  */
 void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layout,
                                          const struct memscope_mappings *mappings,

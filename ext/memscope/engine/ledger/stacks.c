@@ -19,7 +19,7 @@ struct thread_library {
 
 #define LIST_USED 0   /* stacks that glibc mapped */
 #define LIST_USER 1   /* stacks given to pthread_create, and the main thread */
-#define LIST_CACHED 2 /* stacks of joined threads, kept for the next ones */
+#define LIST_CACHED 2 /* stacks of joined threads, kept for later threads */
 #define DESCRIPTOR_LIMIT 8192
 #define THREAD_LIMIT 100000
 #define WALKS 16
@@ -67,7 +67,7 @@ static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor,
     return false;
 }
 
-/* What a walk through a list of glibc's found. */
+/* The result of a walk through one of glibc's lists. */
 struct walk {
     uint64_t found;
     bool complete; /* it came back to the list's head */
@@ -79,7 +79,7 @@ static uintptr_t head_of(const struct thread_library *library, int list) {
 
 /*
  * The lists are read without their lock. The stack of a thread that ends meanwhile moves to another list, and its node
- * then leads through that list to that list's head; or it is unmapped, and cannot be read.
+ * then leads through that list to that list's head; or the stack is unmapped, and its node cannot be read.
  */
 static struct walk walk_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
                              struct memscope_claims *claims) {

@@ -34,7 +34,7 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
 
 /*
  * Claims the chunks that hold the stacks of M:N threads (all threads of Ractors other than the main one; with
- * RUBY_MN_THREADS=1, all threads), which it recognises by what Ruby writes at the end of each machine stack
+ * RUBY_MN_THREADS=1, all threads). Recognises a chunk by what Ruby writes at the end of each machine stack
  * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread; 0
  * if this Ruby has none.
  */

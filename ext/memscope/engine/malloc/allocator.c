@@ -224,7 +224,7 @@ static bool prove_tcmalloc(const struct owner *server) {
 /*
  * Whether the block has glibc's chunk header: the word before the block holds the chunk's size, and malloc_usable_size
  * is that size less one word (glibc 2.0 to 2.43, malloc/malloc.c). malloc_usable_size comes first, so that the word
- * before a block is not read if there is none, as under valgrind, which replaces libc's functions.
+ * before a block is not read if there is no header, as under valgrind, which replaces libc's functions.
  */
 static bool has_chunk_header(void *block) {
     const size_t flags = 7, alignment = 2 * sizeof(size_t);

@@ -82,13 +82,13 @@ const char *memscope_other_allocator_reason(const struct memscope_other_allocato
  */
 size_t memscope_allocator_others(const struct memscope_other_allocator **others);
 
-/* Text that ends at length, not at a NUL. start is NULL for none. */
+/* Text that ends at length, not at a NUL. start is NULL if there is no text. */
 struct memscope_text {
     const char *start;
     size_t length;
 };
 
-/* The text of a NUL-terminated string; none for NULL. */
+/* The text of a NUL-terminated string; no text for NULL. */
 static inline struct memscope_text memscope_text_of(const char *string) {
     struct memscope_text text = {string, 0};
 
@@ -107,9 +107,9 @@ static inline bool memscope_text_is(struct memscope_text text, const char *strin
 }
 
 /*
- * Bytes that jemalloc or glibc counts as given out, without those in jemalloc's thread caches and its own; false
- * without such a count, and for other allocators. Under glibc this walks the free lists of all arenas, which takes
- * milliseconds; no GVL needed.
+ * Bytes that jemalloc or glibc counts as given out, without jemalloc's own blocks and the blocks in its thread caches;
+ * false if there is no such count, and for other allocators. Under glibc this walks the free lists of all arenas, which
+ * takes milliseconds; no GVL needed.
  */
 bool memscope_allocator_live_bytes(uint64_t *bytes);
 
@@ -130,7 +130,7 @@ struct memscope_setting {
         uint64_t number;
         int64_t signed_number;
         const char *text;
-    } value;                    /* the effective one */
+    } value;                    /* the effective value */
     const char *source;         /* the source of the effective value: "GLIBC_TUNABLES", …, "default" */
     struct memscope_text given; /* the text in the strongest source that sets it */
     const char *ignored;        /* why `given` did not take effect, or NULL */
@@ -141,9 +141,10 @@ struct memscope_setting {
 typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting, void *context);
 
 /*
- * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc these are the options
- * that it reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts that set them.
- * Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there is none.
+ * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc, the settings are the
+ * options that jemalloc reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts
+ * that set the options. Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there
+ * is none.
  */
 const char *memscope_allocator_settings(memscope_setting_visitor visit, void *context);
 
@@ -157,7 +158,7 @@ void memscope_allocator_current_settings(memscope_setting_visitor visit, void *c
 typedef void (*memscope_conf_visitor)(const char *source, const char *text, void *context);
 
 /*
- * Visits the sources of jemalloc's options in the order in which jemalloc reads them: a later one wins. Returns the
+ * Visits the sources of jemalloc's options in the order in which jemalloc reads them: a later source wins. Returns the
  * name of the environment variable among them. Visits nothing and returns NULL if another allocator serves malloc.
  */
 const char *memscope_allocator_confs(memscope_conf_visitor visit, void *context);

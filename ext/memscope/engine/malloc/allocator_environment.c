@@ -14,7 +14,7 @@
 
 /*
  * Parts of variables' names, in upper or lower case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and
- * its like are not an allocator's. LD_PRELOAD may name an allocator.
+ * similar variables do not belong to an allocator. LD_PRELOAD may name an allocator.
  */
 static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
 

@@ -9,7 +9,7 @@
 
 #define NAMESPACE "glibc.malloc."
 
-/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); tidx2usize of the last of them. */
+/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); LARGEST_CACHED is tidx2usize of the last bin. */
 #define CACHED_SIZES ((size_t)64)
 #define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
 
@@ -43,7 +43,7 @@ static bool is_since(unsigned long minor) {
 }
 
 /*
- * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole; before,
+ * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole; before 2.39,
  * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {

@@ -8,7 +8,7 @@
 
 #define PROBE_SIZE 12345
 
-/* How many epochs to try until the figures of one are consistent. */
+/* How many epochs to try until the figures of one epoch are consistent. */
 #define ATTEMPTS 3
 
 bool memscope_jemalloc_bound(void) {

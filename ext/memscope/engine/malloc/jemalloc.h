@@ -1,8 +1,8 @@
 /*
  * jemalloc's own numbers through its documented mallctl interface.
  *
- * mallctl is bound through weak symbols: the dynamic linker resolves it to the jemalloc that the process runs, and to
- * NULL without one. jemalloc_stats.def is the table of every key read.
+ * mallctl is bound through weak symbols: the dynamic linker resolves it to the jemalloc that the process runs, or to
+ * NULL if it runs none. jemalloc_stats.def is the table of every key read.
  */
 #ifndef MEMSCOPE_JEMALLOC_H
 #define MEMSCOPE_JEMALLOC_H
@@ -39,7 +39,7 @@ bool memscope_jemalloc_bound(void);
 
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
-/* The bound mallctl, NULL without one. */
+/* The bound mallctl; NULL if none is bound. */
 memscope_mallctl memscope_jemalloc_entry(void);
 
 /*
@@ -70,7 +70,7 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
 /*
  * Advances the epoch and reads every key of the table by its cached mib; does so again, up to three times in all, if
  * the figures contradict each other. Takes jemalloc's ctl lock; each time about 6 µs plus 6.5 µs for each initialised
- * arena. No GVL needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables); later ones
+ * arena. No GVL needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables); later calls
  * allocate nothing. Returns MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that
  * does not serve malloc: its figures do not describe this process.
  */

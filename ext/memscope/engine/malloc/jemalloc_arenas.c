@@ -37,7 +37,7 @@ static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_EXTENT] = "arenas.lextent.0.", [MEMSCOPE_JEMALLOC_LARGE] = "stats.arenas.0.lextents.0.",
 };
 
-/* The table begins with ARENA, the largest group, so the place of the first MUTEX key is that group's size. */
+/* The table begins with ARENA, the largest group, so the place of the first MUTEX key is the size of ARENA. */
 #define KEY(group, field, key, type, unit) PLACE_OF_##group##_##field,
 enum place {
 #include "malloc/jemalloc_arenas.def"

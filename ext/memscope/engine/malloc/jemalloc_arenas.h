@@ -52,7 +52,7 @@ struct memscope_jemalloc_row {
 
 struct memscope_jemalloc_arena {
     unsigned index;                 /* MALLCTL_ARENAS_ALL (4096) for all arenas together */
-    bool huge;                      /* the one that jemalloc keeps for large allocations (opt.oversize_threshold) */
+    bool huge;                      /* the arena that jemalloc keeps for large allocations (opt.oversize_threshold) */
     char name[MEMSCOPE_ARENA_NAME]; /* "" before 5.3.1, and for all arenas together */
     struct memscope_jemalloc_row row;
     struct memscope_jemalloc_row *mutexes; /* in the order of memscope_jemalloc_mutex_names */
@@ -62,7 +62,7 @@ struct memscope_jemalloc_arenas {
     uint64_t epoch;
     uint64_t page_bytes;
     unsigned narenas;                     /* how many arena indexes there are; not all are initialised */
-    struct memscope_jemalloc_arena *list; /* the initialised ones, by index; the last entry is all arenas together */
+    struct memscope_jemalloc_arena *list; /* the initialised arenas, by index; the last entry is all arenas together */
     size_t count;
     bool mixed_epochs; /* another caller advanced the epoch during both attempts */
 };

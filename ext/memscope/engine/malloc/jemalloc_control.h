@@ -3,11 +3,12 @@
  * each function with an arena's index rejects an index that is not below arenas.narenas.
  *
  * This excludes the unsafe keys by construction: arena.<i>.reset, destroy and extent_hooks; arenas.lookup (reads
- * through any pointer before 5.3.1); and arena.4096.dirty_decay_ms and its like, which index past the end of jemalloc's
- * arenas (src/ctl.c arena_i_decay_ms_ctl_impl, 5.0 to 5.3.1), so MALLCTL_ARENAS_ALL is for decay and purge only.
+ * through any pointer before 5.3.1); and arena.4096.dirty_decay_ms and similar keys, which index past the end of
+ * jemalloc's arenas (src/ctl.c arena_i_decay_ms_ctl_impl, 5.0 to 5.3.1), so MALLCTL_ARENAS_ALL is for decay and purge
+ * only.
  *
- * All functions take jemalloc's locks and may run long (56 to 90 ms per GB purged): call them without the GVL. Those
- * with a status return MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc (allocator.h).
+ * All functions take jemalloc's locks and may run long (56 to 90 ms per GB purged): call them without the GVL.
+ * Functions that return a status return MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc (allocator.h).
  */
 #ifndef MEMSCOPE_JEMALLOC_CONTROL_H
 #define MEMSCOPE_JEMALLOC_CONTROL_H
@@ -48,9 +49,9 @@ enum memscope_jemalloc_decay_kind {
 
 /*
  * The time in ms after which an arena returns unused pages: 0 at once, -1 never. Setting it may return pages that are
- * unused now (according to jemalloc's manual, for any time but -1; in 5.3.0, only for 0, and any other time restarts
- * their decay). Returns MEMSCOPE_NOT_FOUND for an arena that is not in use, and MEMSCOPE_MALFORMED for a time below -1
- * or above the longest.
+ * unused now: according to jemalloc's manual, if the new time is not -1; in 5.3.0, only if it is 0, and any other time
+ * restarts the decay of those pages. Returns MEMSCOPE_NOT_FOUND for an arena that is not in use, and MEMSCOPE_MALFORMED
+ * for a time below -1 or above the longest.
  */
 enum memscope_status memscope_jemalloc_read_decay_ms(unsigned arena, enum memscope_jemalloc_decay_kind kind,
                                                      int64_t *ms);

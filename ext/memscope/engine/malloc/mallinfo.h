@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 
-/* The fields of struct mallinfo2, in its order and words. All gauges. */
+/* The fields of struct mallinfo2, in its order and with its names. All gauges. */
 #define MEMSCOPE_MALLINFO_FIELDS(FIELD)                                                                                \
     FIELD(arena)                                                                                                       \
     FIELD(ordblks)                                                                                                     \
@@ -30,8 +30,8 @@ struct memscope_mallinfo {
 /*
  * Sums all arenas, one after the other, and walks the free lists of each under its lock: 51 ms measured with 0.9 GB of
  * fragmented heaps; threads that allocate wait meanwhile. T2; call it without the GVL, and only if glibc serves malloc.
- * Returns MEMSCOPE_UNSUPPORTED before glibc 2.33, with another C library, and if mallinfo2 returns only zeros: then
- * something else (a sanitizer, valgrind) has replaced malloc.
+ * Returns MEMSCOPE_UNSUPPORTED before glibc 2.33, with another C library, and if mallinfo2 reports no memory (arena and
+ * hblkhd are 0): then something else (a sanitizer, valgrind) has replaced malloc.
  */
 enum memscope_status memscope_mallinfo_read(struct memscope_mallinfo *totals);
 

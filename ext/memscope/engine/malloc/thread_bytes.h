@@ -16,8 +16,8 @@ struct memscope_thread_bytes {
 
 /*
  * Finds the counters of the calling thread. Returns MEMSCOPE_UNSUPPORTED unless a jemalloc serves malloc, and
- * MEMSCOPE_NOT_FOUND for one without these counters (5.2.1 and earlier without config.stats). Allocates nothing after
- * the first mallctl of the process.
+ * MEMSCOPE_NOT_FOUND for a jemalloc without these counters (5.2.1 and earlier without config.stats). Allocates nothing
+ * after the first mallctl of the process.
  */
 enum memscope_status memscope_thread_bytes_find(struct memscope_thread_bytes *bytes);
 

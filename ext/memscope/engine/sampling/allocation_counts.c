@@ -22,7 +22,7 @@ static size_t hash(const struct memscope_allocation_key *key) {
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* The place of a key's group, or the free one where it belongs. There always is a free one. */
+/* The place of a key's group, or the free place where that group belongs. At least one place is always free. */
 static uint32_t *place_of(const struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     uint32_t *places = counts->places.list;
     size_t place = hash(key) & (counts->place_count - 1);
@@ -69,7 +69,7 @@ static uint32_t add_group(struct memscope_allocation_counts *counts, const struc
     return (uint32_t)count - 1;
 }
 
-/* NO_GROUP if there is no memory for it. */
+/* Returns NO_GROUP if there is no memory for a new group. */
 static uint32_t group_of(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     uint32_t found;
 
@@ -108,7 +108,10 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
         leave_out_of_log(counts, &groups_of(counts)[group], slot_bytes);
 }
 
-/* The group of an object, to which it is moved if its class has become known since it was allocated. */
+/*
+ * The group of an object. If the class of the object has become known since it was allocated, moves the object to the
+ * group of that class.
+ */
 static struct memscope_allocation_group *settled_group(struct memscope_allocation_counts *counts,
                                                        const struct memscope_allocation *allocation,
                                                        struct memscope_allocation_key is) {

@@ -1,7 +1,7 @@
 /*
- * Counts every allocation by what it is and by its line, and keeps a log of the objects that are not known to be dead.
- * Any context, one thread at a time; never calls malloc, since it counts within allocations. Addresses are numbers
- * here.
+ * Counts every allocation by what was allocated and at which line, and keeps a log of the objects that are not known to
+ * be dead. Any context, one thread at a time; never calls malloc, since it counts within allocations. Addresses are
+ * numbers here.
  */
 #ifndef MEMSCOPE_ALLOCATION_COUNTS_H
 #define MEMSCOPE_ALLOCATION_COUNTS_H
@@ -56,12 +56,15 @@ typedef struct memscope_allocation_fate memscope_allocation_judge(const struct m
 void memscope_allocations_add(struct memscope_allocation_counts *counts, struct memscope_allocation_key key,
                               uint64_t address, uint32_t slot_bytes);
 
-/* Has each logged object judged; adds the bytes of the dead to their groups, and drops them from the log. */
+/*
+ * Has each logged object judged; adds the bytes of the dead objects to their groups, and drops those objects from the
+ * log.
+ */
 void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
 /*
- * Has each logged object judged, all of which are alive; counts them in their groups as retained, adds their bytes to
- * the allocated ones too, and empties the log.
+ * Has each logged object judged; all of them must be alive. Counts the objects in their groups as retained, adds their
+ * bytes to the allocated bytes too, and empties the log.
  */
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 

@@ -12,15 +12,15 @@
 
 #include "base/status.h"
 
-#define MEMSCOPE_OWNER_LIMIT (1u << 20) /* numbers are below it */
+#define MEMSCOPE_OWNER_LIMIT (1u << 20) /* all numbers are below this limit */
 
-/* The first numbers. */
+/* The numbers below MEMSCOPE_OWNER_FIRST have a fixed meaning. */
 enum memscope_owner {
     MEMSCOPE_OWNER_BEFORE,
-    MEMSCOPE_OWNER_OUTSIDE,  /* of a thread that has set none */
+    MEMSCOPE_OWNER_OUTSIDE,  /* blocks of a thread that has set no number */
     MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and each struct heap_page */
     MEMSCOPE_OWNER_MEMSCOPE, /* memscope's own records */
-    MEMSCOPE_OWNER_FIRST,    /* of the caller's numbers */
+    MEMSCOPE_OWNER_FIRST,    /* the first of the caller's numbers */
 };
 
 /* Blocks in use, with the bytes that malloc rounds them to: glibc's chunks, jemalloc's size classes. */
@@ -43,7 +43,7 @@ uint32_t memscope_owner_set(uint32_t owner);
 /* The owner of what this thread allocates now. */
 uint32_t memscope_owner(void);
 
-/* Gives a block to another owner, if it has one. The block must be in use. */
+/* Gives a block to another owner, if the block has an owner. The block must be in use. */
 void memscope_owner_give(uintptr_t block, uint32_t owner);
 
 /* What a number owns now; zeros if recording was never started. */

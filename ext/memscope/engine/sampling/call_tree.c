@@ -32,7 +32,7 @@ uint32_t memscope_call_add(struct memscope_call_tree *tree, struct memscope_coun
 
         if (known->caller == caller && known->frame == frame && known->line == line) {
             known->users++;
-            memscope_call_release(tree, texts, caller); /* the node uses it already */
+            memscope_call_release(tree, texts, caller); /* the node already holds a reference to its caller */
             return node;
         }
     }

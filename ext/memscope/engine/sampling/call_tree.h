@@ -1,8 +1,9 @@
 /*
  * Call stacks as a tree, in which stacks with the same outer frames share nodes. Each node counts its users and is
- * freed with the last of them. The caller provides the memory, whose size is fixed. Any context, one thread at a time.
+ * freed when the last user releases it. The caller provides the memory, whose size is fixed. Any context, one thread at
+ * a time.
  *
- * The node MEMSCOPE_NO_ROOM stands for each stack that finds no room: its only frame is the text of that number.
+ * The node MEMSCOPE_NO_ROOM stands for each stack that finds no room: its only frame is the text MEMSCOPE_NO_ROOM.
  */
 #ifndef MEMSCOPE_CALL_TREE_H
 #define MEMSCOPE_CALL_TREE_H

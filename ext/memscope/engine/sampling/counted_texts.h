@@ -1,6 +1,6 @@
 /*
- * Short texts, each stored once. A text counts its users and is freed with the last of them. The caller provides the
- * memory, whose size is fixed. Any context, one thread at a time.
+ * Short texts, each stored once. A text counts its users and is freed when the last user releases it. The caller
+ * provides the memory, whose size is fixed. Any context, one thread at a time.
  *
  * The text "[no room]", which is stored first, stands for each text that finds no room.
  */

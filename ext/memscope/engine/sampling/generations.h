@@ -2,9 +2,9 @@
  * Generations of sampled objects, by the garbage collections since their allocation. Any context, one thread at a time.
  *
  * An epoch begins at the end of each mark phase, and at each call of memscope_generation_begin. A generation is a run
- * of epochs, named by its first. All runs are of one length, which doubles as epochs pass, so that there are few.
- * Within a run, a generation begins at each call of memscope_generation_begin, and at the first unjudged epoch
- * (memscope_generation_unjudged).
+ * of epochs, named by its first epoch. All runs have the same length, which doubles as epochs pass, so that there are
+ * few runs. Within a run, a generation begins at each call of memscope_generation_begin, and at the first unjudged
+ * epoch (memscope_generation_unjudged).
  */
 #ifndef MEMSCOPE_GENERATIONS_H
 #define MEMSCOPE_GENERATIONS_H
@@ -14,13 +14,13 @@
 #include <stdint.h>
 
 #define MEMSCOPE_RUNS_OF_EPOCHS 64    /* of equal length */
-#define MEMSCOPE_BEGUN_GENERATIONS 64 /* by memscope_generation_begin; only the last ones count */
+#define MEMSCOPE_BEGUN_GENERATIONS 64 /* begun by memscope_generation_begin; only the most recent are kept */
 #define MEMSCOPE_GENERATIONS (MEMSCOPE_RUNS_OF_EPOCHS + MEMSCOPE_BEGUN_GENERATIONS + 1)
 
 struct memscope_generations {
     uint32_t epoch;                             /* the current one */
-    uint32_t after_one, after_two, after_major; /* first epochs after: the last mark phase, the last but one, the last
-                                                   of a major GC */
+    uint32_t after_one, after_two, after_major; /* the first epoch after: the last mark phase; the last mark phase but
+                                                   one; the last mark phase of a major GC */
     uint32_t begun[MEMSCOPE_BEGUN_GENERATIONS]; /* epochs, a ring */
     uint32_t begun_count;
 };
@@ -28,10 +28,10 @@ struct memscope_generations {
 /* A mark phase has ended. */
 void memscope_generations_marked(struct memscope_generations *generations, bool minor);
 
-/* Begins another generation; returns its number. */
+/* Begins a new generation; returns its number. */
 uint32_t memscope_generation_begin(struct memscope_generations *generations);
 
-/* The first epoch not judged yet: objects of earlier ones have survived at least two GCs, one of them major. */
+/* The first epoch not judged yet: objects of earlier epochs have survived at least two GCs, one of them major. */
 uint32_t memscope_generation_unjudged(const struct memscope_generations *generations);
 
 uint32_t memscope_generation_of(const struct memscope_generations *generations, uint32_t epoch);

@@ -77,7 +77,7 @@ static void *counted_memalign(size_t alignment, size_t size) {
     return count(ORIGINAL(MEMALIGN, void *(*)(size_t, size_t))(alignment, size));
 }
 
-/* ---- objects that come later ------------------------------------------------------------------------------------- */
+/* ---- objects loaded later ---------------------------------------------------------------------------------------- */
 
 static enum memscope_status patch(struct memscope_import_patches *patches) {
     uint64_t generation = memscope_shared_objects_generation();

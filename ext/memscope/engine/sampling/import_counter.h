@@ -1,11 +1,11 @@
 /*
  * Counts every byte that one thread allocates and frees through malloc, with any allocator: replaces the functions that
  * loaded objects import (sampling/imports.h), as the sampler does. Blocks count with the bytes that the allocator
- * rounds them to (malloc_usable_size). Each call takes some nanoseconds more, in all threads.
+ * rounds them to (malloc_usable_size). Each call takes a few nanoseconds longer, in all threads.
  *
- * The counter does not see memscope's own calls, nor calls that do not go through an import: to an allocator linked
- * into the program, through a pointer to malloc taken before the start, or by the dynamic linker for a library or a
- * thread. Blocks allocated in these ways still count as freed if they are freed through an import.
+ * The counter does not see memscope's own calls, nor calls that do not go through an import: calls to an allocator
+ * linked into the program, calls through a pointer to malloc taken before the start, and calls by the dynamic linker
+ * for a library or a thread. Blocks allocated in these ways still count as freed if they are freed through an import.
  *
  * Needs the GVL. Must not run together with the sampler, which replaces the same imports.
  */
@@ -20,7 +20,7 @@
 /*
  * Counts for the calling thread from now on. Returns MEMSCOPE_UNSUPPORTED where the sampler does, MEMSCOPE_DENIED if
  * the kernel refuses to make an import writable, and MEMSCOPE_NOT_FOUND if another copy of this library has replaced
- * the imports, or none could be replaced. On failure, nothing stays replaced.
+ * the imports, or if no import could be replaced. On failure, nothing stays replaced.
  */
 enum memscope_status memscope_import_counter_start(void);
 

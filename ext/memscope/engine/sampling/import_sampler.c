@@ -65,8 +65,8 @@ static bool begin_patching(void) {
 
 /*
  * The caller of dlsym may be a dl_iterate_phdr visitor, which holds the dynamic linker's lock, while the patching
- * thread waits for that lock. To end such a deadlock, this gives up after PATCHING_NS, much longer than patching
- * normally takes.
+ * thread waits for that lock. To end such a deadlock, this function gives up after PATCHING_NS, much longer than
+ * patching normally takes.
  */
 static bool begin_patching_soon(void) {
     struct timespec limit;
@@ -86,7 +86,7 @@ static void end_patching(void) {
     patching_here = false;
 }
 
-/* ---- when ------------------------------------------------------------------------------------------------------- */
+/* ---- when to sample --------------------------------------------------------------------------------------------- */
 
 static uint64_t seed(void) {
     struct timespec now;
@@ -165,8 +165,9 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
 }
 
 /*
- * Counts before the allocation, which can then be a tail call: nothing is kept across it, and it takes no stack. An
- * allocation that fails has been counted too, without effect on the samples: the countdown is memoryless.
+ * Counts before the allocation, so that the call of the original function can be a tail call: nothing is kept across
+ * that call, and the replacement takes no stack. An allocation that fails has been counted too, without effect on the
+ * samples: the countdown is memoryless.
  */
 static INLINE bool count(size_t size) {
     uint64_t *left = &thread.bytes_left;
@@ -202,7 +203,10 @@ static void *counted_calloc(size_t number, size_t size) {
     return count_slowly(ORIGINAL(CALLOC, void *(*)(size_t, size_t))(number, size), number * size);
 }
 
-/* A recorded block keeps its number when it moves; one without a number gets none. False if record or block is NULL. */
+/*
+ * A recorded block keeps its number when it moves; a block without a number gets none. Returns false if record or block
+ * is NULL.
+ */
 static bool put_back(void *moved, void *block, size_t size, struct memscope_sample sample) {
     void *now = moved || size == 0 ? moved : block;
 
@@ -279,7 +283,7 @@ static void *counted_memalign(size_t alignment, size_t size) {
     return count_slowly(ORIGINAL(MEMALIGN, void *(*)(size_t, size_t))(alignment, size), size);
 }
 
-/* ---- objects that come later ---------------------------------------------------------------------------------- */
+/* ---- objects loaded later ------------------------------------------------------------------------------------- */
 
 /*
  * Ruby loads an extension with dlopen and finds its Init_ with dlsym: the replacement of dlsym patches the extension
@@ -294,9 +298,9 @@ static void *patching_dlsym(void *handle, const char *name) {
 
 /*
  * Reads the generation only while holding the mutex: the walk that reports it takes a lock of the dynamic linker that
- * fork does not release in the child (dl_load_write_lock; with the generation read before the mutex was taken, children
- * hung in two of three runs of the test that forks while another thread calls dlsym). Mutex and walk take some 50 ns of
- * a dlsym's 400.
+ * fork does not release in the child (dl_load_write_lock; when the generation was read before the mutex was taken,
+ * children hung in two of three runs of the test that forks while another thread calls dlsym). The mutex and the walk
+ * take about 50 of the 400 ns of a dlsym.
  */
 void memscope_import_sampler_patch_new(void) {
     uint64_t generation;
@@ -334,7 +338,10 @@ static void after_fork(void) {
     }
 }
 
-/* The child draws other random numbers than its parent and its siblings, whose errors would otherwise be its own. */
+/*
+ * The child draws random numbers of its own: otherwise it would repeat the sampling errors of its parent and its
+ * siblings.
+ */
 static void in_child(void) {
     after_fork();
     thread.bytes_left = thread.beyond = thread.random = 0;
@@ -359,7 +366,7 @@ static enum memscope_status patch_all(void) {
     enum memscope_status status;
     uint64_t generation;
 
-    thread.bytes_left = 0; /* this thread notices the session at once, not only after what is left of the last one */
+    thread.bytes_left = 0; /* this thread notices the new session at once, not after the rest of its countdown */
     atomic_fetch_add(&session, 1);
     atomic_store(&running, true);
     begin_patching();

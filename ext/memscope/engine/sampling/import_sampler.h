@@ -22,12 +22,12 @@
 enum memscope_status memscope_import_sampler_prepare(void);
 
 /*
- * Patches the imports, and samples one byte in rate from now on. Other threads that allocated during an earlier run of
- * the sampler first allocate up to 16 KiB, of which nothing is sampled. Returns what prepare returns, or
- * MEMSCOPE_DENIED if the kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this
- * library has patched the imports already. On failure, nothing stays patched. The sampler must not be running already;
- * while every block is recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other
- * threads wait meanwhile.
+ * Patches the imports, and samples one byte in rate from now on. In another thread that allocated during an earlier run
+ * of the sampler, up to the first 16 KiB are not sampled. Returns what prepare returns, or MEMSCOPE_DENIED if the
+ * kernel refuses to make an import writable, or MEMSCOPE_NOT_FOUND if another copy of this library has patched the
+ * imports already. On failure, nothing stays patched. The sampler must not be running already; while every block is
+ * recorded, start returns MEMSCOPE_NOT_FOUND too. Takes the dynamic linker's lock; forks in other threads wait
+ * meanwhile.
  */
 enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader);
 
@@ -56,7 +56,7 @@ void memscope_import_sampler_stop(void);
 /* Patches libraries loaded since the last patching; takes some 50 ns if there are none. In any thread. */
 void memscope_import_sampler_patch_new(void);
 
-/* The patches of the running sampler, or of the last one. */
+/* The patches of the running sampler, or of its last run. */
 struct memscope_import_patches memscope_import_sampler_patches(void);
 
 #endif

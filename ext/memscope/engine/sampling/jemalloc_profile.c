@@ -172,9 +172,9 @@ static struct promotion promotion_here(void) {
 }
 
 /*
- * The extent, without `pad`, of a block of a stack's mean size, which prof_unbias makes up to 1 % larger than it is;
- * hence the tolerance of an eighth of a unit. No size class is that little above a whole number of pages: the next one
- * is a quarter of a page above.
+ * The extent, without `pad`, of a block that has the mean size of a stack's blocks. With prof_unbias, that mean may be
+ * up to 1 % too large; hence the tolerance of an eighth of a unit. No size class exceeds a whole number of pages by so
+ * little: the next class exceeds it by a quarter of a page.
  */
 static double extent_of(double size, struct promotion promotion) {
     return fmax(1, ceil(size / promotion.unit - 0.125)) * promotion.unit;

@@ -132,14 +132,15 @@ static bool take_frame(struct walk *walk, uintptr_t address, bool at_end) {
     return walk->count < walk->room;
 }
 
-/* ---- by libgcc, at any frame ------------------------------------------------------------------------------------ */
+/* ---- unwinding with libgcc, at any frame ------------------------------------------------------------------------ */
 
 static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *object) {
     return memscope_object_at(address, object) && object->unwind_index;
 }
 
 /*
- * A frame outside any object (JIT-compiled code) ends the walk: for it, libgcc returns the preceding frame's function.
+ * A frame outside any object (JIT-compiled code) ends the walk: for such a frame, libgcc returns the preceding frame's
+ * function.
  */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
@@ -159,7 +160,7 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
     return walk.count;
 }
 
-/* ---- by cached rules -------------------------------------------------------------------------------------------- */
+/* ---- unwinding with cached rules -------------------------------------------------------------------------------- */
 
 #ifdef __x86_64__
 
@@ -167,9 +168,9 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
  * Caches, per address, what libgcc works out anew at every frame, in some 2,000 instructions and many cache lines of
  * tables.
  *
- * The rules of an unloaded object stay until others replace them. Another build of the object may be loaded at the same
- * place, with the same layout except for the size of a frame: by the old rule, a read may go past the end of the stack.
- * So each rule carries the offset and a digest of its FDE, and the digest is checked at every use.
+ * The rules of an unloaded object stay until other rules replace them. Another build of the object may be loaded at the
+ * same place, with the same layout except for the size of a frame: by the old rule, a read may go past the end of the
+ * stack. So each rule carries the offset and a digest of its FDE, and the digest is checked at every use.
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)

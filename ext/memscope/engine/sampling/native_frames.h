@@ -1,9 +1,9 @@
 /*
  * The native frames of the calling thread, by the unwind tables of the loaded objects.
  *
- * Runs inside malloc, so only where the unwinder neither allocates nor takes the dynamic linker's lock: with a libgcc
- * and a glibc (2.35) that find unwind tables without that lock (object_lookup.h). Elsewhere stacks have no native
- * frames.
+ * Runs inside malloc, so it is used only where the unwinder neither allocates nor takes the dynamic linker's lock: with
+ * a libgcc and a glibc (2.35) that find unwind tables without that lock (object_lookup.h). Elsewhere stacks have no
+ * native frames.
  */
 #ifndef MEMSCOPE_NATIVE_FRAMES_H
 #define MEMSCOPE_NATIVE_FRAMES_H
@@ -21,7 +21,7 @@
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
-/* The same by libgcc's unwinder alone, the fallback of the function above: slower by an order of magnitude. */
+/* As memscope_native_frames, by libgcc's unwinder alone: its fallback, slower by an order of magnitude. */
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only);
 
 /*
@@ -41,7 +41,7 @@ size_t memscope_native_frames_resident_bytes(void);
  */
 void memscope_native_frames_learn_callers(unsigned count);
 
-/* From now on also skips leading frames of the object that address is in; with NULL, only this library's again. */
+/* From now on, also skips leading frames of the object that contains address; with NULL, only those of this library. */
 void memscope_native_frames_skip_object_of(const void *address);
 
 /*

@@ -179,7 +179,7 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
  * jackknife's, which leaves out one window at a time; the other allows for the error of the variance, which is
  * estimated from the same windows. With both, the true value is beyond 3 standard errors as rarely as it should be. The
  * spread between windows counts for the allocations outside of windows only (`unseen`): where windows leave nothing
- * out, it causes no error.
+ * out, the spread causes no error.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects) {

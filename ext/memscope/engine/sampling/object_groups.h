@@ -32,11 +32,12 @@ struct memscope_object_groups {
 };
 
 /*
- * Groups the settled samples. bytes_of returns the bytes of a sample's object; `generations` are those of the reading's
- * beginning, since a GC meanwhile begins another epoch, and may merge generations. `window` is the number of the last
- * window: its samples are scaled by `last` (memscope_plan_at), and the allocations that it stands for also by
- * `watched`, the share of the window that has been watched. The groups hold references to their stacks and texts until
- * they are released, even if their samples are dropped meanwhile. Returns MEMSCOPE_NO_MEMORY if scratch is exhausted.
+ * Groups the settled samples. bytes_of returns the bytes of a sample's object; `generations` are those at the beginning
+ * of the reading, since a GC during the reading begins another epoch, and may merge generations. `window` is the number
+ * of the last window: its samples are scaled by `last` (memscope_plan_at), and the allocations that it stands for also
+ * by `watched`, the share of the window that has been watched. The groups hold references to their stacks and texts
+ * until they are released, even if their samples are dropped meanwhile. Returns MEMSCOPE_NO_MEMORY if scratch is
+ * exhausted.
  */
 enum memscope_status memscope_object_samples_read(struct memscope_object_samples *samples,
                                                   struct memscope_scratch *scratch,
@@ -52,8 +53,8 @@ struct memscope_object_group *memscope_object_groups_find(const struct memscope_
 void memscope_object_groups_release(struct memscope_object_samples *samples, struct memscope_object_groups *groups);
 
 /*
- * Sums over windows: of what each contributes to an estimate, of its square, and of its product with the allocations
- * that the window stands for.
+ * Sums over windows: of each window's contribution to an estimate, of the contribution's square, and of its product
+ * with the allocations that the window stands for.
  */
 struct memscope_window_sums {
     double sum, squares, products;
@@ -63,9 +64,9 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
 
 /*
  * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
- * Each window's contribution is compared with its share of the estimate, in proportion to the allocations it stands
- * for. The result is never below the variance of as many independent samples. `objects`: how many objects the samples
- * stand for.
+ * Each window's contribution is compared with the share of the estimate that is in proportion to the allocations that
+ * the window stands for. The result is never below the variance of the same number of independent samples. `objects`:
+ * how many objects the samples stand for.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects);

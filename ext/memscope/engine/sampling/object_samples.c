@@ -17,9 +17,9 @@ void memscope_object_samples_clear(struct memscope_object_samples *samples) {
 }
 
 /*
- * A pass over the list, which keeps some samples, the old ones first; the others end up behind them. Samples stay in
- * the order of their allocation, except that the first young one makes way for one that grows old: neighbours in the
- * list are then neighbours in memory, which makes a sweep faster.
+ * A pass over the list that keeps some samples, those of old objects first; the dropped samples end up behind the kept
+ * ones. Samples stay in the order of their allocation, except that a sample whose object becomes old changes places
+ * with the first young one: neighbours in the list are then neighbours in memory, which makes a sweep faster.
  */
 struct pass {
     uint32_t old, kept;

@@ -4,9 +4,9 @@
  * There is room for 65,536 samples. When too little room is left for another window, each sample is dropped with
  * probability ½, and the weights of the others are doubled. Samples of old objects, which a minor GC cannot free, come
  * first in the list, so that a minor GC visits only the others. A dropped sample keeps its stack and texts until it is
- * released, which takes longer than dropping it: many may be dropped in one GC. All in one lasting mapping, inherited
- * by forked children. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a GC, during
- * which no other thread runs.
+ * released: releasing takes longer than dropping, and one GC may drop many samples. The table is one lasting mapping,
+ * which forked children inherit. Functions here neither allocate nor lock: the caller holds the GVL, or runs inside a
+ * GC, during which no other thread runs.
  */
 #ifndef MEMSCOPE_OBJECT_SAMPLES_H
 #define MEMSCOPE_OBJECT_SAMPLES_H
@@ -37,7 +37,7 @@ struct memscope_object_samples {
     struct memscope_object_sample list[MEMSCOPE_OBJECT_SAMPLES];
     uint32_t old; /* how many, first in the list, are of objects that only a major GC can free; none is pending */
     uint32_t count;
-    uint32_t unreleased; /* dropped samples behind the others, which still use their stacks and texts */
+    uint32_t unreleased; /* dropped samples, behind the kept ones; they still use their stacks and texts */
     uint64_t taken, dropped, thinned;
     struct memscope_call_tree calls;
     struct memscope_counted_texts texts;
@@ -51,8 +51,8 @@ void memscope_object_samples_clear(struct memscope_object_samples *samples);
 
 /*
  * If fewer than `room` more samples fit, thins the table: drops half of the samples at random, and doubles the plan's
- * interval. If less than a quarter of the table is in use, halves the interval, but not below the first one. Each
- * sample has its own weight, so the interval may change between samples. Releases dropped samples. May take
+ * interval. If less than a quarter of the table is in use, halves the interval, but not below MEMSCOPE_FIRST_INTERVAL.
+ * Each sample has its own weight, so the interval may change between samples. Releases dropped samples. May take
  * milliseconds, so it is called between windows, not within a hook.
  */
 void memscope_object_samples_make_room(struct memscope_object_samples *samples, uint32_t room,

@@ -41,7 +41,7 @@ double memscope_sample_weight(double size, double rate) {
 
 /* ---- samples -------------------------------------------------------------------------------------------------- */
 
-/* Counts one sample more or less, under the lock; free reads counter and bit without it. */
+/* Counts one sample more or one less, under the lock; free reads the counter and its bit without the lock. */
 static void count_in_filter(uintptr_t address, int change) {
     size_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;
     _Atomic(uint16_t) *group = &table->filter[bit * MEMSCOPE_FILTER_GROUP];
@@ -206,7 +206,7 @@ void memscope_sample_table_admit_all(void) {
     memset(memscope_sample_filter_bits, 0xff, sizeof memscope_sample_filter_bits);
 }
 
-/* Whole, so that the sums of stacks stay the same when stacks are merged. */
+/* Rounds to whole bytes, so that sums stay the same when stacks are merged. */
 static double whole_bytes(double size, double weight) {
     return round(size * weight);
 }
@@ -284,7 +284,7 @@ static void estimate(const struct memscope_sample *sample, double rate, struct m
     stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², by Horvitz and Thompson */
 }
 
-/* A copy of the table in a scratch, and the room that it has. */
+/* A copy of the table in scratch, and how much room the copy has. */
 struct copy {
     struct memscope_sample *samples;
     struct memscope_kept_stack *stacks;

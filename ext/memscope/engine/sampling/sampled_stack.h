@@ -57,8 +57,8 @@ static inline uint32_t memscope_word_line(uint64_t word) {
 }
 
 /*
- * Fills in the stack of the calling thread, leaf first, into words[0..room - 1]; returns how many. Runs inside malloc,
- * in any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
+ * Writes the stack of the calling thread, leaf first, to words[0..room - 1]; returns the number of words. Runs inside
+ * malloc, in any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
  */
 typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
 

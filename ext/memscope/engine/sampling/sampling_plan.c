@@ -5,13 +5,13 @@
 #define WINDOW ((double)MEMSCOPE_WINDOW_ALLOCATIONS)
 #define MEMORY 16          /* windows in the moving means */
 #define LONGEST_PART 1e9   /* allocations */
-#define DEAREST_WINDOW 2e7 /* nanoseconds: costs above it count as this much, since they are noise of the machine */
+#define DEAREST_WINDOW 2e7 /* nanoseconds: a higher cost counts as this much, since the rest is machine noise */
 #define SPARE_LIMIT 2e7    /* nanoseconds */
 #define FIRST_SPARE 1e7    /* nanoseconds */
 #define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
 #define UNEVEN 0.25        /* pauses differ from their mean by at most this share of it */
 #define LEARNING 64        /* windows: fewer tell too little of what watching costs */
-#define FORGETTING 256     /* windows after which all of them count half */
+#define FORGETTING 256     /* windows: once there are so many, each of them counts half */
 #define COLDEST 4          /* watching costs at most this many times what it cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {

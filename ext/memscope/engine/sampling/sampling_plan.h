@@ -2,17 +2,17 @@
  * When to sample allocations of objects, and how many allocations a sample stands for.
  *
  * The allocations of a process, in their order, are divided into parts. In each part one window, a run of consecutive
- * allocations, is watched, and stands for the whole part. It begins at a random place of the part, so that it cannot
- * stay in step with a loop of the program. Within a window, the distance from one sample to the next is geometric; a
- * sample stands for interval × part / window allocations. The first part is no longer than its window.
+ * allocations, is watched, and stands for the whole part. The window begins at a random place in the part, so that it
+ * cannot stay in step with a loop of the program. Within a window, the distance from one sample to the next is
+ * geometric; a sample stands for interval × part / window allocations. The first part is no longer than its window.
  *
  * Parts are so long that the mean cost, judged by recent windows, stays within the budget. The first parts are shorter,
  * and may cost twice the budget, so that even a program that ends soon has several windows.
  *
  * What watching an allocation costs is measured at the start, in a loop. In a large program, whose code and data are
- * not in the processor's caches, it costs more; so once there were many windows, it is learned from how much longer an
- * allocation takes within a window than in the pause before it. Where a program starts its GCs itself, that
- * underestimates the cost: the GC at which a window begins is counted in the pause.
+ * not in the processor's caches, it costs more; so once there have been many windows, the cost is learned from how much
+ * longer an allocation takes within a window than in the pause before it. If a program starts its GCs itself, this
+ * method underestimates the cost: the GC at which a window begins is counted in the pause.
  *
  * Pure arithmetic: the caller passes counts and times. Allocations are numbered from the start of the profile.
  */
@@ -35,18 +35,18 @@ struct memscope_sampling_plan {
     uint64_t random;
     double budget;      /* share of the process's CPU time */
     double watching_ns; /* the extra cost of an allocation while it is watched */
-    double measured_ns; /* the same, as measured at the start */
+    double measured_ns; /* that extra cost as measured at the start */
     double interval;    /* mean distance of samples, in allocations */
     double spare_ns;    /* what may still be spent, at twice the budget */
     double window_ns;   /* moving mean of the cost from the end of one window to the end of the next */
-    double cpu_ns;      /* the same for the process's CPU time, */
-    double allocations; /* and for its allocations */
+    double cpu_ns;      /* likewise of the process's CPU time over that span, */
+    double allocations; /* and of its allocations */
     struct memscope_extra_cost extra;
     uint64_t ended_at; /* allocation at which the last window ended */
     uint64_t part_begins, part_length, due;
     uint64_t windows;          /* begun */
     uint64_t last_begins;      /* where the part of the last window begins */
-    double last_length;        /* length of that part, as the weights of its samples have it */
+    double last_length;        /* length of that part, as the weights of its samples assume it */
     bool out_of_reach;         /* some allocations could not be in any window */
     double unwatched;          /* the share of an open last window that is still to come; see memscope_plan_at */
     double stood_for, squares; /* what all windows stand for, in allocations: sum, and sum of squares */

@@ -70,7 +70,7 @@ static int exponent_of(double bytes) {
     return 63 - __builtin_clzll((uint64_t)bytes | 1);
 }
 
-/* Idle stacks that allocated this power of two of bytes, or more, keep their frames. */
+/* An exponent: idle stacks that allocated at least that power of two of bytes keep their frames. */
 static int least_in_full(const struct memscope_stack_table *table) {
     uint32_t stacks[64] = {0}, more = 0;
     int exponent = 63;
@@ -87,11 +87,11 @@ static bool keeps_frames(const struct memscope_kept_stack *stack, int in_full) {
     return !stack->shortened && exponent_of(stack->allocated_bytes) >= in_full;
 }
 
-/* ---- what is left of the others --------------------------------------------------------------------------------- */
+/* ---- how the other idle stacks are shortened -------------------------------------------------------------------- */
 
 /*
- * What is kept: by the first level that leaves at most `most` stacks. No level keeps generations, which tell the age of
- * live memory. Threads go before callers, because many threads of a server do the same.
+ * Idle stacks are shortened by the first level that leaves at most `most` of them. No level keeps generations, which
+ * tell the age of live memory. Levels drop threads before callers, because many threads of a server do the same work.
  */
 static const struct level {
     uint32_t frames; /* Ruby frames */
@@ -172,7 +172,7 @@ static uint32_t remaining(struct memscope_stack_table *table, const struct level
     return different;
 }
 
-/* A full table must get room. */
+/* If the table is full, the level must also make room in it. */
 static const struct level *level_of(struct memscope_stack_table *table, int in_full) {
     uint32_t most = has_room(table, MEMSCOPE_STACK_WORDS) ? UINT32_MAX : table->idle / 2, left;
     const struct level *level = levels;
@@ -224,7 +224,7 @@ static struct memscope_kept_stack *put_idle(struct memscope_stack_table *table, 
     return kept;
 }
 
-/* Writes what is kept of each stack over what has been read: never more words, in the same order. */
+/* Writes what is kept of each stack over the words already read: the order stays the same, and no stack gets longer. */
 static void rebuild(struct memscope_stack_table *table, const struct level *level, int in_full) {
     uint32_t count = table->count;
 

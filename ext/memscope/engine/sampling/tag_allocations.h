@@ -19,7 +19,7 @@ struct memscope_tag_allocations {
     struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what they stand for */
 };
 
-/* Begins another window. `stands_for`: the weight of an allocation in the one before (memscope_plan_begin_window). */
+/* Begins a window. `stands_for`: the weight of an allocation in the window before it (memscope_plan_begin_window). */
 void memscope_tag_allocations_next_window(struct memscope_tag_allocations *allocations, double stands_for);
 
 /*

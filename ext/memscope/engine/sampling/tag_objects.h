@@ -1,6 +1,6 @@
 /*
- * The sampled objects of each tag: those that are alive, and among them those that were allocated before a moment in
- * the past and have been judged since then.
+ * The sampled objects of each tag: those that are alive, and among them the judged ones: allocated before a moment in
+ * the past, and found alive by a GC since then.
  */
 #ifndef MEMSCOPE_TAG_OBJECTS_H
 #define MEMSCOPE_TAG_OBJECTS_H

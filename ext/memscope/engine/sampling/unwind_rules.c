@@ -398,7 +398,10 @@ static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     return rule;
 }
 
-/* An FDE: its length, the distance back to its CIE, its function's address and size, its instructions. */
+/*
+ * An FDE holds its length, the distance back to its CIE, its function's address and size, augmentation data, and its
+ * instructions.
+ */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance) {
     const struct memscope_unwind_rule other = {.kind = MEMSCOPE_UNWIND_OTHER};
@@ -424,7 +427,7 @@ struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *descriptio
 
 /* ---- the unwind index of a loaded object ------------------------------------------------------------------------ */
 
-/* An entry of the binary search table, sorted by function. Both are byte offsets from the start of the index. */
+/* An entry of the binary search table, sorted by function. Both fields are byte offsets from the start of the index. */
 struct entry {
     int32_t function, description;
 };

@@ -1,7 +1,7 @@
 /*
- * Steps from a frame to its caller's, by the call frame information in the object's .eh_frame (DWARF 5, section 6.4;
- * Linux Standard Base, .eh_frame_hdr): for the plain rules that compilers write for C. Rules can be cached and applied
- * again in a few instructions, while an unwinder works them out anew at each frame.
+ * Rules for the step from a frame to the frame of its caller, from the call frame information in the object's .eh_frame
+ * (DWARF 5, section 6.4; Linux Standard Base, .eh_frame_hdr). Covers the plain rules that compilers write for C. A rule
+ * can be cached and applied again in a few instructions, whereas an unwinder works it out anew at each frame.
  *
  * For x86-64 only. Takes no lock and allocates nothing: may run inside malloc.
  */

@@ -11,7 +11,7 @@
  * each, and so on up to 64. */
 #define NEWEST 32
 #define OF_A_SIZE 14
-/* A point is an outlier if it is this many standard deviations of the noise from its neighbours. */
+/* A point is an outlier if it differs from its neighbours by more than this many standard deviations of the noise. */
 #define OUTLIER 6
 #define RESTART_SHARE (1.0 / 6)
 /* How many of the newest points serve to estimate the noise, and how many on each side show that a fall lasted. */

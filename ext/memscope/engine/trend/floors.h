@@ -19,12 +19,13 @@ struct memscope_floors {
 /* The noise, estimated from the newest of these values. */
 double memscope_floors_noise(const double *values, size_t count);
 
-/* Whether the series is what verdict.h asks for. */
+/* Whether the series meets the requirements of verdict.h. */
 bool memscope_trend_is_sound(const struct memscope_trend *trend);
 
 /*
- * Takes what came after the last restart: a lasting fall of RSS by more than a sixth, and beyond its noise. Leaves out
- * points from which RSS came back at once. Averages older points, so that layers that sum to RSS still do.
+ * Takes the values after the last restart, which is a lasting fall of RSS by more than a sixth and by more than its
+ * noise. Leaves out points from which RSS came back at once. Averages older points, so that layers that sum to RSS
+ * still do.
  */
 void memscope_floors_take(const struct memscope_trend *trend, struct memscope_floors *floors);
 

@@ -12,8 +12,8 @@ static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 #define SHORTEST_GROWTH_HOURS 0.5
 /* Growth since a later point must last this long: a shorter one may be a warm-up of its own. */
 #define SHORTEST_LATER_HOURS 2
-/* How much more than growth since the first point a later onset must explain, in variances of the noise: there are
- * many onsets to choose from. */
+/* Growth since a later onset must explain more than growth since the first point does, by this many variances of the
+ * noise: there are many onsets to choose from. */
 #define PRICE_OF_AN_ONSET 12
 /* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
 #define HEIGHT_OF_A_STEP 5
@@ -26,7 +26,7 @@ static double squares_of(const double *rows, size_t count) {
     return memscope_product(rows, rows, count);
 }
 
-/* Fits growth since one onset; returns how much of the squares of `left` it explains, which may be nothing. */
+/* Fits growth since one onset; returns how much of the squares of `left` this growth explains, perhaps 0. */
 static double fit_onset(const struct memscope_regression *regression, size_t onset, const double *left,
                         double *direction) {
     double product, squares;
@@ -94,8 +94,8 @@ static size_t largest_jump(const double *values, size_t count) {
     return largest;
 }
 
-/* The height of a step in a series: the mean of the points after it, less that of those before. The step may lie among
- * the values that were averaged into this point. */
+/* The height of a step in a series: the mean of the points after it, less the mean of the points before it. The step
+ * may lie among the values that were averaged into `point`. */
 static double edge_at(const double *values, size_t count, size_t point) {
     double before = mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP), edge, next;
 
@@ -106,7 +106,9 @@ static double edge_at(const double *values, size_t count, size_t point) {
     return fabs(next) > fabs(edge) ? next : edge;
 }
 
-/* A step among the values that were averaged into a point is found as two smaller ones, side by side: adds these up. */
+/*
+ * A step among the values that were averaged into a point is found as two smaller ones, side by side: adds the two up.
+ */
 static void record_step(struct memscope_growth *growth, size_t point, double height) {
     for (size_t index = 0; index < growth->step_count; index++) {
         struct memscope_growth_step *step = &growth->steps[index];
@@ -120,7 +122,9 @@ static void record_step(struct memscope_growth *growth, size_t point, double hei
     growth->steps[growth->step_count++] = (struct memscope_growth_step){point, height};
 }
 
-/* Adds the largest jump to the columns, if it is a step; returns whether it is. `left` is what they do not explain. */
+/*
+ * Adds the largest jump to the columns if it is a step; returns whether it is. `left`: what the columns do not explain.
+ */
 static bool find_step(struct memscope_regression *regression, const double *series, double *left,
                       struct memscope_growth *growth) {
     double values[MEMSCOPE_TREND_POINTS], step[MEMSCOPE_REGRESSION_ROWS], beside[MEMSCOPE_REGRESSION_ROWS];

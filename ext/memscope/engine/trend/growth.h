@@ -20,24 +20,25 @@ struct memscope_growth {
     struct memscope_trend_noise noise;
     size_t step_count;
     struct memscope_growth_step steps[MEMSCOPE_REGRESSION_STEPS];
-    double direction[MEMSCOPE_REGRESSION_ROWS]; /* its products with series are in proportion to their slopes */
+    double direction[MEMSCOPE_REGRESSION_ROWS]; /* dot products of series with it are proportional to the slopes */
     double remains[MEMSCOPE_REGRESSION_ROWS];   /* what neither columns nor growth explain: noise, and more */
 };
 
 /* Looks for growth in a series. Leaves the columns in the regression, with the series' steps. `least` is a lower bound
- * of the series' noise; `noise` is the noise that was found the last time, or zeros, and becomes that found now. */
+ * of the series' noise; `noise` is the noise found the last time, or zeros; the noise found now replaces it. */
 void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
                           const double *values, double level, const struct memscope_trend_noise *least,
                           struct memscope_trend_noise *noise, struct memscope_growth *growth);
 
-/* A series since the onset of its growth, less all else that was explained. Splits that time into
- * MEMSCOPE_PAIRED_POINTS equal parts, and writes the mean of each part that has points. Returns how many have. */
+/* A series since the onset of its growth, less all else that was explained. Splits the time since the onset into
+ * MEMSCOPE_PAIRED_POINTS equal parts, and writes the mean of each part that has points. Returns the number of these
+ * parts. */
 size_t memscope_growth_alone(const struct memscope_regression *regression, const struct memscope_growth *growth,
                              double *hours, double *values);
 
 /*
- * Hours of data, one value per `interval` hours, that a series needs to tell a slope starting `onset` hours after its
- * first point from no slope. INFINITY: more than a month.
+ * Hours of data, with one value per `interval` hours, after which a slope that starts `onset` hours after the first
+ * point of a series can be told from no slope. INFINITY: more than a month.
  */
 double memscope_growth_needs(double slope, double onset, double interval, double level,
                              const struct memscope_trend_noise *noise);

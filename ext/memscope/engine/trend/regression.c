@@ -7,7 +7,7 @@
 
 #define TURN 6.283185307179586
 
-/* What moves a healthy process's memory, besides its level: the expected size of each, as a share of the level. */
+/* The habits, what moves a healthy process's memory besides its level: their expected sizes, as shares of the level. */
 static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.025, 0.025,                /* a wave a day, begun at any time: sine, cosine */
     0.01,  0.01,                 /* two waves a day */
@@ -16,7 +16,7 @@ static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.05,                        /* logarithmic growth, on a scale of 9 minutes */
 };
 
-/* The shapes of these at a time, with few calls of the C library's slow functions. */
+/* The shapes of all habits at a time, computed with few calls of the C library's slow functions. */
 static void habits_at(double hours, double *shapes) {
     double sine = sin(TURN / 24 * hours), cosine = cos(TURN / 24 * hours), left = exp(-hours / 9);
 
@@ -48,12 +48,12 @@ void memscope_subtract(double *restrict rows, const double *restrict from, doubl
         rows[index] -= factor * from[index];
 }
 
-/* How much of what wanders is left at the point after this one. */
+/* The share of the wandering noise that is left at the next point. */
 static double left_after(const struct memscope_points *points, size_t point, double hours) {
     return point + 1 < points->count ? exp(-(points->hours[point + 1] - points->hours[point]) / hours) : 0;
 }
 
-/* The Kalman filter of what wanders. */
+/* The Kalman filter of the wandering noise. */
 static void open_noise(struct memscope_regression *regression, const struct memscope_trend_noise *noise) {
     double wandering = noise->wandering * noise->wandering, uncertain = wandering;
 
@@ -166,7 +166,9 @@ double memscope_regression_parameters(const struct memscope_regression *regressi
     return parameters;
 }
 
-/* Sizes of what wanders, as multiples of the least. They are tried side by side, since each is a chain of divisions. */
+/*
+ * Sizes of the wandering noise, as multiples of the least. They are tried side by side: each is a chain of divisions.
+ */
 static const double sizes[] = {1, 1.8, 3.2, 5.6, 10};
 
 enum { SIZES = sizeof sizes / sizeof *sizes };

@@ -1,7 +1,8 @@
 /*
  * A regression of a series on what moves a healthy process's memory: a level, a day's and a week's load, warm-up,
- * steps. All but the level and the steps have an expected size, so that what only an absurd size could explain stays
- * unexplained (ridge regression: rows after those of the points say "its size is 0, give or take this").
+ * steps. Each of them but the level and the steps has an expected size, so that growth that only an absurd size would
+ * explain stays unexplained (ridge regression: the rows after the points' rows say "the size is 0, give or take the
+ * expected size").
  *
  * Noise has two parts: one that is new in each point, and one that wanders and comes back (an Ornstein-Uhlenbeck
  * process). Rows are whitened: each is the part of a point that the points before do not predict, scaled so that the
@@ -25,14 +26,14 @@ enum {
 struct memscope_points {
     size_t count;
     const double *hours;
-    const double *sizes; /* of how many values each is the mean */
+    const double *sizes; /* how many values each point is the mean of */
 };
 
 struct memscope_regression {
     struct memscope_points points;
     size_t rows, columns;
-    /* By point: 1 / the standard deviation of what is new; the Kalman gain; how much of what wanders is left at the
-     * next point. */
+    /* By point: 1 / the standard deviation of the part that is new; the Kalman gain; the share of the wandering noise
+     * that is left at the next point. */
     double scale[MEMSCOPE_TREND_POINTS], gain[MEMSCOPE_TREND_POINTS], left[MEMSCOPE_TREND_POINTS];
     double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
 };
@@ -56,14 +57,14 @@ void memscope_regression_values(const struct memscope_regression *regression, co
 /* Subtracts from the rows what the columns explain. */
 void memscope_regression_residual(const struct memscope_regression *regression, double *rows);
 
-/* Adds a column of these rows, which must be a residual. Returns false, and adds none, if all are 0. */
+/* Adds the rows, which must be a residual, as a column. Returns false, and adds no column, if all of them are 0. */
 bool memscope_regression_add(struct memscope_regression *regression, const double *rows);
 
 /* How many parameters the columns are worth: those that an expected size binds count less. */
 double memscope_regression_parameters(const struct memscope_regression *regression);
 
-/* The noise under which a series around 0 is most likely; least->wandering or more of it wanders. `parameters` is how
- * many were fitted to the series. */
+/* The noise under which a series around 0 is most likely; its wandering part is at least least->wandering.
+ * `parameters`: how many were fitted to the series. */
 struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
                                                       double parameters, const struct memscope_trend_noise *least);
 

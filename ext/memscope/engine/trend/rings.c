@@ -11,7 +11,7 @@
 const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT] = {{10, FINE}, {60, MIDDLE}, {600, COARSE}};
 static const uint32_t first_buckets[MEMSCOPE_RING_COUNT] = {0, FINE, FINE + MIDDLE};
 
-/* A kept value is one more than the value in units: 0, which a new mapping is full of, is no sample. */
+/* A kept value is one more than the value in units, so that 0, which fills a new mapping, means no sample. */
 struct bucket {
     uint32_t min[MEMSCOPE_RINGS_SERIES], last[MEMSCOPE_RINGS_SERIES];
 };
@@ -54,7 +54,7 @@ static size_t place_of(enum memscope_ring ring, uint64_t number) {
     return first_buckets[ring] + (size_t)(number % memscope_ring_shapes[ring].buckets);
 }
 
-/* Empties the buckets that begin after the last call, if they held older samples. */
+/* Empties the buckets that have begun since the last call, if they hold older samples. */
 static void turn(struct memscope_rings *rings, enum memscope_ring ring, uint64_t seconds) {
     const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
     uint64_t first = rings->head.first / shape->step_seconds, last = rings->head.last / shape->step_seconds;

@@ -44,8 +44,9 @@ struct memscope_rings_event {
 struct memscope_rings;
 
 /*
- * A new, empty store of count series. Values of a series are kept in 32 bits, in its unit, rounded down: 1 for a count,
- * 1024 for bytes, which then reach 4 TiB; larger ones count as the largest. NULL when the kernel refuses the mapping.
+ * A new, empty store of count series. Values of a series are kept in 32 bits, as multiples of its unit, rounded down.
+ * The unit is 1 for a count, and 1024 for bytes, which then reach 4 TiB; larger values count as the largest. NULL when
+ * the kernel refuses the mapping.
  */
 struct memscope_rings *memscope_rings_map(const uint32_t *units, size_t count);
 

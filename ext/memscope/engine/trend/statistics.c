@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define MOST_PAIRS (MEMSCOPE_PAIRED_POINTS * (MEMSCOPE_PAIRED_POINTS - 1) / 2)
-/* The standard deviation of normal noise over the median of its absolute values. */
+/* The standard deviation of normal noise divided by the median of its absolute values. */
 #define SIGMA_OF_MEDIAN 1.4826
 #define MOST_AUTOCORRELATION 0.97
 

@@ -1,5 +1,5 @@
 /*
- * Statistics of short series, robust where memory series defy the textbook: outliers, ties, autocorrelation. Pure
+ * Statistics of short series, robust against the outliers, ties and autocorrelation that series of memory have. Pure
  * functions of their arguments, which must be finite. No GVL needed; no memory but the stack and what the caller gives.
  */
 #ifndef MEMSCOPE_STATISTICS_H
@@ -14,22 +14,23 @@
 /* The value of this rank, 0 for the smallest. Reorders the values: what is before the rank is not larger. */
 double memscope_ranked(double *values, size_t count, size_t rank);
 
-/* 0 for no values. Reorders them. */
+/* 0 if there are no values. Reorders the values. */
 double memscope_median(double *values, size_t count);
 
 /* The probability that a standard normal value is larger than z. */
 double memscope_normal_tail(double z);
 
 /*
- * The standard deviation of the noise of a series, by the median of how far each value is from the middle of its
- * neighbours: neither a slope nor a few steps change it. Of correlated noise, it is about what is new in each value.
- * `room` is for count values.
+ * The standard deviation of the noise of a series, by the median distance of each value from the mean of its
+ * neighbours: neither a slope nor a few steps change it. For correlated noise, it is about the standard deviation of
+ * the part that is new in each value. `room` is for count values.
  */
 double memscope_noise(const double *values, size_t count, double *room);
 
 /*
  * The correlation of a series around 0 with itself one point later, between 0 and 0.97. Residuals of a fit with this
- * many parameters, or of a short series, show less of it than there is: corrected to first order (Kendall 1954).
+ * many parameters, or of a short series, show less correlation than there is; the result is corrected for that to first
+ * order (Kendall 1954).
  */
 double memscope_autocorrelation(const double *values, size_t count, double parameters);
 
@@ -72,9 +73,9 @@ struct memscope_curve {
 double memscope_curve_shape(enum memscope_curve_kind kind, double scale, double time);
 
 /*
- * The curve of this kind with the least squares, its scale being one of these. Returns whether there is one: at least
- * four points, and times that differ. `floor` is the noise that the series has at least, so that a perfect fit has a
- * finite BIC; `variance_factor` says how many points are worth one.
+ * Finds the curve of this kind, with one of these scales, that fits best by least squares. Returns whether there is
+ * one: it takes at least four points, and times that differ. `floor` is the noise that the series has at least, so that
+ * a perfect fit has a finite BIC; `variance_factor` says how many points are worth one.
  */
 bool memscope_curve_fit(enum memscope_curve_kind kind, const double *scales, size_t scale_count, const double *times,
                         const double *values, size_t count, double floor, double variance_factor,

@@ -12,7 +12,7 @@
 #define DAY_HOURS 24.0
 #define FEWEST_POINTS 12
 #define SHORTEST_HOURS 0.5
-/* Growth matters if it is this much a day: mebibytes, or a share of RSS. */
+/* Growth matters if it is at least this much a day: so many mebibytes, or this share of RSS if that is more. */
 #define MATTERS 16.0
 #define MATTERING_SHARE 0.02
 /* In mebibytes: memory comes in pages of 4 KiB, and no process is more regular than this. */
@@ -21,10 +21,10 @@
 #define WANDERING 0.005
 #define WANDERING_HOURS 1.5
 #define MOST_P_VALUE 0.01
-/* Where growth exceeds the noise, the ranks of points are correlated less than their noise is. */
+/* The largest variance factor: where growth exceeds the noise, ranks of points are correlated less than their noise. */
 #define MOST_FACTOR 6
 #define LATEST 6
-/* Memory is steady only where growth by this share of RSS in twelve points (an hour) would have been told from none. */
+/* Memory is steady only if growth by this share of RSS in twelve points (an hour) could have been told from none. */
 #define TOLD_SHARE 0.25
 #define TOLD_POINTS 12
 /* How many time slices of a growth must have points. */
@@ -36,7 +36,7 @@
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
 #define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
-/* Growth that was found may be missed for this long, and still counts as having held. */
+/* Growth that was found still counts as having held if judgements miss it for no longer than this. */
 #define FORGETTING_SECONDS (2 * STANDING_SECONDS)
 /* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit. */
@@ -107,7 +107,7 @@ static double slope_of(const double *hours, const double *values, size_t count, 
     return products / squares;
 }
 
-/* The first point not before this hour: with enough points for a line on either side. */
+/* The first point that is not before this hour and has enough points for a line on either side. */
 static size_t point_at(const double *hours, size_t count, double hour) {
     size_t point = FEWEST_OF_A_LINE;
 
@@ -116,8 +116,8 @@ static size_t point_at(const double *hours, size_t count, double hour) {
     return point;
 }
 
-/* Whether growth at this slope goes on: in its second half at half the rate of its first half or more, within the
- * errors, and in its last quarter at half the slope or more. */
+/* Whether growth at this slope goes on: its rate in the second half is at least half that in the first half, within the
+ * errors, and its rate in the last quarter is at least half the slope. */
 static bool goes_on(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
     size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
@@ -129,7 +129,7 @@ static bool goes_on(const double *hours, const double *values, size_t count, dou
     return last >= slope / 2 && second >= first / 2 - hypot(error / 2, other_error);
 }
 
-/* The standard deviation of points around their line; sets *factor to the variance factor of what is left of them. */
+/* The standard deviation of points around their line; sets *factor to the variance factor of their residuals. */
 static double noise_beside_line(const double *hours, const double *values, size_t count, double *factor) {
     double remains[MEMSCOPE_PAIRED_POINTS], one = 1, squares = 0;
     struct memscope_curve line = {0};
@@ -153,8 +153,8 @@ static void take_steps(const struct judgement *judgement, int series, double *va
             values[point] -= growth->steps[step].height;
 }
 
-/* The largest rise in a series before its growth began, in at most as long a time as it has grown for, without steps
- * and warm-up: what a day's load did once. */
+/* The largest rise in a series before its growth began, without steps and warm-up, in a time no longer than the growth
+ * has lasted: a rise such as a day's load causes. */
 static double earlier_rise(const struct judgement *judgement, int series) {
     const double *hours = judgement->floors.hours;
     double values[MEMSCOPE_TREND_POINTS] = {0}, most = 0, length = hours_of(judgement) - hours[judgement->growth.onset];
@@ -255,8 +255,8 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
     return false;
 }
 
-/* The layers' shares of the growth along a direction. It is orthogonal to the columns, so what these explain does not
- * count. */
+/* The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so what the columns
+ * explain does not count. */
 static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
     const struct memscope_floors *floors = &judgement->floors;
     double rows[MEMSCOPE_REGRESSION_ROWS], parts[MEMSCOPE_SERIES] = {0}, sum = 0;
@@ -310,7 +310,7 @@ static void tell_slope(const struct judgement *judgement, struct memscope_verdic
     verdict->detectable_bytes_per_hour = MEMSCOPE_TELLING * judgement->growth.error_since_start * MEBIBYTE;
 }
 
-/* While a judgement or two find no growth, the leak is still in the layer where it was found. */
+/* If one or two judgements find no growth, the leak still counts as being in the layer where it was found. */
 static void tell_leak(const struct judgement *judgement, struct memscope_verdict_memory *memory,
                       struct memscope_verdict *verdict) {
     verdict->kind = MEMSCOPE_VERDICT_LEAK;
@@ -328,7 +328,10 @@ static double newest_seconds(const struct judgement *judgement) {
     return judgement->trend->seconds[judgement->trend->count - 1];
 }
 
-/* How long growth must still hold until it is called a leak: until it would reach the limit, if that is sooner. */
+/*
+ * How much longer growth must hold before it is called a leak. In all, it must hold for STANDING_SECONDS, or for as
+ * long as it would take to reach the limit if that is less.
+ */
 static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
                               const struct memscope_verdict *verdict) {
     double held = memory->suspected ? newest_seconds(judgement) - memory->suspected_seconds : 0;
@@ -346,7 +349,7 @@ static void tell_needs(const struct judgement *judgement, double slope, double o
     verdict->needs_seconds = fmax(hours - hours_of(judgement), interval) * 3600;
 }
 
-/* The least slope that must have been told from none before memory is called steady. */
+/* The least slope that must be distinguishable from none before memory is called steady. */
 static double told_slope(const struct judgement *judgement) {
     return TOLD_SHARE * judgement->level / (TOLD_POINTS * interval_of(judgement));
 }
@@ -470,7 +473,7 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
         share(judgement, rows, verdict);
     } else if (growth->slope > 2 * growth->error && growth->slope * DAY_HOURS > judgement->matters) {
         tell_needs(judgement, growth->slope, judgement->floors.hours[growth->onset], verdict);
-        verdict->needs_seconds += awaited_seconds(judgement, memory, verdict); /* and until it has held */
+        verdict->needs_seconds += awaited_seconds(judgement, memory, verdict); /* and until the growth has held */
     } else if (verdict->detectable_bytes_per_hour > told_slope(judgement) * MEBIBYTE) {
         tell_needs(judgement, told_slope(judgement), 0, verdict);
     } else {
@@ -480,7 +483,7 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
     }
 }
 
-/* Growth is suspected from the first judgement that finds it, until none has found it for FORGETTING_SECONDS. */
+/* Growth is suspected from the first judgement that finds it, until no judgement finds it for FORGETTING_SECONDS. */
 static void suspect(double now, bool grows, struct memscope_verdict_memory *memory) {
     if (now - memory->positive_seconds > FORGETTING_SECONDS)
         memory->suspected = false;

@@ -4,7 +4,7 @@
  *
  * One regression explains a series by all that moves memory in a healthy process (warm-up and a day's and a week's
  * load, each with a size that is expected beforehand, and steps), and by unbounded growth, which may have begun at any
- * time. Only what nothing else explains is a leak; while something else may explain it, the verdict is "insufficient".
+ * time. Growth is a leak only if nothing else explains it; while something else may, the verdict is "insufficient".
  *
  * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
  */
@@ -38,8 +38,9 @@ enum memscope_verdict_kind {
 
 /*
  * Floors: the memory left after each major GC, or the least in each interval, all intervals being of about the same
- * length. The newest 32 values stay as they are; the older values are, the more of them are averaged into one point, up
- * to MEMSCOPE_TREND_POINTS points. What came before the last restart, or before the last 2,500 values, does not count.
+ * length. The newest 32 values stay as they are. Older values are averaged into points, each of more values the older
+ * it is; there are at most MEMSCOPE_TREND_POINTS points. What came before the last restart, or before the last 2,500
+ * values, does not count.
  */
 struct memscope_trend {
     size_t count;
@@ -54,14 +55,14 @@ struct memscope_trend {
 /* In mebibytes. */
 struct memscope_trend_noise {
     double white;            /* the standard deviation of the white noise */
-    double wandering, hours; /* that of the autocorrelated part, and its time constant */
+    double wandering, hours; /* the standard deviation of the autocorrelated part, and its time constant */
 };
 
 /* What one judgement leaves to the next, in the same process; zeroed before the first. */
 struct memscope_verdict_memory {
-    unsigned positives, negatives; /* judgements in a row */
+    unsigned positives, negatives; /* judgements in a row that found growth, and that found none */
     bool suspected, leaking;
-    double suspected_seconds, positive_seconds; /* the times of the first and the last judgement that it grows */
+    double suspected_seconds, positive_seconds; /* the times of the first and the last judgement that found growth */
     enum memscope_layer layer;                  /* that leaks */
     struct memscope_trend_noise noise;          /* of RSS */
 };
@@ -69,7 +70,7 @@ struct memscope_verdict_memory {
 /* NAN: unknown, or not part of this kind of verdict. Never NAN: shares, confidence and p_value. */
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
-    bool grows; /* this judgement alone: unbounded growth, in RSS or a layer */
+    bool grows; /* whether this judgement by itself finds unbounded growth, in RSS or in a layer */
     /* Of the growth that the verdict is about: the layer that grows most, and the share of each layer that grows.
      * Shares sum to 1; all are 0 if nothing grows. */
     enum memscope_layer layer;
@@ -78,33 +79,35 @@ struct memscope_verdict {
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
-    /* If insufficient: until the present slope, or one that matters, can be told from none, and has held for long
-     * enough; INFINITY: over a month */
+    /* If insufficient: the time until the present slope, or a slope that matters, can be told from none, and has held
+     * for long enough; INFINITY: over a month. */
     double needs_seconds;
     double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
                                          unknown */
     double ends_near_bytes;           /* of a plateau: RSS at the horizon */
     double step_seconds, step_bytes;  /* the largest step up, if it matters: its time, its height */
     double confidence;                /* that the kind is right, 0 to 1; 0 if insufficient */
-    double p_value;                   /* of so much growth since then without a trend (Mann-Kendall) */
+    double p_value;                   /* of so much growth since that time without a trend (Mann-Kendall) */
 };
 
 #define MEMSCOPE_TREND_POINTS 128
-/* Growth must have held for this long until it is called a leak, if the limit is not nearer. */
+/* Growth must have held for this long before it is called a leak, if the limit is not nearer. */
 #define MEMSCOPE_STANDING_HOURS 2.0
 
 /*
- * Judges the series. A leak is called when two judgements in a row find unbounded growth, and the first one that
- * found it is MEMSCOPE_STANDING_HOURS ago, or as long ago as the limit is ahead; judgements in between may have missed
- * it, for twice those hours at most. Until then the kind is insufficient whenever growth is found, and needs_seconds is
- * what is left of that time. Three judgements in a row that find none clear the leak.
+ * Judges the series. Growth is called a leak when two judgements in a row find it unbounded, and the first judgement
+ * that found it was MEMSCOPE_STANDING_HOURS ago, or as long ago as the growth would now take to reach the limit;
+ * judgements in between may have missed it, for at most twice MEMSCOPE_STANDING_HOURS. Until then the kind is
+ * insufficient whenever growth is found, and needs_seconds is what is left of that time. Three judgements in a row that
+ * find no growth clear the leak.
  *
- * Growth is not unbounded if its rate in the last quarter of its time is less than half its mean rate, or in the second
- * half less than half that in the first; nor if it is not more than twice the largest rise before it, in as long a
- * time, of the same series (but for steps and the first three hours): one day's load may be twice another's.
+ * Growth is not unbounded if its rate in the last quarter of its time is less than half its mean rate, or if its rate
+ * in the second half is less than half that in the first. Nor is it unbounded if it is at most twice the largest
+ * earlier rise of the same series in as long a time (without steps and the first three hours): one day's load may be
+ * twice another's.
  *
- * Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer is missing, if times do not grow,
- * or if an amount is negative, or a number not finite or over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
+ * Returns MEMSCOPE_MALFORMED, and leaves memory and verdict as they are, if a pointer is missing, times do not grow, an
+ * amount is negative, or a number is not finite or is over 2^60. Takes 20 to 40 µs for 100 points, 100 µs for 2,000.
  */
 enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,
                                             struct memscope_verdict *verdict);

@@ -47,8 +47,8 @@ module Memscope
         LEVERS = { purge: [], gc: ["gc"] }.freeze
         KERNELS = { anonymous_bytes: "anonymous (heap, stacks)", file_bytes: "files",
                     shared_memory_bytes: "shared memory" }.freeze
-        # Tags that are shown, and seconds between two readings of them: only full GCs change what they retain, and a
-        # reading also reads a malloc profile if one runs.
+        # How many tags are shown, and seconds between two readings of the tags: only full GCs change what tags retain,
+        # and such a reading also reads a malloc profile if one runs.
         TAGS = 3
         TAGS_INTERVAL = 60
         private_constant :LEVERS, :KERNELS, :TAGS, :TAGS_INTERVAL
@@ -180,7 +180,8 @@ module Memscope
           end
         end
 
-        # The next order; nil if none arrives within the pause: time to read. A nil pause waits until there is an order.
+        # The next order; nil if no order arrives within the pause, so that it is time to read. With a nil pause, waits
+        # until there is an order.
         def next_order(pause)
           @lock.synchronize do
             @bell.wait(@lock, pause) if @orders.empty?
@@ -188,7 +189,7 @@ module Memscope
           end
         end
 
-        # A note on an order stays until the next one; an error is shown until a reading succeeds.
+        # A note on an order stays until the next order; an error is shown until a reading succeeds.
         def reading
           { note: @note, **@source.read, moment: Clock.now }
         rescue Client::Unreachable, Client::Failed, SystemCallError => e

@@ -7,8 +7,8 @@ module Memscope
     module Top
       # Formats frames as lines: MiB, change since the first frame, sparkline, text of the row.
       #
-      # All sparklines have one scale, each from its row's lowest value: equal heights are equal amounts, and a row that
-      # does not change is flat. A full bar stands for at least a MiB.
+      # All sparklines have one scale, and each begins at its row's lowest value: equal heights are equal amounts, and a
+      # row that does not change is flat. A full bar stands for at least a MiB.
       class View
         include Report::Quantity
 
@@ -78,7 +78,8 @@ module Memscope
           "#{cell(bytes).rjust(NUMBERS)}#{change(id, bytes).rjust(NUMBERS)}  #{spark}#{text}"
         end
 
-        # The labels of a row and those above it, without the first ones if all of them are too long.
+        # The labels of the rows above a row and of the row itself; the first labels are left out if all would be too
+        # long.
         def shortened(labels)
           texts = labels.each_index.map { |above| [*("..." if above.positive?), *labels.drop(above)].join(" / ") }
           texts.find { |text| text.length <= @room } || labels.last

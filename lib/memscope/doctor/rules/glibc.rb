@@ -7,8 +7,8 @@ module Memscope
       BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
                      "requires a restart; delays the start of the workers"].freeze
 
-      # glibc keeps free memory in the arena that it came from. A trim returns the whole pages in it, but not the parts
-      # of pages between used blocks.
+      # glibc keeps free memory in the arena that it came from. A trim returns free memory in whole pages, but not the
+      # free parts of pages between used blocks.
       GLIBC_RULES = table(
         { inapplicable: GLIBC },
         malloc_thp: {

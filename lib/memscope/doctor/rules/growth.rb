@@ -8,13 +8,14 @@ module Memscope
       WALKING = "a heap graph takes about a second, and 60 to 120 MiB per million objects, in a forked child"
       UNREAD = "this process takes no readings of itself at intervals, or has taken fewer than nine, or for less " \
                "than two minutes"
-      # Whether malloc has grown, since the last major GC, by more than Ruby usually allows: Ruby collects after
-      # gc_room.
+      # Whether malloc has grown, since the last major GC, by more than twice gc_room. Ruby usually collects once malloc
+      # has grown by gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
       # The lever that returns malloc's free memory.
       RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, followed by a trim or purge, returns at least 45 % of the RSS, gc_room and 2 * FLOOR; or
-      # at least MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by gc_room.
+      # Whether a collection, followed by a trim or purge, returns at least the largest of 45 % of the RSS, gc_room and
+      # 2 * FLOOR; or at least the larger of MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by
+      # gc_room.
       MUCH_GARBAGE = lambda do |f|
         least = f.garbage_gain&.begin or next
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
@@ -27,7 +28,8 @@ module Memscope
         rows.first(3).map { |id, bytes| "#{labels.fetch(id, id)} #{per_hour(bytes)}" }.join(", ")
       end
 
-      # Whether another finding is about what leaks: growth of objects, or of native memory, since an earlier diagnosis.
+      # Whether another finding already shows the leak, as growth of objects or of native memory since an earlier
+      # diagnosis.
       SHOWN_AS_GROWTH = lambda do |f|
         grown = f.growth_of_leak
         f.reaches?(grown, FLOOR / 2) && f.reaches?(f.of_rss(grown), 0.05)

@@ -26,7 +26,7 @@ module Memscope
           inapplicable: LIMITED,
           affected: :working_set_bytes,
           floor: FLOOR, ratio: 0.78, of: :limit_bytes, # with the margin, a warning at 86 %
-          severity: ->(f) { f.reaches?(f.fullness, 0.865) ? :critical : :warning }, # with the margin, at 95 %
+          severity: ->(f) { f.reaches?(f.fullness, 0.865) ? :critical : :warning }, # with the margin, critical at 95 %
           recoverable: "The findings on this process show what it can return.",
           title: ->(f, bytes) { "#{size(bytes)} of the container's #{size(f.limit_bytes)} is in use" },
           explanation: lambda do |f, bytes|

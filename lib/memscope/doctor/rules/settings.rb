@@ -5,7 +5,7 @@ module Memscope
     module Rules
       NO_AMOUNT = "This finding is about a setting."
       RESTART = "requires a restart"
-      # When remedies take effect, some of which may be Ruby code.
+      # When the remedies take effect; some of them may be Ruby code.
       WHEN = lambda do |remedies|
         code = remedies.grep(/\AMemscope\./)
         next RESTART if code.empty?

@@ -9,8 +9,9 @@ require_relative "../../report/profile"
 module Memscope
   class Profile < Reading
     module Formats
-      # A self-contained page that draws a profile, or one of several at a time. Its Content-Security-Policy allows only
-      # its own scripts and styles, by their hashes, and no requests; names from the program are inserted only as text.
+      # A self-contained page that draws one profile, or several profiles, one at a time. Its Content-Security-Policy
+      # allows only its own scripts and styles, by their hashes, and no requests; names from the program are inserted
+      # only as text.
       #
       # @api private
       class FlameGraph
@@ -87,22 +88,22 @@ module Memscope
           # @return [Hash{String => String}] what each colour means
           def key = difference? ? CHANGES : KINDS
 
-          # @return [String] of the table
+          # @return [String] the heading of the table
           def heading = difference? ? "Lines that changed most" : "Lines that hold most"
 
-          # @return [String] of the table's last column
+          # @return [String] the heading of the table's last column
           def place = "line"
 
           # @return [Array<String>] headings of the other columns
           def columns = ["MiB", "±", "samples", difference? ? "growth" : "share"]
 
-          # @return [Array<String>] the entry's cells in these columns
+          # @return [Array<String>] the entry's cells in the columns of `columns`
           def cells(entry) = [bytes(entry), error(entry), count(entry.samples), share(entry)]
 
           # @return [String]
           def name(entry) = entry.to_s
 
-          # @return [String] what allocated; "" if that is unknown
+          # @return [String] which native function allocated; "" if that is unknown
           def by(entry) = entry.native ? "by #{entry.native}" : ""
 
           # @return [String] MiB
@@ -128,11 +129,12 @@ module Memscope
 
           private
 
-          # Whether the squared errors of stacks sum to that of a frame. Samples of objects are not independent of each
-          # other (Shares), so a frame's error is not shown for them; the table has that of each line.
+          # Whether the squared errors of stacks sum to the squared error of a frame. Samples of objects are not
+          # independent of each other (Shares), so no frame's error is shown for objects; the table shows each line's
+          # error.
           def errors? = !@profile.objects?
 
-          # Arrays, one for all stacks with the same frames: frames (leaf first), live bytes, samples, error.
+          # One Array for all stacks with the same frames: frames (leaf first), live bytes, samples, error.
           def stacks
             sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
             @profile.stacks.each do |stack|

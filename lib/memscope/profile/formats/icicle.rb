@@ -6,8 +6,8 @@ require_relative "../../requires"
 module Memscope
   class Profile < Reading
     module Formats
-      # A self-contained page that draws what each file that a program loaded costs, below the file that required it:
-      # the flame graph's page, with exact numbers.
+      # A self-contained page that draws the cost of each file that a program loaded, below the file that required it.
+      # It is the flame graph's page, with exact numbers.
       #
       # @api private
       class Icicle < FlameGraph
@@ -85,10 +85,10 @@ module Memscope
           # @return [Array<Node>] files that cost something
           def entries = @reading.nodes.select { |node| node.bytes.positive? }
 
-          # @return [Array<Node>] those of the table
+          # @return [Array<Node>] the files of the table
           def largest = entries.max_by(FILES, &:bytes)
 
-          # @return [Hash{Symbol => Object}] for the script: each file is a frame, below those that required it
+          # @return [Hash{Symbol => Object}] for the script: each file is a frame, below the files that required it
           def data
             frames = @reading.nodes.map { |node| [File.basename(node.path), colour(node), name(node)] }
             { difference: false, errors: false, exact: true, frames: frames,

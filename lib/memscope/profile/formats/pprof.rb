@@ -13,8 +13,8 @@ module Memscope
         # The part of Protobuf's wire format that profile.proto needs: https://protobuf.dev/programming-guides/encoding
         #
         # Encoded directly: message objects for each sample and label would be slow to create, and google-protobuf's
-        # have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all arenas that are fused
-        # with its own.
+        # message objects have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all arenas
+        # that are fused with the object's own arena.
         #
         # @api private
         module Wire
@@ -88,7 +88,8 @@ module Memscope
 
         private
 
-        # Whether the allocated numbers are known for all profiles; those without stacks have none, and are ignored.
+        # Whether the allocated numbers are known for all profiles. Profiles without stacks have no such numbers, and
+        # are ignored.
         def allocations?
           sampled = @parts.map(&:first).reject { |profile| profile.stacks.empty? }
           sampled.any? && sampled.all?(&:allocations?)

@@ -3,15 +3,15 @@
 module Memscope
   module Web
     module Pages
-      # The last census that was taken on this page or by `memscope census --pid`, and what grew since the one before;
-      # both are kept in the process that was counted. The query may choose another grouping (by=type) and another order
-      # (sort=objects).
+      # The last census that was taken on this page or by `memscope census --pid`, and what grew since the census before
+      # it; both are kept in the process that was counted. The query may choose another grouping (by=type) and another
+      # order (sort=objects).
       #
       # @api private
       class Census < Page
         # Headings by grouping.
         GROUPINGS = { class: "Class", type: "Type", imemo: "Internal kind", slot_size: "Slot bytes", age: "Age" }.freeze
-        # The field below each heading, by the word in the query. A growth needs an earlier census.
+        # Each column's heading and field, by the word in the query. A growth needs an earlier census.
         COLUMNS = { "memsize" => ["MiB", :memsize_bytes], "slots" => ["Slots MiB", :slot_bytes],
                     "objects" => ["Objects", :count], "old" => ["Old", :old_count] }.freeze
         GROWTHS = { "growth" => ["+MiB", :memsize_bytes], "more" => ["+Objects", :count] }.freeze
@@ -43,7 +43,7 @@ module Memscope
         # @return [Hash{String => Array(String, Symbol)}]
         def columns = growth ? { **COLUMNS, **GROWTHS } : COLUMNS
 
-        # @return [Array<Row>] with their changes, in the order of the query
+        # @return [Array<Row>] those that are shown, in the order of the query
         def rows = sorted.first(MOST)
 
         # @return [Array<Row>] those that are not shown

@@ -9,7 +9,7 @@ module Memscope
       #
       # @api private
       class HeapGraph < Page
-        # The field below each heading, by the word in the query.
+        # Each column's heading and field, by the word in the query.
         CLASSES = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],
                     "objects" => ["Objects", :count] }.freeze
         HOLDERS = { "retained" => ["Retained MiB", :retained_bytes], "own" => ["Own MiB", :bytes],

@@ -7,7 +7,7 @@ module Memscope
       #
       # @api private
       module OverTime
-        # For each range: the seconds of a bucket of the history, the seconds of a line of the table, and its name.
+        # For each range: seconds of a bucket of the history, seconds of a line of the table, and the range's name.
         RANGES = { "1h" => [10, 600, "1 hour"], "12h" => [60, 3600, "12 hours"],
                    "7d" => [600, 43_200, "7 days"] }.freeze
 
@@ -15,14 +15,14 @@ module Memscope
         # @raise [HttpError]
         def range = choice("range", RANGES.keys, RANGES.keys.first)
 
-        # @return [String, nil] the verdict on the process; nil if this memscope has none, or before the diagnosis
+        # @return [String, nil] the verdict on the process; nil if memscope has no verdicts, or before the diagnosis
         def verdict_sentence
           read(:verdict).sentence if Calls::CALLS.key?(:verdict) && (!respond_to?(:diagnosed?) || diagnosed?)
         end
       end
 
-      # The memory of the process over time: a chart, and the same as a table. JSON is the whole history; with range=1h,
-      # 12h or 7d only the buckets of that range.
+      # The memory of the process over time: as a chart and as a table. JSON is the whole history; with range=1h, 12h or
+      # 7d, only the buckets of that range.
       #
       # @api private
       class History < Page

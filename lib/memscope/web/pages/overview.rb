@@ -20,7 +20,7 @@ module Memscope
         OPEN_BELOW = 0.4
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
-        # Class and words of each verdict but :problems.
+        # CSS class and words of each verdict except :problems.
         VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
                      garbage: ["info", "● No verdict yet: collect garbage first"],
                      incomplete: ["info", "● No problems found, but not all was checked"] }.freeze

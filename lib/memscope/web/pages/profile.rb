@@ -13,7 +13,7 @@ module Memscope
         RATES = [19, 21, 17, 15, 12].map { |exponent| 1 << exponent }.freeze
         # Shares of the CPU time to choose from.
         BUDGETS = { 0.01 => "1 %", 0.02 => "2 %", 0.005 => "0.5 %", 0.1 => "10 %", 1 => "all: every allocation" }.freeze
-        # Headings by grouping, the first of which is shown unless the query chooses another (by=caller).
+        # Headings by grouping. The first grouping is shown unless the query chooses another (by=caller).
         GROUPINGS = { line: "Line", caller: "Line of the application", method: "Method", library: "Library" }.freeze
         OBJECT_GROUPINGS = { **GROUPINGS, class: "Class" }.freeze
         # Rows of a table.
@@ -24,7 +24,7 @@ module Memscope
         # @raise [HttpError]
         def kind = ClusterCalls::PROFILERS.key(profiler)
 
-        # @return [String] the other one
+        # @return [String] the other kind
         def other_kind = (ClusterCalls::PROFILERS.keys - [kind]).first
 
         # @return [Boolean] whether the page is about objects
@@ -36,8 +36,8 @@ module Memscope
         # @return [Boolean]
         def cluster? = @calls.cluster?
 
-        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the one that the query
-        #   names
+        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the process that the
+        #   query names
         # @raise [HttpError] for an unknown worker
         def place
           all = @outcomes && @form["worker"]&.last == ClusterCalls::ALL
@@ -74,7 +74,7 @@ module Memscope
         # @return [Boolean] whether this Ruby crashes if a Ractor is created while objects are sampled
         def ractors? = state[:ractors] == true
 
-        # @return [Memscope::Profile] the part of one tag, if the query names one (tag=)
+        # @return [Memscope::Profile] if the query names a tag (tag=), only the part of that tag
         # @raise [HttpError] if none was started
         def reading = tag ? @tagged ||= kept.reading.tagged(tag) : kept.reading
 
@@ -106,8 +106,8 @@ module Memscope
         # @raise [HttpError]
         def by = choice("by", groupings.keys.map(&:name), "line").to_sym
 
-        # @return [Array<Memscope::Profile::Entry>] places with live memory, the most first, without memscope's own;
-        #   those of too few samples for an estimate come last
+        # @return [Array<Memscope::Profile::Entry>] places with live memory, without memscope's own; those with the
+        #   most come first, those with too few samples for an estimate last
         def places
           places = live(by).reject { |entry| reading.own?(entry) }
           places.partition { |entry| reading.estimated?(entry.samples) }.flatten.first(LINES)
@@ -136,7 +136,7 @@ module Memscope
         # @return [String, nil] what holds its objects, if that is known
         def held(entry) = (reading.holder(entry)&.then { |holder| "held by #{holder}" } if by == :line)
 
-        # @return [Array<Memscope::Profile::Entry>] tags with live memory, the most first; empty without tags
+        # @return [Array<Memscope::Profile::Entry>] tags with live memory, those with the most first; empty without tags
         def tags
           return [] if tag
 
