@@ -1,5 +1,7 @@
-/* Whatever a dump says, its graph is valid: edges lead to nodes, names are known, all formats can be written, and the
- * weights of the tops of its growth add up to all that was added. */
+/*
+ * Whatever a dump says, its graph is valid: edges lead to nodes, names are known, all formats can be written, and the
+ * weights of the tops of its growth add up to all that was added.
+ */
 #include "dump/dump_growth.h"
 #include "dump/objspace_graph.h"
 

@@ -249,7 +249,8 @@ static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct 
     return count;
 }
 
-/* [path, label, line] of each frame from the innermost one that is in a file to the first one outside memscope's code.
+/*
+ * [path, label, line] of each frame from the innermost one that is in a file to the first one outside memscope's code.
  */
 static VALUE line_frames(unsigned char *kinds, uint32_t stack) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();

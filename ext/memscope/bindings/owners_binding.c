@@ -34,7 +34,8 @@ static VALUE native_new_owner(VALUE self) {
     return UINT2NUM(next < MEMSCOPE_OWNER_LIMIT ? next++ : MEMSCOPE_OWNER_OUTSIDE);
 }
 
-/* Native.stop_owners -> how many blocks were freed unseen, and how many blocks and objects found no room in the maps.
+/*
+ * Native.stop_owners -> how many blocks were freed unseen, and how many blocks and objects found no room in the maps.
  */
 static VALUE native_stop_owners(VALUE self) {
     memscope_block_owners_stop();

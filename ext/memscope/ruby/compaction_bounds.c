@@ -67,7 +67,8 @@ static size_t pages_for(const struct memscope_slot_size *size, size_t slots) {
     return (slots + size->most_slots - 1) / size->most_slots;
 }
 
-/* Lower bound: perfect packing around the surely pinned pages, after all objects that can resize have left this size.
+/*
+ * Lower bound: perfect packing around the surely pinned pages, after all objects that can resize have left this size.
  */
 static size_t fewest_pages(const struct memscope_slot_size *size, size_t stay) {
     size_t needed = pages_for(size, size->live_slots - size->resizes.source + stay);

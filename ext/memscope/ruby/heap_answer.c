@@ -157,8 +157,10 @@ struct held {
     uint64_t bytes, count;
 };
 
-/* Adds up, by class, what the object retains, and what the search for shortest paths found through it. Classes and
- * modules do not count: an object refers to its class, but does not hold it. */
+/*
+ * Adds up, by class, what the object retains, and what the search for shortest paths found through it. Classes and
+ * modules do not count: an object refers to its class, but does not hold it.
+ */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 

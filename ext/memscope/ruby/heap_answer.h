@@ -27,9 +27,11 @@ struct memscope_heap_question {
     uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
     bool strings;
 
-    /* The target of the paths: one object; some objects; the instances of a class or module and of its descendants; the
+    /*
+     * The target of the paths: one object; some objects; the instances of a class or module and of its descendants; the
      * objects whose class has this name; what is new in a dump; or, if all are 0, the objects in which memory has
-     * accumulated. */
+     * accumulated.
+     */
     VALUE object, class;
     const VALUE *objects;
     size_t object_count;

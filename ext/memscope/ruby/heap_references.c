@@ -70,8 +70,10 @@ static void add_reference(VALUE to, void *data) {
         filling->fields = to;
 }
 
-/* The references of an imemo_fields are added to its owner too, so that paths lead through the owner, as in other
- * Rubies. */
+/*
+ * The references of an imemo_fields are added to its owner too, so that paths lead through the owner, as in other
+ * Rubies.
+ */
 static void add_references(struct filling *filling, VALUE object, uint32_t node, uint32_t slot_bytes) {
     memscope_graph_from(&filling->builder, node);
     filling->fields = 0;

@@ -31,8 +31,10 @@ enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);
 
-/* open: no object is marked. add: marks one object, but not the objects it refers to; false if it was marked or is not
- * listed. */
+/*
+ * open: no object is marked. add: marks one object, but not the objects it refers to; false if it was marked or is not
+ * listed.
+ */
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);

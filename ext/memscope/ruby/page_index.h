@@ -23,8 +23,10 @@ struct memscope_page_index {
     unsigned page_shift; /* log2 of listing->page_bytes */
 };
 
-/* False if there is no memory. Numbers are right only up to UINT32_MAX slots. Both listing and scratch must outlive the
- * index. */
+/*
+ * False if there is no memory. Numbers are right only up to UINT32_MAX slots. Both listing and scratch must outlive the
+ * index.
+ */
 bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch);
 

@@ -13,8 +13,10 @@
 #define FREE_SLOTS_OF_A_STEP 2048
 /* GC_HEAP_INIT_SLOTS */
 #define INIT_SLOTS 10000
-/* Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before 3.2, a page in some
- * steps. */
+/*
+ * Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before 3.2, a page in some
+ * steps.
+ */
 #define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
 static struct memscope_page_rule rule;

@@ -485,8 +485,10 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_KNOWS_MARK_BITS 0
 #endif
 
-/* A minor GC does not free an old object, even if the object loses its write barrier afterwards
- * (rb_gc_writebarrier_unprotect marks it as uncollectible). */
+/*
+ * A minor GC does not free an old object, even if the object loses its write barrier afterwards
+ * (rb_gc_writebarrier_unprotect marks it as uncollectible).
+ */
 #define MEMSCOPE_IS_OLD(object) ((RBASIC(object)->flags & RUBY_FL_PROMOTED) == RUBY_FL_PROMOTED)
 
 /* Before 3.3, a hook for any GC event makes all allocations take the slow path (gc.c, has_hook). */

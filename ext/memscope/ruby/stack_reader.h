@@ -17,7 +17,7 @@ unsigned memscope_read_stack(uint64_t *words, unsigned room);
 /* Called with the GVL before the first profile; false if there is no memory. Its setup is never torn down. */
 bool memscope_stack_reader_prepare(void);
 
-/* Sets whether the reader reads the frames of threads that wait without the GVL. With the GVL. */
+/* Sets whether the reader reads the frames of threads that wait without the GVL. Needs the GVL. */
 void memscope_stack_reader_reads_without_gvl(bool whether);
 
 /* Called when a profile begins: drops the frames and thread names of the previous one. With the GVL. */

@@ -59,8 +59,10 @@ static void test_largest(void) {
     uproot(&planted);
 }
 
-/* Of the nodes of a list, each of which retains nearly as much as the one before, only the head is a holder. A class in
- * a class is no list. */
+/*
+ * Of the nodes of a list, each of which retains nearly as much as the one before, only the head is a holder. A class in
+ * a class is no list.
+ */
 static void test_a_list_is_one(void) {
     struct planted planted;
     struct memscope_holder holders[3];

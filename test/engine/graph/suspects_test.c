@@ -117,8 +117,10 @@ static void test_a_list(void) {
     expect_suspect("list in arrays", head, 4900 * 140);
 }
 
-/* Two indexes of the same records, in different classes: neither retains them. They count as parts of the index on the
- * shortest path to them. */
+/*
+ * Two indexes of the same records, in different classes: neither retains them. They count as parts of the index on the
+ * shortest path to them.
+ */
 static void test_shared_parts(void) {
     uint32_t object = grow_program(), one = grow_on(grow_on(object, "Class", 800), "Hash", 9000),
              other = grow_on(grow_on(grow_on(object, "Class", 800), "Service", 100), "Hash", 9000);

@@ -61,7 +61,8 @@ static void test_jemalloc_without_a_place_is_not_verified(void) {
     EXPECT(ledger.jemalloc_space_bytes == 0);
 }
 
-/* As after mprotect or madvise of a part of the page: each mapping has a part of it, and its Rss is all that is known.
+/*
+ * As after mprotect or madvise of a part of the page: each mapping has a part of it, and its Rss is all that is known.
  */
 static void test_a_heap_page_in_two_mappings(void) {
     static const struct memscope_heap_page page = {

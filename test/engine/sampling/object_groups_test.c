@@ -25,8 +25,10 @@
 /* All objects of a line stay, but none of CHURN, half of HALVED, and a tenth of EARLY and LATE. */
 enum { CHURN, TENTH, HUNDREDTH, THOUSANDTH, BURSTS, HALVED, IN_STEP, EARLY, LATE };
 
-/* Allocations from one event of the garbage collector to the next: while it sweeps, or if it is run between requests.
- * In each stretch of LONG allocations, objects of EARLY come first, then those of LATE; a tenth of both stays. */
+/*
+ * Allocations from one event of the garbage collector to the next: while it sweeps, or if it is run between requests.
+ * In each stretch of LONG allocations, objects of EARLY come first, then those of LATE; a tenth of both stays.
+ */
 enum { SHORT = 3000, LONG = 200000 };
 static uint32_t reach = SHORT;
 

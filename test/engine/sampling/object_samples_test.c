@@ -351,8 +351,10 @@ static double estimate(uintptr_t from, uintptr_t below) {
     return sum;
 }
 
-/* Many live objects, of which a fifth stay; then fewer, until all have died; then few. Estimates must be within five
- * standard errors. */
+/*
+ * Many live objects, of which a fifth stay; then fewer, until all have died; then few. Estimates must be within five
+ * standard errors.
+ */
 static void test_the_interval_shrinks_again_without_bias(void) {
     uint64_t many, all;
 

@@ -1,4 +1,5 @@
-/* The regression against what it is made of, and its errors against those of many simulated series. Silent when right.
+/*
+ * The regression against what it is made of, and its errors against those of many simulated series. Silent when right.
  */
 #include "../expect.h"
 #include "random.h"

@@ -21,8 +21,10 @@ static bool ratchet_says_leak(struct ratchet *ratchet, double rss) {
     return ratchet->strikes >= 20;
 }
 
-/* Prometheus: predict_linear(working_set[4h], 24h) > limit, and 70 % of it used. Least squares, with an hour of points
- * at least. */
+/*
+ * Prometheus: predict_linear(working_set[4h], 24h) > limit, and 70 % of it used. Least squares, with an hour of points
+ * at least.
+ */
 static bool predict_linear_says_leak(const struct trace *trace, const double *rss, size_t count) {
     double now = trace->hours[count - 1], times = 0, values = 0, squares = 0, products = 0, used, slope, points = 0;
     size_t first = count;

@@ -12,7 +12,8 @@
 static const uint32_t units[SERIES] = {1, 1024, 1};
 static const uint64_t week = 7 * 24 * 3600;
 
-/* ---- a second implementation: a log of all samples of the last week, searched from end to end ---------------------
+/*
+ * ---- a second implementation: a log of all samples of the last week, searched from end to end ---------------------
  */
 
 struct sample {
@@ -48,7 +49,8 @@ static struct memscope_rings_point search(size_t series, uint64_t from, uint64_t
     return found;
 }
 
-/* ---- random samples -----------------------------------------------------------------------------------------------
+/*
+ * ---- random samples -----------------------------------------------------------------------------------------------
  */
 
 static uint64_t state = 88172645463325252;
@@ -109,7 +111,8 @@ static void test_against_the_log(void) {
     }
 }
 
-/* ---- one by one ----------------------------------------------------------------------------------------------------
+/*
+ * ---- one by one ----------------------------------------------------------------------------------------------------
  */
 
 static uint64_t mapped;

@@ -429,8 +429,10 @@ static void leak_of_two_layers(struct trace *trace) {
     add_line(trace, MEMSCOPE_LAYER_NATIVE, 0.35 * slope, 0);
 }
 
-/* --- Blind: written after the verdict was tuned with the others, by someone who had not read how it judges. Since then
- * the verdict was tuned with these too. */
+/*
+ * --- Blind: written after the verdict was tuned with the others, by someone who had not read how it judges. Since then
+ * the verdict was tuned with these too.
+ */
 
 static double hour_of_week(const struct trace *trace, size_t point, double start) {
     return fmod(start + trace->hours[point], 168); /* 0: Monday, midnight */

@@ -71,8 +71,10 @@ static void know_the_truth(const struct trace *trace, struct outcome *outcome) {
     noise = (struct memscope_trend_noise){trace->noise, 0.005 * trace->base, 1.5};
     outcome->hours = trace->count == 0 ? 0 : trace->hours[trace->count - 1] - trace->began;
     outcome->formula = formula_hours(trace);
-    /* Noise and bursts each take a time to average out. Variances add: after the sum of both times, they are small
-     * enough together. */
+    /*
+     * Noise and bursts each take a time to average out. Variances add: after the sum of both times, they are small
+     * enough together.
+     */
     outcome->needs =
         memscope_growth_needs(trace->slope * MEMSCOPE_TELLING / 4, trace->began, EPOCH_HOURS, trace->base, &noise) -
         trace->began + trace->burst_hours + MEMSCOPE_STANDING_HOURS;

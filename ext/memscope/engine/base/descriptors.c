@@ -24,8 +24,10 @@
 
 /* At most this many open descriptors are noted; children inherit the others. */
 #define SLOTS 64
-/* How many times a fork waits WAIT_NS for threads that are opening a descriptor, and how many times such a thread waits
- * for a fork. */
+/*
+ * How many times a fork waits WAIT_NS for threads that are opening a descriptor, and how many times such a thread waits
+ * for a fork.
+ */
 #define WAITS_OF_A_FORK 4000
 #define WAITS_FOR_A_FORK 10000
 #define WAIT_NS 20000

@@ -13,8 +13,10 @@ struct memscope_growing_array {
     size_t bytes; /* mapped */
 };
 
-/* Makes room for `bytes` bytes in all, at least doubling the room if it has to grow. The list may move. False if the
- * kernel refuses. */
+/*
+ * Makes room for `bytes` bytes in all, at least doubling the room if it has to grow. The list may move. False if the
+ * kernel refuses.
+ */
 static inline bool memscope_growing_array_reserve(struct memscope_growing_array *array, size_t bytes) {
     size_t target = array->bytes * 2 > bytes ? array->bytes * 2 : bytes;
     void *list;

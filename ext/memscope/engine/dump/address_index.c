@@ -6,7 +6,8 @@
 #include "base/mapped_array.h"
 #include "base/merge_sort.h"
 
-/* The most that addresses are shifted by: a chunk is then 16 KiB, and all its objects are in one page of Ruby's heap.
+/*
+ * The most that addresses are shifted by: a chunk is then 16 KiB, and all its objects are in one page of Ruby's heap.
  */
 #define SHIFT_MAX 8
 

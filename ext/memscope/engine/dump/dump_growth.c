@@ -77,8 +77,10 @@ static uint64_t newest_generation(const struct memscope_compared_dump *dump) {
     return newest;
 }
 
-/* Whether an object of the last dump already existed when the other dump, whose latest generation is `newest`, was
- * written. Every object of an earlier generation did, though a compaction may have moved it since. */
+/*
+ * Whether an object of the last dump already existed when the other dump, whose latest generation is `newest`, was
+ * written. Every object of an earlier generation did, though a compaction may have moved it since.
+ */
 static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
                       const struct memscope_compared_dump *other, uint64_t newest, const uint32_t *names) {
     uint64_t now = generation(&growth->last, node);

@@ -27,8 +27,10 @@ struct memscope_growth_row {
 struct memscope_dump_growth {
     struct memscope_compared_dump first, second, last; /* second.reader is NULL if there are two dumps */
 
-    /* By node of the last dump: whether the object is new: not in the first dump and, if there are three dumps, in the
-     * second. memscope_dump_growth_count clears it for garbage. */
+    /*
+     * By node of the last dump: whether the object is new: not in the first dump and, if there are three dumps, in the
+     * second. memscope_dump_growth_count clears it for garbage.
+     */
     uint8_t *is_new;
     uint32_t *first_names;                       /* by name of the first dump: the name's number in the last dump */
     struct memscope_growth_row *classes, *sites; /* by name of the last dump */
@@ -41,8 +43,10 @@ struct memscope_dump_growth {
     bool knows_sites;                         /* the last dump states when, and so also where */
 };
 
-/* Finds the new objects. NOT_FOUND if most classes of an earlier dump are not in the last dump: the dumps are of
- * different processes. NO_MEMORY. Close the growth even after a failure. */
+/*
+ * Finds the new objects. NOT_FOUND if most classes of an earlier dump are not in the last dump: the dumps are of
+ * different processes. NO_MEMORY. Close the growth even after a failure.
+ */
 enum memscope_status memscope_dump_growth_open(struct memscope_dump_growth *growth);
 
 /* Adds up rows. New objects that these paths do not reach count as garbage. */

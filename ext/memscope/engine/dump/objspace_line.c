@@ -61,8 +61,10 @@ static inline unsigned digit_of(char character) {
     return code - '0' < 10 ? code - '0' : letter < 6 ? letter + 10 : 16;
 }
 
-/* Appends up to eight hexadecimal digits to *value; returns how many. The fast way takes any byte from '0' to 0x7f for
- * a digit; quotes, blanks and newlines are below '0'. */
+/*
+ * Appends up to eight hexadecimal digits to *value; returns how many. The fast way takes any byte from '0' to 0x7f for
+ * a digit; quotes, blanks and newlines are below '0'.
+ */
 static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     uint64_t bytes = load(text), others = ((bytes - EACH('0')) | bytes) & EACH(0x80);
@@ -372,8 +374,10 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
 
 /* ---- escapes --------------------------------------------------------------------------------------------------- */
 
-/* Writes the code point of four digits as UTF-8; returns the length in UTF-8, or 0 if the four are not all digits.
- * Surrogates are not paired: names have hardly any. */
+/*
+ * Writes the code point of four digits as UTF-8; returns the length in UTF-8, or 0 if the four are not all digits.
+ * Surrogates are not paired: names have hardly any.
+ */
 static size_t unescape_code(const char *digits, size_t left, char *into) {
     unsigned code = 0;
 

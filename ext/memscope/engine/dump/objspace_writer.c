@@ -24,9 +24,11 @@ struct writer {
     const memscope_edge_name *edge_names; /* of the node that is written */
 };
 
-/* Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So the addresses of each
+/*
+ * Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So the addresses of each
  * dump begin at a different origin, chosen by 26 bits of a hash of the dump's time: a tool that compares two dumps by
- * address does not take their objects for the same. */
+ * address does not take their objects for the same.
+ */
 static int64_t origin_of(const struct memscope_heap_dump *dump) {
     int64_t units = (int64_t)(dump->time_ns * UINT64_C(0x9e3779b97f4a7c15) >> 38) + 1;
 

@@ -169,8 +169,10 @@ static void put_process(struct writer *writer) {
     put_packet(writer);
 }
 
-/* TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56; HeapGraph: pid = 1, continued = 5,
- * index = 6 */
+/*
+ * TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56; HeapGraph: pid = 1, continued = 5,
+ * index = 6
+ */
 static void put_part(struct writer *writer, bool last) {
     put_number(&writer->part, 1, shown_pid(writer));
     if (!last)
@@ -260,8 +262,10 @@ static void gather_references(struct writer *writer, uint32_t node) {
     }
 }
 
-/* HeapGraph.objects = 2: id = 1, type_id = 2, self_size = 3, reference_field_id = 4, reference_object_id = 5,
- * heap_type_delta = 9, runtime_internal_object_id = 10 */
+/*
+ * HeapGraph.objects = 2: id = 1, type_id = 2, self_size = 3, reference_field_id = 4, reference_object_id = 5,
+ * heap_type_delta = 9, runtime_internal_object_id = 10
+ */
 static void put_object(struct writer *writer, uint32_t node) {
     bool first = writer->part.length == 0;
     uint64_t type = type_of(writer, node);

@@ -9,8 +9,10 @@
 #define LONGEST_PERIOD 3
 #define FEW_TARGETS 64
 
-/* How a signature identifies a step: by the name of its class; or, for a category, and for a class or module on the way
- * to the target, by its node. */
+/*
+ * How a signature identifies a step: by the name of its class; or, for a category, and for a class or module on the way
+ * to the target, by its node.
+ */
 enum step_kind { BY_CLASS, BY_NODE };
 
 /* The steps of a path so far: the last step, and the signature of those before it. */
@@ -213,8 +215,10 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     return number_of(scan, &step);
 }
 
-/* Sets *signature to the signature of the path to a node, 0 for the root. Remembers the signature of each node on that
- * path. False: no memory. */
+/*
+ * Sets *signature to the signature of the path to a node, 0 for the root. Remembers the signature of each node on that
+ * path. False: no memory.
+ */
 static bool signature_of_way(struct path_scan *scan, uint32_t node, uint32_t *signature) {
     uint32_t root = memscope_graph_root(scan->graph), depth = 0, at = node, before, length;
 
@@ -282,8 +286,10 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     return true;
 }
 
-/* Adds what a target retains: to the total unless another target dominates it, to its signature unless a target with
- * the same signature dominates it. */
+/*
+ * Adds what a target retains: to the total unless another target dominates it, to its signature unless a target with
+ * the same signature dominates it.
+ */
 static void add_retained(struct path_scan *scan, const uint32_t *signature_of_place, uint32_t node,
                          struct memscope_paths_found *found) {
     const struct memscope_dominators *dominators = scan->asked->dominators;
@@ -334,8 +340,10 @@ static void note_places(struct path_scan *scan) {
 
 /* ---- The answer */
 
-/* Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is a
- * step of its own. */
+/*
+ * Whether a new step begins at this node: objects of one class in a row are one step, but each class or module is a
+ * step of its own.
+ */
 static bool begins_step(const struct path_scan *scan, uint32_t node, uint32_t before) {
     const struct memscope_heap_graph *graph = scan->graph;
 

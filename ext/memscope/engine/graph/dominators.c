@@ -143,8 +143,10 @@ static uint32_t best_above(struct dominator_scan *scan, uint32_t number, uint32_
     return search[number].best;
 }
 
-/* Skips the remaining edges to a node once its semidominator is the root, since nothing is above the root: for a class
- * with a million instances, a few of them often suffice. */
+/*
+ * Skips the remaining edges to a node once its semidominator is the root, since nothing is above the root: for a class
+ * with a million instances, a few of them often suffice.
+ */
 static bool find_semidominators(struct dominator_scan *scan) {
     const uint32_t root = 1;
 

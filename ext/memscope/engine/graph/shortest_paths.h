@@ -29,8 +29,10 @@ struct memscope_shortest_paths {
     struct memscope_heap_part reachable, garbage;
 };
 
-/* Touches up to 12 bytes per node, 4 of which stay mapped until closed. Zeroes the paths first; after NO_MEMORY they
- * are closed. */
+/*
+ * Touches up to 12 bytes per node, 4 of which stay mapped until closed. Zeroes the paths first; after NO_MEMORY they
+ * are closed.
+ */
 enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths *paths,
                                                   const struct memscope_heap_graph *graph,
                                                   const struct memscope_search_last *last);

@@ -43,8 +43,10 @@ static void close_scan(struct suspect_scan *scan) {
     memscope_array_unmap(scan->followers);
 }
 
-/* Whether a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like global
- * variables, or hold what comes and goes. */
+/*
+ * Whether a root is a list to which a program adds: blocks of at_exit, finalizers. Other roots have names, like global
+ * variables, or hold what comes and goes.
+ */
 static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t node) {
     const char *category;
 
@@ -62,8 +64,10 @@ static bool holds_dominated(const struct memscope_heap_graph *graph, uint32_t no
     return node < graph->slot_count && !memscope_graph_is_module(graph, node);
 }
 
-/* The object that a node is a part of: its dominator; or, if the dominator is a root, a class or a module, the previous
- * node on the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none. */
+/*
+ * The object that a node is a part of: its dominator; or, if the dominator is a root, a class or a module, the previous
+ * node on the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none.
+ */
 static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];

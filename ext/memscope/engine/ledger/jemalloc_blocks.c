@@ -187,8 +187,10 @@ static void add_slabs(struct forecast *forecast) {
     ask(forecast);
 }
 
-/* Cached blocks look in use, and are freed when thread caches are flushed; the cached bytes limit how many slabs a
- * flush can empty. */
+/*
+ * Cached blocks look in use, and are freed when thread caches are flushed; the cached bytes limit how many slabs a
+ * flush can empty.
+ */
 static void add_kept_by_caches(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     uint64_t cached = stats->tcache_bytes + stats->tcache_stashed_bytes;

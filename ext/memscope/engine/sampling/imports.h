@@ -29,14 +29,14 @@ struct memscope_import_patches {
 };
 
 /*
- * memscope_imports_replace stores the replacements, as long as *wanted is true, and memscope_imports_restore the
- * originals: in every loaded object but this library and other copies of it (Ruby::Box loads one for each box), the
- * dynamic linker, and libgcc's unwinder. Slots that hold anything else (another tool's function; another allocator's
- * malloc) are left alone. If an object calls any of the imports through such a slot, all of its slots are left alone.
- * Slots that the dynamic linker has not filled in yet are replaced too, unless some loaded object has its own
- * definition of imports[0] (the C library's does not count). *wanted is read under the dynamic linker's lock: clear it
- * before restoring, so that no thread can patch again afterwards. Returns MEMSCOPE_DENIED when a slot could not be made
- * writable; other slots may then be patched already.
+ * memscope_imports_replace stores the replacements, as long as *wanted is true; memscope_imports_restore stores the
+ * originals. Both work in every loaded object except the dynamic linker, libgcc's unwinder, this library and other
+ * copies of it (Ruby::Box loads one for each box). Slots that hold anything else (another tool's function; another
+ * allocator's malloc) are left alone. If an object calls any of the imports through such a slot, all of its slots are
+ * left alone. Slots that the dynamic linker has not filled in yet are replaced too, unless some loaded object has its
+ * own definition of imports[0] (the C library's does not count). *wanted is read under the dynamic linker's lock: clear
+ * it before restoring, so that no thread can patch again afterwards. Returns MEMSCOPE_DENIED when a slot could not be
+ * made writable; other slots may then be patched already.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);

@@ -7,8 +7,10 @@
 
 #define MEBIBYTE 1048576.0
 #define MOST_BYTES 1152921504606846976.0 /* 2^60 */
-/* The newest points stay as they are. Before them, OF_A_SIZE points average 2 values each, the next OF_A_SIZE average 4
- * each, and so on up to 64. */
+/*
+ * The newest points stay as they are. Before them, OF_A_SIZE points average 2 values each, the next OF_A_SIZE average 4
+ * each, and so on up to 64.
+ */
 #define NEWEST 32
 #define OF_A_SIZE 14
 /* A point is an outlier if it differs from its neighbours by more than this many standard deviations of the noise. */

@@ -12,8 +12,10 @@ static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 #define SHORTEST_GROWTH_HOURS 0.5
 /* Growth since a later point must last this long: a shorter one may be a warm-up of its own. */
 #define SHORTEST_LATER_HOURS 2
-/* Growth since a later onset must explain more than growth since the first point does, by this many variances of the
- * noise: there are many onsets to choose from. */
+/*
+ * Growth since a later onset must explain more than growth since the first point does, by this many variances of the
+ * noise: there are many onsets to choose from.
+ */
 #define PRICE_OF_AN_ONSET 12
 /* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
 #define HEIGHT_OF_A_STEP 5
@@ -94,8 +96,10 @@ static size_t largest_jump(const double *values, size_t count) {
     return largest;
 }
 
-/* The height of a step in a series: the mean of the points after it, less the mean of the points before it. The step
- * may lie among the values that were averaged into `point`. */
+/*
+ * The height of a step in a series: the mean of the points after it, less the mean of the points before it. The step
+ * may lie among the values that were averaged into `point`.
+ */
 static double edge_at(const double *values, size_t count, size_t point) {
     double before = mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP), edge, next;
 

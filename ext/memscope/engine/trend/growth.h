@@ -24,15 +24,19 @@ struct memscope_growth {
     double remains[MEMSCOPE_REGRESSION_ROWS];   /* what neither columns nor growth explain: noise, and more */
 };
 
-/* Looks for growth in a series. Leaves the columns in the regression, with the series' steps. `least` is a lower bound
- * of the series' noise; `noise` is the noise found the last time, or zeros; the noise found now replaces it. */
+/*
+ * Looks for growth in a series. Leaves the columns in the regression, with the series' steps. `least` is a lower bound
+ * of the series' noise; `noise` is the noise found the last time, or zeros; the noise found now replaces it.
+ */
 void memscope_growth_find(struct memscope_regression *regression, const struct memscope_points *points,
                           const double *values, double level, const struct memscope_trend_noise *least,
                           struct memscope_trend_noise *noise, struct memscope_growth *growth);
 
-/* A series since the onset of its growth, less all else that was explained. Splits the time since the onset into
+/*
+ * A series since the onset of its growth, less all else that was explained. Splits the time since the onset into
  * MEMSCOPE_PAIRED_POINTS equal parts, and writes the mean of each part that has points. Returns the number of these
- * parts. */
+ * parts.
+ */
 size_t memscope_growth_alone(const struct memscope_regression *regression, const struct memscope_growth *growth,
                              double *hours, double *values);
 

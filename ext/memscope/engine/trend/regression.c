@@ -16,7 +16,7 @@ static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.05,                        /* logarithmic growth, on a scale of 9 minutes */
 };
 
-/* The shapes of all habits at a time, computed with few calls of the C library's slow functions. */
+/* The shapes of all habits at one point in time, computed with few calls of the C library's slow functions. */
 static void habits_at(double hours, double *shapes) {
     double sine = sin(TURN / 24 * hours), cosine = cos(TURN / 24 * hours), left = exp(-hours / 9);
 

@@ -32,8 +32,10 @@ struct memscope_points {
 struct memscope_regression {
     struct memscope_points points;
     size_t rows, columns;
-    /* By point: 1 / the standard deviation of the part that is new; the Kalman gain; the share of the wandering noise
-     * that is left at the next point. */
+    /*
+     * By point: 1 / the standard deviation of the part that is new; the Kalman gain; the share of the wandering noise
+     * that is left at the next point.
+     */
     double scale[MEMSCOPE_TREND_POINTS], gain[MEMSCOPE_TREND_POINTS], left[MEMSCOPE_TREND_POINTS];
     double column[MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS][MEMSCOPE_REGRESSION_ROWS];
 };
@@ -63,8 +65,10 @@ bool memscope_regression_add(struct memscope_regression *regression, const doubl
 /* How many parameters the columns are worth: those that an expected size binds count less. */
 double memscope_regression_parameters(const struct memscope_regression *regression);
 
-/* The noise under which a series around 0 is most likely; its wandering part is at least least->wandering.
- * `parameters`: how many were fitted to the series. */
+/*
+ * The noise under which a series around 0 is most likely; its wandering part is at least least->wandering.
+ * `parameters`: how many were fitted to the series.
+ */
 struct memscope_trend_noise memscope_trend_noise_find(const struct memscope_points *points, const double *values,
                                                       double parameters, const struct memscope_trend_noise *least);
 

@@ -38,8 +38,10 @@
 #define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
 /* Growth that was found still counts as having held if judgements miss it for no longer than this. */
 #define FORGETTING_SECONDS (2 * STANDING_SECONDS)
-/* A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
- * limit. */
+/*
+ * A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
+ * limit.
+ */
 #define BETTER_CURVE 6
 #define END_OF_GROWTH 0.05
 
@@ -116,8 +118,10 @@ static size_t point_at(const double *hours, size_t count, double hour) {
     return point;
 }
 
-/* Whether growth at this slope goes on: its rate in the second half is at least half that in the first half, within the
- * errors, and its rate in the last quarter is at least half the slope. */
+/*
+ * Whether growth at this slope goes on: its rate in the second half is at least half that in the first half, within the
+ * errors, and its rate in the last quarter is at least half the slope.
+ */
 static bool goes_on(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
     size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
@@ -153,8 +157,10 @@ static void take_steps(const struct judgement *judgement, int series, double *va
             values[point] -= growth->steps[step].height;
 }
 
-/* The largest rise in a series before its growth began, without steps and warm-up, in a time no longer than the growth
- * has lasted: a rise such as a day's load causes. */
+/*
+ * The largest rise in a series before its growth began, without steps and warm-up, in a time no longer than the growth
+ * has lasted: a rise such as a day's load causes.
+ */
 static double earlier_rise(const struct judgement *judgement, int series) {
     const double *hours = judgement->floors.hours;
     double values[MEMSCOPE_TREND_POINTS] = {0}, most = 0, length = hours_of(judgement) - hours[judgement->growth.onset];
@@ -169,8 +175,10 @@ static double earlier_rise(const struct judgement *judgement, int series) {
     return most;
 }
 
-/* Whether a series grew by more than RISES_DIFFER_BY times its largest earlier rise, and is higher now than it ever was
- * before its growth began, by more than half of that growth. */
+/*
+ * Whether a series grew by more than RISES_DIFFER_BY times its largest earlier rise, and is higher now than it ever was
+ * before its growth began, by more than half of that growth.
+ */
 static bool is_new(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
     size_t count = judgement->floors.count, onset = judgement->growth.onset;
@@ -255,8 +263,10 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
     return false;
 }
 
-/* The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so what the columns
- * explain does not count. */
+/*
+ * The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so what the columns
+ * explain does not count.
+ */
 static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
     const struct memscope_floors *floors = &judgement->floors;
     double rows[MEMSCOPE_REGRESSION_ROWS], parts[MEMSCOPE_SERIES] = {0}, sum = 0;

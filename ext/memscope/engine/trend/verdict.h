@@ -71,16 +71,20 @@ struct memscope_verdict_memory {
 struct memscope_verdict {
     enum memscope_verdict_kind kind;
     bool grows; /* whether this judgement by itself finds unbounded growth, in RSS or in a layer */
-    /* Of the growth that the verdict is about: the layer that grows most, and the share of each layer that grows.
-     * Shares sum to 1; all are 0 if nothing grows. */
+    /*
+     * Of the growth that the verdict is about: the layer that grows most, and the share of each layer that grows.
+     * Shares sum to 1; all are 0 if nothing grows.
+     */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
     /* Growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while RSS does not grow. */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
-    /* If insufficient: the time until the present slope, or a slope that matters, can be told from none, and has held
-     * for long enough; INFINITY: over a month. */
+    /*
+     * If insufficient: the time until the present slope, or a slope that matters, can be told from none, and has held
+     * for long enough; INFINITY: over a month.
+     */
     double needs_seconds;
     double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
                                          unknown */
