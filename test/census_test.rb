@@ -81,7 +81,7 @@ class CensusTest < MemscopeTest
 
     assert_equal 2, growth.collections
     assert_match(/it is not known which objects are new/, growth.reasons[:collections])
-    assert_equal "garbage counts in the earlier census; --gc (gc: true) collects it first", growth.reasons[:count]
+    assert_equal "the earlier census counted garbage too; --gc (gc: true) collects it first", growth.reasons[:count]
     refute_includes (census(AFTER) - earlier).reasons, :count
   end
 

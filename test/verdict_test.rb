@@ -108,13 +108,23 @@ class VerdictTest < MemscopeTest
     assert_match(/\ASteady: RSS is 20[23]\.\d MiB; growth above 1\d\.\d MiB.h would show\.\z/, verdict.sentence)
   end
 
+  # The first verdict takes twelve values, one every five minutes.
+  def test_one_value_is_insufficient
+    verdict = verdict(leak(:native, 1.0 / 12))
+
+    assert_equal [:insufficient, 1], [verdict.kind, verdict.evidence[:points]]
+    assert_in_delta 55 * 60, verdict.needs_seconds, 1
+    assert_equal "Too early to tell: one value so far, needs 55 minutes more; growth is called a leak once it has " \
+                 "lasted for 2 hours.", verdict.sentence
+  end
+
   def test_half_an_hour_is_insufficient
     verdict = verdict(leak(:native, 0.5))
 
     assert_equal :insufficient, verdict.kind
     assert_equal 1800, verdict.needs_seconds
-    assert_equal "Too early to tell: 6 points over 25 minutes, needs 30 minutes more; a leak is called once " \
-                 "growth has lasted for 2 hours.", verdict.sentence
+    assert_equal "Too early to tell: 6 values over 25 minutes, needs 30 minutes more; growth is called a leak once " \
+                 "it has lasted for 2 hours.", verdict.sentence
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
                     "#define MEMSCOPE_STANDING_HOURS 2.0\n"

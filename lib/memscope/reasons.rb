@@ -124,7 +124,7 @@ module Memscope
       malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
       needs_deep: needs the option deep, which reads how much memory malloc has in use
       objects_left_out: a lower bound that leaves out objects with slow size functions: %s
-      objects_unasked: a lower bound that counts only the slots of some objects: %s
+      objects_unasked: a lower bound without the malloc memory of these objects: %s
       classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types
@@ -144,11 +144,11 @@ module Memscope
         its block
       imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
         profile first
-      coverage_contradicted: the allocator's live memory has grown by %.1f MiB less than the samples say: older memory
-        was freed, or blocks are freed by calls that this backend does not see
+      coverage_contradicted: the growth of the allocator's live memory is %.1f MiB below what the samples say: older
+        memory was freed, or blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
-      growth_too_small: too little growth to compare with: 16 samples represent more bytes than the allocator's live
-        memory has grown by
+      growth_too_small: the allocator's live memory has grown by fewer bytes than 16 samples would represent, which is
+        too little for a comparison
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
         limit on the size of files, RLIMIT_FSIZE)
@@ -169,7 +169,8 @@ module Memscope
       texts_without_room: there was no room for the place, class or thread of %d samples, which count as [no room]
       windows_few: only %d windows of allocations were sampled so far, so the true error may be larger
       # A measurement.
-      allocations_by_slot: a lower bound that counts only the slots of some objects, since it is unknown how they ended
+      allocations_by_slot: a lower bound without the malloc memory of some objects, since it is unknown how they
+        ended
       collections_unseen: no hook was called for some garbage collections, or there was no memory for a list of the
         objects, so that it is unknown which of them are alive
       garbage_of_all_threads: counts as freed what this thread's garbage collections freed for other threads, but not

@@ -50,6 +50,21 @@ class WebClusterBrowserTest < MemscopeTest
     end
   end
 
+  def test_a_form_changes_only_the_process_of_its_page
+    PumaServer.run("workers 2") do |server|
+      pids = server.workers_when("both workers") { |all| all.count { |one| one.at && one.index } == 2 }
+                   .select(&:index).map(&:pid)
+      purge = ->(**fields) { server.post("/memscope/purge", { lever: "gc", **fields }) }
+
+      assert_equal "409", purge.call(pid: "1").code
+      assert_equal "409", purge.call(pid: pids[0].to_s, worker: "1").code
+      assert_equal pids[1], JSON.parse(purge.call(pid: pids[1].to_s).body)["pid"]
+      [{ worker: "all", pid: "1" }, {}].each do |fields|
+        assert_equal pids.sort, JSON.parse(purge.call(**fields).body)["workers"].map { |one| one["pid"] }.sort
+      end
+    end
+  end
+
   private
 
   def assert_overview(page, pid)

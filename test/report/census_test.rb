@@ -45,7 +45,7 @@ class CensusReportTest < MemscopeTest
     assert_match(/^  \+15.0       0.0      \+400  \+200      500  Order$/, said)
     assert_match(/^   -2.0       0.0        -8    -4        1  Old$/, said)
     refute_match(/read in/, said)
-    assert_match(/Garbage counts in the earlier and the later census/, said)
+    assert_match(/The earlier and the later census counted garbage too/, said)
   end
 
   def test_growth_of_memscopes_own_classes_is_one_row_at_the_end

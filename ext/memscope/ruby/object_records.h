@@ -31,8 +31,8 @@ uint16_t memscope_object_record(void);
 bool memscope_object_records_any(void);
 
 /*
- * Turns frames into text. Outside hooks: allocates Strings, so a GC may run, which drops and moves samples. Hence the
- * samples are settled in a step of their own.
+ * Turns frames into text. To be called outside hooks only: allocates Strings, so a GC may run, which drops and moves
+ * samples. Hence the samples are settled in a step of their own.
  */
 void memscope_object_records_find_texts(struct memscope_object_samples *samples);
 

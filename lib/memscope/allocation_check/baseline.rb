@@ -74,7 +74,7 @@ module Memscope
         raise Unavailable, "#{@path} cannot be read: #{Field.excerpt(e.message)}"
       end
 
-      # Counts by class, by platform, by name.
+      # Whether a value has the form of the file: { name => { platform => { class => count } } }.
       def baselines?(value, depth = 3)
         return value.is_a?(Integer) if depth.zero?
 

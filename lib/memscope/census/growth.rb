@@ -120,7 +120,7 @@ module Memscope
 
         def garbage(earlier, later)
           left = { earlier: earlier, later: later }.reject { |_which, census| census.collected? }.keys
-          "garbage counts in the #{left.join(' and the ')} census; --gc (gc: true) collects it first" if left.any?
+          "the #{left.join(' and the ')} census counted garbage too; --gc (gc: true) collects it first" if left.any?
         end
 
         def net(earlier, later, collections)

@@ -10,10 +10,10 @@ module Memscope
         COMMAND runs to its end, --runs times. The report goes to standard error, or to
         FILE. Load order matters: memory that is in use at the end is charged to the
         file that was being loaded when it was allocated, the innermost one. All costs
-        sum to what the rows "live slots" and "in use" of `memscope report` gained.
-        --alone also requires each of the N most costly gems, with its dependencies, in
-        a separate process. Only the started process is measured, even past exec; no
-        children.
+        sum to the growth of the rows "live slots" and "in use" of `memscope report`
+        while COMMAND ran. --alone also requires each of the N most costly gems, with
+        its dependencies, in a separate process. Only the started process is measured,
+        even past exec; no children.
 
         exit status: COMMAND's own; 1 if it succeeds, but objects and malloc take more
         than --limit, in the median run

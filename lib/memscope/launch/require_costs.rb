@@ -48,7 +48,7 @@ module Memscope
         GC.enable unless disabled
       end
 
-      # The rows that files are charged for, and the mapped files.
+      # The rows of the ledger whose growth is charged to files, and the mapped files.
       def read(collect: true)
         2.times { GC.start } if collect
         ledger = Ledger.read(deep: true, strict: true)

@@ -18,8 +18,8 @@ module Memscope
         # @return [String] the working directory at the start
         attr_reader :directory
 
-        # @return [Array<Array(Integer, String)>] requires of what was loaded already: the requiring file's number, and
-        #   what it required
+        # @return [Array<Array(Integer, String)>] calls of `require` for what was loaded already: the number of the
+        #   calling file, and what it required
         def again = @again.keys
 
         # From now on, allocations are charged to files: require, require_relative, load and autoload call this module.

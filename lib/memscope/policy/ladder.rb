@@ -38,7 +38,7 @@ module Memscope
       private
 
       def unknown
-        return "no limit is set for the memory of this group" unless @group.limit_bytes
+        return "no limit is set for the memory of this server's processes" unless @group.limit_bytes
         return if @group.working_set_bytes && @group.limit_bytes.positive?
 
         ["the working set is unknown", *@group.reasons[:working_set_bytes]].join(": ")

@@ -57,14 +57,15 @@ module Memscope
           points, span, = verdict.evidence.values_at(:points, :span_seconds)
           rate = verdict.bytes_per_hour
           maybe = "; RSS may grow by #{per_hour(rate)}" if rate&.positive?
-          "Too early to tell: #{counted(points, 'points')} over #{duration(span)}, #{needs(verdict)}#{maybe}"
+          seen = points > 1 ? "#{counted(points, 'values')} over #{duration(span)}" : "one value so far"
+          "Too early to tell: #{seen}, #{needs(verdict)}#{maybe}"
         end
 
         # Before the first judgement, the noise is unknown; the text then adds how long growth must last to be a leak.
         def needs(verdict)
           return "takes over a month to tell" unless verdict.needs_seconds
 
-          called = "; a leak is called once growth has lasted for #{duration(LASTING)}"
+          called = "; growth is called a leak once it has lasted for #{duration(LASTING)}"
           "needs #{duration(verdict.needs_seconds)} more#{called unless verdict.detectable_bytes_per_hour}"
         end
 

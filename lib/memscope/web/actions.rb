@@ -4,7 +4,7 @@ module Memscope
   module Web
     # A posted form that changes processes, or walks a heap: POST /purge, /profile, /doctor, /census, /heap or /dump.
     # /purge and /profile take the parameter worker: a worker's index, or "all" (the default). The parameter pid names
-    # the process that the page with the button showed: if given, no other process is changed.
+    # the process that the page with the button showed: if given, no other process is changed, except with worker=all.
     #
     # Methods raise HttpError for invalid parameters, or if the request reached a process other than the page's.
     #
@@ -34,7 +34,8 @@ module Memscope
         levers = levers(@form.fetch("lever", []))
         places = places()
         check_levers(levers) if places.one? && places.first.here?
-        Plan.new(levers, value("dry_run") == "1", value("worker"), places)
+        worker = places.one? ? places.first.index&.to_s : value("worker")
+        Plan.new(levers, value("dry_run") == "1", worker, places)
       end
 
       # @param plan [Plan]
@@ -116,24 +117,28 @@ module Memscope
       end
 
       # The process of the page with the button.
-      def place = @calls.place(@form.slice("worker")).tap { |place| check([place]) }
+      def place = of_page([@calls.place(@form.slice("worker"))]).first
 
       # @return [Module] the profiler of the kind that the form names
       def profiler = ClusterCalls::PROFILERS.fetch(choice("kind", ClusterCalls::PROFILERS.keys, "malloc"))
 
       # The processes of all workers, or of the one that the form names.
-      def places = @calls.choose(value("worker")).tap { |places| check(places) }
+      def places
+        chosen = @calls.choose(value("worker"))
+        value("worker") == ClusterCalls::ALL ? chosen : of_page(chosen)
+      end
 
       # Without the plugin any process of a server may get the request; and a worker may have been replaced.
-      def check(places)
-        pid = value("pid") or return
-        return if places.size > 1 || places.first.pid.to_s == pid
+      def of_page(places)
+        pid = value("pid") or return places
+        own = places.select { |place| place.pid.to_s == pid }
+        return own if own.any?
 
         asked = pid[/\A\d{1,10}\z/] || "unknown"
         advice = "Reload the page." if places.first.index
         advice ||= "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
         raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but the request reached " \
-                                 "#{places.first}. #{advice}")
+                                 "#{places.join(', ')}. #{advice}")
       end
 
       # Checks before the response begins: its status cannot be changed later.

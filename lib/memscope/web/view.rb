@@ -187,7 +187,7 @@ module Memscope
 
       # @return [String] the predicted effect of a lever
       def predicted(lever)
-        bytes = lever.predicted or return "unknown until run"
+        bytes = lever.predicted or return "not predicted"
         bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)
       end
     end

@@ -3,9 +3,9 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
- * A dump says what refers to what, but not how: an edge leads to the object's class or has no name. Only dumps that
- * memscope wrote name constants and variables, except global ones. A dump does not list empty slots: each slot of the
- * graph holds an object, in the order of the file.
+ * A dump says what refers to what, but not how: only the edge to an object's class is known as such, and the other
+ * edges have no name. Constants and variables, except global variables, are named only in dumps written by memscope. A
+ * dump does not list empty slots: each slot of the graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H
 #define MEMSCOPE_OBJSPACE_READER_H

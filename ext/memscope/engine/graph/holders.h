@@ -41,8 +41,9 @@ enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *
                                               struct memscope_holder *holders, size_t top, size_t *count);
 
 /*
- * The previous node of the list that an object belongs to: one of its nearest dominators that is of the same class and
- * retains less than `times` times as much. MEMSCOPE_NO_NODE if there is none, and for classes and modules.
+ * The node before an object in its linked list: the nearest dominator, within a few steps, that has the same class and
+ * retains less than `times` times what the object retains. MEMSCOPE_NO_NODE if there is none, and for classes and
+ * modules.
  */
 uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
                                    const struct memscope_dominators *dominators, uint32_t node, double times);

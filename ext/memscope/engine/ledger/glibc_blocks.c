@@ -14,7 +14,7 @@
 
 /*
  * The largest chunk that a thread's tcache keeps, unless glibc.malloc.tcache_max is raised. Such a chunk and the fields
- * of a free chunk behind it touch at most two pages.
+ * of a free chunk after it touch at most two pages.
  */
 #define LARGEST_CACHED (64 * HEADER + HEADER)
 #define CACHED_PAGES 2

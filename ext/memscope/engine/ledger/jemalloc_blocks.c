@@ -6,7 +6,9 @@
 
 /* Slabs per batch_query. */
 #define BATCH 64
-/* Slabs that only thread caches may keep are grouped by the bytes of the cached blocks: 64 steps of 1 KiB. */
+/*
+ * Slabs whose blocks in use may all be in thread caches are grouped by the bytes of these blocks: 64 steps of 1 KiB.
+ */
 #define STEPS 64
 #define STEP_BYTES 1024
 

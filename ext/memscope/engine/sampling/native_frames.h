@@ -21,7 +21,9 @@
  */
 unsigned memscope_native_frames(uint64_t *words, unsigned room, bool leaf_only);
 
-/* As memscope_native_frames, by libgcc's unwinder alone: its fallback, slower by an order of magnitude. */
+/*
+ * Does the same with libgcc's unwinder alone, slower by an order of magnitude. memscope_native_frames falls back to it.
+ */
 unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool leaf_only);
 
 /*

@@ -90,8 +90,9 @@ static bool keeps_frames(const struct memscope_kept_stack *stack, int in_full) {
 /* ---- how the other idle stacks are shortened -------------------------------------------------------------------- */
 
 /*
- * Idle stacks are shortened by the first level that leaves at most `most` of them. No level keeps generations, which
- * tell the age of live memory. Levels drop threads before callers, because many threads of a server do the same work.
+ * Idle stacks are shortened by the first level that leaves at most `most` of them. No level keeps generations: they
+ * tell the age of live memory, and an idle stack has none. Levels drop threads before callers, because many threads of
+ * a server do the same work.
  */
 static const struct level {
     uint32_t frames; /* Ruby frames */

@@ -7,7 +7,10 @@
 
 #define TURN 6.283185307179586
 
-/* The habits, what moves a healthy process's memory besides its level: their expected sizes, as shares of the level. */
+/*
+ * Habits are the movements of a healthy process's memory around its level. These are their expected sizes, as shares of
+ * the level.
+ */
 static const double sizes_of_habits[MEMSCOPE_REGRESSION_HABITS - 1] = {
     0.025, 0.025,                /* a wave a day, begun at any time: sine, cosine */
     0.01,  0.01,                 /* two waves a day */

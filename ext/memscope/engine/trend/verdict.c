@@ -21,7 +21,10 @@
 #define WANDERING 0.005
 #define WANDERING_HOURS 1.5
 #define MOST_P_VALUE 0.01
-/* The largest variance factor: where growth exceeds the noise, ranks of points are correlated less than their noise. */
+/*
+ * The largest variance factor. It is computed from the residuals, but the test ranks the points: where growth exceeds
+ * the noise, the ranks are less autocorrelated than the residuals.
+ */
 #define MOST_FACTOR 6
 #define LATEST 6
 /* Memory is steady only if growth by this share of RSS in twelve points (an hour) could have been told from none. */
@@ -69,11 +72,11 @@ static double hours_of(const struct judgement *judgement) {
     return judgement->floors.count == 0 ? 0 : judgement->floors.hours[judgement->floors.count - 1];
 }
 
-/* The hours between the newest points. */
+/* The hours between the newest points; of fewer than two, as history/sampler.rb takes them (EPOCH). */
 static double interval_of(const struct judgement *judgement) {
     size_t count = judgement->floors.count, taken = count > FEWEST_POINTS ? FEWEST_POINTS : count - 1;
 
-    return count < 2 ? 0 : (hours_of(judgement) - judgement->floors.hours[count - 1 - taken]) / (double)taken;
+    return count < 2 ? 5.0 / 60 : (hours_of(judgement) - judgement->floors.hours[count - 1 - taken]) / (double)taken;
 }
 
 static void forget(struct memscope_verdict *verdict) {

@@ -42,7 +42,7 @@ module Memscope
           affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
           present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
           floor: FLOOR, ratio: 0.05, confidence: :likely,
-          recoverable: "The findings on its parts show what can be returned.",
+          recoverable: "The findings on the parts of RSS show what can be returned.",
           title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
           explanation: lambda do |f, bytes|
             fastest = FASTEST.call(f)
@@ -63,7 +63,7 @@ module Memscope
           affected: :leaked_bytes,
           present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
-          recoverable: "The findings on its parts show what can be returned.",
+          recoverable: "The findings on the parts of RSS show what can be returned.",
           title: ->(f) { "leak of #{f.verdict.layer_text}: +#{per_hour(f.verdict.bytes_per_hour)}" },
           explanation: ->(f) { [*by_history(f), *(holders(f) if f.verdict.layer == :objects), *unjudged(f)].join(" ") },
           evidence: lambda do |f|

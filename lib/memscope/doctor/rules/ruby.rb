@@ -57,7 +57,7 @@ module Memscope
           subject: "RSS far above Ruby objects",
           affected: ->(f) { f.ruby_bytes && (f.rss_bytes - f.ruby_bytes) },
           floor: 2 * FLOOR, ratio: 0.50, severity: :info,
-          recoverable: "The findings on its parts show what can be returned.",
+          recoverable: "The findings on the parts of RSS show what can be returned.",
           title: ->(_, bytes) { "#{size(bytes)} of RSS is outside Ruby objects" },
           explanation: lambda do |f|
             "Ruby objects account for #{size(f.ruby_bytes)}. The largest parts of RSS: #{MADE_OF.call(f)}."

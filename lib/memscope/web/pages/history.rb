@@ -68,7 +68,8 @@ module Memscope
         def points(series) = reading.points(series, step: step)
 
         def line(parts)
-          Line.new(parts.flatten.map(&:at).max + step, parts.map { |points| points.filter_map(&:last).last })
+          ended = [parts.flatten.map(&:at).max + step, reading.at].min
+          Line.new(ended, parts.map { |points| points.filter_map(&:last).last })
         end
       end
     end
