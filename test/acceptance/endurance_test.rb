@@ -119,7 +119,7 @@ class EnduranceTest < MemscopeTest
         yield item
         sleep pause
       rescue StandardError => e
-        @failed << "#{Array(item).join(' ')}: #{e.message.lines.first} (#{e.class})"
+        note("#{Array(item).join(' ')}: #{e.message.lines.first} (#{e.class})")
       end
     end
   end
@@ -127,7 +127,12 @@ class EnduranceTest < MemscopeTest
   def request(path) = @server.request(Net::HTTP::Get.new(path))
 
   def answered(path, response)
-    @failed << "#{path}: #{response.code} #{response.body[0, 200]}" unless response.is_a?(Net::HTTPSuccess)
+    note("#{path}: #{response.code} #{response.body[0, 200]}") unless response.is_a?(Net::HTTPSuccess)
+  end
+
+  def note(failure)
+    puts failure if LONG
+    @failed << failure
   end
 
   # What remains of a worker without load: its deep ledger, and its USS in bytes.
