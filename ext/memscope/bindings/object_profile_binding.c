@@ -9,11 +9,10 @@
 #include "base/scratch.h"
 #include "init.h"
 #include "ruby/frame_texts.h"
-#include "ruby/held_memory.h"
 #include "ruby/object_sampler.h"
 #include "ruby/ruby_private.h"
+#include "ruby/sampled_objects.h"
 #include "ruby/stack_reader.h"
-#include "sampling/object_groups.h"
 #include "sampling/sampled_stack.h"
 
 #include <math.h>
@@ -312,42 +311,6 @@ static VALUE lines_of(struct scan *scan) {
 
 /* ---- the reading ------------------------------------------------------------------------------------------------- */
 
-static struct memscope_held_walk *walk;
-
-/* Bytes of a tracked object: its slot, and what it says it holds through malloc. */
-static size_t bytes_of(const struct memscope_object_sample *sample) {
-    return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
-}
-
-static enum memscope_status group_samples(struct scan *scan,
-                                          size_t (*bytes)(const struct memscope_object_sample *sample)) {
-    return memscope_object_samples_read(memscope_object_sampler_samples(), &scan->scratch, bytes,
-                                        &scan->state.generations, (uint32_t)scan->state.plan.windows, scan->state.last,
-                                        1 - scan->state.plan.unwatched, &scan->groups);
-}
-
-static enum memscope_status read_samples(struct scan *scan) {
-    struct memscope_held_memory held;
-    enum memscope_status status;
-
-    walk = memscope_scratch_take(&scan->scratch, sizeof *walk);
-    if (walk == NULL)
-        return MEMSCOPE_NO_MEMORY;
-    memscope_heap_held_open(walk, &held);
-    status = group_samples(scan, bytes_of);
-    memscope_heap_held_close(walk);
-    walk = NULL;
-    return status;
-}
-
-static size_t no_bytes(const struct memscope_object_sample *sample) {
-    return 0;
-}
-
-static enum memscope_status count_samples(struct scan *scan) {
-    return group_samples(scan, no_bytes);
-}
-
 static VALUE overhead(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
     const struct memscope_object_sampler_state *state = &scan->state;
@@ -477,9 +440,8 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-/* Groups the samples with `group`, and returns what `convert` makes of the scan. */
-static VALUE read_profile(struct scan scan, enum memscope_status (*group)(struct scan *scan),
-                          VALUE (*convert)(VALUE argument)) {
+/* Groups the samples, with the bytes of the objects or without, and returns what `convert` makes of the scan. */
+static VALUE read_profile(struct scan scan, bool with_bytes, VALUE (*convert)(VALUE argument)) {
     scan.begun_ns = memscope_now_ns();
     memscope_object_sampler_settle();
     if (!memscope_object_sampler_runs())
@@ -489,7 +451,7 @@ static VALUE read_profile(struct scan scan, enum memscope_status (*group)(struct
     scan.state = memscope_object_sampler_state();
     if (scan.stop)
         memscope_object_sampler_stop();
-    if (group(&scan) != MEMSCOPE_OK) {
+    if (memscope_sampled_objects_group(&scan.state, with_bytes, &scan.scratch, &scan.groups) != MEMSCOPE_OK) {
         memscope_scratch_close(&scan.scratch);
         return memscope_status_reason(MEMSCOPE_NO_MEMORY);
     }
@@ -516,7 +478,7 @@ static VALUE survivors_of(VALUE argument) {
  * estimated; nil or a reason as for object_profile, which takes many times as long.
  */
 static VALUE native_surviving_objects(VALUE self) {
-    return read_profile((struct scan){0}, count_samples, survivors_of);
+    return read_profile((struct scan){0}, false, survivors_of);
 }
 
 /*
@@ -524,7 +486,7 @@ static VALUE native_surviving_objects(VALUE self) {
  * reason if there is no memory to read it.
  */
 static VALUE native_object_profile(VALUE self, VALUE stop) {
-    return read_profile((struct scan){.stop = RTEST(stop)}, read_samples, body_of);
+    return read_profile((struct scan){.stop = RTEST(stop)}, true, body_of);
 }
 
 /*
@@ -532,7 +494,7 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
  * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
  */
 static VALUE native_object_profile_with_objects(VALUE self) {
-    return read_profile((struct scan){.with_objects = true}, read_samples, body_of);
+    return read_profile((struct scan){.with_objects = true}, true, body_of);
 }
 
 void Init_memscope_object_profile(void) {
