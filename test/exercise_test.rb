@@ -89,7 +89,7 @@ class ExerciseTest < MemscopeTest
     exercise, = exercises(["/stop"])
 
     assert_equal [:unknown, nil], [exercise.verdict, exercise.check]
-    assert_equal [7, false], [exercise.points.size, exercise.complete?]
+    assert_equal [7, true], [exercise.points.size, exercise.interrupted?]
     assert_equal 100, exercise.judged_requests
     assert_match(/\Ainterrupted after 130 requests, before there was a verdict/, exercise.reasons[:check])
   end
@@ -99,7 +99,7 @@ class ExerciseTest < MemscopeTest
     exercise, = exercises(["/stop_late"])
 
     assert_equal [:grows, 11, 1], [exercise.verdict, exercise.points.size, exercise.check.grown.size]
-    assert_predicate exercise, :complete?
+    refute_predicate exercise, :interrupted?
     assert_equal ["Exercised", []], [exercise.check.grown.first.name, exercise.check.grown.first.places]
     assert_match(/interrupted before the lines were found/, exercise.to_s)
   end

@@ -197,8 +197,8 @@ module Memscope
       check.grown.all? { |one| slowing?(one.growth) } ? :filling : :grows
     end
 
-    # @return [Boolean] whether all requests were made; false after an interrupt
-    def complete? = points.size > ROUNDS
+    # @return [Boolean] whether it was ended before there was a verdict
+    def interrupted? = check.nil? && (collected? || points.size <= ROUNDS)
 
     # @return [Integer, nil] the requests of the last RUNS rounds; nil if fewer rounds were run
     def judged_requests = points.size > RUNS ? points.last.requests - points[-RUNS - 1].requests : nil

@@ -60,6 +60,9 @@ class CLIPolicyTest < MemscopeTest
     assert_equal 74, status
     assert_match(/: readings of several servers alternate \(pid \d+ on \S+, pid \d+ on \S+\); give a file with/, out)
     assert_equal 0, policy(READINGS.first(35) + others.last(35)).last, "a restarted server"
+    again = READINGS.first(20) + others[20, 20] + READINGS.last(10)
+
+    assert_equal 0, policy(again).last, "ten minutes later, in a container, with the same pid"
   end
 
   def test_files_that_are_none

@@ -15,7 +15,7 @@ class WebClusterTest < WebCase
     Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: workers, timeouts: { purge: seconds })
   end
 
-  def purge(cluster, **options) = cluster.purge(%i[gc], dry_run: false, **options)
+  def purge(cluster, worker: nil) = cluster.purge(cluster.choose(worker), %i[gc], dry_run: false)
 
   def refused(...) = assert_raises(Memscope::Web::HttpError) { purge(...) }
 
@@ -68,6 +68,31 @@ class WebClusterTest < WebCase
     assert_equal other.pid, purge(cluster(old, worker(other.pid, 0, booted_at: 2000)), worker: "0").pid
     assert_equal([502, "Worker 0 (pid 1) failed: "],
                  refused(cluster(old, seconds: 1)).then { |error| [error.status, error.message[/.*: (?=process)/]] })
+  end
+
+  # A form of the older worker's page must not change the younger one.
+  def test_a_form_reaches_the_process_that_it_names
+    other = listening
+    both = cluster(worker(Process.pid, 0, booted_at: 1000), worker(other.pid, 0, booted_at: 2000), worker(1, 1))
+    actions = ->(**form) { Memscope::Web::Actions.new(form.to_h { |name, text| [name.to_s, [text]] }, both) }
+
+    [other.pid, Process.pid].each do |pid|
+      named = actions.call(lever: "gc", pid: pid.to_s)
+
+      assert_equal pid, named.purge(named.plan).reading.pid
+      assert_equal pid, actions.call(do: "take", pid: pid.to_s).walk.place.pid
+    end
+    assert_match(/process 2, but no worker has this pid/, failure { actions.call(lever: "gc", pid: "2").plan })
+    assert_match(/process 1, but the request/, failure { actions.call(lever: "gc", pid: "1", worker: "0").plan })
+    assert_equal 3, actions.call(lever: "gc", pid: "2", worker: "all").plan.places.size
+  end
+
+  def failure(&) = assert_raises(Memscope::Web::HttpError, &).then { |error| "#{error.status} #{error.message}" }
+
+  def test_all_of_a_single_process_is_the_process_that_the_form_names
+    form = { "lever" => ["gc"], "worker" => ["all"], "pid" => ["1"] }
+
+    assert_match(/\A409 Nothing was done/, failure { Memscope::Web::Actions.new(form, cluster).plan })
   end
 
   def calls(workers, **timeouts)
@@ -158,7 +183,7 @@ class WebClusterTest < WebCase
     other = listening
     announced = []
     both = calls([worker(other.pid, 0), worker(Process.pid, 1)])
-    both.purge(%i[gc], dry_run: true) { |place| announced << place.pid }
+    both.purge(both.places, %i[gc], dry_run: true) { |place| announced << place.pid }
 
     assert_equal [other.pid, Process.pid], announced
   end

@@ -74,7 +74,7 @@ module Memscope
         deliver_readings([exercise])
         return GROWS if exercise.check&.grows?
 
-        exercise.complete? ? FINE : INPUT_OUTPUT
+        exercise.interrupted? ? INPUT_OUTPUT : FINE
       rescue Exercise::Failed => e
         failure(e.message)
       rescue Interrupt

@@ -33,7 +33,7 @@ module Memscope
 
       def perform
         policy = Policy.new(**rules)
-        decisions = policy.replay(groups)
+        decisions = policy.replay(groups(policy.gap_seconds))
         return deliver_readings(decisions) if @given[:json]
 
         deliver do |display|
@@ -51,7 +51,8 @@ module Memscope
         end
       end
 
-      def groups
+      # @param gap [Numeric] the longest time between two readings of a server, in seconds
+      def groups(gap)
         lines = read_in_full(@file, "FILE").lines.reject { |line| line.strip.empty? }
         failure("#{@file}: has no reading") if lines.empty?
         groups = lines.map.with_index(1) do |line, number|
@@ -59,17 +60,25 @@ module Memscope
         rescue ArgumentError => e
           failure("#{@file}:#{number}: #{e.message.sub(/\AMemscope::Policy::Group\.from_\w+: /, '')}")
         end
-        of_one_server(groups)
+        check_of_one_server(groups, gap)
+        groups
       end
 
-      # A restarted server goes on with another pid, and none comes back.
-      def of_one_server(groups)
-        servers = groups.map { |group| "pid #{group.pid} on #{group.host || 'an unknown host'}" }.chunk(&:itself)
-        again = servers.map(&:first).tally.select { |_server, times| times > 1 }.keys
-        return groups if again.empty?
+      # A restarted server goes on with another pid. In a container, a later one may have an earlier pid again.
+      def check_of_one_server(groups, gap)
+        seen = {}
+        mixed = groups.each_cons(2).filter_map do |earlier, group|
+          seen[server(earlier)] = earlier.seconds
+          server(group) if server(group) != server(earlier) && group.seconds - seen.fetch(server(group),
+                                                                                          -Float::INFINITY) < gap
+        end
+        return if mixed.empty?
 
-        failure("#{@file}: readings of several servers alternate (#{again.join(', ')}); give a file with those of one")
+        names = mixed.uniq.join(", ")
+        failure("#{@file}: readings of several servers alternate (#{names}); give a file with those of one")
       end
+
+      def server(group) = "pid #{group.pid} on #{group.host || 'an unknown host'}"
 
       def summary(decisions)
         actions = decisions.map(&:action).tally.except(:none)

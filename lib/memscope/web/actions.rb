@@ -3,8 +3,9 @@
 module Memscope
   module Web
     # A posted form that changes processes, or walks a heap: POST /purge, /profile, /doctor, /census, /heap or /dump.
-    # /purge and /profile take the parameter worker: a worker's index, or "all" (the default). The parameter pid names
-    # the process that the page with the button showed: if given, no other process is changed, except with worker=all.
+    # /purge and /profile take the parameter worker: a worker's index, or "all". The parameter pid names the process
+    # that the page with the button showed: if given, no other process is changed, except with worker=all in a cluster.
+    # Without both, all workers are meant.
     #
     # Methods raise HttpError for invalid parameters, or if the request reached a process other than the page's.
     #
@@ -14,8 +15,8 @@ module Memscope
       LEVERS = Purge::LEVERS.map(&:name).freeze
       private_constant :ALL, :LEVERS
 
-      # A purge that was requested and can run: levers (empty for all), dry_run, worker (as given) and the places.
-      Plan = Struct.new(:levers, :dry_run, :worker, :places)
+      # A purge that was requested and can run: levers (empty for all), dry_run and the places.
+      Plan = Struct.new(:levers, :dry_run, :places)
 
       # A heap graph that was requested: the place, and the options of HeapGraph::Kept.take.
       Walk = Struct.new(:place, :options)
@@ -34,15 +35,14 @@ module Memscope
         levers = levers(@form.fetch("lever", []))
         places = places()
         check_levers(levers) if places.one? && places.first.here?
-        worker = places.one? ? places.first.index&.to_s : value("worker")
-        Plan.new(levers, value("dry_run") == "1", worker, places)
+        Plan.new(levers, value("dry_run") == "1", places)
       end
 
       # @param plan [Plan]
       # @yieldparam place [ClusterCalls::Place] each process before its purge
       # @return [Pages::Returned, Pages::ReturnedByWorkers]
       def purge(plan, &)
-        result = @calls.purge(plan.levers, dry_run: plan.dry_run, worker: plan.worker, &)
+        result = @calls.purge(plan.places, plan.levers, dry_run: plan.dry_run, &)
         (result.is_a?(Purge::WorkerResults) ? Pages::ReturnedByWorkers : Pages::Returned).new(result)
       rescue ArgumentError => e
         raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
@@ -56,7 +56,7 @@ module Memscope
       # @return [Purge::Result] of a full GC in the process of the page
       def collect
         choice("do", %w[gc])
-        purge(Plan.new([:gc], false, place.index&.to_s)).reading
+        purge(Plan.new([:gc], false, [place])).reading
       end
 
       # Parameters: `do`, "take", or "gc" to collect garbage first.
@@ -117,7 +117,7 @@ module Memscope
       end
 
       # The process of the page with the button.
-      def place = of_page([@calls.place(@form.slice("worker"))]).first
+      def place = named(@calls.choose(value("worker"), all: false)).first
 
       # @return [Module] the profiler of the kind that the form names
       def profiler = ClusterCalls::PROFILERS.fetch(choice("kind", ClusterCalls::PROFILERS.keys, "malloc"))
@@ -125,20 +125,21 @@ module Memscope
       # The processes of all workers, or of the one that the form names.
       def places
         chosen = @calls.choose(value("worker"))
-        value("worker") == ClusterCalls::ALL ? chosen : of_page(chosen)
+        value("worker") == ClusterCalls::ALL && chosen.size > 1 ? chosen : named(chosen)
       end
 
-      # Without the plugin any process of a server may get the request; and a worker may have been replaced.
-      def of_page(places)
+      # The process with the form's pid. Without the plugin any process of a server may get the request; and a worker
+      # may have been replaced.
+      def named(places)
         pid = value("pid") or return places
-        own = places.select { |place| place.pid.to_s == pid }
-        return own if own.any?
+        found = places.select { |place| place.pid.to_s == pid }
+        return found if found.any?
 
         asked = pid[/\A\d{1,10}\z/] || "unknown"
+        reached = places.one? ? "the request reached #{places.first}" : "no worker has this pid"
         advice = "Reload the page." if places.first.index
         advice ||= "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
-        raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but the request reached " \
-                                 "#{places.join(', ')}. #{advice}")
+        raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but #{reached}. #{advice}")
       end
 
       # Checks before the response begins: its status cannot be changed later.

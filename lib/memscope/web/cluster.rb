@@ -134,15 +134,14 @@ module Memscope
         workers.map { |worker| Place.new(worker.index, worker.pid) }
       end
 
+      # @param places [Array<Place>]
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
-      # @param worker [String, nil] as given to `choose`
       # @yieldparam place [Place] each process before it is called
       # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
-      # @raise [HttpError] for an unknown worker, or if only one process was called, and it did not answer
+      # @raise [HttpError] if only one process was called, and it did not answer
       # @raise [ArgumentError, Purge::Busy] like Memscope.purge
-      def purge(levers, dry_run:, worker: nil, &announce)
-        places = choose(worker)
+      def purge(places, levers, dry_run:, &announce)
         return purge_each(places, levers, dry_run, announce) unless places.one?
 
         announce&.call(places.first)

@@ -42,6 +42,14 @@ class WebHistoryTest < WebCase
     end
   end
 
+  # Its last step of ten minutes has just begun.
+  def test_no_step_ends_after_the_reading
+    history = PlantedHistory.week
+    shown = table(page("/history?range=7d", on: serving(history: -> { history })).body).first.first
+
+    assert_equal history.at.strftime("%a %-d %b %H:%M"), shown
+  end
+
   def test_the_page_says_how_often_it_samples
     assert_includes page("/history").body, "RSS is sampled every 10 seconds, its split by owner every 60 seconds."
   end

@@ -131,8 +131,8 @@ static uint32_t copy_frames(struct memscope_stack_table *table, const struct mem
 }
 
 /* Writes what the level leaves of an idle stack to table->rest, and returns its length. */
-static uint32_t shortened(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
-                          const struct level *level) {
+static uint32_t shorten(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                        const struct level *level) {
     const uint64_t *words = table->words + stack->first_word;
     uint32_t length = 0;
 
@@ -168,7 +168,7 @@ static uint32_t remaining(struct memscope_stack_table *table, const struct level
         const struct memscope_kept_stack *stack = &table->stacks[index];
 
         if (stack->samples == 0 && !keeps_frames(stack, in_full))
-            different += is_new(table->slots, hash_of(table->rest, shortened(table, stack, level)));
+            different += is_new(table->slots, hash_of(table->rest, shorten(table, stack, level)));
     }
     return different;
 }
@@ -217,7 +217,7 @@ static bool is_changed(const struct memscope_stack_table *table, const struct me
 
 static struct memscope_kept_stack *put_idle(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
                                             const struct level *level) {
-    uint32_t length = shortened(table, stack, level);
+    uint32_t length = shorten(table, stack, level);
     bool changed = stack->shortened || is_changed(table, stack, length);
     struct memscope_kept_stack *kept = &table->stacks[memscope_stack_number(table, table->rest, length) - 1];
 

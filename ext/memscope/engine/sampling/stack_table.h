@@ -5,7 +5,7 @@
  * A program that runs for days keeps producing new stacks, although nearly all the memory allocated there is freed
  * soon. Stacks with live samples are always complete. When many idle stacks (without live samples) have accumulated, a
  * shortening merges them: those that allocated most keep their frames; the others keep only the innermost frames,
- * followed by MEMSCOPE_STACK_CALLERS_DROPPED. Sums stay the same.
+ * followed by MEMSCOPE_STACK_CALLERS_DROPPED. Sums of bytes stay the same.
  */
 #ifndef MEMSCOPE_STACK_TABLE_H
 #define MEMSCOPE_STACK_TABLE_H
