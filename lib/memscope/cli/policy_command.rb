@@ -66,16 +66,13 @@ module Memscope
 
       # A restarted server goes on with another pid. In a container, a later one may have an earlier pid again.
       def check_of_one_server(groups, gap)
-        seen = {}
-        mixed = groups.each_cons(2).filter_map do |earlier, group|
-          seen[server(earlier)] = earlier.seconds
-          server(group) if server(group) != server(earlier) && group.seconds - seen.fetch(server(group),
-                                                                                          -Float::INFINITY) < gap
-        end
+        spans = groups.chunk_while { |one, later| server(one) == server(later) }.map { |some| some.values_at(0, -1) }
+        mixed = spans.group_by { |first, _last| server(first) }.keep_if do |_server, own|
+          own.each_cons(2).any? { |(_, last), (first, _)| first.seconds - last.seconds < gap }
+        end.keys
         return if mixed.empty?
 
-        names = mixed.uniq.join(", ")
-        failure("#{@file}: readings of several servers alternate (#{names}); give a file with those of one")
+        failure("#{@file}: readings of several servers alternate (#{mixed.join(', ')}); give a file with those of one")
       end
 
       def server(group) = "pid #{group.pid} on #{group.host || 'an unknown host'}"
