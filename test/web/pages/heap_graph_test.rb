@@ -30,7 +30,7 @@ class WebHeapGraphTest < WebCase
     shown = page("/heap")
 
     assert_equal 200, shown.status
-    assert_includes shown.body, "No heap graph of process #{Process.pid} has been made yet"
+    assert_includes shown.body, "No heap graph has been made yet in process #{Process.pid}."
     assert_equal 404, page("/heap.json").status
   end
 

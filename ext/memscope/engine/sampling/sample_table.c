@@ -337,7 +337,7 @@ static struct memscope_sampled_stack sampled_stack(const struct copy *copy, cons
 
 enum memscope_status memscope_sample_table_read(struct memscope_scratch *scratch,
                                                 struct memscope_sampled_stacks *read) {
-    struct copy copy;
+    struct copy copy = {0};
     bool copied = false;
 
     *read = (struct memscope_sampled_stacks){0};
