@@ -202,6 +202,19 @@ class HistorySamplerTest < MemscopeTest
     assert_equal 10, spacing
   end
 
+  # Both samples are in one bucket, which keeps the last value of each series.
+  def test_rows_sum_to_the_rss_of_their_bucket
+    rss, rows = run_child(<<~RUBY)
+      SAMPLER.step
+      kept = "k" * 50_000_000
+      SAMPLER.offer(Memscope::Ledger.read, Memscope.process_memory)
+      puts JSON.generate([last(:rss), Memscope::History::ROWS.map { |row| last(row) }])
+    RUBY
+
+    assert_equal rss, rows.sum
+    assert_operator rss, :>, 50_000_000
+  end
+
   # By the spacing, `points` chooses a ring with a sample in each bucket.
   def test_the_spacing_of_readings_that_others_take_is_the_time_between_them
     spacings, empty = run_child(<<~RUBY)

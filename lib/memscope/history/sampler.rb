@@ -248,10 +248,11 @@ module Memscope
         counted.zero? ? 0 : stat[:heap_live_slots] * bytes / counted
       end
 
+      # With the RSS that the rows sum to: a process that has just begun can grow by a lot after its last RSS was read.
       def rows(ledger = Ledger.read)
         explain(**ROWS.to_h { |row| [row, ledger.reasons[:rss_bytes]] }) unless ledger.known?
         bytes = ledger.rows.to_h { |row| [row.id, row.bytes] }
-        ledger.known? ? ROWS.to_h { |row| [row, bytes.fetch(row, 0)] } : {}
+        ledger.known? ? { rss: ledger.rss_bytes, **ROWS.to_h { |row| [row, bytes.fetch(row, 0)] } } : {}
       end
 
       def sizes(memory = ProcessMemory.read)
