@@ -128,9 +128,53 @@ static void check_odd_windows(void) {
     check("and in another phase", plan.watching_ns, 80, 151);
 }
 
+#define BURSTS 14
+#define PROFILES 3000
+
+/*
+ * Estimates bursts as long as a window, one after the other, in profiles of a program whose windows may begin anywhere
+ * and cost enough for parts of three windows.
+ */
+static void estimate_bursts(uint64_t seed, double *estimates) {
+    struct memscope_sampling_plan plan;
+    uint64_t at = 0;
+
+    memscope_plan_begin(&plan, 0.05, MEASURED_NS, 0, seed);
+    while (at < (BURSTS + 1) * MEMSCOPE_WINDOW_ALLOCATIONS) {
+        double times = memscope_plan_begin_window(&plan, at, 0, 0);
+        uint64_t first = at / MEMSCOPE_WINDOW_ALLOCATIONS, begun = at % MEMSCOPE_WINDOW_ALLOCATIONS;
+        uint64_t ends_at = at + MEMSCOPE_WINDOW_ALLOCATIONS;
+
+        for (uint64_t burst = first; burst <= first + 1 && burst >= 1 && burst <= BURSTS; burst++)
+            estimates[burst - 1] += times * (double)(burst == first ? MEMSCOPE_WINDOW_ALLOCATIONS - begun : begun);
+        memscope_plan_end_window(&plan, (struct memscope_window){.ends_at = ends_at,
+                                                                 .watched = MEMSCOPE_WINDOW_ALLOCATIONS,
+                                                                 .spent_ns = 3000000,
+                                                                 .cpu_ns = (ends_at - plan.ended_at) * 1000});
+        at = plan.due > ends_at ? plan.due : ends_at;
+    }
+}
+
+/* Their places are the same in each profile. */
+static void check_bursts(void) {
+    double estimates[BURSTS] = {0}, largest = 0;
+
+    for (uint64_t seed = 1; seed <= PROFILES; seed++)
+        estimate_bursts(mixed(seed), estimates);
+    for (int burst = 0; burst < BURSTS; burst++) {
+        double error = estimates[burst] / PROFILES / MEMSCOPE_WINDOW_ALLOCATIONS - 1;
+
+        largest = fmax(largest, fabs(error));
+        if (burst >= 4)
+            check("a burst in the same place of each profile: error", error, -0.08, 0.08);
+    }
+    check("a burst in the beginning: error", largest, 0, 0.2);
+}
+
 int main(void) {
     struct memscope_sampling_plan plan;
 
+    check_bursts();
     check("a large program: share", share(&plan, (struct program){1000, 150, 0}, BUDGET), 0.85 * BUDGET, 1.2 * BUDGET);
     check("what watching costs there", plan.watching_ns, 120, 160);
     check("a loop: share", share(&plan, (struct program){1000, MEASURED_NS, 0}, BUDGET), 0.8 * BUDGET, 1.05 * BUDGET);

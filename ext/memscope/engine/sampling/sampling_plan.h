@@ -37,6 +37,7 @@ struct memscope_sampling_plan {
     double watching_ns; /* the extra cost of an allocation while it is watched */
     double measured_ns; /* that extra cost as measured at the start */
     double interval;    /* mean distance of samples, in allocations */
+    double early;       /* the pause between windows in the beginning, as a share of the allocations so far */
     double spare_ns;    /* what may still be spent, at twice the budget */
     double window_ns;   /* moving mean of the cost from the end of one window to the end of the next */
     double cpu_ns;      /* likewise of the process's CPU time over that span, */
