@@ -167,14 +167,25 @@ class WebProfileTest < WebCase
     assert_includes page("/profile?kind=objects&by=class").body, '<th scope="row" class="path">Object</th>'
   end
 
-  def test_of_too_few_samples_of_objects_nothing_is_estimated
-    shown = [[100, 9, 500], [9]].map do |samples|
-      @application = application
-      lease = Memscope::ObjectProfile::Lease
-      lease.stub(:state, { session: 1, running: true, shared: true, ractors: false }) do
-        lease.stub(:snapshot, Profiles.objects(*samples)) { page("/profile?kind=objects").body }
-      end
+  def page_of_objects(*samples)
+    @application = application
+    lease = Memscope::ObjectProfile::Lease
+    lease.stub(:state, { session: 1, running: true, shared: true, ractors: false }) do
+      lease.stub(:snapshot, Profiles.objects(*samples)) { page("/profile?kind=objects").body }
     end
+  end
+
+  def test_the_shares_of_objects_sum_to_the_whole
+    shown = page_of_objects(100, 50, 500)
+    rows = shown.scan(%r{<td class="num">(\d+\.\d) %</td></tr>}).flatten.map(&:to_f)
+    left_out = shown[/The total also includes .*, (\d+\.\d) %\)/, 1].to_f
+
+    assert_equal 2, rows.size
+    assert_in_delta 100, rows.sum + left_out, 0.2
+  end
+
+  def test_of_too_few_samples_of_objects_nothing_is_estimated
+    shown = [[100, 9, 500], [9]].map { |samples| page_of_objects(*samples) }
 
     unknown = '<td class="num">–</td>'
 

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define SAMPLE_LIMIT (1u << 17)
 #define SLOTS (1u << 18) /* at most half of them are taken */
@@ -178,20 +177,9 @@ enum memscope_status memscope_sample_table_open(void) {
     return MEMSCOPE_OK;
 }
 
-/* For locked pages (mlockall), which MADV_DONTNEED does not drop. Array elements beyond the counts need not be zero. */
-static void empty_slots(void) {
-    struct memscope_stack_table *stacks = &table->stacks;
-
-    memset(table->filter, 0, sizeof table->filter);
-    memset(table->slots, 0, sizeof table->slots);
-    memset(stacks->slots, 0, sizeof stacks->slots);
-    stacks->count = stacks->word_count = stacks->idle = stacks->idle_before = 0;
-}
-
 void memscope_sample_table_clear(double rate) {
     lock();
-    if (madvise(table, sizeof *table, MADV_DONTNEED) != 0)
-        empty_slots();
+    memscope_lasting_empty(table, sizeof *table);
     memset(memscope_sample_filter_bits, 0, sizeof memscope_sample_filter_bits);
     sample_count = 0;
     numbering++;

@@ -197,14 +197,12 @@ bool memscope_stacks_are_to_shorten(const struct memscope_stack_table *table) {
     return more >= LEAST_TO_SHORTEN + (has_room(table, MEMSCOPE_STACK_WORDS) ? table->count / 4 : 0);
 }
 
-static struct memscope_kept_stack *put_live(struct memscope_stack_table *table,
-                                            const struct memscope_kept_stack *stack) {
+/* put_live and put_idle return the stack's new number. */
+static uint32_t put_live(struct memscope_stack_table *table, const struct memscope_kept_stack *stack) {
     uint32_t number = number_of(table, table->words + stack->first_word, stack->length, stack->hash);
-    struct memscope_kept_stack *kept = &table->stacks[number - 1];
 
-    gain_samples(table, kept, stack->samples);
-    kept->old_number = stack->old_number;
-    return kept;
+    gain_samples(table, &table->stacks[number - 1], stack->samples);
+    return number;
 }
 
 /* Whether table->rest lacks more of the stack than the generation, which is the last word. */
@@ -215,14 +213,14 @@ static bool is_changed(const struct memscope_stack_table *table, const struct me
     return length != stack->length || (length > 0 && memcmp(table->rest, words, (length - 1) * sizeof *words) != 0);
 }
 
-static struct memscope_kept_stack *put_idle(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
-                                            const struct level *level) {
+static uint32_t put_idle(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
+                         const struct level *level) {
     uint32_t length = shorten(table, stack, level);
     bool changed = stack->shortened || is_changed(table, stack, length);
-    struct memscope_kept_stack *kept = &table->stacks[memscope_stack_number(table, table->rest, length) - 1];
+    uint32_t number = memscope_stack_number(table, table->rest, length);
 
-    kept->shortened = kept->shortened || changed;
-    return kept;
+    table->stacks[number - 1].shortened |= changed;
+    return number;
 }
 
 /* Writes what is kept of each stack over the words already read: the order stays the same, and no stack gets longer. */
@@ -233,11 +231,12 @@ static void rebuild(struct memscope_stack_table *table, const struct level *leve
     table->count = table->word_count = table->idle = 0;
     for (uint32_t index = 0; index < count; index++) {
         struct memscope_kept_stack stack = table->stacks[index], *kept;
+        uint32_t number = stack.samples > 0
+                              ? put_live(table, &stack)
+                              : put_idle(table, &stack, keeps_frames(&stack, in_full) ? &complete : level);
 
-        if (stack.samples > 0)
-            kept = put_live(table, &stack);
-        else
-            kept = put_idle(table, &stack, keeps_frames(&stack, in_full) ? &complete : level);
+        table->renumbered[index] = number;
+        kept = &table->stacks[number - 1];
         kept->allocated_bytes += stack.allocated_bytes;
         kept->allocated_objects += stack.allocated_objects;
     }
@@ -246,11 +245,6 @@ static void rebuild(struct memscope_stack_table *table, const struct level *leve
 void memscope_stacks_shorten(struct memscope_stack_table *table) {
     int in_full = least_in_full(table);
 
-    for (uint32_t index = 0; index < table->count; index++)
-        table->stacks[index].old_number = index + 1;
     rebuild(table, level_of(table, in_full), in_full);
-    for (uint32_t index = 0; index < table->count; index++)
-        if (table->stacks[index].samples > 0)
-            table->renumbered[table->stacks[index].old_number - 1] = index + 1;
     table->idle_before = table->idle;
 }

@@ -21,8 +21,7 @@ struct memscope_kept_stack {
     uint32_t first_word;
     uint16_t length;
     bool shortened;
-    uint32_t samples;    /* live ones */
-    uint32_t old_number; /* before the last shortening */
+    uint32_t samples; /* live ones */
     double allocated_bytes, allocated_objects;
 };
 

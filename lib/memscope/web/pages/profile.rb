@@ -108,15 +108,12 @@ module Memscope
 
         # @return [Array<Memscope::Profile::Entry>] places with live memory, without memscope's own; those with the
         #   most come first, those with too few samples for an estimate last
-        def places
-          places = live(by).reject { |entry| reading.own?(entry) }
-          places.partition { |entry| reading.estimated?(entry.samples) }.flatten.first(LINES)
-        end
+        def places = others.first(LINES)
 
         # @return [Hash{String => Integer, nil}] the live bytes of what `places` leaves out; nil for too few samples
         def left_out
-          own, others = (live(by) - places).partition { |entry| reading.own?(entry) }
-          kinds = { "memscope's own objects" => own, Report::Quantity.counted(others.size, "other rows") => others }
+          rest = others.drop(LINES)
+          kinds = { "memscope's own objects" => own, Report::Quantity.counted(rest.size, "other rows") => rest }
           kinds.reject { |_kind, entries| entries.empty? }.transform_values do |entries|
             entries.sum(&:live_bytes) if reading.estimated?(entries.sum(&:samples))
           end
@@ -188,10 +185,13 @@ module Memscope
           profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
         end
 
-        def live(key)
-          @live ||= Hash.new { |all, one| all[one] = reading.by(one).select { |entry| entry.live_bytes.positive? } }
-          @live[key]
-        end
+        def live(key) = reading.by(key).select { |entry| entry.live_bytes.positive? }
+
+        def own = split.first
+
+        def others = split.last.partition { |entry| reading.estimated?(entry.samples) }.flatten
+
+        def split = @split ||= live(by).partition { |entry| reading.own?(entry) }
 
         def here = states.find { |one| one.place.pid == place.pid }
 
