@@ -295,6 +295,7 @@ class MallocProfileTest < MemscopeTest
   def test_ever_new_stacks
     answer = child_json(<<~RUBY, requires: ["json"])
       #{DESCENT}
+      20_000.times { descend(rand(1 << 32), 32, :churn) } # until Ruby's heap has the pages that this takes
       Memscope::MallocProfile.start(rate: 1 << 12, backend: :imports)
       held = Array.new(16) { |number| descend(number, 32, :hold) }
       sizes = Array.new(4) do

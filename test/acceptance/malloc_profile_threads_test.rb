@@ -269,6 +269,7 @@ class MallocProfileThreadsTest < MemscopeTest
 
     answer = child(<<~RUBY, WAYS.fetch(:jemalloc))
       profile.start(rate: 1 << 12, backend: backend)
+      settle.call
       hold.call
       no_limit = Process.getrlimit(:FSIZE)
       Process.setrlimit(:FSIZE, 1000, no_limit.last)
