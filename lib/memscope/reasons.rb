@@ -110,8 +110,8 @@ module Memscope
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
-      cached_chunks_unmarked: no chunk is marked as cached: either this glibc is older than 2.29, so that cached chunks
-        count as in use, or it has no thread caches (glibc.malloc.tcache_count=0)
+      cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: glibc
+        marks them in a way that can be recognised since 2.34, and in this one (%s) no mark was found
       chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
         meanwhile), so how much malloc has in use and how much a trim returns is unknown
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself

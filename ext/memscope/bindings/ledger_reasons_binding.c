@@ -33,7 +33,9 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     else if (call->request.deep && !memscope_ledger_chunks_complete(ledger))
         memscope_set_reason(reasons, "deep", "chunks_incomplete");
     if (ledger->walked_chunks && !memscope_glibc_knows_cache_key())
-        memscope_set_reason(reasons, "thread_caches", "cached_chunks_unmarked");
+        memscope_hash_set(
+            reasons, "thread_caches",
+            memscope_reason_of("cached_chunks_unmarked", rb_utf8_str_new_cstr(memscope_allocator_current()->version)));
     if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         memscope_hash_set(reasons, "shared", memscope_unread("/proc/self/pagemap", ledger->shared_status));
     if (call->objects && !call->walked_before && !call->held.known)

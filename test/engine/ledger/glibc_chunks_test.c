@@ -276,8 +276,31 @@ static void in_threads(void *(*work)(void *)) {
         EXPECT(pthread_join(threads[index], NULL) == 0);
 }
 
+/*
+ * Leaves this thread's cache without a block of this size, and more free blocks of it in the arena than the cache
+ * takes: the next malloc of the size fills the cache.
+ */
+static void empty_the_cache_of(size_t size) {
+    enum { CACHED = 7, FREED = 4 * CACHED };
+    void *volatile blocks[FREED], *volatile apart[FREED];
+
+    for (int index = 0; index < FREED; index++) {
+        blocks[index] = malloc(size);
+        apart[index] = malloc(size + 256);
+    }
+    for (int index = 0; index < FREED; index++)
+        free(blocks[index]);
+    blocks[0] = malloc(2000); /* too large for the unsorted chunks, so it sorts them into their bin */
+    for (int index = 1; index <= CACHED; index++)
+        blocks[index] = malloc(size);
+    EXPECT(apart[FREED - 1] != NULL && blocks[CACHED] != NULL);
+}
+
 int main(void) {
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
+    empty_the_cache_of(24);
+    empty_the_cache_of(120);
+    empty_the_cache_of(504);
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
     check_a_heap_that_changes_meanwhile();

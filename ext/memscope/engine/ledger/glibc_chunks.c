@@ -29,15 +29,34 @@ static uintptr_t cache_key;
 
 /* ---- the key of cached chunks --------------------------------------------------------------------------------- */
 
-/* tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. */
-static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
-    char *volatile block = malloc(size);
-    uintptr_t address = (uintptr_t)block, key = 0;
+/*
+ * Before 2.34, the word is an address, which differs by thread and whose top 16 bits are 0. The top 16 bits of a random
+ * key are hardly ever 0.
+ */
+static bool is_random(uintptr_t key) {
+    return key >> 48 != 0;
+}
 
-    if (block == NULL)
-        return 0;
-    free(block);
-    return memscope_own_memory_read(memory, address + WORD, &key, sizeof key) ? key : 0;
+/*
+ * tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. If the
+ * thread's cache has no block of this size, malloc fills it from the arena (_int_malloc), so that the cache is full
+ * when the block is freed, and the block gets no key. The next malloc then takes a block from the cache, and leaves it
+ * room.
+ */
+static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
+    uintptr_t key = 0;
+
+    for (int attempt = 0; attempt < 2 && !is_random(key); attempt++) {
+        char *volatile block = malloc(size);
+        uintptr_t address = (uintptr_t)block;
+
+        if (block == NULL)
+            return 0;
+        free(block);
+        if (!memscope_own_memory_read(memory, address + WORD, &key, sizeof key))
+            return 0;
+    }
+    return key;
 }
 
 void memscope_glibc_learn_cache_key(void) {
@@ -46,11 +65,7 @@ void memscope_glibc_learn_cache_key(void) {
 
     if (memscope_own_memory_open(&memory) == MEMSCOPE_OK) {
         key = key_of_freed_block(&memory, 24);
-        /*
-         * Before 2.34, the word is an address, which differs by thread and whose top 16 bits are 0. The top 16 bits of
-         * a random key are hardly ever 0.
-         */
-        if (key >> 48 != 0 && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
+        if (is_random(key) && key_of_freed_block(&memory, 120) == key && key_of_freed_block(&memory, 504) == key)
             cache_key = key;
     }
     memscope_own_memory_close(&memory);
