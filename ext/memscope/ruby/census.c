@@ -39,7 +39,8 @@ uint64_t memscope_census_predicted_ns(uint64_t slots) {
 struct cell {
     uint64_t key; /* 0: free */
     struct memscope_census_sums sums;
-    VALUE class; /* 0: hidden from Ruby code, so known by its type only */
+    VALUE class;           /* 0: hidden from Ruby code, so known by its type only */
+    const char *data_type; /* as memscope_data_type_of has it; NULL: named by class or type */
     uint8_t type, kind;
     uint8_t owner; /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
 };
@@ -160,7 +161,8 @@ static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE 
     if (type == RUBY_T_IMEMO)
         return add_imemo_cell(pass, object, key);
     found.class = class_of(object, type);
-    found.key = KEY(type, found.class);
+    found.data_type = memscope_data_type_of(object, found.class);
+    found.key = found.data_type != NULL ? KEY(type, (uintptr_t)found.data_type) : KEY(type, found.class);
     return add_cell(pass, &found);
 }
 
@@ -312,12 +314,17 @@ static bool add_to_text(struct naming *naming, enum memscope_census_grouping gro
 }
 
 /* An object that Ruby code cannot reach is named by its type or kind. */
+static uint32_t class_name(struct memscope_class_names *names, const struct cell *cell) {
+    if (cell->data_type != NULL)
+        return memscope_name_of_data_type(names, cell->data_type);
+    if (cell->class != 0)
+        return memscope_name_of_module(names, cell->class);
+    return memscope_name_of_type(names, cell->owner != 0 ? cell->owner : cell->type, cell->kind);
+}
+
 static bool name_class(struct naming *naming, const struct cell *cell) {
-    struct memscope_class_names *names = &naming->class_names;
     struct memscope_census_sums sums = cell->sums;
-    uint32_t name = cell->class != 0
-                        ? memscope_name_of_module(names, cell->class)
-                        : memscope_name_of_type(names, cell->owner != 0 ? cell->owner : cell->type, cell->kind);
+    uint32_t name = class_name(&naming->class_names, cell);
 
     if (cell->owner != 0)
         sums.count = sums.old_count = 0;

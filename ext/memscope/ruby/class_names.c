@@ -158,8 +158,17 @@ size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_nam
     return naming.class != 0 ? write_module(text, naming.class) : write_type(text, naming.type, naming.kind);
 }
 
+const char *memscope_data_type_of(VALUE object, VALUE class) {
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA || (class != 0 && class != rb_cObject) || !RTYPEDDATA_P(object))
+        return NULL;
+    return RTYPEDDATA_TYPE(object)->wrap_struct_name;
+}
+
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object) {
-    return memscope_write_naming(text, memscope_naming_of(object));
+    struct memscope_naming naming = memscope_naming_of(object);
+    const char *data_type = memscope_data_type_of(object, naming.class);
+
+    return data_type != NULL ? write_constant(text, data_type) : memscope_write_naming(text, naming);
 }
 
 static uint32_t add(struct memscope_class_names *class_names, const char *text, size_t length) {
@@ -188,11 +197,18 @@ uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int typ
     return remember(class_names, key, add(class_names, text, write_type(text, type, kind)));
 }
 
+uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, const char *name) {
+    return add(class_names, name, strnlen(name, LONGEST_TEXT));
+}
+
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {
     int type = RB_BUILTIN_TYPE(object);
     VALUE class = naming_class(object), real;
     const struct memscope_known_name *known;
+    const char *data_type = type == RUBY_T_DATA ? memscope_data_type_of(object, rb_class_real(class)) : NULL;
 
+    if (data_type != NULL)
+        return memscope_name_of_data_type(class_names, data_type);
     if (class == 0)
         return memscope_name_of_type(class_names, type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
     known = place_of(class_names, class + 2); /* the key `class` is for the class's own name */

@@ -28,10 +28,16 @@ void memscope_class_names_close(struct memscope_class_names *class_names);
 
 /*
  * The name of an object's class; for an anonymous class, that of the nearest ancestor with a name: "Order (anonymous
- * subclass)". For an object without a class, its kind or type: "imemo_env", "T_ARRAY". Takes 10 to 30 ns for a class
- * whose name is known already.
+ * subclass)". For an object without a class, its kind or type: "imemo_env", "T_ARRAY"; but an object of a C extension
+ * that has no class of its own by memscope_data_type_of. Takes 10 to 30 ns for a class whose name is known already.
  */
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object);
+
+/*
+ * The name that C code gave to the type of a T_DATA, such as "VM/concurrent_set" or "mutex", if its class says nothing:
+ * it is hidden (0) or Object. NULL for other objects and for types without a name. `class` is no singleton class.
+ */
+const char *memscope_data_type_of(VALUE object, VALUE class);
 
 /* Room for any name: class names are cut to 512 bytes. */
 #define MEMSCOPE_CLASS_TEXT 544
@@ -48,6 +54,9 @@ struct memscope_naming memscope_naming_of(VALUE object);
 /* Writes the name to `text`, as memscope_name_of_class_of has it, without remembering it; returns its length. */
 size_t memscope_write_naming(char text[MEMSCOPE_CLASS_TEXT], struct memscope_naming naming);
 size_t memscope_write_class_of(char text[MEMSCOPE_CLASS_TEXT], VALUE object);
+
+/* The number of a name from memscope_data_type_of. */
+uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, const char *name);
 
 /* The name of a type, such as "T_ARRAY"; for a T_IMEMO, of the kind, such as "imemo_env". */
 uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int type, int kind);

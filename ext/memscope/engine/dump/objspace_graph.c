@@ -89,8 +89,10 @@ struct known_label {
     uint32_t label;
 };
 
+/* So far, the label of a T_DATA is the name of its type, which stays if its class says nothing (class_names.h). */
 static void label_objects(struct memscope_objspace_reader *reader) {
     const uint64_t *first = reader->first_references.list;
+    uint32_t object = memscope_names_add(&reader->names, "Object", 6);
     uint32_t *labels = reader->labels.list;
     struct known_label known[KNOWN_LABELS] = {{0, 0}}, *found;
 
@@ -99,14 +101,15 @@ static void label_objects(struct memscope_objspace_reader *reader) {
         uint8_t type = ((const uint8_t *)reader->types.list)[node] & (uint8_t)~MEMSCOPE_HAS_CLASS;
 
         if (address == 0) {
-            if (type != MEMSCOPE_TYPE_IMEMO)
+            if (type != MEMSCOPE_TYPE_IMEMO && (type != MEMSCOPE_TYPE_DATA || labels[node] == 0))
                 labels[node] = label_without_class(reader, type);
             continue;
         }
         found = &known[(address >> reader->index.shift) % KNOWN_LABELS];
         if (found->class != address)
             *found = (struct known_label){address, label_of_instances(reader, address)};
-        labels[node] = found->label;
+        if (type != MEMSCOPE_TYPE_DATA || labels[node] == 0 || found->label != object)
+            labels[node] = found->label;
     }
 }
 

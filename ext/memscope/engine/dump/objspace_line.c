@@ -277,6 +277,10 @@ static inline const char *read_value(const char *key, size_t length, const char 
         if (IS("flags"))
             return skip_flags(text);
         break;
+    case 6:
+        if (IS("struct"))
+            return read_text(text, &line->data_type);
+        break;
     case 7:
         if (IS("address"))
             return read_address(text, &line->address);
@@ -323,8 +327,8 @@ static inline void clear(struct memscope_objspace_line *line) {
     line->bytes = line->slot_bytes = line->generation = line->line_number = 0;
     line->type = 0;
     line->root = line->singleton = false;
-    line->category.length = line->name.length = line->imemo_type.length = line->edge_names.length = line->file.length =
-        0;
+    line->category.length = line->name.length = line->imemo_type.length = line->data_type.length = 0;
+    line->edge_names.length = line->file.length = 0;
     line->reference_count = 0;
 }
 

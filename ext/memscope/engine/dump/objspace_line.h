@@ -29,6 +29,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
+    struct memscope_objspace_text data_type; /* what C code calls the type of a T_DATA: "VM/thread" */
     struct memscope_objspace_text file; /* where it was allocated, at line_number; only if allocations were traced */
     uint64_t line_number;
     uint64_t generation;                      /* how many garbage collections came before its allocation, plus 1 */

@@ -113,6 +113,8 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
         add_class(reader, line);
     if (type == MEMSCOPE_TYPE_IMEMO)
         ((uint32_t *)reader->labels.list)[node] = imemo_label(reader, line->imemo_type);
+    if (type == MEMSCOPE_TYPE_DATA)
+        ((uint32_t *)reader->labels.list)[node] = name_of(reader, line->data_type);
     if (line->class_address != 0) {
         ((uint64_t *)reader->references.list)[reader->reference_count++] = line->class_address;
         type |= MEMSCOPE_HAS_CLASS;

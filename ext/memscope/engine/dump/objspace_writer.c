@@ -142,6 +142,16 @@ static void put_imemo_type(const struct writer *writer, uint32_t node) {
     memscope_dump_put_string(writer->output, label + 6, length - 6);
 }
 
+/* A T_DATA that is not named after its class is named after its type (ruby/class_names.h). */
+static void put_data_type(const struct writer *writer, uint32_t node, uint32_t class_edge) {
+    const struct memscope_module_name *class =
+        class_edge == UINT32_MAX ? NULL : memscope_heap_dump_module(writer->dump, writer->graph->edges[class_edge]);
+    uint32_t name = writer->graph->node_class[node];
+
+    if (class == NULL ? name != memscope_names_find(&writer->graph->names, "T_DATA", 6) : name != class->name)
+        put_name(writer, ", \"struct\":", name);
+}
+
 static void put_object(struct writer *writer, uint32_t node) {
     uint8_t type = writer->graph->type[node];
     uint32_t edge = class_edge(writer, node);
@@ -163,6 +173,8 @@ static void put_object(struct writer *writer, uint32_t node) {
         put_module(writer, node);
     if (type == MEMSCOPE_TYPE_IMEMO)
         put_imemo_type(writer, node);
+    if (type == MEMSCOPE_TYPE_DATA)
+        put_data_type(writer, node, edge);
     put_references(writer, node, edge);
     put_edge_names(writer, node, edge);
     memscope_dump_put_text(writer->output, ", \"memsize\":");
