@@ -61,7 +61,6 @@ class DoctorRulesTest < DoctorTest
     invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
-    growth: [:warning, 64, { growth: Charts.growth(64, 64) }],
     possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE } }],
     too_many_arenas: [:info, nil, { problems: { too_many_arenas: { severity: :info,
                                                                    replacement: "MALLOC_CONF=narenas:2" } } }],
@@ -390,10 +389,9 @@ class DoctorHysteresisTest < DoctorTest
   # Each rule whose severity rests on more than its bytes: below its threshold, beyond it by less than a tenth, and
   # more.
   def test_the_margin_is_every_rules
-    { growth: [31, 34, 36, ->(at) { { growth: Charts.growth(64, at) } }],
-      compactable_heap: [0.51, 0.47, 0.44, lambda do |at|
-        { ruby_heap: { compactable_bytes: 64 * MEBIBYTE, live_slots: (at * 1_000_000).to_i } }
-      end],
+    { compactable_heap: [0.51, 0.47, 0.44, lambda do |at|
+      { ruby_heap: { compactable_bytes: 64 * MEBIBYTE, live_slots: (at * 1_000_000).to_i } }
+    end],
       glibc_arenas: [24, 26, 29, lambda do |at|
         { malloc: Charts.glibc(arenas: 12, arenas_in_use: 150, arenas_free: 50 * at / 25, arenas_trimmable: 0) }
       end] }.each do |id, (below, within, beyond, chart)|
@@ -426,25 +424,10 @@ class DoctorHysteresisTest < DoctorTest
 end
 
 class DoctorGrowthTest < DoctorTest
-  def test_a_process_that_grew_while_it_warmed_up_does_not_grow
-    assert_clear :growth, diagnose(growth: Charts.growth(64, 1_769, 2))
-    assert_clear :growth, diagnose(growth: Charts.growth(4, 1_769))
-    assert_clear :growth, diagnose(growth: Charts.growth(64, -10))
-    unknown = diagnose(growth: Charts.growth(64, 1_769, nil)).checked.find { |check| check.id == :growth }
-    found = finding(diagnose(growth: Charts.growth(64, 1_769, 1_200)), :growth)
-
-    assert_equal :inapplicable, unknown.outcome, "in its first two minutes a process warms up"
-
-    assert_equal "RSS grows by 1,200.0 MiB/h", found.title
-    refute_includes found.remedy, "memscope heap"
-    assert_match(/64\.0 MiB since .* UTC, according to 40 readings\. .* fastest: malloc 1,769\.0 MiB.h\. Up to 10\.0 /,
-                 found.explanation)
-  end
-
   def test_a_leak_by_the_history
     leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     verdict = Memscope::Verdict.of(leak)
-    found = finding(diagnose(verdict: verdict, growth: Charts.growth(64, 1_769)), :leak)
+    found = finding(diagnose(verdict: verdict), :leak)
 
     assert_match(/\Aleak of native memory: \+[34]\d\.\d MiB.h\z/, found.title)
     assert_includes found.explanation, verdict.sentence
@@ -454,25 +437,25 @@ class DoctorGrowthTest < DoctorTest
     diagnosis = diagnose(verdict: verdict)
 
     assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
-    steady = diagnose(verdict: Memscope::Verdict.of(Histories.plant(5) { {} }), growth: Charts.growth(64, 1_769))
+    steady = diagnose(verdict: Memscope::Verdict.of(Histories.plant(5) { {} }))
 
     assert_clear :leak, steady
-    assert_equal "its history tells more", steady.checked.find { |check| check.id == :growth }.reason
     assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :leak }.outcome
   end
 
-  def test_growth_of_rubys_heap_leads_to_the_heap_graph
-    growth = Charts.growth(64, 1_769)
-    found = finding(diagnose(growth: { **growth, rows_per_hour: { ruby_heap: mebibytes(90) } }), :growth)
+  # A worker after a deploy: code and caches fill for half an hour.
+  def test_a_healthy_worker_in_its_first_hour
+    [1, 3, 5, 10, 30, 60].each do |minutes|
+      history = Histories.plant(minutes / 60.0) do |hour|
+        grown = 150 * (1 - Math.exp(-6 * hour))
+        { malloc: grown, malloc_in_use: grown, held: 0.7 * grown, ruby_heap: grown / 4, live_bytes: grown / 5 }
+      end
+      diagnosis = diagnose(verdict: Memscope::Verdict.of(history))
 
-    assert_match(/^memscope heap --pid \d+$/, found.remedy)
-    assert_includes found.remedy_cost, "in a forked child"
-  end
-
-  def test_without_readings_of_its_own
-    check = diagnose.checked.find { |one| one.id == :growth }
-
-    assert_equal :inapplicable, check.outcome
+      assert_predicate diagnosis, :healthy?, minutes
+      assert_match(/By its history: (Too early to tell|Plateau|Steady)/, diagnosis.to_s, minutes)
+      refute_match(%r{MiB/h}, diagnosis.to_s, minutes) if minutes < 60
+    end
   end
 end
 

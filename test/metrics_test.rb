@@ -194,7 +194,6 @@ class MetricsTest < MemscopeTest
                  families["memscope_ledger_bytes"].slice(%w[malloc/in_use 0], %w[malloc/in_use 1]))
     assert_equal(90_000_001, families["memscope_ledger_rss_bytes"]["1"])
     assert_equal({ "0" => 7, "1" => 7 }, families["memscope_worker_unshared_since_fork_bytes"])
-    assert_in_delta 2.0, families["memscope_worker_rss_growth_bytes_per_second"]["0"]
     assert_equal (BOOT + 90).to_i, families["memscope_worker_report_time_seconds"]["0"]
   end
 
@@ -210,6 +209,11 @@ class MetricsTest < MemscopeTest
     assert_in_delta 36 * 1_048_576 / 3600, families["memscope_leak_bytes_per_second"]["0"], 1_500
     assert_equal 0, families["memscope_leak_bytes_per_second"]["1"]
     refute families.key?("memscope_limit_eta_seconds")
+    early = verdict.call(->(hour) { { malloc: 200 * hour } if hour < 0.2 })
+    families = in_cluster(worker(0, verdict: leak), worker(1, verdict: early), worker(2))
+
+    assert_equal %w[0], families["memscope_worker_rss_growth_bytes_per_second"].keys
+    assert_in_delta leak.bytes_per_hour / 3600.0, families["memscope_worker_rss_growth_bytes_per_second"]["0"]
   end
 
   def test_the_decisions_of_the_masters_policy
@@ -308,7 +312,7 @@ class MetricsTest < MemscopeTest
 
   def test_a_worker_that_has_not_reported_has_no_samples
     silent = { rss_bytes: nil, pss_bytes: nil, uss_bytes: nil, rows: nil, at: nil, booted_at: nil, shared_bytes: nil,
-               unshared_since_fork_bytes: nil, rss_bytes_per_hour: nil, leaves: nil, unverified_rows: nil,
+               unshared_since_fork_bytes: nil, leaves: nil, unverified_rows: nil,
                snapshot: nil, costs: nil }
     families = in_cluster(worker(0), worker(1, **silent))
 

@@ -114,8 +114,29 @@ class VerdictTest < MemscopeTest
 
     assert_equal [:insufficient, 1], [verdict.kind, verdict.evidence[:points]]
     assert_in_delta 55 * 60, verdict.needs_seconds, 1
-    assert_equal "Too early to tell: one value so far, needs 55 minutes more; growth is called a leak once it has " \
-                 "lasted for 2 hours.", verdict.sentence
+    assert_equal "Too early to tell: one value so far, needs 55 minutes more (until 03:00 UTC); growth is called a " \
+                 "leak once it has lasted for 2 hours.", verdict.sentence
+  end
+
+  # A value is of five minutes of the clock: a history of three minutes has none, one of seven has one.
+  def test_until_when_it_is_too_early
+    { 3 => "no value yet, needs 57 minutes more (until 03:00 UTC)",
+      7 => "one value so far, needs 53 minutes more (until 03:00 UTC)" }.each do |minutes, expected|
+      verdict = verdict(leak(:native, minutes / 60.0))
+
+      assert_includes verdict.sentence, expected
+      assert_equal [nil, nil, nil, {}, "too early"],
+                   [verdict.bytes_per_hour, verdict.bytes_per_hour_low, verdict.bytes_per_hour_high, verdict.reasons,
+                    verdict.word]
+    end
+  end
+
+  # Growth that is found, but has not lasted: it was said with a rate.
+  def test_there_is_no_rate_without_a_verdict
+    verdict = verdict(leak(:native, 2))
+
+    assert_equal [:insufficient, nil], [verdict.kind, verdict.bytes_per_hour]
+    refute_match(%r{MiB/h}, verdict.sentence)
   end
 
   def test_half_an_hour_is_insufficient
@@ -123,8 +144,8 @@ class VerdictTest < MemscopeTest
 
     assert_equal :insufficient, verdict.kind
     assert_equal 1800, verdict.needs_seconds
-    assert_equal "Too early to tell: 6 values over 25 minutes, needs 30 minutes more; growth is called a leak once " \
-                 "it has lasted for 2 hours.", verdict.sentence
+    assert_equal "Too early to tell: 6 values over 25 minutes, needs 30 minutes more (until 03:00 UTC); growth is " \
+                 "called a leak once it has lasted for 2 hours.", verdict.sentence
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
                     "#define MEMSCOPE_STANDING_HOURS 2.0\n"
@@ -149,7 +170,7 @@ class VerdictTest < MemscopeTest
     verdict = verdict(Memscope::History.from_h(body))
 
     assert_equal :unattributed, verdict.layer
-    assert_match(/held/, verdict.reasons[:native])
+    assert_match(/\Aheld has no sample in the last \d+ minutes judged\z/, verdict.reasons[:native])
   end
 
   def test_pages_lost_after_a_fork

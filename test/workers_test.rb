@@ -128,7 +128,7 @@ class WorkersTest < MemscopeTest
     assert_equal alone.rss_bytes, alone.uss_bytes + alone.shared_bytes
     assert_equal alone.ledger_rss_bytes, alone.rows.values.sum
     assert_equal "only this process: it is not in a Puma cluster with plugin :memscope", read.reasons[:workers]
-    assert_equal %i[unshared_since_fork_bytes rss_bytes_per_hour], alone.reasons.keys
+    assert_equal %i[unshared_since_fork_bytes], alone.reasons.keys
     assert_equal read, Memscope::Workers.from_h(JSON.parse(read.to_json))
     assert_match(/\A\d{4}-\d\d-\d\dT[\d:.]+Z\z/, alone.to_h[:booted_at])
     assert_predicate alone.booted_at, :utc?
@@ -291,33 +291,6 @@ class WorkersTest < MemscopeTest
     refute channel.send(worker), "nobody is there"
   end
 
-  def test_the_trend_takes_five_readings_over_a_minute
-    trend = Memscope::Workers::Trend.new
-    4.times { |index| trend.add(index * 30.0, 100) }
-
-    assert_nil trend.per_hour
-    trend.add(120.0, 100)
-
-    assert_equal 0, trend.per_hour
-    close = Memscope::Workers::Trend.new
-    20.times { |index| close.add(index * 3.0, index) }
-
-    assert_nil close.per_hour
-  end
-
-  # A day of readings, one every 10 seconds: caches that fill at the start, then 2 MiB an hour.
-  def test_the_trend_of_a_day_is_not_tilted_by_its_start
-    trend = Memscope::Workers::Trend.new
-    8640.times do |index|
-      hours = index / 360.0
-      trend.add(index * 10.0, ((200 * [hours * 4, 1].min) + (2 * hours)) * MEBIBYTE)
-    end
-
-    assert_equal 8640, trend.samples
-    assert_in_delta 2 * MEBIBYTE, trend.per_hour, 0.1 * MEBIBYTE
-    assert_operator trend.instance_variable_get(:@kept).size, :<=, 32
-  end
-
   def test_a_reading_that_takes_long_is_taken_seldom
     sampler = Object.new
     def sampler.read
@@ -368,7 +341,7 @@ class WorkersTest < MemscopeTest
   def test_the_table_fits_the_page
     large = { rss_bytes: 9_999 * MEBIBYTE, pss_bytes: 9_999 * MEBIBYTE, uss_bytes: 9_999 * MEBIBYTE,
               shared_bytes: 9_999 * MEBIBYTE, unshared_since_fork_bytes: 9_999 * MEBIBYTE, pid: 4_194_304,
-              rss_bytes_per_hour: 999 * MEBIBYTE, booted_at: 0, at: 0, samples: 9, phase: 0,
+              booted_at: 0, at: 0, samples: 9, phase: 0,
               rows: { malloc: 9_999 * MEBIBYTE, ruby_heap: 999 * MEBIBYTE, files: 99, ruby_internal: 9, jit: 7,
                       stacks: 1, memscope: 0 } }
     read = workers(worker(**large, role: :master, index: nil, phase: nil), worker(**large, index: 12),
@@ -388,6 +361,12 @@ class WorkersTest < MemscopeTest
     read = workers(worker(verdict: leak), worker(index: 1))
     text = read.to_s
 
+    early = Memscope::Verdict.of(Histories.plant(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } })
+    young = workers(worker(verdict: early)).to_s
+
+    assert_match(/^ *worker 0 .* too early$/, young)
+    assert_match(/^  worker 0: Too early to tell: .* needs 54 minutes more/, young)
+    refute_match(%r{MiB/h}, young)
     assert_match(/ up +verdict$/, text)
     assert_match(/^ *worker 0 .* leak$/, text)
     assert_includes text.gsub(/\s+/, " "), "worker 0: #{leak.sentence}"

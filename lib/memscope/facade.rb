@@ -171,9 +171,7 @@ module Memscope
     #   unless `gc` is true or false
     def doctor(since: nil, gc: false)
       listener = Listener.current unless autoload?(:Listener)
-      worker = Workers.own unless autoload?(:Workers)
-      diagnosis = Doctor.diagnose(Diagnosis::Evidence.read(gc: gc, worker: worker), since: since,
-                                                                                    held: listener&.verdicts)
+      diagnosis = Doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, held: listener&.verdicts)
       listener.verdicts = diagnosis.severities if listener
       diagnosis
     end

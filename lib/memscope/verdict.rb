@@ -37,7 +37,8 @@ module Memscope
     field :layer, :symbol, one_of: Layers::NAMES
     # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
     field :shares, :hash, null: false
-    # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow
+    # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow;
+    #   nil if insufficient
     field :bytes_per_hour, :signed_bytes
     # @return [Integer, nil] lower bound of its 95 % interval
     field :bytes_per_hour_low, :signed_bytes
@@ -108,6 +109,7 @@ module Memscope
         layers = Layers.new(floors)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         judged = judgement(floors, layers.series, room, replayed)
+        judged = { **judged, needs_seconds: floors.until_complete(judged[:needs_seconds], history.at) }
         requests = judged[:since] && history.rise(:requests, judged[:since])
         capture({ **body(judged), evidence: { **evidence(judged, floors), requests: requests, **room }.compact,
                                   remedy: remedy(judged, history), reasons: reasons(judged, history, layers),
@@ -140,7 +142,9 @@ module Memscope
       def reasons(judged, history, layers)
         return { verdict: judged[:why] } if judged[:why]
 
-        history.series.empty? ? history.reasons.slice(:running) : layers.reasons
+        return history.reasons.slice(:running) if history.series.empty?
+
+        judged[:kind] == :insufficient ? {} : layers.reasons
       end
 
       def remedy(judged, history)
@@ -171,8 +175,11 @@ module Memscope
     # @return [String] one sentence with the verdict's numbers, in ASCII
     def sentence = Sentence.of(self)
 
+    # @return [String] the kind in a word or two, for tables
+    def word = kind == :insufficient ? "too early" : kind.name
+
     # @api private
-    # @return [Boolean] whether there was anything to judge
-    def known? = evidence[:points].to_i.positive?
+    # @return [Boolean] whether the process keeps a history
+    def known? = !reasons.key?(:running)
   end
 end

@@ -60,14 +60,6 @@ module Memscope
     field :tags, [Tags::Row], sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading in the report
     field :costs, :hash
-    # @return [Integer, nil] growth of RSS since boot: the median of the slopes between readings, so that caches filled
-    #   after boot do not skew it for long; nil before 5 readings over a minute
-    field :rss_bytes_per_hour, :signed_bytes
-    # @return [Integer, nil] like rss_bytes_per_hour, but for the later half of the readings: shows whether RSS still
-    #   grows; nil until that half is long enough
-    field :rss_recent_bytes_per_hour, :signed_bytes, sparse: true
-    # @return [Hash{Symbol => Integer}, nil] growth of each top row of the ledger, like rss_bytes_per_hour
-    field :rows_bytes_per_hour, :hash, sparse: true
     # @return [Verdict, nil] the last verdict on the process's history; nil before the first verdict, or if the process
     #   keeps no history
     field :verdict, Verdict, sparse: true
@@ -116,8 +108,8 @@ module Memscope
       # @return [Workers]
       def read = (current || Workers::Watch.new(Workers::Sampler.new(role: :single))).read
 
-      # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` knows
-      # how the process grows: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
+      # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
+      # the history know it: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
       # sleeps between readings, or starts it again if it was killed; a forked child does not inherit the thread and has
       # to call this method itself.
       #

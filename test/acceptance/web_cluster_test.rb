@@ -84,7 +84,7 @@ class WebClusterBrowserTest < MemscopeTest
     end
 
     assert_operator page.evaluate("document.documentElement.scrollWidth"), :<=, 375
-    assert_operator page.evaluate(GROWTH), :<=, 375, "MiB/h is visible on a phone"
+    assert_operator page.evaluate(GROWTH), :<=, 375, "growth is visible on a phone"
     page.look(width: 1280, height: 900)
   end
 

@@ -150,7 +150,7 @@ class HistorySamplerTest < MemscopeTest
                           $?.success?, Memscope.verdict(now: true).equal?(kept)])
     RUBY
 
-    assert_equal [[300, 600, 900, 1200, 1500, 1800], true, "insufficient", 6, true, false], judged
+    assert_equal [[0, 300, 600, 900, 1200, 1500, 1800], true, "insufficient", 6, true, false], judged
   end
 
   # Such walks may fork.

@@ -16,7 +16,7 @@ module Charts
         second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
-        cgroup: reading(:Cgroup, cgroup, differences[:cgroup]), growth: differences[:growth],
+        cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
         objects: differences[:objects], garbage: differences[:garbage], verdict: differences[:verdict],
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),
         total_cost: Bodies.cost }
@@ -121,12 +121,6 @@ module Charts
   def cgroup
     { version: :v2, limit_bytes: nil, working_set_bytes: 300 * MEBIBYTE, events: { oom_kill: 0 },
       reasons: {}, cost: Bodies.cost }
-  end
-
-  def growth(mebibytes, per_hour, recent = per_hour)
-    { bytes_per_hour: per_hour * MEBIBYTE, recent_bytes_per_hour: recent && (recent * MEBIBYTE),
-      rows_per_hour: { malloc: per_hour * MEBIBYTE, files: 1_000 }, since_boot_bytes: mebibytes * MEBIBYTE,
-      booted_at: 1_795_000_000_000, samples: 40 }
   end
 
   def reading(name, body, differences)

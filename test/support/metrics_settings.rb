@@ -5,7 +5,7 @@ module MetricsSettings
   Settings = Struct.new(:metrics_ledger_interval_seconds, :metrics_arenas, :metrics_objects)
   Worker = Struct.new(:index, :pid, :role, :phase, :booted_at, :at, :rss_bytes, :pss_bytes, :uss_bytes, :shared_bytes,
                       :unshared_since_fork_bytes, :rows, :leaves, :unverified_rows, :snapshot, :arenas, :tags, :costs,
-                      :rss_bytes_per_hour, :verdict, :policy_decisions, keyword_init: true) do
+                      :verdict, :policy_decisions, keyword_init: true) do
     def ledger_rss_bytes = rows&.values&.sum
   end
   BOOT = Time.utc(2026, 11, 21, 2)
@@ -54,7 +54,7 @@ module MetricsSettings
                leaves: leaves, unverified_rows: 0, snapshot: snapshot(index),
                costs: { ledger: { wall_us: 5, gvl_us: 1 } },
                rss_bytes: rows.values.sum, pss_bytes: 50_000_000, uss_bytes: 40_000_000, shared_bytes: 50_000_000,
-               unshared_since_fork_bytes: 7, rss_bytes_per_hour: 7_200, **given)
+               unshared_since_fork_bytes: 7, **given)
   end
 
   # A snapshot under jemalloc, with numbers that identify the worker.

@@ -26,7 +26,7 @@ module Memscope
       ROOM = 72
       private_constant :FORMS, :NOTES, :PATIENCE, :COLUMNS, :SIZES, :FEW, :ROOM
 
-      # A process, and the name of its proven malloc and the kind of its verdict, if it listens and reports them.
+      # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
       Entry = Struct.new(:process, :malloc, :verdict) do
         # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
         def malloc_text
@@ -55,7 +55,7 @@ module Memscope
           client = Client.new(pid, timeout: PATIENCE)
           allocator = client.call(:allocator)
           malloc = allocator.name if allocator.proved?
-          [malloc, client.call(:verdict).then { |verdict| verdict.kind if verdict.known? }]
+          [malloc, client.call(:verdict).then { |verdict| verdict.word if verdict.known? }]
         rescue Client::Unreachable, Client::Failed, ArgumentError # no answer, or a memscope without verdicts
           [malloc]
         end

@@ -64,42 +64,6 @@ module Memscope
       end
     end
 
-    # How fast a process grows, by the readings that it has taken of itself since it booted (by `plugin :memscope` or
-    # Memscope::Workers).
-    class Growth < Record
-      # @return [Integer] growth of RSS in bytes per hour: the median of the slopes between the readings
-      field :bytes_per_hour, :signed_bytes, null: false
-      # @return [Integer, nil] the same for the later half of the readings; nil while there are too few
-      field :recent_bytes_per_hour, :signed_bytes
-      # @return [Hash{Symbol => Integer}] the growth in bytes per hour of each top row of the ledger
-      field :rows_per_hour, :hash, null: false
-      # @return [Integer, nil] RSS now minus RSS at boot
-      field :since_boot_bytes, :signed_bytes
-      # @return [Time] UTC, when the process booted
-      field :booted_at, :time, null: false
-      # @return [Integer] number of readings
-      field :samples, :count, null: false
-
-      # @api private
-      # @param worker [Worker, nil] the process's report on itself
-      # @return [Growth, nil] nil before there are enough readings
-      def self.of(worker)
-        return unless worker&.rss_bytes_per_hour
-
-        rss = worker.rss_bytes
-        at_boot = worker.rss_at_boot_bytes
-        capture({ bytes_per_hour: worker.rss_bytes_per_hour,
-                  recent_bytes_per_hour: worker.rss_recent_bytes_per_hour,
-                  rows_per_hour: worker.rows_bytes_per_hour || {},
-                  since_boot_bytes: rss && at_boot && (rss - at_boot),
-                  booted_at: (worker.booted_at.to_f * 1000).round, samples: worker.samples })
-      end
-
-      # @return [Integer, nil] the lower of the two rates, so that a process that grew only while it warmed up does not
-      #   count as growing; nil until there are enough readings for the recent rate
-      def lasting_per_hour = recent_bytes_per_hour && [bytes_per_hour, recent_bytes_per_hour].min
-    end
-
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
     # process's web pages, or over its socket, and that the process keeps.
     class Objects < Record
@@ -172,8 +136,6 @@ module Memscope
       field :process_memory, ProcessMemory, null: false
       # @return [Cgroup]
       field :cgroup, Cgroup, null: false
-      # @return [Growth, nil] nil unless the process takes readings of itself at intervals, and has done so for a minute
-      field :growth, Growth, sparse: true
       # @return [Verdict, nil] the last verdict of the process's history; nil if the process keeps no history
       field :verdict, Verdict, sparse: true
       # @return [Objects, nil] nil unless the process keeps a heap graph or the growth between two censuses
@@ -194,10 +156,9 @@ module Memscope
       # Takes all of the readings. Tier T2.
       #
       # @param gc [Boolean] collect garbage first
-      # @param worker [Worker, nil] this process's own report on its growth
       # @return [Evidence]
       # @raise [ArgumentError] unless `gc` is true or false
-      def self.read(gc: false, worker: nil)
+      def self.read(gc: false)
         Diagnosis.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
@@ -208,13 +169,11 @@ module Memscope
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
         cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **known(worker, blocks), total_cost: cost,
-                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
+        capture({ **parts, **known(blocks), total_cost: cost,
+                                            arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
-      def self.known(worker, blocks)
-        { growth: Growth.of(worker), verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks) }
-      end
+      def self.known(blocks) = { verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks) }
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 

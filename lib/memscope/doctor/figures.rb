@@ -25,8 +25,8 @@ module Memscope
       # @!method rss_bytes
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
-      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :growth,
-                     :objects, :garbage, :verdict
+      def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :objects,
+                     :garbage, :verdict
       def_delegators :lint, :environment
 
       # @param evidence [Diagnosis::Evidence]

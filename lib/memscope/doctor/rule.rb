@@ -177,9 +177,6 @@ module Memscope
         # What the process's history shows; nil if it is absent or too short.
         def by_history(figures) = ("By its history: #{figures.verdict.sentence}" if figures.judged?)
 
-        # nil below two minutes: growth over seconds says nothing about an hour.
-        def rate(bytes, seconds) = (" (#{per_hour(bytes / seconds * 3600)})" if seconds >= 120)
-
         def per_hour(bytes) = "#{mebibytes(bytes.round)} MiB/h"
 
         # A sentence on how much of the memory in use is garbage; if that is unknown, on how much may be garbage. nil if

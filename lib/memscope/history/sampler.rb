@@ -277,11 +277,12 @@ module Memscope
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
       end
 
-      # Judges once an epoch, but not in the one in which sampling began.
+      # Judges once an epoch, and at the first sample: until when it is too early to tell.
       def judge(epoch)
-        later = @epoch && epoch > @epoch
+        return if @epoch && epoch <= @epoch
+
         @epoch = epoch
-        Verdict.judge if later
+        Verdict.judge
       end
 
       def explain(**reasons)

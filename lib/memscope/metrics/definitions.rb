@@ -234,8 +234,8 @@ module Memscope
         "worker_unshared_since_fork_bytes" =>
           [:unshared_since_fork_bytes, "Shared with the master when the worker started, and private now"],
         "worker_rss_growth_bytes_per_second" =>
-          [->(worker) { worker.rss_bytes_per_hour&.fdiv(3_600) },
-           "How fast the worker's RSS has grown since it started; no sample in its first minute"],
+          [->(worker) { worker.verdict&.bytes_per_hour&.fdiv(3_600) },
+           "How fast the worker's RSS grows without steps, warm-up and load; no sample while it is too early to tell"],
         "worker_phase" => [:phase, "Puma's phase: each phased restart adds one"],
         "worker_boot_time_seconds" =>
           [->(worker) { worker.booted_at&.to_f&.round(3) }, "When the worker started, in seconds since 1970"],

@@ -49,7 +49,7 @@ module Memscope
 
       def title = @page.title(ledger)
 
-      def sections = [verdict, *@reading.map { |finding| lines(finding) }, checked]
+      def sections = [verdict, growth, *@reading.map { |finding| lines(finding) }, checked]
 
       def reasons = nil
 
@@ -63,6 +63,12 @@ module Memscope
         now = returned(@reading.to_a)
         [@page.wrapped("#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"),
          *collected]
+      end
+
+      # A leak is a finding.
+      def growth
+        verdict = @reading.evidence.verdict
+        @page.wrapped("By its history: #{verdict.sentence}") if verdict && !verdict.leak?
       end
 
       def rss = self.class.rss(ledger)

@@ -2,15 +2,17 @@
 
 module Memscope
   module Report
-    # The processes of a server, one a line: what each costs, what it shares, how it grows; then their largest rows.
+    # The processes of a server, one a line: what each costs, what it shares, whether it grows; then their largest rows.
     class WorkersPage < ReadingPage
       SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
                 "unshared" => :unshared_since_fork_bytes }.freeze
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
       # Fields for which the table shows a dash if they are missing; their reasons are not printed.
-      DASHED = %i[rss_bytes_per_hour unshared_since_fork_bytes].freeze
-      private_constant :SIZES, :ROWS, :DASHED
+      DASHED = %i[unshared_since_fork_bytes].freeze
+      # Verdicts whose sentence is below the table.
+      TOLD = %i[leak insufficient].freeze
+      private_constant :SIZES, :ROWS, :DASHED, :TOLD
 
       private
 
@@ -19,18 +21,18 @@ module Memscope
         [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
       end
 
-      def sections = [sizes, rows, legend, leaks, policy, [*old, *whys]]
+      def sections = [sizes, rows, legend, growth, policy, [*old, *whys]]
 
       def policy = @reading.filter_map(&:policy_decision).map { |text| @page.wrapped("policy: #{text}") }
 
-      def leaks
-        @reading.select { |worker| worker.verdict&.leak? }.map do |worker|
-          @page.wrapped("#{name(worker)}: #{worker.verdict.sentence}")
-        end
+      # Of processes that leak, and of those too young to judge.
+      def growth
+        told = @reading.select { |worker| TOLD.include?(worker.verdict&.kind) }
+        told.map { |worker| @page.wrapped("#{name(worker)}: #{worker.verdict.sentence}") }
       end
 
       def sizes
-        headings = ["MiB", "pid", *SIZES.keys, "MiB/h", "up", *("verdict" if judged?)]
+        headings = ["MiB", "pid", *SIZES.keys, "up", *("verdict" if judged?)]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines)
@@ -44,12 +46,10 @@ module Memscope
 
       def size_cells(worker)
         [name(worker), worker.pid.to_s, *SIZES.values.map { |field| cell(worker.public_send(field)) },
-         slope(worker.rss_bytes_per_hour), up(worker), *(worker.verdict&.kind.to_s if judged?)]
+         up(worker), *(worker.verdict&.word.to_s if judged?)]
       end
 
       def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
-
-      def slope(bytes) = bytes ? signed_mebibytes(bytes) : @page.unknown
 
       def up(worker)
         return @page.unknown unless worker.booted_at

@@ -25,9 +25,9 @@ module Memscope
       def sections = [@page.wrapped(@reading.sentence), evidence, curves, remedy]
 
       def evidence
-        return unless @reading.known?
-
         evidence = @reading.evidence
+        return unless evidence[:points].to_i.positive?
+
         evidence = evidence.except(:working_set_bytes) unless evidence[:limit_bytes]
         sizes = SIZES.filter_map { |name, what| "#{what} #{size(evidence[name])}" if evidence[name] }
         @page.wrapped("#{counted(evidence[:points], 'points')} of #{evidence[:epoch_seconds] / 60} min, " \

@@ -22,9 +22,6 @@ module Memscope
                  malloc_in_use: :malloc, held: :malloc_in_use }.freeze
       private_constant :EPOCHS, :ENOUGH, :LATE, :SERIES
 
-      # @return [Integer] seconds
-      attr_reader :epoch_seconds
-
       # @return [Array<Integer>] seconds since 1970 at which the epochs begin
       attr_reader :seconds
 
@@ -34,7 +31,7 @@ module Memscope
         @seconds = []
         @series = {}
         @latest = {}
-        @epoch_seconds = EPOCHS.first
+        @left_out = {}
         lay_out if history.series.include?(:rss)
       end
 
@@ -49,12 +46,24 @@ module Memscope
       # @return [Array<Integer>] bytes
       def rss = @series.fetch(:rss, [])
 
+      # @return [Integer] seconds
+      def epoch_seconds = @epochs ? @epochs.seconds : EPOCHS.first
+
       # @return [Integer] from the first epoch to the last
       def span_seconds = seconds.empty? ? 0 : seconds.last - seconds.first
 
+      # @param needs [Numeric, nil] seconds after the end of the last epoch
+      # @param now [Time]
+      # @return [Numeric, nil] seconds from now until then; before the first epoch has ended, from when it began
+      def until_complete(needs, now)
+        return needs unless needs && @epochs
+
+        [needs - (now.to_f - @epochs.ended).clamp(-epoch_seconds, epoch_seconds), 1].max
+      end
+
       # @param name [Symbol] a series
       # @return [String] why it is unknown
-      def reason(name) = @history.reasons[name] || "#{name} has no sample, or none for a long time"
+      def reason(name) = @history.reasons[name] || @left_out.fetch(name, "#{name} has no sample yet")
 
       # @return [Boolean] whether the process was forked by a process that samples itself
       def forked? = @history.curves.any?(&:baseline)
@@ -62,11 +71,10 @@ module Memscope
       private
 
       def lay_out
-        epochs = EPOCHS.lazy.map { |seconds| Epochs.new(@history, seconds) }.find { |one| enough?(one) }
-        @epoch_seconds = epochs.seconds
-        all = SERIES.keys.intersection(@history.series).to_h { |name| [name, epochs.floors(@history[name])] }
+        @epochs = EPOCHS.lazy.map { |seconds| Epochs.new(@history, seconds) }.find { |one| enough?(one) }
+        all = SERIES.keys.intersection(@history.series).to_h { |name| [name, @epochs.floors(@history[name])] }
         awake = all[:rss].each_index.select { |at| all[:rss][at] }
-        keep(all.transform_values { |floors| floors.values_at(*awake) }, epochs.times.values_at(*awake))
+        keep(all.transform_values { |floors| floors.values_at(*awake) }, @epochs.times.values_at(*awake))
       end
 
       def keep(series, times)
@@ -80,9 +88,14 @@ module Memscope
         end
       end
 
+      # Notes why not.
       def current?(name, floors)
-        patience = 2 + (2 * @history[name].spacing_seconds.to_i / @epoch_seconds)
-        floors.first(LATE).any? && floors.last(patience).any?
+        patience = 2 + (2 * @history[name].spacing_seconds.to_i / epoch_seconds)
+        which, epochs = { first: LATE, last: patience }.find { |part, count| floors.public_send(part, count).none? }
+        return true unless which
+
+        @left_out[name] = "#{name} has no sample in the #{which} #{epochs * epoch_seconds / 60} minutes judged"
+        false
       end
 
       # Fills in the epochs without a sample: between two samples, by the series that contains this one; after the last
@@ -131,6 +144,9 @@ module Memscope
         @first = (elapsed(history.started_at) / seconds.to_f).ceil
         @size = [((elapsed(fine.at) + (fine.min.size * fine.step_seconds)) / seconds) - @first, 0].max
       end
+
+      # @return [Integer] seconds since 1970 at which the last epoch ended; without one, at which the first begins
+      def ended = @origin.to_i + ((@first + size) * seconds)
 
       # @return [Array<Integer>] seconds since 1970 at which the epochs begin
       def times = Array.new(size) { |epoch| @origin.to_i + ((@first + epoch) * seconds) }

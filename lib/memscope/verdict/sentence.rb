@@ -32,8 +32,7 @@ module Memscope
       NAMED = 0.05
       # Seconds that growth must have lasted before it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
-      UNTIL_THEN = "the first five minutes of the history are not complete yet"
-      private_constant :NAMED, :LASTING, :UNTIL_THEN
+      private_constant :NAMED, :LASTING
 
       class << self
         # @param verdict [Verdict]
@@ -51,14 +50,13 @@ module Memscope
         private
 
         def insufficient(verdict)
-          why = verdict.reasons.values_at(:verdict, :running).compact.first || UNTIL_THEN
-          return "Not judged: #{why}" unless verdict.known?
+          why = verdict.reasons.values_at(:verdict, :running).compact.first
+          return "Not judged: #{why}" if why
 
           points, span, = verdict.evidence.values_at(:points, :span_seconds)
-          rate = verdict.bytes_per_hour
-          maybe = "; RSS may grow by #{per_hour(rate)}" if rate&.positive?
-          seen = points > 1 ? "#{counted(points, 'values')} over #{duration(span)}" : "one value so far"
-          "Too early to tell: #{seen}, #{needs(verdict)}#{maybe}"
+          seen = "#{counted(points, 'values')} over #{duration(span)}" if points > 1
+          seen ||= points == 1 ? "one value so far" : "no value yet"
+          "Too early to tell: #{seen}, #{needs(verdict)}"
         end
 
         # Before the first judgement, the noise is unknown; the text then adds how long growth must last to be a leak.
@@ -66,7 +64,9 @@ module Memscope
           return "takes over a month to tell" unless verdict.needs_seconds
 
           called = "; growth is called a leak once it has lasted for #{duration(LASTING)}"
-          "needs #{duration(verdict.needs_seconds)} more#{called unless verdict.detectable_bytes_per_hour}"
+          ready = (verdict.at + verdict.needs_seconds).strftime(verdict.needs_seconds < 43_200 ? "%H:%M" : "%F %H:%M")
+          "needs #{duration(verdict.needs_seconds)} more (until #{ready} UTC)" \
+            "#{called unless verdict.detectable_bytes_per_hour}"
         end
 
         def steady(verdict)

@@ -11,63 +11,6 @@ require_relative "../verdict"
 
 module Memscope
   class Workers < Reading
-    # The growth of a number since the first reading, in constant memory: as readings accumulate, only every second
-    # reading is kept, then every fourth, every eighth …
-    #
-    # @api private
-    class Trend
-      # The maximum number of readings kept.
-      KEPT = 32
-      # Fewest readings for a trend.
-      LEAST = 5
-      # Fewest seconds between the first reading and the last.
-      SPAN = 60
-      private_constant :KEPT, :LEAST, :SPAN
-
-      # @return [Integer] number of readings
-      attr_reader :samples
-
-      def initialize
-        @kept = []
-        @stride = 1
-        @samples = 0
-      end
-
-      # @param seconds [Float] of the monotonic clock
-      # @param bytes [Integer]
-      # @return [void]
-      def add(seconds, bytes)
-        @last = [seconds, bytes]
-        @kept << @last if (@samples % @stride).zero?
-        @samples += 1
-        return if @kept.size < KEPT
-
-        @kept = @kept.each_slice(2).map(&:first)
-        @stride *= 2
-      end
-
-      # @return [Integer, nil] bytes per hour: the median slope of all pairs of readings; nil while there are too few,
-      #   or they span too short a time
-      def per_hour = slope(readings)
-
-      # @return [Integer, nil] like `per_hour`, but for the later half of the readings
-      def recent_per_hour
-        all = readings
-        slope(all.last((all.size + 1) / 2))
-      end
-
-      private
-
-      def readings = @kept.last.equal?(@last) ? @kept : [*@kept, @last]
-
-      def slope(readings)
-        return if readings.size < LEAST || readings.last.first - readings.first.first < SPAN
-
-        slopes = readings.combination(2).map { |(from, before), (to, after)| (after - before) / (to - from) }.sort
-        (slopes[slopes.size / 2] * 3600).round
-      end
-    end
-
     # Takes readings of this process, the first when the process boots. Loads nothing of Rails and none of the
     # application's gems, so that it can be used before they are loaded.
     #
@@ -82,8 +25,7 @@ module Memscope
       def initialize(role:, index: nil)
         @role = role
         @index = index
-        @trend = Trend.new
-        @trends = Hash.new { |trends, row| trends[row] = Trend.new }
+        @samples = 0
         @arenas = TtlCache.new
         @tags = TtlCache.new
         @booted_at = Clock.time
@@ -107,29 +49,17 @@ module Memscope
         interval = Workers.setting(:metrics_ledger_interval_seconds)
         arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
         tags = Tags.read_for_metrics(@tags, interval) if Native.tags_begun?
-        follow(memory, ledger)
+        History::Sampler.offer(ledger, memory)
+        @samples += 1
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
-                         rss_at_boot_bytes: @rss_at_boot, **growth, reasons: reasons(ledger, memory, unshared),
+                         rss_at_boot_bytes: @rss_at_boot, samples: @samples,
+                         verdict: Verdict.latest, reasons: reasons(ledger, memory, unshared),
                          snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
                          tags: tags&.rows, predicted_bytes: predicted(ledger, memory),
                          costs: costs(ledger, memory, snapshot, arenas, tags) })
       end
 
       private
-
-      def follow(memory, ledger)
-        seconds = Clock.now
-        @trend.add(seconds, memory.rss_bytes) if memory.rss_bytes
-        ledger.rows.each { |row| @trends[row.id].add(seconds, row.bytes) }
-        History::Sampler.offer(ledger, memory)
-      end
-
-      def growth
-        { samples: @trend.samples, rss_bytes_per_hour: @trend.per_hour,
-          rss_recent_bytes_per_hour: @trend.recent_per_hour,
-          rows_bytes_per_hour: (@trends.transform_values(&:per_hour).compact if @trend.per_hour),
-          verdict: Verdict.latest }
-      end
 
       # What a purge, a compaction and one thread fewer would return. A purge under glibc and a compaction are predicted
       # from what was last read for the history. A forked worker's compaction is not predicted: it writes to pages that
@@ -164,7 +94,6 @@ module Memscope
         reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
         why = Reasons.sentence(unshared || "this process is not a forked worker")
         reasons[:unshared_since_fork_bytes] = why unless unshared.is_a?(Integer)
-        reasons[:rss_bytes_per_hour] = "needs 5 readings over a minute" unless @trend.per_hour
         reasons
       end
     end

@@ -145,6 +145,7 @@ static void test_hysteresis(void) {
     for (trend.count = 200 - STANDING + 1; trend.count < 200; trend.count++) {
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
         EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows && verdict.confidence == 0);
+        EXPECT(isnan(verdict.bytes_per_hour) && isnan(verdict.bytes_per_hour_high));
         EXPECT(fabs(verdict.needs_seconds - EPOCH * (double)(200 - trend.count)) < 1);
     }
     EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
@@ -396,7 +397,7 @@ static void test_determined(void) {
     memset(&other, 0, sizeof other);
     EXPECT(memscope_verdict_judge(&trend, &memory, &one) == MEMSCOPE_OK);
     EXPECT(memscope_verdict_judge(&trend, &again, &other) == MEMSCOPE_OK);
-    EXPECT(one.kind == other.kind && one.bytes_per_hour == other.bytes_per_hour && one.layer == other.layer);
+    EXPECT(one.kind == other.kind && one.p_value == other.p_value && one.layer == other.layer);
     EXPECT(memcmp(one.shares, other.shares, sizeof one.shares) == 0 && one.confidence == other.confidence);
 }
 

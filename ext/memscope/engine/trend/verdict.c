@@ -533,6 +533,8 @@ static void judge(struct judgement *judgement, struct memscope_verdict_memory *m
     } else {
         tell_rest(judgement, memory, verdict);
     }
+    if (verdict->kind == MEMSCOPE_VERDICT_INSUFFICIENT)
+        verdict->bytes_per_hour = verdict->bytes_per_hour_low = verdict->bytes_per_hour_high = NAN;
 }
 
 enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, struct memscope_verdict_memory *memory,

@@ -77,7 +77,10 @@ struct memscope_verdict {
      */
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
-    /* Growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while RSS does not grow. */
+    /*
+     * Unless insufficient: growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while
+     * RSS does not grow.
+     */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */

@@ -6,8 +6,6 @@ module Memscope
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only memory " \
                   "allocated meanwhile"
       WALKING = "a heap graph takes about a second, and 60 to 120 MiB per million objects, in a forked child"
-      UNREAD = "this process takes no readings of itself at intervals, or has taken fewer than nine, or for less " \
-               "than two minutes"
       # Whether malloc has grown, since the last major GC, by more than twice gc_room. Ruby usually collects once malloc
       # has grown by gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
@@ -21,13 +19,6 @@ module Memscope
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
           (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
       end
-      # The ledger rows that grow, the fastest first, for people.
-      FASTEST = lambda do |f|
-        labels = f.ledger.rows.to_h { |row| [row.id, row.label] }
-        rows = f.growth.rows_per_hour.select { |_id, bytes| bytes >= MEBIBYTE }.sort_by { |_id, bytes| -bytes }
-        rows.first(3).map { |id, bytes| "#{labels.fetch(id, id)} #{per_hour(bytes)}" }.join(", ")
-      end
-
       # Whether another finding already shows the leak, as growth of objects or of native memory since an earlier
       # diagnosis.
       SHOWN_AS_GROWTH = lambda do |f|
@@ -36,30 +27,11 @@ module Memscope
       end
 
       GROWTH = table(
-        growth: {
-          subject: "growth since the process booted",
-          inapplicable: ->(f) { f.judged? ? "its history tells more" : (UNREAD unless f.growth&.lasting_per_hour) },
-          affected: ->(f) { f.growth.since_boot_bytes && [f.growth.since_boot_bytes, 0].max },
-          present: ->(f) { f.reaches?(f.growth.lasting_per_hour, 2 * FLOOR) },
-          floor: FLOOR, ratio: 0.05, confidence: :likely,
-          recoverable: "The findings on the parts of RSS show what can be returned.",
-          title: ->(f) { "RSS grows by #{per_hour(f.growth.lasting_per_hour)}" },
-          explanation: lambda do |f, bytes|
-            fastest = FASTEST.call(f)
-            ["RSS has grown by #{size(bytes)} since boot at #{f.growth.booted_at.strftime('%F %T')} UTC, " \
-             "according to #{count(f.growth.samples)} readings.",
-             *("The rows that grow fastest: #{fastest}." unless fastest.empty?), *unjudged(f)].join(" ")
-          end,
-          evidence: ->(f) { { rss_bytes: f.rss_bytes, **f.growth.to_h, garbage_max_bytes: f.garbage_max_bytes } },
-          remedy: lambda do |f|
-            growing = f.growth.rows_per_hour[:ruby_heap].to_i >= MEBIBYTE
-            [[collect(f), *(heap(f) if growing), profile(f)].join("\n"),
-             growing ? "#{WALKING}; the profile #{PROFILING}" : PROFILING]
-          end
-        },
         leak: {
           subject: "unbounded growth, judged by the process's history",
-          inapplicable: ->(f) { "this process's history is absent or too short" unless f.judged? },
+          inapplicable: lambda do |f|
+            "whether it grows is #{f.verdict ? 'too early to tell' : 'not known without a history'}" unless f.judged?
+          end,
           affected: :leaked_bytes,
           present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
@@ -109,8 +81,8 @@ module Memscope
           end
         }
       )
-      private_constant :PROFILING, :WALKING, :UNREAD, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :FASTEST,
-                       :SHOWN_AS_GROWTH, :GROWTH
+      private_constant :PROFILING, :WALKING, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :SHOWN_AS_GROWTH,
+                       :GROWTH
     end
   end
 end

@@ -129,7 +129,7 @@ module Memscope
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.untracked_bytes - bytes)} to " \
-             "#{size(f.untracked_bytes)}#{rate(bytes, f.seconds)}. #{MAY_BE}", *unjudged(f),
+             "#{size(f.untracked_bytes)}. #{MAY_BE}", *unjudged(f),
              *(by_history(f) || "A cache that is still filling looks the same, but stops growing.")].join(" ")
           end,
           evidence: lambda do |f|
@@ -148,9 +148,9 @@ module Memscope
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
           recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
-          explanation: lambda do |f, bytes|
+          explanation: lambda do |f|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
-             "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}#{rate(bytes, f.seconds)}.",
+             "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}.",
              *holders(f), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
