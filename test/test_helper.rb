@@ -8,10 +8,6 @@ ChildProcess::LOAD_PATH.reverse_each { |directory| $LOAD_PATH.unshift(directory)
 
 require "minitest/autorun"
 require "memscope"
-require_relative "support/slowest_tests"
-require_relative "support/waiting_first"
-
-Minitest.parallel_executor &&= WaitingFirst.new(Minitest.parallel_executor.size)
 
 class MemscopeTest < Minitest::Test
   # Ruby 3.2 takes its transient heap from malloc, though it hardly touches it: 32 MiB, aligned.

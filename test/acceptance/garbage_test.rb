@@ -10,8 +10,6 @@ require "tmpdir"
 class GarbageTest < MemscopeTest
   parallelize_me!
 
-  def self.waits? = false
-
   MEBIBYTE = 1_048_576
   # Each makes 30 to 60 MiB and lets go of it. The arrays are too large for Ruby 3.2's transient heap.
   GARBAGE = {

@@ -10,8 +10,6 @@ require "tmpdir"
 class HeapHostileTest < MemscopeTest
   parallelize_me!
 
-  def self.waits? = false
-
   LONG = ENV.key?("GRAPHS")
   GRAPHS = Integer(ENV.fetch("GRAPHS", "20"))
   ROUNDS = ChildProcess::BRIEF ? 2 : 4

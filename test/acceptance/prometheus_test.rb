@@ -11,8 +11,6 @@ require_relative "../support/served_application"
 class PrometheusAcceptanceTest < MemscopeTest
   parallelize_me!
 
-  def self.waits? = true
-
   # No decay: pages that jemalloc returned between a ledger and the RSS read after it would be in one but not the other.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
   PANELS = JSON.parse(File.read(File.join(ChildProcess::ROOT, "docs/grafana.json"))).fetch("panels")

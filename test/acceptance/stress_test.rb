@@ -45,7 +45,7 @@ class StressTest < MemscopeTest
   end
 end
 
-# The malloc profile's stress, in three ways at the same time: each takes five seconds in bin/test, where each other
+# The malloc profile's stress, in three ways at the same time: each takes five seconds in bin/check, where each other
 # stress test takes three.
 class MallocProfileStressTest < MemscopeTest
   extend MallocProfileWays

@@ -7,9 +7,10 @@ module Suites
 
   ALL = files("test/**/*_test.rb")
 
-  # Most of the parallel tests wait for children. The others run one after another in the process of the tests itself.
-  PARALLEL, SERIAL =
-    ALL.partition { |file| File.read("#{__dir__}/../../#{file}").include?("parallelize_me!") }.each(&:freeze)
+  # What bin/test runs: acceptance tests first, and of these the longest files, since they take most time.
+  TEST = (ALL - files("test/acceptance/stress_test.rb")).sort_by do |file|
+    [file.start_with?("test/acceptance/") ? 0 : 1, -File.size("#{__dir__}/../../#{file}")]
+  end.freeze
 
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
   UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,malloc_conf,mappings}_test.rb",

@@ -1,0 +1,123 @@
+# frozen_string_literal: true
+
+# The long forms of tests, which measure, repeat, or install what they compare with.
+namespace :battery do
+  desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
+  task heap: ["compile", "compile:test"] do
+    files = FileList["test/heap_graph_test.rb", "test/acceptance/heap_{graph,hostile}_test.rb",
+                     "test/ruby/*references_test.rb"]
+    run_tests files, "GRAPHS" => ENV.fetch("GRAPHS", "1000"), "ALLOCATORS" => "glibc jemalloc"
+  end
+
+  desc "Measure what each gem of a Rails application costs, five times, beside derailed_benchmarks"
+  task requires: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/requires_rails_test.rb"], "MEMSCOPE_REQUIRES_BATTERY" => "1"
+  end
+
+  desc "Find the lines and the holders of all leaks of objects, by `memscope leaks --objects`"
+  task object_leaks: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/object_leaks_test.rb"], "MEMSCOPE_ALL_LEAKS" => "1"
+  end
+
+  desc "Check that blocks which leave nothing behind never fail in ROUNDS=1000 rounds under each allocator, and that " \
+       "all leaks are found; with RSpec, SimpleCov and SQLite, which it installs into GEMS=tmp/assertion_gems"
+  task assertions: ["compile", "compile:test"] do
+    directory = File.expand_path(ENV.fetch("GEMS", "tmp/assertion_gems"))
+    sqlite3 = RUBY_VERSION < "3.2" ? "sqlite3:1.7.3" : "sqlite3" # the last version with a binary for Ruby 3.1
+    Bundler.with_unbundled_env do
+      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
+         "--conservative", "rspec", "simplecov", "activerecord:7.2.4", sqlite3)
+    end
+    run_tests FileList["test/{growth_check,allocation_check,assertions,rspec}_test.rb",
+                       "test/{growth,allocation}_check/*_test.rb", "test/acceptance/assertions_test.rb"],
+              "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
+  end
+
+  desc "Compare profiles of objects with the truth in SEEDS=200 processes: how often they are within their errors"
+  task object_truth: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/object_truth_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200")
+  end
+
+  desc "Let one of five endpoints keep objects under 16 threads, SEEDS=60 times: whether it is found, within its error"
+  task tags: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/tags_truth_test.rb"],
+              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "60"), "REQUESTS" => ENV.fetch("REQUESTS", "12000")
+  end
+
+  desc "Check that forked children of HEAPS=512,2048 MiB still share after they were read, on an idle machine"
+  task fork: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/copy_on_write_test.rb"], "MEMSCOPE_HEAPS" => ENV.fetch("HEAPS", "512,2048")
+  end
+
+  desc "Let the policy restart RESTARTS=20 workers of Puma 5, 6, 7 and 8 under load; installs them into GEMS=tmp/pumas"
+  task policy_puma: ["compile", "compile:test"] do
+    directory = File.expand_path(ENV.fetch("GEMS", "tmp/pumas"))
+    Bundler.with_unbundled_env do
+      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
+         "--conservative", *%w[5.6.9 6.6.1 7.2.1 8.0.2].map { |version| "puma:#{version}" })
+    end
+    run_tests ["test/acceptance/policy_puma_test.rb"], "MEMSCOPE_PUMA_GEMS" => directory,
+                                                       "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "20")
+  end
+
+  desc "Let the policy restart Sidekiq RESTARTS=10 times while it works, and count its jobs"
+  task policy_sidekiq: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/policy_sidekiq_test.rb"], "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "10")
+  end
+
+  desc "Check that transactions in SQLite and PostgreSQL, Unicorn's master and gRPC go on beside forked children; " \
+       "installs gems into GEMS=tmp/host_gems"
+  task hosts: ["compile", "compile:test"] do
+    directory = File.expand_path(ENV.fetch("GEMS", "tmp/host_gems"))
+    # Later versions of grpc have no binary for Ruby 3.1, and take many minutes to compile.
+    gems = ["sqlite3", "pg", "rack", "unicorn", RUBY_VERSION < "3.2" ? "grpc:1.71.0" : "grpc"]
+    # Gems that are installed already are found only without the bundle's settings.
+    Bundler.with_unbundled_env do
+      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
+         "--conservative", *gems)
+    end
+    run_tests ["test/acceptance/hosts_test.rb"], "MEMSCOPE_HOST_GEMS" => directory
+  end
+
+  desc "Check that heapy, heap-profiler, sheap, memlab and VS Code's parser read dumps; installs them into " \
+       "TOOLS=tmp/dump_tools"
+  task dumps: :compile do
+    tools = File.expand_path(ENV.fetch("TOOLS", "tmp/dump_tools"))
+    gems = %w[heapy heap-profiler sheap]
+    sh "gem", "install", "--silent", "--no-document", "--install-dir", "#{tools}/gems", *gems
+    # memlab depends on a browser that only its other parts need.
+    sh({ "PUPPETEER_SKIP_DOWNLOAD" => "1" }, "npm", "install", "--silent", "--prefix", tools, "@vscode/v8-heap-parser",
+       "@memlab/heap-analysis")
+    run_tests ["test/acceptance/dump_test.rb"], "MEMSCOPE_DUMP_TOOLS" => tools
+  end
+
+  desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"
+  task methods: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/kept_alive_test.rb"], "METHODS" => ENV.fetch("METHODS", "100000")
+  end
+
+  desc "Judge SEEDS=200 traces of memory with known truth by each generator, at every epoch of HOURS=168, and living " \
+       "processes under both allocators"
+  task verdict: ["compile", "compile:test"] do
+    run_tests ["test/engine/trend/verdict_battery_test.rb", "test/acceptance/verdict_test.rb"],
+              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "200"), "MEMSCOPE_HOURS" => ENV.fetch("HOURS", "168"),
+              "ALLOCATORS" => "glibc jemalloc"
+  end
+
+  desc "Let a policy and other rules restart simulated workers: SEEDS=1-3,1001-1008 of each kind, STEPS=100000 of 5 s"
+  task policy: :compile do
+    run_tests ["test/policy/battery_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
+                                               "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
+  end
+
+  desc "Check what the doctor says of three faults in a Puma cluster that has run for MINUTES=3"
+  task faults: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/faults_test.rb"], "MEMSCOPE_FAULT_MINUTES" => ENV.fetch("MINUTES", "3")
+  end
+
+  desc "Ask everything of Puma clusters under load, with both profiles, for MINUTES=30"
+  task endurance: ["compile", "compile:test"] do
+    seconds = 60 * Float(ENV.fetch("MINUTES", "30"))
+    run_tests ["test/acceptance/endurance_test.rb"], "MEMSCOPE_ENDURANCE_SECONDS" => seconds.to_s
+  end
+end
