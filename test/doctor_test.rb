@@ -67,7 +67,11 @@ class DoctorRulesTest < DoctorTest
     crashing_profiler: [:warning, nil, { malloc: Charts.jemalloc,
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
-    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600 } }],
+    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000 } }],
+    collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
+    allocation_tracing: [:warning, 60, { environment: { allocation_tracing: true },
+                                         ruby_heap: { live_slots: 655_360 } }],
+    mappings: [:warning, nil, { ledger: { mappings: 57_425 }, environment: { max_mappings: 65_530 } }],
     wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], environment: { yjit: true },
                                     ledger: { ruby: "3.1.2" } }],
     touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
@@ -232,6 +236,32 @@ class DoctorRulesTest < DoctorTest
       assert_equal ["memscope purge --pid #{Process.pid} compact", 0],
                    [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
     end
+  end
+
+  # What no collection returns is no warning, and has no remedy.
+  def test_empty_pages_that_ruby_keeps_as_long_as_its_objects_live
+    found = assert_found(:info, :empty_heap_pages, ruby_heap: { hidden_empty_pages: 1_600 }, ledger: { ruby: "3.1.2" })
+
+    assert_equal [0, 0, nil], [found.recoverable_bytes, found.recoverable_max_bytes, found.remedy]
+  end
+
+  def test_variables_that_keep_empty_pages
+    heap = { live_slots: 20_000, hidden_empty_pages: 1_600, free_slots_floor: 4_000_000 }
+    { "RUBY_GC_HEAP_INIT_SLOTS" => "4000000", "RUBY_GC_HEAP_0_INIT_SLOTS" => "4M",
+      "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO" => "0.90" }.each do |name, value|
+      found = assert_found(:info, :empty_heap_pages, ruby_heap: heap,
+                                                     environment: { variables: { name.to_sym => value } })
+
+      assert_equal ["#{name}=#{value} keeps these pages.", "unset #{name}"], [found.unrecoverable_reason, found.remedy]
+      assert_includes found.explanation, found.unrecoverable_reason
+    end
+    [["RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO", "0.40", 4_000_000], ["RUBY_GC_HEAP_INIT_SLOTS", "20000", 20_000]]
+      .each do |name, value, floor|
+        found = assert_found(:warning, :empty_heap_pages, ruby_heap: { **heap, free_slots_floor: floor, ruby: "3.4.1" },
+                                                          environment: { variables: { name.to_sym => value } })
+
+        refute_includes found.explanation, name
+      end
   end
 
   def test_a_compaction_that_can_crash_is_not_advised
@@ -420,6 +450,73 @@ class DoctorHysteresisTest < DoctorTest
     severities = [nil, :warning, :critical].map { |held| severity(:near_limit, held: { near_limit: held }, **chart) }
 
     assert_equal %i[warning warning critical], severities
+  end
+end
+
+class DoctorCollectorTest < DoctorTest
+  COLLECTED = { pause_us: 9, returned_bytes: 0, unshared_bytes: 0 }.freeze
+  FULL = { malloc: Charts.glibc(untracked: 50, main_free: 190, main_trimmable: 180) }.freeze
+
+  def test_a_gc_that_is_off
+    { { ruby_heap: { gc_disabled: true } } => ["the GC is disabled: nothing is collected", "GC.disable", "GC.enable"],
+      { environment: { major_collections: false } } =>
+        ["no old object is collected", "GC.config(rgengc_allow_full_mark: false)",
+         "GC.config(rgengc_allow_full_mark: true)"] }.each do |chart, (title, called, remedy)|
+      found = assert_found(:info, :collector_off, **chart)
+
+      assert_equal [title, "#{remedy} # in the program"], [found.title, found.remedy]
+      assert_includes found.explanation, "The program has called #{called}."
+      garbage = { objects: 9, bytes: 64 * MEBIBYTE, returned_bytes: 0, returned_max_bytes: 0 }
+
+      assert_found(:warning, :collector_off, **chart, garbage: garbage)
+      text = diagnose(**chart, **FULL, ledger: { collected: COLLECTED }).to_s
+
+      assert_match(/WARNING +#{title}/, text)
+      refute_match(/headroom between/, text.gsub(/\s+/, " "))
+      possible = finding(diagnose(**chart, ledger: { garbage_max_bytes: 192 * MEBIBYTE }), :possible_garbage)
+
+      assert_includes possible.explanation, "None comes by itself: #{called} was called."
+    end
+  end
+
+  def test_when_the_next_full_gc_comes
+    counted = { oldmalloc_increase_bytes: 5 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE, old_objects: 90,
+                malloc_increase_bytes_limit: 0, old_objects_limit: 900 }
+    told = lambda do |variables: {}, **gc|
+      finding(diagnose(snapshot: { gc: { **counted, **gc } }, environment: { variables: variables },
+                       ledger: { garbage_max_bytes: 192 * MEBIBYTE }), :possible_garbage).explanation
+    end
+
+    assert_match(/The next one comes when malloc has grown by 16\.0 MiB or 900 objects are old \(now 90\)\.\z/,
+                 told.call)
+    assert_match(/next GC that Ruby makes is a full one\.\z/, told.call(old_objects: 900))
+    assert_match(/RUBY_GC_OLDMALLOC_LIMIT=999m raised the limit\.\z/,
+                 told.call(variables: { RUBY_GC_OLDMALLOC_LIMIT: "999m", RUBY_GC_MALLOC_LIMIT: "9m" }))
+  end
+
+  # Nothing says "collect garbage first" after a collection.
+  def test_after_a_collection
+    charts = [{ untracked: 50 }, { arenas: 12, arenas_free: 52, arenas_trimmable: 2 },
+              { main_free: 130, main_trimmable: 10 }].map { |malloc| { malloc: Charts.glibc(**malloc) } }
+    charts.each do |chart|
+      assert_match(/doctor --pid \d+ --gc|Collect garbage first/, diagnose(**chart).to_s)
+      refute_match(/doctor --pid \d+ --gc|Collect garbage first|A collection may/,
+                   diagnose(**chart, ledger: { collected: COLLECTED }).to_s)
+    end
+  end
+
+  def test_what_most_mappings_are_of
+    stacks = Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:fibers, "", 8, detail: { stacks: 27_000 })])
+    most = { environment: { max_mappings: 65_530 }, rows: [stacks] }
+    severities = [49_000, 55_000, 64_000].map { |number| diagnose(**most, ledger: { mappings: number }) }
+                                         .map { |one| one.find { |found| found.id == :mappings }&.severity }
+    found = finding(diagnose(**most, ledger: { mappings: 55_000 }), :mappings)
+
+    assert_equal %i[info warning critical], severities
+    assert_equal "55,000 of 65,530 mappings are in use", found.title
+    assert_match(/Of these mappings, 54,000 are of stacks of fibers, /, found.explanation)
+    assert_match(/--paths-to Fiber\nsysctl vm\.max_map_count=\d+\z/, found.remedy)
+    assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :mappings }.outcome
   end
 end
 

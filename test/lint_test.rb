@@ -579,6 +579,24 @@ class LintHostEnvironmentTest < LintTest
                  [before, master, worker].map { |process| process.values_at("forked", "forks") })
   end
 
+  # GC.config is of Ruby 3.4.
+  def test_what_the_collector_and_the_tracer_do
+    told = child_json(<<~RUBY, requires: %w[json objspace memscope], env: { "RUBY_GC_MALLOC_LIMIT" => "\xFF" })
+      read = -> { Memscope.lint.environment.then { |now| [now.allocation_tracing?, now.major_collections?] } }
+      first = read.call
+      def GC.config = { rgengc_allow_full_mark: false }
+      ObjectSpace.trace_object_allocations_start
+      second = read.call
+      ObjectSpace.trace_object_allocations_stop
+      environment = Memscope.lint.environment
+      puts JSON.generate([first[0], second, environment.variables, environment.allocation_tracing?,
+                          environment.max_mappings])
+    RUBY
+    limit = Integer(File.read("/proc/sys/vm/max_map_count"))
+
+    assert_equal [false, [true, false], { "RUBY_GC_MALLOC_LIMIT" => "\uFFFD" }, false, limit], told
+  end
+
   # Whoever starts a process can name a variable by any bytes.
   def test_a_variable_whose_name_is_not_utf8
     names = child_json(<<~RUBY, requires: %w[json memscope/lint], env: { "MY_MALLOC_\xFF" => "\xFF" })

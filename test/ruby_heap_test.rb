@@ -12,6 +12,18 @@ class RubyHeapTest < MemscopeTest
                                  cost: Bodies.cost, **given })
   end
 
+  def test_whether_the_gc_is_disabled
+    states = child_json(<<~RUBY, requires: ["json"])
+      on = Memscope.ruby_heap.gc_disabled?
+      GC.disable
+      puts JSON.generate([on, Memscope.ruby_heap.gc_disabled?, Memscope.doctor.first(9).map(&:id), GC.disable,
+                          GC.enable, Memscope.ruby_heap.gc_disabled?, GC.enable])
+    RUBY
+
+    assert_equal [false, true, true, true, false, false], states.values_at(0, 1, 3, 4, 5, 6)
+    assert_includes states[2], "collector_off"
+  end
+
   def test_derived_numbers
     assert_equal 4 * 65_536, heap.bytes
     assert_in_delta 0.25, heap.occupancy

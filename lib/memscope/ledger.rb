@@ -100,6 +100,8 @@ module Memscope
     field :statm_before_bytes, :bytes
     # @return [Integer, nil] resident memory according to /proc/self/statm just after the scan
     field :statm_after_bytes, :bytes
+    # @return [Integer, nil] how many mappings the process has, which the kernel limits (vm.max_map_count)
+    field :mappings, :count, sparse: true
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
     #   true` or `garbage: true`
     field :held_by_objects_bytes, :bytes

@@ -96,6 +96,8 @@ module Memscope
     field :collected?, :boolean
     # @return [String, nil] state of the GC: "none", "marking" or "sweeping"
     field :gc_state, :string
+    # @return [Boolean, nil] whether GC.disable was called, so that nothing is collected; nil beside other Ractors
+    field :gc_disabled?, :boolean, sparse: true
 
     # @return [Symbol, nil] where the slots were walked: :process or :child (a forked child); :headers if they were not
     #   walked: then the counts of slots are from the pages' headers, pins are unknown, and a reason says why

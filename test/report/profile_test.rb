@@ -34,6 +34,15 @@ class ProfileReportTest < MemscopeTest
     assert_includes said, "1,234 samples took 18 ms and 1.0 MiB for tables; profiling is running."
   end
 
+  # After a collection (--gc), nobody is told to collect.
+  def test_what_a_full_gc_has_judged
+    assert_includes unwrapped(shop.judged_up_to(0)), "No full GC has run since then, so it may be garbage: collect first"
+    said = unwrapped(shop.part(1..1).judged_up_to(1))
+
+    assert_includes said, "All of it was allocated since the last full GC, and may be garbage."
+    refute_includes said, "collect first"
+  end
+
   def test_what_distorts_is_said
     overhead = Profiles.overhead(dropped_samples: 3, lost_frees: 1, inflated_bytes: 4 << 20)
     said = unwrapped(shop(backend: :jemalloc, running: false, overhead: overhead, coverage: nil,

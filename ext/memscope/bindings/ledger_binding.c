@@ -83,6 +83,7 @@ VALUE memscope_ledger_body(const struct memscope_ledger_call *call) {
     memscope_hash_set(hash, "statm_before_bytes", statm ? ULL2NUM(ledger->statm_before.resident_bytes) : Qnil);
     memscope_hash_set(hash, "statm_after_bytes", statm ? ULL2NUM(ledger->statm_after.resident_bytes) : Qnil);
     memscope_hash_set(hash, "held_by_objects_bytes", call->held.known ? ULL2NUM(call->held.bytes) : Qnil);
+    memscope_hash_set(hash, "mappings", read ? SIZET2NUM(ledger->mappings.count) : Qnil);
     memscope_hash_set(hash, "rows", read ? memscope_ledger_rows(call) : rb_ary_new());
     memscope_hash_set(hash, "reasons", memscope_ledger_reasons(call));
     memscope_hash_set(hash, "cost", cost_hash(call));

@@ -185,6 +185,8 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
     memscope_hash_set(hash, "free_slots_floor", floor > 0 ? SIZET2NUM(floor) : Qnil);
     memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
     memscope_hash_set(hash, "gc_state", rb_sym2str(gc_state));
+    if (!memscope_other_ractors())
+        memscope_hash_set(hash, "gc_disabled", memscope_heap_gc_is_disabled() ? Qtrue : Qfalse);
 }
 
 static VALUE milliseconds(uint64_t ns) {

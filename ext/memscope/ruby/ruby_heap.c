@@ -215,6 +215,18 @@ bool memscope_heap_finish_gc(void) {
     return rb_gc_latest_gc_info(symbol_state) == symbol_none;
 }
 
+/*
+ * Ruby has no function that reads the state; rb_gc_enable returns it and, unlike rb_gc_disable, finishes no collection.
+ * Nothing is allocated between the two calls, so no collection begins in this Ractor.
+ */
+bool memscope_heap_gc_is_disabled(void) {
+    bool disabled = RTEST(rb_gc_enable());
+
+    if (disabled)
+        rb_gc_disable();
+    return disabled;
+}
+
 /* Unlike GC.start, rb_gc switches to no other thread; it does nothing while the GC is disabled. */
 static void collect_undisturbed(void) {
     bool was_disabled = RTEST(rb_gc_enable());

@@ -62,6 +62,9 @@ uint64_t memscope_heap_await_gc(void);
  */
 bool memscope_heap_finish_gc(void);
 
+/* Whether GC.disable was called. To be called under the GVL, without other Ractors. */
+bool memscope_heap_gc_is_disabled(void);
+
 /*
  * GC.start, even while the GC is disabled; afterwards no collection is in progress, and no other thread has allocated
  * since the last collection. Caller holds the GVL.

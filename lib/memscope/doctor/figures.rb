@@ -2,6 +2,7 @@
 
 require "forwardable"
 require_relative "../ruby_heap/compaction_forecast"
+require_relative "collector"
 
 module Memscope
   module Doctor
@@ -22,6 +23,9 @@ module Memscope
       # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
 
+      # @return [Collector]
+      attr_reader :collector
+
       # @!method rss_bytes
       #   @return [Integer, nil]
       def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
@@ -35,6 +39,7 @@ module Memscope
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
         @margin = 1.0
+        @collector = Collector.new(evidence)
         @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
       end
 
@@ -166,6 +171,14 @@ module Memscope
 
       # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
       def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
+
+      # @return [Integer, nil] what a GC that is off has left behind: garbage or, if that was just collected, the free
+      #   memory where it was
+      def left_behind_bytes
+        return garbage_bytes unless ledger.collected
+
+        [unused_bytes, bytes(:ruby_heap, :free_slots), bytes(:ruby_heap, :empty_pages)].compact.sum
+      end
 
       # --- The allocator
 
@@ -379,6 +392,19 @@ module Memscope
         shared = process_memory.shared_bytes
         own = process_memory.uss_bytes
         (cgroup.limit_bytes - shared) / own if cgroup.limit_bytes && shared && own&.positive?
+      end
+
+      # @return [Float, nil] the number of mappings, as a share of what the kernel allows
+      def mappings_share
+        ledger.mappings.fdiv(environment.max_mappings) if ledger.mappings && environment.max_mappings&.positive?
+      end
+
+      # @return [Hash{String => Integer}] what most mappings are of, as far as the ledger counts it, the most first
+      def mappings_of
+        threads = detail(:stacks, :threads, :live).to_i + detail(:stacks, :threads, :cached).to_i
+        { "stacks of fibers" => 2 * detail(:stacks, :fibers, :stacks).to_i, "stacks of threads" => 2 * threads,
+          "malloc's arenas" => 2 * detail(:malloc, :arenas, :heaps).to_i,
+          "malloc's large blocks" => detail(:malloc, :mmapped, :blocks).to_i }.sort_by { |_what, count| -count }.to_h
       end
 
       private

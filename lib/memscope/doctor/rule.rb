@@ -152,8 +152,8 @@ module Memscope
         # The command that shows which lines allocate, without a restart.
         def profile(figures) = "memscope profile --pid #{figures.ledger.pid} --backend=imports --seconds 30"
 
-        # The command that judges again, after a collection.
-        def collect(figures) = "memscope doctor --pid #{figures.ledger.pid} --gc"
+        # The command that judges again, after a collection; nil after one.
+        def collect(figures) = ("memscope doctor --pid #{figures.ledger.pid} --gc" unless figures.ledger.collected)
 
         # The commands that show which class grows: the second after some minutes.
         def census(figures)
@@ -194,13 +194,15 @@ module Memscope
         # may do.
         def between_blocks(figures, reason)
           doubt = unjudged(figures)
-          doubt ? "#{doubt} A collection may free the blocks that keep these pages resident." : reason
+          return [doubt, reason].compact.join(" ") unless doubt && collect(figures)
+
+          "#{doubt} A collection may free the blocks that keep these pages resident."
         end
 
         # The remedy for free memory between used blocks, and its cost. If garbage may be what keeps these pages
         # resident, the remedy first collects the garbage.
         def after_collection(figures, remedy, cost)
-          return [remedy, cost] unless unjudged(figures)
+          return [remedy, cost] unless unjudged(figures) && collect(figures)
 
           ["#{collect(figures)}\n#{remedy}",
            "the first command takes a full GC, and shows whether garbage keeps these pages resident; the second " \

@@ -38,8 +38,14 @@ module Memscope
       field :cpu_seconds, :number
       # @return [Boolean] whether YJIT is enabled
       field :yjit?, :boolean, null: false
-      # @return [Hash{Symbol => String}] two environment variables: DYNO (Heroku's name for a container), and LD_PRELOAD
-      #   as it was when memscope was loaded, since a program may later set it for its children
+      # @return [Boolean, nil] whether the GC makes major collections, which alone free old objects; nil before Ruby 3.4
+      field :major_collections?, :boolean, sparse: true
+      # @return [Boolean, nil] whether ObjectSpace.trace_object_allocations records where each object is allocated
+      field :allocation_tracing?, :boolean, sparse: true
+      # @return [Integer, nil] how many mappings the kernel allows a process (vm.max_map_count)
+      field :max_mappings, :count, sparse: true
+      # @return [Hash{Symbol => String}] environment variables: DYNO (Heroku's name for a container), RUBY_GC_…, and
+      #   LD_PRELOAD as it was when memscope was loaded, since a program may later set it for its children
       field :variables, :hash, null: false
       # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
       #   kernel without them
@@ -57,15 +63,27 @@ module Memscope
         def read(cgroup, proc_root: "/proc", sys_root: "/sys")
           capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
                     ractors: Ractor.count, parent_pid: Process.ppid,
-                    yjit: (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false,
                     cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
-                    variables: { DYNO: ENV.fetch("DYNO", nil),
-                                 LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact,
-                    forks: any_fork(proc_root),
+                    variables: variables, forks: any_fork(proc_root), **of_ruby,
+                    max_mappings: text("#{proc_root}/sys/vm/max_map_count")&.to_i,
                     **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
         end
 
         private
+
+        def variables
+          wanted = ENV.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_)/) }
+          { **wanted.to_h { |name, value| [name.to_sym, value.scrub] },
+            LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
+        end
+
+        # A new object has a known place only while allocations are traced.
+        def of_ruby
+          { yjit: (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false,
+            major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
+            allocation_tracing: ObjectSpace.respond_to?(:allocation_sourcefile) &&
+              !ObjectSpace.allocation_sourcefile(Object.new).nil? }
+        end
 
         def of_process(directory)
           status = text("#{directory}/status").to_s

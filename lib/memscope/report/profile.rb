@@ -143,7 +143,8 @@ module Memscope
         return unless @judged
 
         survived = @reading.survived_bytes
-        return " No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)." if survived.zero?
+        return " No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)." if @judged.zero?
+        return " All of it was allocated since the last full GC, and may be garbage." if survived.zero?
 
         " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
           "be garbage."

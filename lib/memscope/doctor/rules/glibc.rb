@@ -7,6 +7,13 @@ module Memscope
       BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
                      "requires a restart; delays the start of the workers"].freeze
 
+      # What the free memory may be for.
+      HEADROOM = lambda do |f|
+        limits = f.collector.variables(:malloc).map { |text| " (#{text})" }.join
+        "Ruby lets malloc grow by #{size(f.gc_room)} before Ruby collects garbage#{limits}, so up to that much of " \
+          "this free memory may be normal headroom between collections."
+      end
+
       # glibc keeps free memory in the arena that it came from. A trim returns free memory in whole pages, but not the
       # free parts of pages between used blocks.
       GLIBC_RULES = table(
@@ -52,9 +59,8 @@ module Memscope
           end,
           explanation: lambda do |f, bytes|
             text = "#{percent(f.of_rss(bytes))} of RSS is whole pages inside free blocks. On its own, glibc returns " \
-                   "only memory at the end of its heap. Ruby lets malloc grow by #{size(f.gc_room)} before Ruby " \
-                   "collects garbage, so up to that much of this free memory may be normal headroom between " \
-                   "collections."
+                   "only memory at the end of its heap."
+            text += " #{HEADROOM.call(f)}" unless f.collector.off
             next text unless f.trims_shared?
 
             "#{text} A trim of this process leaves shared pages in memory for the other processes."
@@ -129,7 +135,7 @@ module Memscope
           end
         }
       )
-      private_constant :BEFORE_FORK, :GLIBC_RULES
+      private_constant :BEFORE_FORK, :HEADROOM, :GLIBC_RULES
     end
   end
 end

@@ -63,7 +63,8 @@ module Memscope
             "#{size(bytes)} is garbage that Ruby has not collected"
           end,
           explanation: lambda do |f|
-            since = "malloc has grown by #{size(f.unjudged_increase_bytes)} since the last full garbage collection."
+            since = "malloc has grown by #{size(f.unjudged_increase_bytes)} since the last full garbage collection. " \
+                    "#{f.collector.next_full}"
             next "The program may no longer use some of its live slots and malloc memory. #{since}" unless f.garbage
 
             "#{count(f.garbage.objects)} objects are no longer reachable. Collecting them, and then returning " \
@@ -75,7 +76,8 @@ module Memscope
               unjudged_increase_bytes: f.unjudged_increase_bytes, **f.snapshot.gc.slice(:count, :major_gc_count) }
           end,
           remedy: lambda do |f|
-            [f.garbage ? purge(f, :gc, *RETURNS[f.allocator.name]) : "#{collect(f)}\n#{purge(f, :gc)}",
+            levers = f.garbage ? [:gc, *RETURNS[f.allocator.name]] : [:gc]
+            [[*(collect(f) unless f.garbage), purge(f, *levers)].join("\n"),
              "takes a full GC, about #{milliseconds(f.ruby_heap.live_slots / 10)}, while no Ruby code runs; in a " \
              "forked worker, pages that it shared with its parent become its own"]
           end

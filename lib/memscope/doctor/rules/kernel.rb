@@ -85,6 +85,25 @@ module Memscope
           end,
           recoverable: "This finding is about other processes."
         },
+        mappings: {
+          subject: "mappings near the kernel's limit",
+          inapplicable: ->(f) { "the number of mappings or its limit is unknown" unless f.mappings_share },
+          present: ->(f) { f.reaches?(f.mappings_share, 0.73) }, # with the margin, a warning at 80 %
+          severity: ->(f) { f.reaches?(f.mappings_share, 0.88) ? :critical : :warning },
+          recoverable: "This finding is about a number of mappings.",
+          title: ->(f) { "#{count(f.ledger.mappings)} of #{count(f.environment.max_mappings)} mappings are in use" },
+          explanation: lambda do |f|
+            of = f.mappings_of.first(3).map { |what, number| "#{count(number)} are of #{what}" }.join(", ")
+            "Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made, and large blocks of " \
+              "malloc fail. Of these mappings, #{of}."
+          end,
+          evidence: ->(f) { { mappings: f.ledger.mappings, max_mappings: f.environment.max_mappings } },
+          remedy: lambda do |f|
+            held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[f.mappings_of.keys.first]
+            [[*("#{heap(f)} --paths-to #{held}" if held), "sysctl vm.max_map_count=262144"].join("\n"),
+             "as root, on the host: only postpones it if the number of mappings grows"]
+          end
+        },
         huge_pages: {
           subject: "huge pages",
           inapplicable: lambda do |f|

@@ -11,6 +11,12 @@ module Memscope
       MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
                "report what they hold."
 
+      # Which variables keep the empty pages; nil if none does.
+      KEPT = lambda do |f|
+        names = f.collector.variables_that_keep(f.hidden_empty_bytes)
+        "#{names.join(' and ')} #{names.one? ? 'keeps' : 'keep'} these pages." if names.any?
+      end
+
       # Before Ruby 3.2: the setting that makes the GC keep fewer empty pages, and a sentence on how much it keeps.
       KEEP_LESS = "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=#{RubyHeap::CompactionForecast::KEEP_LESS}".freeze
       KEPT_BY_SETTING = lambda do |f, kept|
@@ -34,6 +40,12 @@ module Memscope
                           "about #{time}, while no Ruby code runs")
       end
       RETURN_EMPTY = lambda do |f|
+        if KEPT.call(f)
+          names = f.collector.variables_that_keep(f.hidden_empty_bytes).map { |text| "unset #{text[/\A\w+/]}" }
+          next [names.join("\n"), "requires a restart"]
+        end
+        next if f.returned_empty_bytes.zero? && f.kept_empty_bytes < FLOOR
+
         collect = f.ruby?("3.1") || f.ruby?("3.2")
         KEEPING_LESS.call(f.kept_empty_bytes, "#{collect ? '8.times { GC.start }' : 'Process.warmup'} # in the program",
                           "#{collect ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs")
@@ -67,6 +79,34 @@ module Memscope
           end,
           remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --deep --objects", "takes milliseconds per GB"] }
         },
+        collector_off: {
+          subject: "a garbage collector that is switched off",
+          present: ->(f) { f.collector.off },
+          severity: ->(f) { f.reaches?(f.left_behind_bytes, 2 * FLOOR) ? :warning : :info },
+          recoverable: "What is garbage stays until the collector runs.",
+          title: lambda do |f|
+            f.ruby_heap.gc_disabled? ? "the GC is disabled: nothing is collected" : "no old object is collected"
+          end,
+          explanation: ->(f) { ["The program has called #{f.collector.off.first}.", *unjudged(f)].join(" ") },
+          evidence: ->(f) { { garbage_bytes: f.garbage_bytes, **f.snapshot.gc.slice(:count, :major_gc_count) } },
+          remedy: lambda do |f|
+            ["#{f.collector.off.last} # in the program",
+             "takes effect at once; after an exception, only an ensure clause switches the collector on again"]
+          end
+        },
+        allocation_tracing: {
+          subject: "tracing of allocations",
+          affected: ->(f) { f.collector.traced_bytes },
+          floor: FLOOR, ratio: 0.05, confidence: :likely,
+          recoverable: "Only the program can end the tracing.",
+          title: ->(_, bytes) { "up to #{size(bytes)} is records of where each object was allocated" },
+          explanation: "ObjectSpace.trace_object_allocations is on: it keeps a record for each object, and slows " \
+                       "every allocation.",
+          evidence: ->(f) { { rss_bytes: f.rss_bytes, live_slots: f.ruby_heap.live_slots } },
+          remedy: ["ObjectSpace.trace_object_allocations_stop # in the program\n" \
+                   "ObjectSpace.trace_object_allocations_clear",
+                   "takes effect at once"]
+        },
         compactable_heap: {
           subject: "a sparse Ruby heap",
           affected: :compactable_bytes,
@@ -90,11 +130,12 @@ module Memscope
           subject: "empty pages that GC.stat hides",
           affected: :hidden_empty_bytes,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
-          recoverable: ->(f) { f.gained(:ruby_heap, f.returned_empty_bytes) },
+          severity: ->(f) { KEPT.call(f) || f.returned_empty_bytes + f.kept_empty_bytes < FLOOR ? :info : :warning },
+          recoverable: ->(f) { KEPT.call(f) || f.gained(:ruby_heap, f.returned_empty_bytes) },
           title: ->(_, bytes) { "#{size(bytes)} of Ruby's heap is empty pages that GC.stat hides" },
           explanation: lambda do |f|
             ["These pages hold no object, but Ruby counts them among the pages in use and keeps them.",
-             KEPT_BY_SETTING.call(f, f.kept_empty_bytes)].compact.join(" ")
+             KEPT.call(f) || KEPT_BY_SETTING.call(f, f.kept_empty_bytes)].compact.join(" ")
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_heap_bytes: f.bytes(:ruby_heap), pages: f.ruby_heap.pages,
@@ -112,13 +153,14 @@ module Memscope
           },
           explanation: lambda do |f|
             [MAY_BE, *unjudged(f),
-             "Collect garbage first; read again in a few minutes to see whether it grows."].join(" ")
+             *("Collect garbage first." if collect(f)),
+             "Read again in a few minutes to see whether it grows."].join(" ")
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: ->(f) { [[collect(f), profile(f)].join("\n"), PROFILING] }
+          remedy: ->(f) { [[*collect(f), profile(f)].join("\n"), PROFILING] }
         },
         native_growth: {
           subject: "growth of native memory",
