@@ -184,7 +184,8 @@ module Memscope
     # Returns memory to the kernel, and reports how much. Tier T3. Checks all arguments before it changes anything.
     #
     # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
-    #   default all that this process supports
+    #   default those that this process supports, without :gc and :compact where they would stop Ruby for more than
+    #   Purge::LONGEST_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
     # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
     # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait

@@ -217,13 +217,13 @@ module Memscope
 
     # @api private
     # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on malloc's pages
-    # @return [Range<Integer>] bounds of how many of these bytes the kernel takes back when malloc returns them
+    # @return [Range<Integer>] bounds of how many of these bytes the kernel takes back when malloc returns them: no more
+    #   than are resident
     def returnable(bytes)
       malloc = rows.find { |row| row.id == :malloc } or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
-      return bytes if kept.zero?
-
-      [bytes.begin - kept, 0].max..(malloc.bytes - kept).clamp(0, bytes.end)
+      most = (malloc.bytes - kept).clamp(0, bytes.end)
+      (bytes.begin - kept).clamp(0, most)..most
     end
 
     # @api private

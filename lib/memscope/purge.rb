@@ -5,10 +5,14 @@ require_relative "purge/run"
 module Memscope
   # Returns memory to the kernel and measures how much, for Memscope.purge.
   #
+  # A purge that names no levers runs those of the allocator. It runs :gc and :compact only if they are predicted to
+  # stop Ruby for no more than LONGEST_PAUSE_MS each, and if no other process shares pages of Ruby's heap. The result
+  # says which levers were left out, and why.
+  #
   # The levers, in the order in which they run, so that each leaves more for the later levers to return:
   #
   # - :gc, one full GC. Holds the GVL.
-  # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, for a second or more per GB.
+  # - :compact, the passes of Compaction, which free pages of Ruby's heap. Holds the GVL, several times longer than :gc.
   #   Refused on Ruby 3.1.0 to 3.1.3 and 3.2.0, where GC.compact can crash.
   # - :tcache (jemalloc): flushes the cache of the calling thread only.
   # - :decay (jemalloc): returns the unused pages whose decay time has passed. A page's decay time starts when jemalloc
@@ -30,8 +34,15 @@ module Memscope
     # The levers that can run for one arena alone.
     OF_ONE_ARENA = %i[decay purge].freeze
 
+    # The levers that hold the GVL, and how many times as long as one full GC each takes: a Process.warmup also
+    # compacts, and a compaction has several passes. Measured: see benchmark/purge.rb and Compaction.
+    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 5 : 10 }.freeze
     # The levers that hold the GVL.
-    HOLDING_GVL = %i[gc compact].freeze
+    HOLDING_GVL = FULL_GCS.keys.freeze
+
+    # The longest predicted stop of Ruby, in milliseconds, by a lever that was not named.
+    LONGEST_PAUSE_MS = 200
+    private_constant :FULL_GCS
 
     # Another thread of this process is purging or tuning. Only one thread can do so at a time; others fail at once
     # rather than wait. A child forked meanwhile can purge.
@@ -66,6 +77,10 @@ module Memscope
         forecast = Forecast.of(lever, nil, ledger, collect: false)
         (forecast.private_bytes || forecast.bytes)&.begin
       end
+
+      # @api private
+      # @return [Boolean] whether :compact would be left out because it stops Ruby for long
+      def compaction_stops_long? = Harm.new(Native.gc_pause_ms&.*(FULL_GCS[:compact]), 0).long?
 
       # @api private
       # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator

@@ -14,7 +14,8 @@ module Memscope
   # * memscope:requires runs a program, COMMAND='bin/rails runner ""' by default, and prints what each gem and file that
   #   the program loads costs. Text goes to standard error, JSON to standard output. RUNS, ALONE, TOP, LIMIT and SINCE
   #   are the options of `memscope requires`.
-  # * memscope:purge returns memory and prints how much; LEVERS=gc,trim runs only these levers, DRY_RUN=1 only predicts.
+  # * memscope:purge returns memory and prints how much, by levers that do no harm; LEVERS=gc,trim runs these levers,
+  #   DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
   #
   # PID=4711 asks a process that listens; no application is loaded for that. Without PID, each task is about the rake

@@ -44,6 +44,19 @@ class QuantityTest < MemscopeTest
     assert_equal "The machine gains nothing: other processes share this memory.", gain(50..60, 0)
   end
 
+  def test_what_the_machine_loses
+    cause = "the process needs its own copies of pages that it shared and has written to."
+
+    assert_equal "The machine loses 90.3 MiB: #{cause}", gain(59.0, -90.3)
+    assert_equal "The machine loses up to 60.0 MiB, or gains up to 12.0 MiB: #{cause}", gain(nil, -60..12)
+    assert_nil gain(-20, -20.2)
+  end
+
+  def test_a_pause
+    { 0.2 => "1 ms", 9.4 => "9 ms", 114.0 => "110 ms", 949.0 => "950 ms", 3_854.0 => "3.9 s", 16_651.0 => "17 s" }
+      .each { |milliseconds, text| assert_equal text, Memscope::Report::Quantity.pause(milliseconds) }
+  end
+
   private
 
   def gain(*mebibytes)

@@ -4,6 +4,7 @@
 #include "bindings/held_memory_reason.h"
 
 #include "init.h"
+#include "ruby/gc_pause.h"
 #include "ruby/heap_walk.h"
 #include "ruby/page_rule.h"
 #include "ruby/pin_survey.h"
@@ -323,6 +324,11 @@ static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE bu
     return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
 }
 
+/* Native.gc_pause_ms -> Float, for how long GC.start is predicted to stop Ruby. */
+static VALUE native_gc_pause_ms(VALUE self) {
+    return DBL2NUM((double)memscope_gc_predicted_ns() / 1e6);
+}
+
 void Init_memscope_ruby_heap(void) {
     VALUE stat = rb_hash_new();
 
@@ -336,4 +342,5 @@ void Init_memscope_ruby_heap(void) {
         symbol_allocatable_pages = Qnil;
     memscope_page_rule_learn();
     rb_define_singleton_method(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
+    rb_define_singleton_method(rb_mMemscopeNative, "gc_pause_ms", native_gc_pause_ms, 0);
 }

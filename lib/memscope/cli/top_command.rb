@@ -9,9 +9,9 @@ module Memscope
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
       NOTES = <<~TEXT
-        Keys: q quits, g collects garbage, p runs all levers (memscope purge --help) and
-        can stop Ruby for seconds; p and g need --pid or --socket and a process that
-        listens. For other processes, top shows only the kernel's view.
+        Keys: q quits, g collects garbage, which stops Ruby meanwhile, p returns memory
+        (as memscope purge does without levers); p and g need --pid or --socket and a
+        process that listens. For other processes, top shows only the kernel's view.
       TEXT
       INTERVALS = Limit.of(0.1..3600, "a number of seconds").freeze
       FORMS = {

@@ -56,6 +56,14 @@ module Memscope
       private_class_method :bounds
 
       # @api private
+      # @return [Range] what the machine gains; if that is unknown, what the process returns
+      def gain
+        return returned_private_bytes..returned_private_max_bytes if returned_private_bytes
+
+        returned_bytes..returned_max_bytes
+      end
+
+      # @api private
       # @return [Array(Range, Range), Array(Range, nil)] what the collection alone returns, and the part of it on pages
       #   that no other process shares
       def collected

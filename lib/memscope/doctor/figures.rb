@@ -124,11 +124,9 @@ module Memscope
       # @return [Range, nil] what the machine gains by a collection, and by a trim or purge after it
       def garbage_gain
         return unless garbage
+        return garbage.gain if garbage.returned_private_bytes || !environment.forked?
 
-        own = garbage.returned_private_bytes
-        return own..garbage.returned_private_max_bytes if own
-
-        (environment.forked? ? 0 : garbage.returned_bytes)..garbage.returned_max_bytes
+        0..garbage.returned_max_bytes
       end
 
       # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance

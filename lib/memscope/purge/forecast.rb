@@ -14,8 +14,8 @@ module Memscope
            "sweep is unknown"
     UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly; old objects count as live, " \
                   "and if many of them are garbage, more is returned"
-    UNSHARES = "compaction writes to pages that are shared with other processes, and the process then needs its own " \
-               "copies of these pages"
+    UNSHARES = "it writes to pages that are shared with other processes, and the process then needs its own copies " \
+               "of these pages"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
@@ -23,6 +23,13 @@ module Memscope
     #
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do
+      # @param shared [Integer, nil] bytes of pages that the lever may write to, and that other processes share
+      # @return [Forecast] of a lever whose own forecast counts only what it returns
+      def unsharing(shared)
+        own = (private_bytes.begin - shared)..private_bytes.end if private_bytes && shared
+        Forecast.new(bytes, own, [*reason, UNSHARES].join("; "))
+      end
+
       class << self
         # @param lever [Symbol]
         # @param arena [Integer, nil]
@@ -74,17 +81,23 @@ module Memscope
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
 
-        # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
         def compaction(heap, collect, ledger)
           known = RubyHeap::CompactionForecast.new(heap)
-          trims = "Process.warmup also trims free malloc memory, which is not included"
-          return new(nil, nil, known.reason) unless known.range
-
-          own = ledger.unshared(:ruby_heap, known.range, least: nil)
-          reasons = [known.reason, (UNCOLLECTED unless known.reason || collect),
-                     (trims if ledger.allocator.name == :glibc && Process.respond_to?(:warmup)),
-                     (UNSHARES if own && own.size > known.range.size)].compact
+          own = compaction_gain(known.range, heap, ledger)
+          trims = "Process.warmup also trims free malloc memory, which is not included" if trims?(ledger) && known.range
+          reasons = [known.reason, (UNCOLLECTED unless known.reason || collect), trims,
+                     (UNSHARES if own && own.begin < (known.range&.begin || 0))].compact
           new(known.range, own, (reasons.join("; ") if reasons.any?))
+        end
+
+        def trims?(ledger) = ledger.allocator.name == :glibc && Process.respond_to?(:warmup)
+
+        # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
+        # That is a loss even if it is unknown how much compaction returns.
+        def compaction_gain(range, heap, ledger)
+          most = heap.compactable_bytes.to_i + heap.empty_bytes
+          own = ledger.unshared(:ruby_heap, range || (0..most), least: nil)
+          own if range || (own && own.begin <= -Report::Quantity::MEBIBYTE)
         end
 
         def decay(index, ledger)
@@ -98,7 +111,7 @@ module Memscope
         def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
-        # subtracts.
+        # subtracts. What is resident is an upper bound too.
         def purge(index, ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
           of_arenas(index) do |arenas|

@@ -18,6 +18,9 @@ module Memscope
       field :predicted_private_bytes, :signed_bytes
       # @return [Integer, nil] the most of the predicted memory that is on such pages
       field :predicted_private_max_bytes, :signed_bytes
+      # @return [Float, nil] for how many milliseconds it was predicted to stop all Ruby threads, to an order of
+      #   magnitude; nil if it does not hold the GVL, or if that is unknown
+      field :predicted_pause_ms, :number, sparse: true
       # @return [Integer, nil] fall of RSS from the ledger before the lever to the ledger after it, whatever caused the
       #   fall; negative if RSS rose, nil for a dry run
       field :returned_bytes, :signed_bytes
@@ -45,6 +48,10 @@ module Memscope
 
         predicted_private_bytes..predicted_private_max_bytes
       end
+
+      # @api private
+      # @return [Range<Integer>, nil] what the machine gains, as predicted; if unknown, what the process returns
+      def predicted_gain = predicted_private || predicted
     end
 
     # What a purge returned, by lever, and the ledgers before and after it.
@@ -76,6 +83,10 @@ module Memscope
       field :arena, :count
       # @return [Integer, Float] seconds from the last lever to the ledger `settled`; 0 without one
       field :settle_seconds, :number, null: false
+      # @return [Hash{Symbol => String}] the levers that a purge runs only if they are named, because they would stop
+      #   Ruby for long or make shared memory private, each with the reason; a dry run predicts them. Empty if levers
+      #   were named
+      field :left_out, :hash, null: false
       # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
       parts_of :levers
@@ -103,26 +114,44 @@ module Memscope
       #   returned, or RSS is unknown
       def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes&.positive?)
 
+      # @return [Integer, nil] what the machine gained; if that is unknown, the fall of RSS; nil for a dry run
+      def gained_bytes = returned_private_bytes || returned_bytes
+
       # @api private
       # @return [Hash{Symbol => String}] why a figure is missing or approximate, also by lever
-      def all_reasons = { **reasons, **levers.to_h { |lever| [lever.name, lever.reason] }.compact }
+      def all_reasons
+        own = levers.to_h { |lever| [lever.name, lever.reason] }.compact
+        [left_out, own].reduce(reasons) { |all, more| all.merge(more) { |_name, *both| both.join("; ") } }
+      end
 
-      # @return [Range<Integer>] sum of the levers' predictions; an unknown one counts as 0
-      def predicted = sum_of(levers.filter_map(&:predicted))
+      # @api private
+      # @return [Array<Lever>] those whose predictions add up: without the levers that a purge leaves out, and without
+      #   decay beside purge, which returns the same pages
+      def counted
+        levers.reject do |lever|
+          left_out.key?(lever.name) || (lever.name == :decay && levers.any? { |other| other.name == :purge })
+        end
+      end
 
-      # @return [Range<Integer>, nil] sum of the levers' `predicted_private`; nil if that is unknown for a lever with a
-      #   prediction
+      # @return [Range<Integer>] sum of the predictions of the levers that run, without what two of them would both
+      #   return; an unknown prediction counts as 0
+      def predicted = sum_of(counted.filter_map(&:predicted))
+
+      # @return [Range<Integer>, nil] sum of these levers' `predicted_private`; nil if that is unknown for a lever with
+      #   a prediction
       def predicted_private
-        known = levers.select(&:predicted).map(&:predicted_private)
+        known = counted.select(&:predicted_gain).map(&:predicted_private)
         sum_of(known) unless known.include?(nil)
       end
 
       private
 
+      # No more than what is resident.
       def sum_of(ranges)
-        repeated = (levers.map(&:name) & OF_GARBAGE).size - 1
-        least = ranges.sum(&:begin)
-        least..[ranges.sum(&:end) - ((uncounted_bytes || 0) * [repeated, 0].max), least].max
+        repeated = (counted.map(&:name) & OF_GARBAGE).size - 1
+        most = ranges.sum(&:end) - ((uncounted_bytes || 0) * [repeated, 0].max)
+        least, most = [ranges.sum(&:begin), most].map { |bytes| [bytes, before.rss_bytes].compact.min }
+        least..[most, least].max
       end
     end
 
@@ -153,6 +182,9 @@ module Memscope
       field :returned_private_bytes, :signed_bytes
       # @return [Array<Part>] in the order in which they were asked
       field :workers, [Part], null: false
+
+      # @return [Integer, nil] what the machine gained; if that is unknown, the fall of RSS; nil for a dry run
+      def gained_bytes = returned_private_bytes || returned_bytes
 
       # @api private
       # @return [Boolean] whether anything could be read

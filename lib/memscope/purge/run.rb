@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "forecast"
+require_relative "harm"
 require_relative "result"
 
 module Memscope
@@ -21,8 +22,10 @@ module Memscope
         check_collection(gc, dry_run)
         Field.seconds("#{CALL}: settle", settle, 0..LONGEST_SETTLE)
         check_levers(levers, arena)
-        @levers = LEVERS & (levers.empty? ? usual(arena) : levers)
-        @refused = levers.empty? && arena.nil? ? Purge.missing.slice(*HOLDING_GVL).compact : {}
+        @named = levers.any?
+        @levers = LEVERS & (@named ? levers : usual(arena))
+        @refused = @named || arena ? {} : Purge.missing.slice(*HOLDING_GVL).compact
+        @left_out = {}
         @arena = arena
         @collect = gc
         @dry_run = dry_run
@@ -44,6 +47,7 @@ module Memscope
       def forecast(evidence)
         start = Cost.now
         @ledgers << evidence.ledger
+        leave_out(evidence.ledger)
         @done = @levers.map do |name|
           gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
           lever(name, gc || Forecast.of(name, @arena, evidence.ledger, heap: evidence.ruby_heap, collect: false))
@@ -55,6 +59,7 @@ module Memscope
 
       def predict
         ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]
+        leave_out(ledger)
         @levers.map do |name|
           lever(name, Forecast.of_garbage(name, @arena, @blocks) ||
                       Forecast.of(name, @arena, ledger, collect: @collect, heap: heap))
@@ -69,9 +74,20 @@ module Memscope
         [ledger, (heap unless @collect)]
       end
 
+      # The first ledger is deep if the lever that runs first may need one.
       def run_all
-        read(@levers.first(1))
+        leave_out(read((@named ? @levers : @levers - HOLDING_GVL).first(1)))
         [*@levers, nil].each_cons(2).map { |name, following| run(name, following) }
+      end
+
+      # Predicts what the levers that hold the GVL do besides returning memory. Unless levers were named, those that do
+      # harm are left out of a purge; a dry run predicts them too.
+      def leave_out(ledger)
+        @harms = @levers.intersect?(HOLDING_GVL) ? Harm.of(ledger) : {}
+        return if @named
+
+        @left_out = @harms.slice(*@levers).transform_values(&:left_out).compact
+        @levers -= @left_out.keys unless @dry_run
       end
 
       # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
@@ -104,10 +120,13 @@ module Memscope
       end
 
       def lever(name, forecast, **done)
+        harm = @harms[name]
+        forecast = forecast.unsharing(harm.unshared_bytes) if name == :gc && harm.unshares?
         Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
                         predicted_private_bytes: forecast.private_bytes&.begin,
                         predicted_private_max_bytes: forecast.private_bytes&.end,
-                        rows: {}, gvl: HOLDING_GVL.include?(name), reason: forecast.reason, **done })
+                        predicted_pause_ms: harm&.pause_ms, rows: {}, gvl: HOLDING_GVL.include?(name),
+                        reason: forecast.reason, **done })
       end
 
       def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
@@ -150,7 +169,7 @@ module Memscope
           returned_bytes: (fall(before, after) if after),
           returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
-          reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
+          left_out: @left_out, reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }
       end
 

@@ -20,24 +20,34 @@ module Memscope
       def levers
         return "  no levers to run" if @reading.levers.empty?
 
-        [line("lever", "predicted MiB", @reading.dry_run? ? [] : %w[returned ms]),
-         *@reading.levers.map { |lever| lever_line(lever) }, *total]
+        done = @reading.dry_run? ? ["machine gains"] : ["returned", "machine gains", "ms"]
+        [line("lever", "predicted MiB", done), *@reading.levers.map { |lever| lever_line(lever) }, *total]
       end
 
       # What several levers return together in a dry run, if all of it is predicted.
       def total
-        return unless @reading.dry_run? && @reading.levers.size > 1 && @reading.levers.all?(&:predicted)
+        counted = @reading.counted
+        return unless @reading.dry_run? && counted.size > 1 && counted.all?(&:predicted)
 
-        line("in all", range_cell(@reading.predicted), [])
+        line("in all", range_cell(@reading.predicted), [range_cell(@reading.predicted_private)])
       end
 
       def lever_line(lever)
-        done = @reading.dry_run? ? [] : [cell(lever.returned_bytes), format("%.1f", lever.wall_ms)]
-        line(lever.name.name, range_cell(lever.predicted), done, lever.gvl? ? "holds the GVL" : "")
+        return line(lever.name.name, range_cell(lever.predicted), done_by(lever), lever.gvl? ? "holds the GVL" : "") \
+          unless @reading.dry_run?
+
+        note = "stops Ruby for about #{pause(lever.predicted_pause_ms)}" if lever.predicted_pause_ms
+        line(lever.name.name, range_cell(lever.predicted), [range_cell(lever.predicted_private)], note)
       end
 
-      def line(name, predicted, done, note = "")
-        "  #{name.ljust(8)} #{predicted.rjust(16)} #{done.map { |text| text.rjust(10) }.join(' ')}  #{note}".rstrip
+      def done_by(lever)
+        [cell(lever.returned_bytes), cell(lever.returned_private_bytes), format("%.1f", lever.wall_ms)]
+      end
+
+      def line(name, predicted, done, note = nil)
+        widths = @reading.dry_run? ? [16] : [10, 13, 9]
+        done = done.zip(widths).map { |text, width| text.rjust(width) }
+        "  #{name.ljust(8)} #{predicted.rjust(16)} #{done.join(' ')}  #{note}".rstrip
       end
 
       def outcome
@@ -47,8 +57,9 @@ module Memscope
           return [*(@page.wrapped("RSS #{mebibytes(before)} MiB; #{changed}") if before), *gained, *garbage]
         end
 
-        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after: " \
-         "#{mebibytes(@reading.returned_bytes)} returned", *gained, *settled]
+        gained = gained()
+        returned = ": #{mebibytes(@reading.returned_bytes)} returned" unless gained
+        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after#{returned}", *gained, *settled]
       end
 
       def changed

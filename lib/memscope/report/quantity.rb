@@ -55,14 +55,23 @@ module Memscope
       # @return [String, nil] a sentence on how much the machine gains; nil if that is unknown, or if `fall` and `own`
       #   differ by less than 1 MiB (both bounds, if they are ranges)
       def gain(fall, own)
-        fall, own = [fall, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
-        return if fall.nil? || own.nil?
-        return if fall.end <= 0 || (fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE)
-
+        fall, own = [fall || 0, own].map { |bytes| bytes.is_a?(Integer) ? (bytes..bytes) : bytes }
+        return if own.nil? || (fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE)
+        return loss(own) if own.begin <= -MEBIBYTE
+        return if fall.end <= 0
         return "The machine gains nothing: other processes share this memory." unless own.end.positive?
 
         "Of the returned memory, the machine gains #{between(*own.minmax)}: other processes also map the remaining " \
           "pages."
+      end
+
+      # @param own [Range<Integer>] with a negative lower bound
+      # @return [String] a sentence on how much the machine loses
+      def loss(own)
+        amount = own.size == 1 ? size(-own.end) : "up to #{size(-own.begin)}"
+        gained = ", or gains up to #{size(own.end)}" if own.end.positive?
+        "The machine loses #{amount}#{gained}: the process needs its own copies of pages that it shared and has " \
+          "written to."
       end
 
       # @return [String] "4,096 B"
@@ -73,6 +82,14 @@ module Memscope
 
       # @return [String] "24 ms", "0.7 ms"
       def milliseconds(microseconds) = format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))
+
+      # @return [String] "3.9 s", "110 ms", "1 ms": two digits of a prediction
+      def pause(milliseconds)
+        return format("%.2g s", milliseconds / 1000) if milliseconds >= 950 && milliseconds < 9_500
+        return format("%.0f s", milliseconds / 1000) if milliseconds >= 9_500
+
+        "#{[milliseconds.round(1 - Math.log10([milliseconds, 1].max).floor).to_i, 1].max} ms"
+      end
 
       # @return [String] "3 pages", "1 page"
       def counted(number, plural) = "#{count(number)} #{number == 1 ? plural.delete_suffix('s') : plural}"

@@ -176,19 +176,10 @@ module Memscope
       # @return [Markup]
       def prose(text) = Markup.new(Markup.of(text).gsub(/`([^`]+)`/, '<code>\1</code>'))
 
-      # @param seconds [Array(Float, Float)]
-      # @return [String] "10 to 70 ms", "0.2 to 1.6 s"
-      def pause(seconds)
-        least, most = seconds
-        return "#{format('%.1f', least)} to #{format('%.1f', most)} s" if most >= 1
-
-        [least, most].map { |one| (one * 100).ceil * 10 }.uniq.join(" to ").concat(" ms")
-      end
-
-      # @return [String] the predicted effect of a lever
+      # @return [String] what the machine is predicted to gain by a lever
       def predicted(lever)
-        bytes = lever.predicted or return "not predicted"
-        bytes.end.zero? ? "nothing" : between(bytes.begin, bytes.end)
+        bytes = lever.predicted_gain or return "not predicted"
+        bytes == (0..0) ? "nothing" : between(*bytes.minmax)
       end
     end
   end

@@ -62,12 +62,12 @@ module Memscope
       private
 
       # What a purge, a compaction and one thread fewer would return. A purge under glibc and a compaction are predicted
-      # from what was last read for the history. A forked worker's compaction is not predicted: it writes to pages that
-      # are shared, and can take more than it returns.
+      # from what was last read for the history. A compaction that does harm is not predicted: a forked worker's, which
+      # writes to pages that are shared, and one that stops Ruby for long.
       def predicted(ledger, memory)
         threads = ledger.leaf_bytes[:"stacks/threads"] if memory.threads.to_i > 1
         { purge: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes,
-          compact: (History::Sampler.compactable_bytes unless @role == :worker),
+          compact: (History::Sampler.compactable_bytes unless @role == :worker || Purge.compaction_stops_long?),
           thread: threads && (threads / (memory.threads - 1)) }.compact
       end
 

@@ -67,7 +67,9 @@ module Memscope
         def carry_out(order)
           result = @client.call(:purge, levers: LEVERS.fetch(order))
           took = result.levers.sum(&:wall_ms).round
-          "#{order} returned #{size(result.returned_bytes || 0)} in #{took} ms, at #{Time.now.strftime('%H:%M:%S')}"
+          left = " (without #{result.left_out.keys.join(' and ')})" if result.left_out.any?
+          gained = size(result.gained_bytes || 0)
+          "#{order}#{left} returned #{gained} in #{took} ms, at #{Time.now.strftime('%H:%M:%S')}"
         rescue Client::Unreachable, Client::Failed, Purge::Busy, ArgumentError => e
           e.message
         end

@@ -118,13 +118,6 @@ module Memscope
       #
       # @api private
       class OfDiagnosis < OfLedger
-        # Seconds that a full GC takes for each byte of Ruby's heap, at least and at most: measured, see
-        # Purge::Compaction.
-        PAUSE = [0.1, 0.8].map { |seconds| seconds / (512 << 20) }.freeze
-        # How many full GCs a compaction takes, at least and at most.
-        PASSES = { false => [5, 12], true => [2, 11] }.fetch(Process.respond_to?(:warmup))
-        private_constant :PAUSE, :PASSES
-
         # @return [Boolean]
         def diagnosed? = true
 
@@ -144,25 +137,19 @@ module Memscope
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
 
-        # @return [Array(Integer, Integer)] the least and the most bytes that all levers together return, as far as that
-        #   is predicted; excluding decay, because purge returns the same bytes. If the garbage is known, its bounds
-        #   stand for gc, trim and purge together
+        # @return [Array(Integer, Integer)] the least and the most bytes that the machine gains by a purge that names no
+        #   levers, as far as that is predicted. If gc is among its levers and the garbage is known, its bounds stand
+        #   for gc, trim and purge together
         def returnable
-          garbage = diagnosis.evidence.garbage
-          counted = garbage ? Purge::OF_GARBAGE : []
-          known = forecast.levers.reject { |lever| [:decay, *counted].include?(lever.name) }.filter_map(&:predicted)
-          known << (garbage.returned_bytes..garbage.returned_max_bytes) if garbage
+          garbage = diagnosis.evidence.garbage if forecast.counted.any? { |lever| lever.name == :gc }
+          together = garbage ? Purge::OF_GARBAGE : []
+          known = forecast.counted.reject { |lever| together.include?(lever.name) }.filter_map(&:predicted_gain)
+          known << garbage.gain if garbage
           [known.sum(&:begin), known.sum(&:end)]
         end
 
-        # @param levers [Array<Symbol>]
-        # @return [Array(Float, Float), nil] how many seconds they stop all Ruby threads of the process, at least and at
-        #   most; nil if the size of Ruby's heap is unknown
-        def pause(*levers)
-          heap = ledger.rows.find { |row| row.id == :ruby_heap }&.bytes or return
-          passes = levers.map { |lever| { gc: [1, 1], compact: PASSES }.fetch(lever, [0, 0]) }.transpose.map(&:sum)
-          PAUSE.zip(passes).map { |seconds, times| seconds * times * heap }
-        end
+        # @return [Float, nil] for how many milliseconds a full GC is predicted to stop Ruby
+        def gc_pause_ms = forecast.levers.find { |lever| lever.name == :gc }&.predicted_pause_ms
       end
     end
   end
