@@ -114,25 +114,48 @@ module Memscope
     field :equal_windows, :number, sparse: true
     # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
     field :allocator_live_bytes, :bytes
-    # @return [Float, nil] `live_bytes` as a share of the growth of the allocator's own count since profiling began,
-    #   without what sampling itself has added; nil if that growth is unknown or too small for a comparison
+    # @return [Integer, nil] live bytes that memscope has allocated for itself since profiling began: in no stack, and
+    #   not in `live_bytes`; nil for a part of a profile
+    field :own_bytes, :bytes, sparse: true
+    # @return [Integer, nil] the growth of the allocator's own count since profiling began, without what sampling itself
+    #   has added
+    field :allocator_grown_bytes, :signed_bytes, sparse: true
+    # @return [Integer, nil] the growth of the RSS since profiling began; nil for objects
+    field :rss_grown_bytes, :signed_bytes, sparse: true
+    # @return [Float, nil] `live_bytes` and `own_bytes` as a share of `allocator_grown_bytes`; nil if that growth is
+    #   unknown or too small for a comparison
     field :coverage, :number
     # @return [Array<Holder>, nil] what holds the objects of lines that kept growing, if that was found; nil for malloc
     field :holders, [Holder], sparse: true
     # @return [Overhead]
     field :overhead, Overhead, null: false
 
-    # Adds the library of each line: only the profiled process knows the directories of its Ruby, gems and application.
+    # What is known for the whole process only.
+    WHOLE_ONLY = { coverage: nil, own_bytes: nil, allocator_grown_bytes: nil, rss_grown_bytes: nil }.freeze
+    private_constant :WHOLE_ONLY
+
+    # Adds the library of each line, and leaves out what memscope allocated for itself: only the profiled process knows
+    # the directories of its Ruby, gems and application.
     #
     # @param body [Hash{Symbol => Object}] from the extension
     # @param envelope [Hash{Symbol => Object}, nil]
     def self.capture(body, envelope = nil)
       application = Application.current
       reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
-      super({ application_root: application.root, application_root_source: application.source, **body,
-              frames: body[:frames].map { |frame| Libraries.attributed(frame, application) },
+      frames = body[:frames].map { |frame| Libraries.attributed(frame, application) }
+      own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
+      super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
+              own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
               reasons: { **reasons, **body[:reasons] } }, envelope)
     end
+
+    # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
+    def self.sums(body, stacks)
+      { error_bytes: Integer.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
+        **%i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
+                                             .slice(*body.keys) }
+    end
+    private_class_method :sums
 
     # @api private
     # @param generation [Integer] the first generation that no major GC has judged
@@ -195,7 +218,7 @@ module Memscope
     private
 
     def of_stacks(kept, **changes)
-      body = { **values, **changes, stacks: kept, coverage: nil, live_bytes: kept.sum(&:live_bytes),
+      body = { **values, **changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),
                                     samples: kept.sum(&:samples),
                                     error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }) }
       return self.class.send(:new, body) unless objects?

@@ -383,6 +383,41 @@ class MallocProfileTest < MemscopeTest
                  reason)
   end
 
+  # By a function pointer, as above; memory that a program maps itself is in no malloc.
+  def test_growth_that_no_sample_accounts_for
+    skip_under_sanitizer
+    skip_without "fiddle"
+    said = child_json(<<~RUBY, requires: %w[json fiddle]).map { |text| text.gsub(/\s+/, " ") }
+      block = Fiddle::Function.new(Fiddle.dlopen(nil)["malloc"], [Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+      told = [-> { block.call(100_000) }, -> { IO::Buffer.new(1 << 20, IO::Buffer::MAPPED).clear(1) }].map do |grow|
+        Memscope::MallocProfile.start(rate: 1 << 16, backend: :imports)
+        kept = Array.new(50) { grow.call }
+        Memscope::MallocProfile.stop.to_s.tap { kept.clear }
+      end
+      puts JSON.generate(told)
+    RUBY
+
+    assert_match(/Memory in use in malloc grew by [45]\.\d MiB while the profile ran; the samples account for/, said[0])
+    assert_match(/RSS grew by [56]\d\.\d MiB while the profile ran, and memory in use in malloc by/, said[1])
+    refute_match(/in malloc grew by/, said[1])
+  end
+
+  def test_no_profile_shows_what_memscope_allocates
+    lines = child_json(<<~RUBY, requires: ["json"])
+      Memscope::MallocProfile::Lease.start(seconds: 60, rate: 512, backend: :imports) # its thread is memscope's
+      kept = Memscope::HeapGraph::Kept.keep(Memscope.heap_graph)
+      census = Memscope.census.to_json
+      text = "x" * 1_000_000
+      profile = Memscope::MallocProfile.snapshot
+      Memscope::MallocProfile.stop
+      puts JSON.generate([profile.own_bytes, profile.by(:line).map(&:to_s), profile.by(:stack).map(&:name).uniq])
+    RUBY
+
+    assert_operator lines.first, :>, 10_000
+    assert_empty lines[1].grep(%r{lib/memscope/})
+    assert_includes lines[1].first, "-e:"
+  end
+
   def test_a_snapshot_in_a_trap_handler
     answer = child_json(<<~RUBY, requires: ["json"])
       Memscope::MallocProfile.start(rate: 512, backend: :imports)

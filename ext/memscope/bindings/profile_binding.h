@@ -21,7 +21,7 @@ extern struct memscope_profile {
     unsigned rate_log;
     uint64_t started_ns; /* since the epoch */
     bool knows_live_bytes;
-    uint64_t live_bytes_at_start;
+    uint64_t live_bytes_at_start, rss_at_start; /* rss_at_start: 0 if it could not be read */
 } memscope_profile;
 
 #endif

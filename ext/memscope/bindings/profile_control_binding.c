@@ -6,6 +6,7 @@
 #include "bindings/reasons.h"
 
 #include "init.h"
+#include "kernel/process.h"
 #include "malloc/allocator.h"
 #include "ruby/stack_reader.h"
 #include "ruby/tags.h"
@@ -70,6 +71,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
                                                                                      : MEMSCOPE_BACKEND_JEMALLOC,
                                     .rate_log = NUM2UINT(rate_log)};
+    struct memscope_statm statm = {.resident_bytes = 0};
     enum memscope_status status;
 
     if (memscope_profile.running)
@@ -82,6 +84,8 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
         memscope_profile.backend = MEMSCOPE_BACKEND_NONE;
         memscope_stack_reader_begin();
         next.knows_live_bytes = memscope_allocator_live_bytes(&next.live_bytes_at_start);
+        (void)memscope_statm_read(&statm); /* leaves 0 on failure */
+        next.rss_at_start = statm.resident_bytes;
         status = start_sampler(next.backend, next.rate_log);
         if (status != MEMSCOPE_OK)
             memscope_stack_reader_end();

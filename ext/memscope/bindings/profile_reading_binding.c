@@ -8,6 +8,7 @@
 #include "base/scratch.h"
 #include "elf/symbols.h"
 #include "init.h"
+#include "kernel/process.h"
 #include "malloc/allocator.h"
 #include "ruby/interned.h"
 #include "ruby/sampled_frames.h"
@@ -145,13 +146,16 @@ struct scan {
     struct memscope_jemalloc_inflation inflation; /* 0 if jemalloc does not sample */
     enum memscope_status status;
     bool knows_live_bytes;
-    uint64_t live_bytes, wall_ns, gvl_ns;
+    uint64_t live_bytes, rss, wall_ns, gvl_ns; /* rss: 0 if it could not be read */
     size_t table_bytes;
 };
 
 static void read_samples(void *argument) {
     struct scan *scan = argument;
+    struct memscope_statm statm = {.resident_bytes = 0};
 
+    (void)memscope_statm_read(&statm); /* before the reading adds its own memory */
+    scan->rss = statm.resident_bytes;
     if (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS) {
         scan->status = memscope_sample_table_read(&scan->scratch, &scan->stacks);
     } else {
@@ -201,7 +205,11 @@ static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uin
     double growth =
         (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start - (double)scan->inflation.allocated;
     bool known = scan->knows_live_bytes && scan->profile.knows_live_bytes;
+    bool knows_rss = scan->rss != 0 && scan->profile.rss_at_start != 0;
 
+    memscope_hash_set(body, "allocator_grown_bytes", known ? LL2NUM((int64_t)growth) : Qnil);
+    memscope_hash_set(body, "rss_grown_bytes",
+                      knows_rss ? LL2NUM((int64_t)(scan->rss - scan->profile.rss_at_start)) : Qnil);
     memscope_hash_set(body, "allocator_live_bytes", scan->knows_live_bytes ? ULL2NUM(scan->live_bytes) : Qnil);
     memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
     if (!scan->knows_live_bytes)

@@ -116,13 +116,9 @@ module Memscope
         return unless @rounds.grown.key?(Rounds::MALLOC)
 
         places = callers or return (body(Rounds::MALLOC, []) if @rounds.grown.size == 1)
-        judged = places.reject { |place| ignored?(place) || own?(place) || of_an_object?(place) }
+        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
         body(Rounds::MALLOC, judged) if judged.any?
       end
-
-      # Ruby's postponed jobs allocate blocks at memscope's own lines while the profile is read: some dozens, which is
-      # many for rounds of a few iterations.
-      def own?(place) = place.path&.start_with?(Survivors::OWN)
 
       # @return [Boolean] whether Ruby itself allocated the block for an object: at a line that also leaves objects
       #   behind, or when moving an object's memory, at whatever line runs then

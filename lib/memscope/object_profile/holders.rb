@@ -124,7 +124,8 @@ module Memscope
           objects = body.delete(:objects)
           profile = Profile.of_objects(body)
           lines = Profile::Grouping.new(profile)
-          stacks = profile.stacks.zip(objects).select { |stack, _| stack.generation < profile.unjudged_generation }
+          judged = body[:stacks].zip(objects).select { |stack, _| stack[:generation] < profile.unjudged_generation }
+          stacks = judged.map { |stack, one| [Profile::Stack.capture(stack), one] }
           stacks.filter_map { |stack, one| one if lines.by_line(stack).then { |line| at?(line, path, lineno) } }.join
         end
 

@@ -37,6 +37,12 @@ module Memscope
       field :samples, :integer, null: false
       # @return [Integer] one standard error of `live_bytes`
       field :error_bytes, :bytes, null: false
+      # @return [Integer, nil] the growth of the later profile's `own_bytes`
+      field :own_bytes, :signed_bytes, sparse: true
+      # @return [Integer, nil] the growth of the allocator's own count between the two profiles
+      field :allocator_grown_bytes, :signed_bytes, sparse: true
+      # @return [Integer, nil] the growth of the RSS between the two profiles
+      field :rss_grown_bytes, :signed_bytes, sparse: true
       # @return [Integer, nil] live objects of the later profile minus those of the earlier; nil for malloc
       field :live_objects, :integer, sparse: true
       # @return [Integer, nil] one standard error of `live_objects`
@@ -52,9 +58,11 @@ module Memscope
 
       # The fields that must be equal in both profiles for the profiles' numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
+      # The fields that are simply subtracted.
+      SUBTRACTED = %i[samples live_bytes own_bytes allocator_grown_bytes rss_grown_bytes].freeze
       # The fields that describe the windows of a profile of objects.
       WINDOWS = %i[windows allocations windows_share equal_windows].freeze
-      private_constant :SAME, :WINDOWS
+      private_constant :SAME, :SUBTRACTED, :WINDOWS
 
       class << self
         # @return [String] "profile_difference"
@@ -84,11 +92,13 @@ module Memscope
         end
 
         def wholes(earlier, later)
-          { seconds: (later.at - earlier.at).to_f, samples: later.samples - earlier.samples,
+          { seconds: (later.at - earlier.at).to_f,
             earlier_live_bytes: earlier.live_bytes, later_live_bytes: later.live_bytes,
-            live_bytes: later.live_bytes - earlier.live_bytes,
+            **SUBTRACTED.to_h { |field| [field, change(earlier.public_send(field), later.public_send(field))] },
             **(later.objects? ? objects(earlier, later) : {}) }
         end
+
+        def change(before, after) = before && after && (after - before)
 
         def objects(earlier, later)
           WINDOWS.to_h { |field| [field, later.public_send(field)] }

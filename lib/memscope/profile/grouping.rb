@@ -11,9 +11,6 @@ module Memscope
 
       NO_FRAMES = "[no frames]"
       NO_CALLER = "[no line of the application]"
-      # Methods that only apply a tag: their frames are skipped, and the memory counts for the nearest line of another
-      # method.
-      TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)\w+#\w+)\z/
       # The paths of code whose file is unknown: its caller counts instead. Since Ruby 3.3, eval's code has the path of
       # the file that called eval.
       ANONYMOUS = ["(eval)", "<compiled>"].freeze
@@ -28,11 +25,11 @@ module Memscope
                    ->(_frame) { true }].freeze
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
-      private_constant :NO_FRAMES, :NO_CALLER, :TAGS, :ANONYMOUS, :ALLOCATING, :PREFERRED, :NUMBERS
+      private_constant :NO_FRAMES, :NO_CALLER, :ANONYMOUS, :ALLOCATING, :PREFERRED, :NUMBERS
 
       # @param frame [Frame]
       # @return [Boolean] whether memory can count for its line
-      def self.line?(frame) = frame.file? && !frame.name.match?(TAGS)
+      def self.line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
       # @param profile [Profile, Difference]
       def initialize(profile)

@@ -18,8 +18,13 @@ module Memscope
       INTERNAL = /\A<internal:/
       # Code given to eval, since Ruby 3.3; the path is of the file that called eval.
       EVALUATED = /\A\(eval at (?<path>.+):\d+\)\z/m
+      OWN = "memscope #{VERSION}".freeze
       # memscope's own code, as a gem or a checkout.
       MEMSCOPE = Field.text("#{File.expand_path('..', __dir__)}/")
+      # Methods that run somebody else's code under a tag. What they allocate is charged to their caller.
+      TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)\w+#\w+)\z/
+      # Gems that memscope itself calls. Applications may install newer versions of them than the standard library's.
+      CALLED = /\A(?:json|erb|rack|digest|securerandom|tempfile|optparse|uri|net-http|zlib|time|socket|openssl) /
       # The C library, Ruby, allocators and language runtimes.
       RUNTIME = /\A(?:lib(?:c|m|dl|rt|pthread|ruby|jemalloc|mimalloc|tcmalloc|stdc\+\+|gcc_s)\b|
                      ld-|ruby\d*(?:\.\d+)?\z|memscope\.)/x
@@ -38,9 +43,9 @@ module Memscope
       end
 
       # The directories of this Ruby. Gems installed below them are matched first.
-      OWN = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }
-                                                        .flat_map { |path| [path, real(path)] }.uniq
-                                                        .map { |path| "#{path}/" }.freeze
+      RUBYS = %w[rubylibdir rubyarchdir vendordir sitedir].filter_map { |name| RbConfig::CONFIG[name] }
+                                                          .flat_map { |path| [path, real(path)] }.uniq
+                                                          .map { |path| "#{path}/" }.freeze
 
       # @param frame [Hash{Symbol => Object}] from the extension
       # @param application [Application]
@@ -50,6 +55,14 @@ module Memscope
         line ? frame.merge(library: of_line(line, application)) : frame
       end
 
+      # @param frames [Array<Hash{Symbol => Object}>] from `attributed`, the allocating function first
+      # @return [Boolean] whether memscope allocated for itself: the nearest line outside of the standard library and of
+      #   the gems that memscope calls is its own
+      def memscopes?(frames)
+        nearest = frames.find { |frame| frame[:kind] == :state || (frame[:kind] == :ruby && !called?(frame)) }
+        !nearest.nil? && nearest[:library] == OWN && !nearest[:name].match?(TAGS)
+      end
+
       # @param path [String] of a Ruby file
       # @param application [Application, nil] nil if unknown: then gems are only known by their paths
       # @return [String]
@@ -57,17 +70,17 @@ module Memscope
         path = Field.text(path)
         path = path[EVALUATED, :path] while path.match?(EVALUATED)
         return STANDARD if path.match?(INTERNAL)
-        return "memscope #{VERSION}" if path.start_with?(MEMSCOPE)
+        return OWN if path.start_with?(MEMSCOPE)
 
         tree, name = application&.tree(path)
-        name || gem(tree ? "/#{path.delete_prefix(tree)}" : path) || own(path) || application&.program(path) ||
+        name || gem(tree ? "/#{path.delete_prefix(tree)}" : path) || standard(path) || application&.program(path) ||
           APPLICATION
       end
 
       # @param path [String, nil] of a shared object
       # @return [String, nil] name and version of the gem for a gem's extension, STANDARD for one of Ruby's own,
       #   otherwise the file's name
-      def of_object(path) = path && (gem(path) || own(path) || File.basename(path))
+      def of_object(path) = path && (gem(path) || standard(path) || File.basename(path))
 
       # @param path [String, nil] of a shared object
       # @return [Boolean] whether it allocates on behalf of its callers
@@ -85,8 +98,9 @@ module Memscope
       end
 
       # @return [String, nil] STANDARD
-      def own(path) = (STANDARD if OWN.any? { |directory| path.start_with?(directory) })
-      private_class_method :own
+      def standard(path) = (STANDARD if RUBYS.any? { |directory| path.start_with?(directory) })
+      def called?(frame) = frame[:path].nil? || frame[:library] == STANDARD || frame[:library].match?(CALLED)
+      private_class_method :standard, :called?
     end
     private_constant :Libraries
   end

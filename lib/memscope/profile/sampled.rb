@@ -91,11 +91,6 @@ module Memscope
       def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
 
       # @api private
-      # @param entry [Entry]
-      # @return [Boolean] whether its objects are memscope's own: a reading of objects makes some itself
-      def own?(entry) = objects? && entry.path.to_s.start_with?(Libraries::MEMSCOPE)
-
-      # @api private
       # @return [Sampled] the same profile of objects with the errors of its totals
       def with_errors
         self.class.send(:new, { **values, error_objects: Shares.error(stacks, Shares::OBJECTS, self),

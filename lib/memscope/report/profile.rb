@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "profile_limits"
+
 module Memscope
   module Report
     # The numbers beside the places of a ProfilePage.
@@ -62,6 +64,7 @@ module Memscope
     # profile was measured.
     class ProfilePage < ReadingPage
       include ProfileColumns
+      include ProfileLimits
 
       NOUNS = { line: %w[line lines], caller: ["line of the application", "lines of the application"],
                 method: %w[method methods], native: ["native function", "native functions"],
@@ -77,9 +80,11 @@ module Memscope
       BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations have a bar of their own; older ones are added to the first.
       GENERATIONS = 12
-      LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
-      private_constant :ERROR, :LATE, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
+      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
+
+      # @return [Array<Profile::Entry>] all places with live memory or samples, in the order in which they are listed
+      attr_reader :entries
 
       # @param profile [Profile, Profile::Difference]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -92,7 +97,6 @@ module Memscope
         @entries, @dead = by_survival(profile.by(by)).partition do |entry|
           !entry.live_bytes.zero? || entry.samples.positive?
         end
-        @own, @entries = @entries.partition { |entry| profile.own?(entry) }
         @limit = [limit, @entries.size].min
         @unicode = display.fetch(:unicode, true)
         @signed = profile.difference?
@@ -118,7 +122,7 @@ module Memscope
 
       def subject = [@reading.objects? ? "object profile" : "malloc profile", "pid #{@reading.pid}"]
 
-      def sections = [[@page.wrapped(summary)], table]
+      def sections = [[summary, *unseen].map { |text| @page.wrapped(text) }, table]
 
       def reasons = explained(@reading.reasons.except(*UNUSED))
 
@@ -136,8 +140,10 @@ module Memscope
 
       # Sorts by the memory that survived a full GC, which is certain to be held: the rest may be garbage.
       def by_survival(entries)
-        @judged ? entries.sort_by.with_index { |entry, index| [-@reading.survived(entry.generations), index] } : entries
+        @judged ? entries.sort_by.with_index { |entry, index| [-rank(entry), index] } : entries
       end
+
+      def rank(entry) = @judged ? @reading.survived(entry.generations) : entry.live_bytes
 
       def survival
         return unless @judged
@@ -175,10 +181,10 @@ module Memscope
       end
 
       def table
-        return @signed ? ["  nothing changed"] : dead if @entries.empty? && @own.empty?
+        return @signed ? ["  nothing changed"] : dead if @entries.empty?
 
-        lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others, *own]
-        notes = [legend, (FEW if few?)].compact
+        lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others]
+        notes = [legend, (FEW if few?), tie].compact
         [@page.highlighted(heading), *lines, *dead, *notes.flat_map { |text| @page.wrapped(text) }]
       end
 
@@ -201,8 +207,6 @@ module Memscope
         [row(sum(hidden), "#{count(hidden.size)} other #{noun(hidden)}")]
       end
 
-      def own = @own.empty? ? [] : [row(sum(@own), "memscope itself")]
-
       # How many places have no live memory left. Shows nothing for a difference: there, @dead holds the places whose
       # live memory has not changed.
       def dead
@@ -223,11 +227,6 @@ module Memscope
           "#{format(ERROR, @page.plus_minus, '99.7')}"
       end
 
-      def coverage
-        share = @reading.coverage
-        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count." if share
-      end
-
       def cost
         overhead = @reading.overhead
         ["#{counted(overhead.samples_taken, 'samples')} took #{milliseconds(overhead.nanoseconds / 1000)} and " \
@@ -237,16 +236,6 @@ module Memscope
       def root
         path = @reading.application_root or return
         "Application root: #{path} (#{ROOTS.fetch(@reading.application_root_source, 'unknown source')})."
-      end
-
-      # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
-      def flaws
-        overhead = @reading.overhead
-        [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
-           overhead.dropped_samples.positive?),
-         (LATE % counted(overhead.lost_frees, "frees") if overhead.lost_frees.positive?),
-         ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
-           overhead.inflated_bytes&.positive?)].compact
       end
 
       # The meaning of the bars; nil if there are none.

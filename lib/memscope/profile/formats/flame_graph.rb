@@ -73,10 +73,9 @@ module Memscope
           # @return [Array<Entry>] lines with live memory
           def entries = @entries ||= @profile.by(:line).reject { |entry| entry.live_bytes.zero? }
 
-          # @return [Array<Entry>] the lines of the table, without memscope's own
+          # @return [Array<Entry>] the lines of the table
           def largest
-            lines = entries.reject { |entry| @profile.own?(entry) }
-            difference? ? lines.max_by(LINES) { |entry| entry.live_bytes.abs } : lines.first(LINES)
+            difference? ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
           end
 
           # @return [String] shown while the pointer is on no frame

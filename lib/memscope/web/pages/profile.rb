@@ -106,18 +106,15 @@ module Memscope
         # @raise [HttpError]
         def by = choice("by", groupings.keys.map(&:name), "line").to_sym
 
-        # @return [Array<Memscope::Profile::Entry>] places with live memory, without memscope's own; those with the
-        #   most come first, those with too few samples for an estimate last
-        def places = others.first(LINES)
+        # @return [Array<Memscope::Profile::Entry>] places with live memory: those with the most come first, those with
+        #   too few samples for an estimate last
+        def places = entries.first(LINES)
 
-        # @return [Hash{String => Integer, nil}] the live bytes of what `places` leaves out; nil for too few samples
-        def left_out
-          rest = others.drop(LINES)
-          kinds = { "memscope's own objects" => own, Report::Quantity.counted(rest.size, "other rows") => rest }
-          kinds.reject { |_kind, entries| entries.empty? }.transform_values do |entries|
-            entries.sum(&:live_bytes) if reading.estimated?(entries.sum(&:samples))
-          end
-        end
+        # @return [Array<Memscope::Profile::Entry>] what `places` leaves out
+        def left_out = entries.drop(LINES)
+
+        # @return [Array<String>] what the samples do not account for, and whether the order of the places may be chance
+        def notes = [*printed.unseen, *printed.tie]
 
         # @param entry [Memscope::Profile::Entry]
         # @return [String, nil] the lines of the application that called it, or the lines that allocated for it
@@ -137,7 +134,7 @@ module Memscope
         def tags
           return [] if tag
 
-          entries = live(:tag)
+          entries = reading.by(:tag).select { |entry| entry.live_bytes.positive? }
           entries.size > 1 ? entries.first(LINES) : []
         end
 
@@ -185,13 +182,12 @@ module Memscope
           profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
         end
 
-        def live(key) = reading.by(key).select { |entry| entry.live_bytes.positive? }
+        def entries
+          live = printed.entries.select { |entry| entry.live_bytes.positive? }
+          live.partition { |entry| reading.estimated?(entry.samples) }.flatten
+        end
 
-        def own = split.first
-
-        def others = split.last.partition { |entry| reading.estimated?(entry.samples) }.flatten
-
-        def split = @split ||= live(by).partition { |entry| reading.own?(entry) }
+        def printed = @printed ||= Report::ProfilePage.new(reading, by: by, limit: LINES)
 
         def here = states.find { |one| one.place.pid == place.pid }
 

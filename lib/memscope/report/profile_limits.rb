@@ -1,0 +1,70 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Report
+    # What a ProfilePage's numbers do not cover: growth without samples, an order that may be chance, missed samples.
+    module ProfileLimits
+      # Growth outside of malloc, in bytes, that is worth a sentence.
+      OUTSIDE_BYTES = 10 * Quantity::MEBIBYTE
+      # A coverage above which older memory must have been freed.
+      SURPLUS = 1.2
+      LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
+      private_constant :OUTSIDE_BYTES, :SURPLUS, :LATE
+
+      # @return [Array<String>] one sentence or two for growth that the samples do not account for
+      def unseen = [*(unseen_calls if @reading.backend == :imports), *outside_malloc]
+
+      # @return [String, nil] a sentence if the order of the first entries may be chance
+      def tie
+        first, *others = shown.select { |entry| estimated?(entry) }
+        tied = others.take_while { |one| tied?(first, one) }
+        return if tied.empty?
+
+        "The first #{tied.size + 1} #{noun([first, *tied])} differ by less than two standard errors: their order may " \
+          "be chance, and a longer profile tells them apart."
+      end
+
+      private
+
+      def tied?(one, other) = rank(one) - rank(other) < 2 * Math.hypot(one.error_bytes, other.error_bytes)
+
+      def coverage
+        share = @reading.coverage or return
+
+        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count" \
+          "#{', since older memory was freed in the meantime' if share > SURPLUS}."
+      end
+
+      def unseen_calls
+        grown = @reading.allocator_grown_bytes or return
+        seen = @reading.live_bytes + @reading.own_bytes.to_i
+        return unless grown - seen >= [Quantity::MEBIBYTE, grown / 10, 3 * @reading.error_bytes].max
+
+        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
+          "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports does not see: through " \
+          "FFI (Fiddle, ffi), through dlsym, or inside the C library. jemalloc's profiler sees them: memscope exec " \
+          "--profile -- COMMAND."
+      end
+
+      def outside_malloc
+        grown = @reading.rss_grown_bytes or return
+        malloc = [@reading.allocator_grown_bytes || @reading.live_bytes, 0].max
+        return unless grown - malloc >= [OUTSIDE_BYTES, grown / 10].max
+
+        "RSS grew by #{size(grown)} while the profile ran, and memory in use in malloc by #{size(malloc)}: the rest " \
+          "is in Ruby's heap, stacks, mappings or free memory, which no malloc profile sees (memscope report --pid " \
+          "#{@reading.pid})."
+      end
+
+      # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
+      def flaws
+        overhead = @reading.overhead
+        [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
+           overhead.dropped_samples.positive?),
+         (LATE % counted(overhead.lost_frees, "frees") if overhead.lost_frees.positive?),
+         ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
+           overhead.inflated_bytes&.positive?)].compact
+      end
+    end
+  end
+end
