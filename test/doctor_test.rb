@@ -583,6 +583,56 @@ class DoctorSinceTest < DoctorTest
     end
   end
 
+  LEFT_OUT = { held_by_objects_bytes: "a lower bound that leaves out 47 of type Arena" }.freeze
+
+  # Which objects were left out may differ from one diagnosis to the next: 60 MiB of sizes that were left out before
+  # are no growth of objects, and 60 MiB that are left out now are no growth of native memory.
+  def test_growth_without_all_sizes_is_growth_of_what_is_in_use
+    amounts = [20, 60]
+    some = [{}, LEFT_OUT]
+    some.product(some).drop(1).each do |before, after|
+      since = diagnose(malloc: Charts.glibc(untracked: 62), ledger: { at: EARLIER, pid: 7, reasons: before })
+      same, grown = amounts.map do |arenas|
+        diagnose(malloc: Charts.glibc(untracked: 2, arenas_in_use: arenas), since: since,
+                 ledger: { at: LATER, pid: 7, reasons: after }, garbage: nil)
+      end
+
+      assert_clear :in_use_growth, same
+      found = finding(grown, :in_use_growth)
+
+      assert_equal [:info, mebibytes(40)], [found.severity, found.affected_bytes]
+      assert_includes found.explanation, LEFT_OUT[:held_by_objects_bytes]
+      refute_includes grown.map(&:id), :native_growth
+      refute_includes grown.map(&:id), :object_growth
+      assert_equal :none, same.verdict
+    end
+  end
+
+  def test_garbage_is_no_growth_of_what_is_in_use
+    chart = lambda do |in_use, garbage|
+      { malloc: Charts.glibc(arenas_in_use: in_use),
+        garbage: { objects: 1, bytes: mebibytes(garbage), returned_bytes: 0, returned_max_bytes: 0 } }
+    end
+    since = diagnose(**chart.call(20, 0), ledger: { at: EARLIER, pid: 7, reasons: LEFT_OUT })
+
+    assert_clear :in_use_growth, later(since, **chart.call(60, 40))
+    assert_equal :warning, finding(later(since, **chart.call(60, 0)), :in_use_growth).severity
+  end
+
+  # YJIT's metadata is neither a C extension's nor an unknown structure of Ruby's.
+  def test_metadata_of_a_compiler_is_not_native_memory
+    chart = lambda do |untracked, metadata|
+      { malloc: Charts.glibc(untracked: untracked, detail: { jit_metadata_bytes: mebibytes(metadata) }) }
+    end
+    since = earlier(**chart.call(4, 2))
+    grown = later(since, **chart.call(44, 42))
+
+    assert_clear :native_growth, grown
+    assert_clear :native_memory, grown
+    assert_includes finding(later(since, **chart.call(90, 40)), :native_memory).explanation,
+                    "Ruby's just-in-time compiler holds 40.0 MiB more."
+  end
+
   def test_what_stays_or_falls_is_no_growth
     since = earlier(malloc: Charts.glibc(untracked: 42))
 
@@ -711,6 +761,18 @@ class DiagnosisTest < DoctorTest
   end
 
   # The doctor says "No problems found" only if nothing is unknown.
+  # In the text, and beside the check on the page and in JSON.
+  def test_the_reason_of_a_check_that_could_not_be_made
+    why = "objects cannot be walked while other Ractors are alive"
+    diagnosis = diagnose(ledger: { held_by_objects_bytes: nil, reasons: { objects: why } },
+                         process_memory: { swap_bytes: nil, reasons: { swap_bytes: "hidden by the kernel" } })
+    unknown = diagnosis.checked.select { |check| check.outcome == :unknown }
+
+    assert_includes unknown.map(&:id), :native_memory
+    assert_equal ["#{why}; hidden by the kernel"], unknown.map(&:reason).uniq
+    assert_match(/Could not be checked: .* #{why}; hidden by the kernel/, diagnosis.to_s.gsub(/\s+/, " "))
+  end
+
   def test_the_verdict
     garbage = { ledger: { garbage_max_bytes: mebibytes(192) } }
     increase = { gc: { **Charts.snapshot(Charts.glibc)[:gc], oldmalloc_increase_bytes: mebibytes(65) } }

@@ -47,13 +47,29 @@ class ReportTest < MemscopeTest
   # Without deep, glibc's blocks are not told apart: the bound counts all of malloc, and must not call it in use.
   def test_what_may_be_garbage_is_in_use_only_if_that_is_known
     rows = ->(detail) { [Bodies.row(:malloc, "malloc", 100, detail: detail)] }
-    known, unknown = [{ in_use_bytes: 40 << 20 }, {}].map do |detail|
-      text(rows: rows.call(detail), garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
+    known, unknown = [{ in_use_bytes: 20 << 20 }, {}].map do |detail|
+      text(rows: rows.call(detail), garbage_max_bytes: 21 << 20).gsub(/\s+/, " ")
     end
 
-    assert_includes known, "Up to 41.0 MiB of live slots and of malloc memory in use, resident or not, may be garbage;"
-    assert_includes unknown, "Up to 41.0 MiB of live slots and of malloc memory may be garbage, or free already " \
+    assert_includes known, "Up to 21.0 MiB of live slots and of malloc memory in use, resident or not, may be garbage;"
+    assert_includes unknown, "Up to 21.0 MiB of live slots and of malloc memory may be garbage, or free already " \
                              "(deep: true, --deep, tells what is in use); --gc (gc: true) collects it first."
+  end
+
+  def test_a_wide_bound_on_garbage_is_not_printed
+    wide = text(rows: [Bodies.row(:malloc, "malloc", 100)], garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
+
+    refute_includes wide, "41.0"
+    assert_includes wide, "How much of the live slots and of malloc memory is garbage is unknown; --gc (gc: true) " \
+                          "collects it first."
+  end
+
+  # Blocks that were never written to count in full.
+  def test_objects_that_hold_more_than_is_resident
+    heap = Bodies.row(:ruby_heap, "Ruby heap", 1, children: [Bodies.row(:live_slots, "live slots", 1)])
+
+    assert_match(/^  The difference +200\.0 MiB   is not resident; RSS by owner:$/,
+                 text(rows: [Bodies.row(:malloc, "malloc", 100), heap], held_by_objects_bytes: 300 << 20))
   end
 
   def test_what_objects_hold_is_what_ruby_says

@@ -135,15 +135,19 @@ module Memscope
         scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
         blocks = RubyHeap::Blocks.capture(body)
         heap = pins ? RubyHeap.of(pins) : RubyHeap.bounded(objects: true)
-        scan.update(held_by(blocks.all ? blocks : heap, scan[:reasons]), garbage_max_bytes: blocks.garbage_max_bytes)
+        scan.update(held_by(blocks.all ? blocks : heap, scan), garbage_max_bytes: blocks.garbage_max_bytes)
         scan.update(cost: body[:cost], reasons: { **scan[:reasons], garbage: garbage_reason(blocks) }.compact)
       end
       [ledger, blocks, heap]
     end
 
-    def self.held_by(heap, reasons)
-      { held_by_objects_bytes: heap.held_by_objects_bytes,
-        reasons: { **heap.reasons.slice(:held_by_objects_bytes), **reasons } }
+    def self.held_by(heap, scan)
+      reasons = { **heap.reasons.slice(:held_by_objects_bytes, :buffers), **scan[:reasons] }
+      if heap.is_a?(RubyHeap::Blocks)
+        malloc_detail(scan)&.store(:held_absent_bytes, heap.all.absent_bytes)
+        reasons[:held_by_objects_bytes] = :held_beyond_malloc if heap.overstated?
+      end
+      { held_by_objects_bytes: heap.held_by_objects_bytes, reasons: reasons }
     end
 
     # Why the rows are not split into reachable and garbage, or a note that more may be garbage.
@@ -164,6 +168,7 @@ module Memscope
       body = yield.update(allocator: allocator, collected: collected)
       body[:garbage_max_bytes] = [body[:garbage_max_bytes], collectable(body[:rows]), unjudged].compact.min
       body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
+      malloc_detail(body)&.then { |detail| add_jit_metadata(detail) }
       if (inflation = Native.profile_inflation)
         body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each sampled small block in its own " \
                                   "extent, about #{inflation} bytes more than the program asked for"
@@ -171,6 +176,18 @@ module Memscope
       capture(body)
     end
     private_class_method :of
+
+    def self.malloc_detail(body) = body[:rows].find { |row| row[:id] == :malloc }&.fetch(:detail)
+
+    # Adds what Ruby's just-in-time compilers hold in malloc, besides the code, if this Ruby says it.
+    def self.add_jit_metadata(detail)
+      bytes = [(RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(RubyVM::YJIT.runtime_stats)),
+               (RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(RubyVM::ZJIT.stats))].compact.sum
+      return unless bytes.positive?
+
+      detail[:jit_metadata_bytes] = bytes
+      detail[:untracked_bytes] = [detail[:untracked_bytes] - bytes, 0].max if detail[:untracked_bytes]
+    end
 
     # The most bytes that a GC could free; nil if the rows do not show it.
     def self.collectable(rows)
@@ -182,7 +199,7 @@ module Memscope
     def self.after_pause(cost, collected)
       %i[wall_us gvl_us].to_h { |name| [name, cost[name] + collected[:pause_us]] }
     end
-    private_class_method :collectable, :after_pause
+    private_class_method :malloc_detail, :add_jit_metadata, :collectable, :after_pause
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)

@@ -25,7 +25,7 @@ module Charts
 
   # Resident MiB of malloc's rows under glibc. Other processes also map `shared` of them, and all but
   # `trimmable_private` of what a trim returns; `kept` is free, but the kernel does not take it back.
-  def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, shared: 0, kept: 0, trimmable_private: nil, **given)
+  def glibc(untracked: 2, arenas: 3, arenas_in_use: 20, shared: 0, kept: 0, trimmable_private: nil, detail: {}, **given)
     free = { main_free: 4, main_trimmable: 2, arenas_free: 4, arenas_trimmable: 1, **given }
     main = heap(:main_heap, 100, free[:main_free], free[:main_trimmable], kept: kept)
     others = heap(:arenas, arenas_in_use, free[:arenas_free], free[:arenas_trimmable], arenas: arenas)
@@ -33,7 +33,7 @@ module Charts
     locked = kept.zero? ? {} : { locked_bytes: 110 * MEBIBYTE }
     { name: :glibc, rows: [main, others], in_use: 100 + arenas_in_use, untracked: untracked, shared: shared,
       detail: { trimmable_bytes: trimmable * MEBIBYTE, **locked,
-                trimmable_private_bytes: (trimmable_private || trimmable) * MEBIBYTE } }
+                trimmable_private_bytes: (trimmable_private || trimmable) * MEBIBYTE, **detail } }
   end
 
   # The same under jemalloc.

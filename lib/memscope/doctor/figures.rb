@@ -15,7 +15,9 @@ module Memscope
       # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
       # takes a tenth of that time.
       SOME_WORK_SECONDS = 1.0
-      private_constant :SOME_WORK_SECONDS
+      # The ledger's reasons for which figures are missing.
+      MISSING = %i[extension rss_bytes malloc deep objects ractors garbage].freeze
+      private_constant :SOME_WORK_SECONDS, :MISSING
 
       # @return [Diagnosis::Evidence]
       attr_reader :evidence
@@ -28,7 +30,9 @@ module Memscope
 
       # @!method rss_bytes
       #   @return [Integer, nil]
-      def_delegators :ledger, :rss_bytes, :allocator, :garbage_max_bytes
+      # @!method ruby_bytes
+      #   @return [Integer, nil] bytes of live slots, plus what objects report holding through malloc
+      def_delegators :ledger, :rss_bytes, :ruby_bytes, :allocator, :garbage_max_bytes
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :objects,
                      :garbage, :verdict
       def_delegators :lint, :environment
@@ -86,28 +90,44 @@ module Memscope
         ledger.unshared(id, range) || ((environment.forked? ? 0 : range.begin)..range.end)
       end
 
+      # @return [String] why figures are missing
+      def missing
+        others = [ruby_heap, process_memory, cgroup].flat_map do |reading|
+          reading.reasons.select { |id, _why| reading.respond_to?(id) && reading.public_send(id).nil? }.values
+        end
+        why = [*ledger.reasons.slice(*MISSING).values, *others].uniq
+        why.empty? ? "its figures are missing" : why.join("; ")
+      end
+
       # @return [Object, nil] a setting of the allocator that serves malloc
       def setting(name) = allocator.settings[name]&.value
 
       # --- Ruby
 
-      # @return [Integer, nil] bytes of live slots, plus what objects report holding through malloc; nil if some objects
-      #   were left out
-      def ruby_bytes = (ledger.ruby_bytes unless objects_left_out?)
+      # @return [Boolean] whether all objects were asked for their sizes; if not, ruby_bytes is a lower bound, and
+      #   untracked_bytes an upper bound
+      def sized? = unsized_reason.nil?
 
-      # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, beyond what objects report
-      #   holding; nil if some objects were left out. jemalloc also counts blocks never written to, such as VM stacks
+      # @return [String, nil] which objects were not asked for their sizes, and why
+      def unsized_reason = ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
+
+      # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, that neither objects nor a
+      #   just-in-time compiler report holding. jemalloc also counts blocks never written to, such as VM stacks
       def untracked_bytes
-        unheld_bytes && [unheld_bytes, bytes(:malloc) - ledger.held_by_objects_bytes].min.clamp(0..)
+        unheld_bytes && [unheld_bytes, bytes(:malloc) - tracked_bytes + absent_bytes].min.clamp(0..)
       end
 
-      # @return [Integer, nil] bytes in use in malloc, resident or not, beyond what objects report holding; negative if
-      #   they report more; nil if some objects were left out
+      # @return [Integer, nil] the same, resident or not; negative if they report more
       def unheld_bytes
         in_use = detail(:malloc, :in_use_bytes)
-        held = ledger.held_by_objects_bytes unless objects_left_out?
-        in_use && held && (in_use - held)
+        in_use && tracked_bytes && (in_use - tracked_bytes)
       end
+
+      # @return [Integer] bytes that objects hold, but that are not resident, as far as that is known
+      def absent_bytes = detail(:malloc, :held_absent_bytes) || 0
+
+      # @return [Integer] bytes that a just-in-time compiler of Ruby holds in malloc, besides the code
+      def jit_bytes = detail(:malloc, :jit_metadata_bytes) || 0
 
       # @return [Integer, nil] bytes of live slots and of malloc memory in use
       def in_use_bytes
@@ -322,17 +342,28 @@ module Memscope
       # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
       def growth_of = grown(yield(earlier), yield(self))
 
+      # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
+      def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
+
+      # @return [String, nil] why the growth of objects and that of native memory cannot be told
+      def undivided = incomparable || (unsized_growth && "growth of objects cannot be told from that of native memory")
+
       # @return [Integer, nil] growth of untracked_bytes, but no more than that of unheld_bytes: blocks that were in use
       #   but not resident before may have become resident since
       def untracked_growth_bytes = [growth_of(&:untracked_bytes), growth_of(&:unheld_bytes)].compact.min
 
+      # @return [Boolean] whether both diagnoses know what is garbage
+      def garbage_known? = [earlier, self].all?(&:garbage)
+
       # @return [Array<Integer, nil>] bytes of Ruby's objects in the earlier diagnosis and in this one; without their
       #   garbage, if both know it
-      def object_bytes
-        both = [earlier, self]
-        known = both.all?(&:garbage)
-        both.map { |figures| figures.ruby_bytes&.-(known ? figures.garbage.bytes : 0) }
-      end
+      def object_bytes = without_garbage(&:ruby_bytes)
+
+      # @return [Array<Integer, nil>] likewise, of live slots and of malloc memory in use
+      def both_in_use = without_garbage(&:in_use_bytes)
+
+      # @return [Integer, nil]
+      def in_use_growth_bytes = grown(*both_in_use)
 
       # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
       def object_growth_bytes = grown(*object_bytes)
@@ -340,7 +371,7 @@ module Memscope
       # @return [Integer, nil] the least that Ruby's objects can have grown: as if everything that may be garbage were
       #   garbage
       def kept_growth_bytes
-        return object_growth_bytes if garbage && earlier.garbage
+        return object_growth_bytes if garbage_known?
 
         object_growth_bytes && garbage_max_bytes && (object_growth_bytes - garbage_max_bytes)
       end
@@ -367,6 +398,7 @@ module Memscope
       # @return [Integer, nil] by how much what leaks has grown since the earlier diagnosis; nil if unknown
       def growth_of_leak
         return if incomparable
+        return in_use_growth_bytes if unsized_growth
 
         { objects: object_growth_bytes, native: untracked_growth_bytes }[verdict.layer]
       end
@@ -407,9 +439,13 @@ module Memscope
 
       private
 
+      def without_garbage
+        [earlier, self].map { |figures| yield(figures)&.-(garbage_known? ? figures.garbage.bytes : 0) }
+      end
+
       def grown(before, now) = before && now && [now - before, 0].max
 
-      def objects_left_out? = ledger.reasons.key?(:held_by_objects_bytes)
+      def tracked_bytes = ledger.held_by_objects_bytes && (ledger.held_by_objects_bytes + jit_bytes)
 
       def dirty_in(&block) = (evidence.arenas || []).select(&block).sum { |arena| arena[:dirty_bytes] || 0 }
 

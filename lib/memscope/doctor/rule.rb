@@ -54,7 +54,7 @@ module Memscope
         return [check(:inapplicable, reason), nil] if reason
 
         bytes = figure(:affected, figures)
-        return [check(:unknown, "its figures are missing; see the reasons"), nil] if @rule[:affected] && bytes.nil?
+        return [check(:unknown, figures.missing), nil] if @rule[:affected] && bytes.nil?
         return [check(:clear), nil] unless (severity = severity(figures, bytes))
 
         [check(:found), finding(figures, bytes, settled(severity, figures, bytes, held))]

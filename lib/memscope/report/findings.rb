@@ -6,11 +6,9 @@ module Memscope
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
-      # The ledger's reasons that are printed, if a check could not be made.
-      EXPLAINED = %i[extension rss_bytes deep objects].freeze
       # Findings on free memory, which the recoverable amount of :possible_garbage includes (Diagnosis::Garbage).
       FREE = %i[trimmable dirty_pages muzzy_pages empty_heap_pages].freeze
-      private_constant :WORDS, :MARGIN, :EXPLAINED, :FREE
+      private_constant :WORDS, :MARGIN, :FREE
 
       class << self
         include Quantity
@@ -123,7 +121,7 @@ module Memscope
           @reading.checked.select { |check| check.outcome == outcome }
         end
         [listed("Checked, nothing significant", clear), listed("Could not be checked", unknown),
-         *(explained(@reading.reasons.slice(*EXPLAINED)) if unknown.any?),
+         *unknown.map(&:reason).uniq.map { |why| @page.wrapped(why, indent: "    ") },
          (not_applied(inapplicable) if inapplicable.any?)].compact
       end
 

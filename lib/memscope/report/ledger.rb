@@ -12,7 +12,10 @@ module Memscope
       NUMBER_WIDTH = 9
       PERCENT_WIDTH = 9
       DETAIL_COLUMN = 42
-      private_constant :SCANS, :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+      # A bound on garbage of more than this part of the RSS says nothing.
+      WIDE = 4
+      UNTOLD = "How much of the live slots and of malloc memory is garbage is unknown"
+      private_constant :WIDE, :UNTOLD, :SCANS, :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
 
       # @param ledger [Ledger]
       # (see ReadingPage#initialize)
@@ -49,7 +52,12 @@ module Memscope
         return [kernel, "  Ruby says        unknown; RSS by owner:"] unless ruby
 
         [kernel, summary_line("Ruby says", ruby, ruby_says(ruby)),
-         summary_line("The difference", @reading.rss_bytes - ruby, "and this is where it is:")]
+         summary_line("The difference", (@reading.rss_bytes - ruby).abs, difference(ruby))]
+      end
+
+      # Blocks count in full, although pages of them may never have been written to, as in a String's unused capacity.
+      def difference(ruby)
+        ruby > @reading.rss_bytes ? "is not resident; RSS by owner:" : "and this is where it is:"
       end
 
       def ruby_says(ruby)
@@ -111,13 +119,15 @@ module Memscope
         "the sum; RSS of this reading is #{exact(difference.abs)} #{difference.positive? ? 'less' : 'more'}"
       end
 
-      # How much of the memory allocated through malloc is held by Ruby objects, if both amounts are known.
+      # How much of the memory allocated through malloc is held by Ruby objects, if the rest is known.
       def holders
-        allocated, held = malloc.values_at(:in_use_bytes, :held_by_objects_bytes)
-        return unless allocated && held
+        allocated, held, untracked, jit =
+          malloc.values_at(:in_use_bytes, :held_by_objects_bytes, :untracked_bytes, :jit_metadata_bytes)
+        return unless untracked
 
-        @page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}; " \
-                      "#{size(allocated - held)} is untracked: native memory, or garbage.")
+        @page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}" \
+                      "#{", Ruby's just-in-time compiler for #{size(jit)}" if jit}; " \
+                      "#{size(untracked)} is untracked: native memory, or garbage.")
       end
 
       def malloc = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
@@ -135,6 +145,7 @@ module Memscope
         return "#{size(known)} #{of} is garbage, and up to #{size([most.to_i, known].max)} may be#{first}." if known
 
         return if most.nil? || mebibytes(most) == "0.0"
+        return "#{UNTOLD}#{first}." if first && most > @reading.rss_bytes / WIDE
         return "Up to #{size(most)} #{of} may be garbage#{first}." if malloc[:in_use_bytes]
 
         "Up to #{size(most)} of live slots and of malloc memory may be garbage, or free already (deep: true, --deep, " \

@@ -22,6 +22,9 @@ module Memscope
         field :blocks, :count, null: false
         # @return [Integer] bytes of these blocks, with what malloc rounds up and adds
         field :block_bytes, :bytes, null: false
+        # @return [Integer] the part of these bytes, in large blocks, that is not resident: never written to, for
+        #   instance, as the unused capacity of a String
+        field :absent_bytes, :bytes, null: false
         # @return [Integer] what malloc rounds up and adds, for blocks whose needed size is known
         field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than the known blocks
@@ -97,8 +100,11 @@ module Memscope
       # @return [Array<Range, nil>] the same for the GC and that trim or purge together
       def returned = sum(heap_pages, in_all)
 
-      # @return [Integer, nil] malloc memory that objects own
-      def held_by_objects_bytes = all&.malloc_bytes
+      # @return [Integer, nil] malloc memory that objects own; without what they report, if that is too much
+      def held_by_objects_bytes = overstated? ? all.block_bytes : all&.malloc_bytes
+
+      # @return [Boolean] whether objects report more than malloc has in use beside the known blocks
+      def overstated? = !all.nil? && !unowned_bytes.nil? && all.unfollowed_bytes > unowned_bytes
 
       # @return [Integer, nil] what the garbage holds, slots included, as far as it is known or reported
       def garbage_bytes = garbage && (garbage.slot_bytes + garbage.malloc_bytes)

@@ -10,6 +10,14 @@ module Memscope
 
       MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
                "report what they hold."
+      ABSENT = lambda do |f|
+        "#{size(f.absent_bytes)} of it is not resident: unused capacity, for instance." if f.absent_bytes >= FLOOR
+      end
+      # Sentences on what makes native memory an upper bound, and on what is not part of it.
+      NOT_NATIVE = lambda do |f|
+        [*("The sizes of objects: #{f.unsized_reason}." if f.unsized_reason),
+         *("Ruby's just-in-time compiler holds #{size(f.jit_bytes)} more." if f.jit_bytes >= MEBIBYTE)]
+      end
 
       # Which variables keep the empty pages; nil if none does.
       KEPT = lambda do |f|
@@ -67,12 +75,13 @@ module Memscope
       RUBY_RULES = table(
         rss_above_ruby: {
           subject: "RSS far above Ruby objects",
-          affected: ->(f) { f.ruby_bytes && (f.rss_bytes - f.ruby_bytes) },
+          affected: ->(f) { f.ruby_bytes && (f.rss_bytes - f.ruby_bytes + f.absent_bytes) },
           floor: 2 * FLOOR, ratio: 0.50, severity: :info,
           recoverable: "The findings on the parts of RSS show what can be returned.",
-          title: ->(_, bytes) { "#{size(bytes)} of RSS is outside Ruby objects" },
+          title: ->(f, bytes) { "#{'up to ' unless f.sized?}#{size(bytes)} of RSS is outside Ruby objects" },
           explanation: lambda do |f|
-            "Ruby objects account for #{size(f.ruby_bytes)}. The largest parts of RSS: #{MADE_OF.call(f)}."
+            "Ruby objects account for #{'at least ' unless f.sized?}#{size(f.ruby_bytes)}. The largest parts of RSS: " \
+              "#{MADE_OF.call(f)}."
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
@@ -152,7 +161,7 @@ module Memscope
             "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts for it"
           },
           explanation: lambda do |f|
-            [MAY_BE, *unjudged(f),
+            [MAY_BE, *NOT_NATIVE.call(f), *unjudged(f),
              *("Collect garbage first." if collect(f)),
              "Read again in a few minutes to see whether it grows."].join(" ")
           end,
@@ -164,7 +173,7 @@ module Memscope
         },
         native_growth: {
           subject: "growth of native memory",
-          inapplicable: :incomparable,
+          inapplicable: :undivided,
           affected: :untracked_growth_bytes,
           floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
           recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
@@ -182,9 +191,30 @@ module Memscope
           end,
           remedy: ->(f) { [profile(f), PROFILING] }
         },
+        in_use_growth: {
+          subject: "growth of memory in use",
+          inapplicable: lambda do |f|
+            f.incomparable || ("growth of objects and of native memory tells more" unless f.unsized_growth)
+          end,
+          affected: :in_use_growth_bytes,
+          floor: FLOOR / 2, ratio: 0.05, confidence: :likely, # as for native_growth
+          severity: ->(f) { f.garbage_known? ? :warning : :info },
+          recoverable: "Only the code that holds this memory can free it, or a GC if it is garbage.",
+          title: ->(_, bytes) { "#{size(bytes)} more is in use; how much of it Ruby objects hold is unknown" },
+          explanation: lambda do |f|
+            ["In #{format('%.1f', f.seconds)} s, live slots and malloc memory in use grew from " \
+             "#{size(f.both_in_use.first)} to #{size(f.both_in_use.last)}. The sizes of " \
+             "objects: #{f.unsized_growth}.", *unjudged(f), *by_history(f)].join(" ")
+          end,
+          evidence: lambda do |f|
+            { seconds: f.seconds, rss_bytes: f.rss_bytes, in_use_bytes: f.in_use_bytes,
+              earlier_in_use_bytes: f.earlier.in_use_bytes, garbage_max_bytes: f.garbage_max_bytes }
+          end,
+          remedy: ->(f) { [[heap(f), profile(f)].join("\n"), "#{WALKING}; the profile #{PROFILING}"] }
+        },
         object_growth: {
           subject: "growth of Ruby objects",
-          inapplicable: :incomparable,
+          inapplicable: :undivided,
           affected: :object_growth_bytes,
           floor: FLOOR / 2, ratio: 0.05, # as for native_growth
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
@@ -193,7 +223,7 @@ module Memscope
           explanation: lambda do |f|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
              "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}.",
-             *holders(f), *unjudged(f), *by_history(f)].join(" ")
+             *ABSENT.call(f), *holders(f), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
@@ -208,7 +238,7 @@ module Memscope
         }
       )
       private_constant :MADE_OF, :KEEP_LESS, :KEPT_BY_SETTING, :KEEPING_LESS, :COMPACT, :RETURN_EMPTY,
-                       :MAY_BE, :SMALL, :RUBY_RULES
+                       :MAY_BE, :ABSENT, :NOT_NATIVE, :SMALL, :RUBY_RULES
     end
   end
 end
