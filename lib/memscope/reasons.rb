@@ -110,6 +110,8 @@ module Memscope
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
+      buffers_outside_malloc: IO::Buffer objects also report %d bytes of mapped files, of other mappings, and of memory of
+        other objects, which are not malloc memory
       cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: glibc
         marks them in a way that can be recognised since 2.34, and in this one (%s) no mark was found
       chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
@@ -117,6 +119,8 @@ module Memscope
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
       deep_without_effect: no effect under jemalloc, whose own statistics already give what the walk would find
       gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live
+      held_beyond_malloc: objects report more than malloc has in use, so that what they report includes memory outside
+        malloc
       jemalloc_ambiguous: %d mappings look like jemalloc's, and some of them are not: the resident memory of all of them
         is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of them
       jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): the resident memory that
@@ -125,7 +129,6 @@ module Memscope
       needs_deep: needs the option deep, which reads how much memory malloc has in use
       objects_left_out: a lower bound that leaves out objects with slow size functions: %s
       objects_unasked: a lower bound without the malloc memory of these objects: %s
-      classes_unasked: Class or Module (memscope requests no sizes of these from Ruby 4.0 on)
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types
       objects_of_type: %d of type %s

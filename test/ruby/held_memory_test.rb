@@ -104,16 +104,74 @@ class HeldMemoryTest < MemscopeTest
     assert_match(/of type Google::Protobuf::\w+/, reason)
   end
 
-  def test_the_doctor_finds_nothing_in_what_is_not_known
-    checks = child_json(<<~RUBY, requires: ["memscope_test"])
+  # Its own child has time to ask more slow functions than a walk that stops Ruby.
+  def test_the_doctor_asks_slow_functions_too
+    reason, held = child_json(<<~RUBY, requires: ["memscope_test"])
       require "json"
-      slow = Array.new(2_000) { Host.sized(1 << 20, 300_000) }
-      Host.malloc_blocks(1_000, 100_000)
-      since = Memscope::Diagnosis.from_h(JSON.parse(Memscope.doctor.to_json))
-      puts Memscope.doctor(since: since).checked.to_h { |check| [check.id, check.outcome] }.to_json
+      slow = Array.new(60) { Host.sized(1 << 10, 600_000) }
+      ledger = Memscope.doctor.evidence.ledger
+      puts JSON.generate([ledger.reasons[:held_by_objects_bytes], ledger.held_by_objects_bytes])
     RUBY
 
-    assert_equal %w[unknown] * 3, checks.values_at("native_memory", "native_growth", "object_growth")
+    assert_nil reason
+    assert_operator held, :>, 60 << 10
+  end
+
+  # Growth is found without the sizes, and a verdict has no gaps.
+  def test_the_doctor_judges_what_needs_no_sizes
+    checks, found = child_json(<<~RUBY, requires: ["memscope_test"])
+      require "json"
+      slow = Array.new(2_000) { Host.sized(1, 300_000) }
+      since = Memscope.doctor
+      Host.malloc_blocks(1_000, 100_000)
+      diagnosis = Memscope.doctor(since: since)
+      growth = diagnosis.find { |finding| finding.id == :in_use_growth }
+      puts JSON.generate([diagnosis.checked.to_h { |check| [check.id, check.outcome] }, growth.to_h])
+    RUBY
+
+    assert_equal %w[found found inapplicable inapplicable],
+                 checks.values_at("native_memory", "in_use_growth", "native_growth", "object_growth")
+    refute_includes checks.values, "unknown"
+    assert_in_delta 100_000_000, found["affected_bytes"], 8 << 20
+    assert_match(/The sizes of objects: a lower bound that leaves out .* of type Host::Slow/, found["explanation"])
+  end
+
+  # Objects that say they hold more than there is.
+  def test_blocks_decide_where_objects_say_too_much
+    ledger, held, blocks = child_json(<<~RUBY, requires: ["memscope_test"])
+      require "json"
+      large = Array.new(50) { Host.sized(1 << 30, 0) }
+      surveyed, blocks, = Memscope::Ledger.survey
+      puts JSON.generate([Memscope.ledger(deep: true, objects: true).to_h, surveyed.held_by_objects_bytes,
+                          blocks.all.block_bytes])
+    RUBY
+
+    refute_includes ledger["rows"].find { |row| row["id"] == "malloc" }["detail"], "untracked_bytes"
+    assert_match(/more than malloc has in use/, ledger["reasons"]["untracked_bytes"])
+    assert_equal blocks, held
+  end
+
+  # 300 MB of mappings are not malloc memory, and hide no leak of 60 MB beside them.
+  both_allocators "mapped buffers" do |preload|
+    skip_under_sanitizer
+    held, grown, reason = child_json(<<~RUBY, requires: %w[json tempfile memscope_test], preload: preload)
+      Warning[:experimental] = false
+      file = Tempfile.new.tap { |one| one.write("m" * 1_000_000) && one.flush }
+      buffers = Array.new(100) { IO::Buffer.map(file, nil, 0, IO::Buffer::READONLY) }
+      since = Memscope.doctor
+      buffers.concat(Array.new(200) { IO::Buffer.map(file, nil, 0, IO::Buffer::READONLY) })
+      internal = IO::Buffer.new(20_000_000, IO::Buffer::INTERNAL)
+      Host.malloc_blocks(1_000, 60_000)
+      diagnosis = Memscope.doctor(since: since)
+      puts JSON.generate([Memscope.ledger(objects: true).held_by_objects_bytes,
+                          %i[native_growth object_growth].map { |id| diagnosis.find { _1.id == id }&.affected_bytes },
+                          diagnosis.evidence.ledger.reasons[:buffers]])
+    RUBY
+
+    assert_includes 20_000_000..40_000_000, held
+    assert_in_delta 60_000_000, grown.first, 8 << 20
+    assert_in_delta 20_000_000, grown.last, 8 << 20
+    assert_match(/\AIO::Buffer objects also report 3\d{8} bytes of mapped files/, reason)
   end
 
   # Hardly any of a thread's stack of 1 MiB is resident.

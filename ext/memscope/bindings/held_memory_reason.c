@@ -24,13 +24,14 @@ void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memo
     if (held->left_out_objects > 0)
         memscope_hash_set(reasons, "held_by_objects_bytes",
                           memscope_reason_of("objects_left_out", left_out_types(held)));
+    if (held->outside_bytes > 0)
+        memscope_hash_set(reasons, "buffers",
+                          memscope_reason_of("buffers_outside_malloc", ULL2NUM(held->outside_bytes)));
 }
 
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held) {
     VALUE types = left_out_types(held);
 
-    if (held->unasked_classes > 0)
-        rb_ary_push(types, objects_of(held->unasked_classes, memscope_reason("classes_unasked")));
     if (held->unasked_stacks > 0)
         rb_ary_push(types, objects_of(held->unasked_stacks, memscope_reason("stacks_unasked")));
     if (RARRAY_LEN(types) > 0)

@@ -5,12 +5,14 @@
 #include "bindings/reasons.h"
 #include "ruby/held_memory.h"
 
-/* If objects were left out, sets the reason for held_by_objects_bytes, which lists the first few types. GVL held. */
+/*
+ * If objects were left out, sets the reason for held_by_objects_bytes, which lists the first few types; and says what
+ * IO::Buffers report beside malloc memory. GVL held.
+ */
 void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memory *held);
 
 /*
- * Likewise sets a reason for `key`, which also lists objects whose size is never asked for: classes from Ruby 4.0 on,
- * fibers and threads.
+ * Likewise sets a reason for `key`, which also lists objects whose size is never asked for: fibers and threads.
  */
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held);
 

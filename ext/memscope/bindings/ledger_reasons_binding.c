@@ -42,6 +42,8 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
         memscope_set_reason(reasons, "objects", "objects_unwalked");
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
         memscope_set_reason(reasons, "objects", ledger->walked_chunks ? "chunks_incomplete" : "needs_deep");
+    else if (call->objects && call->held.bytes > in_use)
+        memscope_set_reason(reasons, "untracked_bytes", "held_beyond_malloc");
 }
 
 /* Reasons given when some of jemalloc's mappings were not identified. */

@@ -58,7 +58,8 @@ static void add_malloc_counts(VALUE detail, const struct memscope_ledger_call *c
     if (!call->held.known || call->held.left_out_objects > 0)
         return;
     memscope_hash_set(detail, "held_by_objects_bytes", ULL2NUM(call->held.bytes));
-    memscope_hash_set(detail, "untracked_bytes", LL2NUM((int64_t)in_use - (int64_t)call->held.bytes));
+    if (call->held.bytes <= in_use)
+        memscope_hash_set(detail, "untracked_bytes", ULL2NUM(in_use - call->held.bytes));
 }
 
 static void add_chunk_counts(VALUE detail, const struct memscope_ledger *ledger, enum memscope_row row) {

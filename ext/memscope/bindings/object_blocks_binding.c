@@ -194,6 +194,7 @@ static VALUE owned_hash(const struct memscope_owned_bytes *owned) {
     memscope_hash_set(hash, "slot_bytes", ULL2NUM(owned->slot_bytes));
     memscope_hash_set(hash, "blocks", ULL2NUM(owned->blocks));
     memscope_hash_set(hash, "block_bytes", ULL2NUM(owned->bytes));
+    memscope_hash_set(hash, "absent_bytes", ULL2NUM(owned->absent_bytes));
     memscope_hash_set(hash, "added_bytes", ULL2NUM(owned->added_bytes));
     memscope_hash_set(hash, "unfollowed_objects", ULL2NUM(owned->unfollowed_objects));
     memscope_hash_set(hash, "unfollowed_bytes", ULL2NUM(owned->unfollowed_bytes));

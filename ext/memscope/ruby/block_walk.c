@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Of smaller blocks, hardly any page is never written to; looking it up takes a binary search. */
+#define LARGE_BLOCK 65536
+
 struct pass {
     const struct memscope_heap_listing *listing;
     struct memscope_malloc_blocks *blocks;
@@ -22,26 +25,29 @@ struct pass {
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
 
-static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t wanted) {
+static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t absent, size_t wanted) {
     owned->blocks++;
     owned->bytes += bytes;
+    owned->absent_bytes += absent;
     if (wanted > 0 && wanted < bytes)
         owned->added_bytes += bytes - wanted;
 }
 
 static void show(const void *block, size_t wanted, void *data) {
     struct pass *pass = data;
-    size_t bytes = memscope_malloc_blocks_add(pass->blocks, (uintptr_t)block, pass->garbage);
+    uintptr_t start = (uintptr_t)block;
+    size_t bytes = memscope_malloc_blocks_add(pass->blocks, start, pass->garbage), absent = 0;
 
     if (bytes == 0) {
-        pass->unproven_bytes +=
-            pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, (uintptr_t)block) ? wanted : 0;
+        pass->unproven_bytes += pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, start) ? wanted : 0;
         return;
     }
+    if (bytes >= LARGE_BLOCK)
+        absent = bytes - memscope_residency_between(&pass->blocks->ledger->residency, start, start + bytes);
     pass->of_object += bytes;
-    count_block(&pass->walk->all, bytes, wanted);
+    count_block(&pass->walk->all, bytes, absent, wanted);
     if (pass->garbage)
-        count_block(&pass->walk->garbage, bytes, wanted);
+        count_block(&pass->walk->garbage, bytes, absent, wanted);
 }
 
 /* ---- objects that own more than is known ----------------------------------------------------------------------- */

@@ -3,6 +3,9 @@
 #include "ruby/held_memory.h"
 #include "ruby/ruby_private.h"
 
+#include "fork/forked_child.h"
+
+#include <ruby/io/buffer.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +13,7 @@
 #define SLOW_CALL 2000
 #define BUDGET_OF_A_TYPE 2000000
 #define BUDGET_OF_A_WALK 8000000
+#define TIMES_IN_A_CHILD 50
 /* Slow calls after which a type may be left out; more than one, since a single call may have been interrupted. */
 #define SLOW_CALLS_OF_A_TYPE 4
 
@@ -17,7 +21,7 @@
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
-static const rb_data_type_t *fiber_type, *thread_type;
+static const rb_data_type_t *fiber_type, *thread_type, *buffer_type;
 
 static struct memscope_asked_type *asked_type_of(struct memscope_held_walk *walk, const rb_data_type_t *type) {
     size_t place = (size_t)((uintptr_t)type / sizeof(void *) * 0x9E3779B97F4A7C15u >> 40);
@@ -35,7 +39,7 @@ static struct memscope_asked_type *asked_type_of(struct memscope_held_walk *walk
 
 static bool is_left_out(const struct memscope_held_walk *walk, const struct memscope_asked_type *type) {
     return type->slow_calls >= SLOW_CALLS_OF_A_TYPE &&
-           (type->spent_ns >= BUDGET_OF_A_TYPE || walk->spent_ns >= BUDGET_OF_A_WALK);
+           (type->spent_ns >= walk->type_budget_ns || walk->spent_ns >= walk->budget_ns);
 }
 
 static uint64_t least_time_between_readings(clockid_t clock) {
@@ -96,15 +100,9 @@ static bool counts_a_stack(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;
 }
 
-static size_t ask_class(struct memscope_held_walk *walk, VALUE object) {
-    if (RUBY_API_VERSION_CODE < 40000)
-        return rb_obj_memsize_of(object);
-    walk->held->unasked_classes++;
-    return 0;
-}
-
-static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
-    if (!RTYPEDDATA_P(object))
+/* Returns 0 for an object that is left out, and for a fiber or thread. */
+static size_t ask(struct memscope_held_walk *walk, VALUE object) {
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA || !RTYPEDDATA_P(object))
         return rb_obj_memsize_of(object);
     if (!counts_a_stack(object))
         return ask_typed(walk, object);
@@ -112,21 +110,20 @@ static size_t ask_data(struct memscope_held_walk *walk, VALUE object) {
     return 0;
 }
 
-/*
- * Returns 0 for an object that is left out, for a fiber or thread, and from Ruby 4.0 on for a class:
- * rb_obj_memsize_of may crash on a class under construction.
- */
-static size_t ask(struct memscope_held_walk *walk, VALUE object) {
-    switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_CLASS:
-    case RUBY_T_MODULE:
-    case RUBY_T_ICLASS:
-        return ask_class(walk, object);
-    case RUBY_T_DATA:
-        return ask_data(walk, object);
-    default:
-        return rb_obj_memsize_of(object);
-    }
+const void *memscope_block_of_buffer(VALUE object, size_t *bytes) {
+    void *base;
+
+    *bytes = 0;
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA || !RTYPEDDATA_P(object) || RTYPEDDATA_TYPE(object) != buffer_type)
+        return NULL;
+    return rb_io_buffer_get_bytes(object, &base, bytes) & RB_IO_BUFFER_INTERNAL ? base : NULL;
+}
+
+/* An IO::Buffer reports its size, whoever owns its bytes (io_buffer.c: rb_io_buffer_type_size). */
+static size_t outside_malloc(VALUE object) {
+    size_t bytes;
+
+    return memscope_block_of_buffer(object, &bytes) == NULL ? bytes : 0;
 }
 
 size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
@@ -136,7 +133,13 @@ size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, 
 }
 
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
-    walk->held->bytes += memscope_held_bytes_of(walk, object, slot_bytes);
+    size_t bytes = memscope_held_bytes_of(walk, object, slot_bytes);
+    size_t outside = bytes == 0 ? 0 : outside_malloc(object);
+
+    if (outside > bytes)
+        outside = bytes;
+    walk->held->bytes += bytes - outside;
+    walk->held->outside_bytes += outside;
 }
 
 static void name_left_out(const struct memscope_asked_type *type, struct memscope_left_out *named) {
@@ -159,8 +162,13 @@ static void list_left_out(const struct memscope_held_walk *walk, struct memscope
 }
 
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held) {
+    uint64_t times = memscope_is_forked_child() ? TIMES_IN_A_CHILD : 1;
+
     memset(held, 0, sizeof *held);
-    *walk = (struct memscope_held_walk){.held = held, .clock_ns = least_time_between_readings(CLOCK_THREAD_CPUTIME_ID)};
+    *walk = (struct memscope_held_walk){.held = held,
+                                        .clock_ns = least_time_between_readings(CLOCK_THREAD_CPUTIME_ID),
+                                        .type_budget_ns = BUDGET_OF_A_TYPE * times,
+                                        .budget_ns = BUDGET_OF_A_WALK * times};
 }
 
 void memscope_heap_held_close(struct memscope_held_walk *walk) {
@@ -169,6 +177,9 @@ void memscope_heap_held_close(struct memscope_held_walk *walk) {
 }
 
 void memscope_held_memory_learn(void) {
+    static char byte;
+
     fiber_type = RTYPEDDATA_TYPE(rb_fiber_current());
     thread_type = RTYPEDDATA_TYPE(rb_thread_current());
+    buffer_type = RTYPEDDATA_TYPE(rb_io_buffer_new(&byte, sizeof byte, RB_IO_BUFFER_EXTERNAL));
 }

@@ -2,7 +2,8 @@
  * The malloc memory that live objects report, beyond their slots.
  *
  * Each type of a C extension has its own dsize function, which may be slow: google-protobuf's visits all arenas that
- * were ever fused with the one whose size is asked for. Types whose function is slow are left out.
+ * were ever fused with the one whose size is asked for. A type whose function takes too much time is left out of this
+ * walk; the next walk asks it again.
  */
 #ifndef MEMSCOPE_HELD_MEMORY_H
 #define MEMSCOPE_HELD_MEMORY_H
@@ -26,14 +27,20 @@ struct memscope_held_memory {
     bool known;
     uint64_t bytes; /* a lower bound if objects were left out */
     uint64_t left_out_objects;
-    uint64_t unasked_classes; /* from Ruby 4.0 on: asking a class that is under construction may crash */
-    uint64_t unasked_stacks;  /* fibers and threads: the sizes that they report include whole stacks */
+    uint64_t unasked_stacks; /* fibers and threads: the sizes that they report include whole stacks */
+    uint64_t outside_bytes;  /* what IO::Buffers report beside malloc memory; not part of bytes */
     struct memscope_left_out left_out[MEMSCOPE_LEFT_OUT_NAMES]; /* the first types left out */
     size_t left_out_count;
 };
 
-/* Called when the extension is loaded: learns the data types of fibers and threads in this Ruby. */
+/* Called when the extension is loaded: learns the data types of fibers, threads and IO::Buffers in this Ruby. */
 void memscope_held_memory_learn(void);
+
+/*
+ * The malloc block with the bytes of an IO::Buffer; NULL for one that maps its bytes, or has those of a String or of
+ * another buffer, and for other objects. *bytes is the size of a buffer in any case, and 0 for other objects.
+ */
+const void *memscope_block_of_buffer(VALUE object, size_t *bytes);
 
 struct memscope_asked_type {
     const rb_data_type_t *type;
@@ -48,23 +55,28 @@ struct memscope_held_walk {
     /* A hash table, then one entry that all further types share when the table is full. */
     struct memscope_asked_type types[MEMSCOPE_ASKED_TYPES + 1];
     uint64_t spent_ns;
-    uint64_t clock_ns; /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
+    uint64_t clock_ns;                  /* cost of reading the thread's CPU clock, 0.1 to 2 µs */
+    uint64_t type_budget_ns, budget_ns; /* for the slow calls of a type, and of all types */
 };
 
 /*
  * A walk is opened, shown every object with the bytes of its slot, and closed. Asks each object for its memsize:
  * including the walk, about 11 ms per million objects. A type with four slow calls is left out once its slow calls have
- * taken 2 ms, or those of all types 8 ms. Runs the dsize functions of C extensions, as ObjectSpace.memsize_of_all does,
- * so no other Ractor may be alive, and T_DATA that a sweep in progress may free must not be shown. Caller holds the
- * GVL, or is the only thread of a forked child.
+ * taken 2 ms of CPU time, or those of all types 8 ms; in a forked child, which stops no thread, 100 ms and 400 ms. Runs
+ * the dsize functions of C extensions, as ObjectSpace.memsize_of_all does, so no other Ractor may be alive, and T_DATA
+ * that a sweep in progress may free must not be shown. A class must be complete: none is shown to a hook that runs
+ * while Ruby makes it. Caller holds the GVL, or is the only thread of a forked child.
  */
 void memscope_heap_held_open(struct memscope_held_walk *walk, struct memscope_held_memory *held);
 void memscope_heap_held_visit(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 
-/* As memscope_held_bytes_of, for an object that, by its flags, may hold more than its slot. */
+/*
+ * As memscope_held_bytes_of, for an object that, by its flags, may hold more than its slot. Includes the memory of an
+ * IO::Buffer that is not malloc's, which the visit leaves out of its sum.
+ */
 size_t memscope_held_bytes_asked(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes);
 
-/* What the visit adds for this object: bytes beyond its slot, 0 if it is left out. */
+/* The bytes that the object reports beyond its slot, 0 if it is left out. */
 static inline size_t memscope_held_bytes_of(struct memscope_held_walk *walk, VALUE object, size_t slot_bytes) {
     return MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) ? 0 : memscope_held_bytes_asked(walk, object, slot_bytes);
 }

@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "ruby/held_memory.h"
 #include "ruby/object_blocks.h"
 #include "ruby/ruby_private.h"
 
@@ -210,12 +211,15 @@ static bool is_in_slot(VALUE object, const void *data) {
 static bool show_data(const struct showing *showing, VALUE object) {
     RUBY_DATA_FUNC release =
         RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
-    const void *data = RTYPEDDATA_P(object) ? DATA_OF(object) : MEMSCOPE_UNTYPED_DATA(object);
+    const void *data = RTYPEDDATA_P(object) ? DATA_OF(object) : MEMSCOPE_UNTYPED_DATA(object), *buffer;
+    size_t bytes;
 
     if (data == NULL || release == RUBY_NEVER_FREE)
         return true;
     if (!is_in_slot(object, data))
         show(showing, data, 0);
+    buffer = memscope_block_of_buffer(object, &bytes);
+    show(showing, buffer, bytes);
     return release == RUBY_DEFAULT_FREE;
 }
 

@@ -161,6 +161,11 @@ static uint64_t peak_rss_bytes(void) {
 }
 
 static uint64_t peak_rss_at_fork;
+static bool is_child;
+
+bool memscope_is_forked_child(void) {
+    return is_child;
+}
 
 uint64_t memscope_forked_child_grown_bytes(void) {
     uint64_t peak = peak_rss_bytes();
@@ -170,6 +175,7 @@ uint64_t memscope_forked_child_grown_bytes(void) {
 
 static _Noreturn void live(memscope_forked_work *work, void *argument, int answer, int keep, unsigned deadline_ms,
                            pid_t parent, pid_t thread) {
+    is_child = true;
     peak_rss_at_fork = peak_rss_bytes();
     correct_thread_id(thread);
     forget_signals();
@@ -308,6 +314,10 @@ bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
 
 uint64_t memscope_forked_child_grown_bytes(void) {
     return 0;
+}
+
+bool memscope_is_forked_child(void) {
+    return false;
 }
 
 enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,

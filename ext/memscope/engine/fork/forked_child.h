@@ -45,6 +45,9 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 /* Called in the child. Returns false if a write fails. */
 bool memscope_forked_child_answer(int answer, const void *bytes, size_t size);
 
+/* Whether this process is such a child. */
+bool memscope_is_forked_child(void);
+
 /* Called in the child: the most bytes by which its RSS has exceeded the RSS that it was forked with. */
 uint64_t memscope_forked_child_grown_bytes(void);
 
