@@ -55,7 +55,7 @@ module Memscope
     # An object on a path, or several of one class in a row.
     class Step < Record
       # How the previous step refers to a step. :internal is a reference that Ruby code cannot name.
-      EDGES = %i[internal class constant ivar cvar global local index key value].freeze
+      EDGES = %i[internal class constant ivar cvar global local index key value thread_local].freeze
 
       # @return [String] a class's or module's own name; else the name of the object's class; the first step may be a
       #   category of roots, "vm" or "global_tbl"
@@ -64,17 +64,25 @@ module Memscope
       field :times, :count, null: false
       # @return [Symbol] one of EDGES
       field :edge, :symbol, null: false, one_of: EDGES
-      # @return [String, nil] by edge: the name of the constant or variable, the index, or the class of the key
+      # @return [String, nil] by edge: the name of the constant or variable, the index, or the class of the key. Of a
+      #   fiber's or thread's variable, the key if it is a Symbol in the program's code; else nil, since it may be data
       field :by, :string
+      # @return [String, nil] the line with the block that became a Proc, fiber or thread: "/srv/app/order.rb:12"; nil
+      #   for other objects, and if it is not known
+      field :made_at, :string, sparse: true
+      # @return [String, nil] the name of a thread; nil if the path stands for several
+      field :thread_name, :string, sparse: true
     end
 
     # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
     class Path < Record
       # How each kind of edge is written between two steps; other kinds are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
-                class: " class" }.freeze
+                class: " class", thread_local: " [:%s]" }.freeze
+      # What roots are called in a text.
+      ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols", "machine_context" => "machine stack" }.freeze
       ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
-      private_constant :SIGNS, :ASCII
+      private_constant :SIGNS, :ROOTS, :ASCII
 
       # @return [Integer] objects that the paths lead to
       field :count, :count, null: false
@@ -87,6 +95,8 @@ module Memscope
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it holds
       field :held_count, :count
+      # @return [String, nil] as Step#made_at, for these objects
+      field :held_made_at, :string, sparse: true
       # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
       #   class or module
       field :steps, [Step], null: false
@@ -121,17 +131,22 @@ module Memscope
         return second.by if second&.edge == :global && second.by
         return "" if second&.edge == :constant && first.name == "Object"
 
-        first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{first.name})"
+        first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{ROOTS.fetch(first.name, first.name)})"
       end
 
       # If several paths are alike, each has an index of its own, so no index is shown.
       def sign(step)
         return "" if step.edge == :index && count > 1
+        return " [key]" if step.edge == :thread_local && step.by.nil?
 
         step.by || %i[key class].include?(step.edge) ? format(SIGNS.fetch(step.edge, ""), step.by) : ""
       end
 
-      def label(step) = step.times > 1 ? "#{step.name} ×#{step.times}" : step.name
+      def label(step)
+        text = step.times > 1 ? "#{step.name} ×#{step.times}" : step.name
+        text += " #{step.thread_name.inspect}" if step.thread_name
+        step.made_at ? "#{text} at #{step.made_at}" : text
+      end
     end
 
     # An object that retains much.
@@ -148,6 +163,8 @@ module Memscope
       field :held_class, :string
       # @return [Integer, nil] how many objects of that class it refers to
       field :held_count, :count
+      # @return [String, nil] as Step#made_at, for these objects
+      field :held_made_at, :string, sparse: true
       # @return [Path, nil] a shortest path to it
       field :path, Path
     end
@@ -262,8 +279,7 @@ module Memscope
       # @return [HeapGraph]
       def to_sampled(sampled, named, deadline:)
         body = Native.heap_graph(OPTIONS[:top], :sampled, sampled, false, false, (deadline * 1000).ceil)
-        body[:reasons][:names] = :names_from_code if body[:reachable_count]
-        capture(body.update(paths_to: named))
+        capture(named_in(body).update(paths_to: named))
       end
 
       # Paths to objects that no variable of the caller holds, in a child.
@@ -275,8 +291,7 @@ module Memscope
       def to_addresses(addresses, named)
         objects = addresses.sort.pack("J*")
         body = Native.heap_graph(OPTIONS[:top], :addresses, objects, false, false, OPTIONS[:deadline] * 1000)
-        body[:reasons][:names] = :names_from_code if body[:reachable_count]
-        capture(body.update(paths_to: named))
+        capture(named_in(body).update(paths_to: named))
       end
 
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
@@ -319,8 +334,12 @@ module Memscope
         if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
           body[:reasons][:target_count] = :class_without_objects
         end
-        body[:reasons][:names] = :names_from_code if body[:reachable_count]
-        capture(body.update(paths_to: paths_to))
+        capture(named_in(body).update(paths_to: paths_to))
+      end
+
+      def named_in(body)
+        body[:reasons][:names] = body[:source] ? :names_from_code : :names_of_threads if body[:reachable_count]
+        body
       end
 
       def checked(given)

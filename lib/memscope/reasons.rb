@@ -78,6 +78,8 @@ module Memscope
       class_without_objects: there is no object of a class of that name
       names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a
         program makes such names from data, they reveal that data
+      names_of_threads: names of classes, constants, variables and threads are shown, because they normally come from
+        code; if a program makes such names from data, they reveal that data
       dump_cut: the dump is incomplete: its last line has no end
       dump_lacks_objects: %d references lead to objects that are not in the dump
       dump_lines_unreadable: %d lines of the dump could not be understood

@@ -144,6 +144,7 @@ static bool list_objects(struct graph_scan *scan) {
         return false;
     }
     list_globals(scan);
+    memscope_thread_list_take(&scan->question.threads);
     memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
     list_sampled(scan);
     if (scan->listing.refusal != NULL)
@@ -158,6 +159,7 @@ static void learn(const struct graph_scan *scan) {
 
 static void answer(struct graph_scan *scan) {
     scan->constants_named = memscope_named_references_learn();
+    memscope_thread_list_learn();
     if (memscope_answer_room_open(&scan->room) != MEMSCOPE_OK) {
         scan->refusal = memscope_reason("no_memory");
         return;
@@ -211,8 +213,8 @@ static VALUE garbage_hash(const struct memscope_class_answer *row) {
 }
 
 static VALUE step_hash(const struct memscope_step_answer *step) {
-    static const char *const edges[] = {"internal", "class", "constant", "ivar", "cvar",
-                                        "global",   "local", "index",    "key",  "value"};
+    static const char *const edges[] = {"internal", "class", "constant", "ivar",  "cvar",        "global",
+                                        "local",    "index", "key",      "value", "thread_local"};
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "name", text(step->name));
@@ -221,6 +223,8 @@ static VALUE step_hash(const struct memscope_step_answer *step) {
     memscope_hash_set(hash, "by",
                       step->edge == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(step->edge_number))
                                                         : text(step->edge_text));
+    memscope_hash_set(hash, "made_at", text(step->place));
+    memscope_hash_set(hash, "thread_name", text(step->thread));
     return hash;
 }
 
@@ -235,6 +239,7 @@ VALUE memscope_path_hash(const struct memscope_path_answer *path) {
                       path->accumulated_bytes == 0 ? Qnil : ULL2NUM(path->accumulated_bytes));
     memscope_hash_set(hash, "held_class", text(path->held.name));
     memscope_hash_set(hash, "held_count", path->held.name.length == 0 ? Qnil : ULL2NUM(path->held.count));
+    memscope_hash_set(hash, "held_made_at", text(path->held.place));
     memscope_hash_set(hash, "steps", steps);
     memscope_hash_set(hash, "steps_left_out", SIZET2NUM(path->steps_left_out));
     return hash;
@@ -249,6 +254,7 @@ static VALUE dominator_hash(const struct memscope_dominator_answer *dominator) {
     memscope_hash_set(hash, "dominated_count", ULL2NUM(dominator->dominated_count));
     memscope_hash_set(hash, "held_class", text(dominator->held.name));
     memscope_hash_set(hash, "held_count", dominator->held.name.length == 0 ? Qnil : ULL2NUM(dominator->held.count));
+    memscope_hash_set(hash, "held_made_at", text(dominator->held.place));
     memscope_hash_set(hash, "path", dominator->path == NULL ? Qnil : memscope_path_hash(dominator->path));
     return hash;
 }

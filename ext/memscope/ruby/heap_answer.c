@@ -4,6 +4,7 @@
 #include "fork/fork_cost.h"
 #include "graph/suspects.h"
 #include "ruby/heap_references.h"
+#include "ruby/made_at.h"
 #include "ruby/named_references.h"
 
 #include <string.h>
@@ -58,16 +59,30 @@ static void *take(struct work *work, size_t count, size_t size) {
     return room->base + start;
 }
 
-static struct memscope_text text_of(struct work *work, uint32_t name) {
-    struct memscope_text text = {.start = ""};
-    size_t length;
-    const char *found = memscope_names_get(&work->references.graph.names, name, &length);
+static struct memscope_text copy_text(struct work *work, const char *text, size_t length) {
     char *copy = length == 0 ? NULL : take(work, length, 1);
 
     if (copy == NULL)
-        return text;
-    memcpy(copy, found, length);
+        return (struct memscope_text){.start = ""};
+    memcpy(copy, text, length);
     return (struct memscope_text){.start = copy, .length = length};
+}
+
+static struct memscope_text text_of(struct work *work, uint32_t name) {
+    size_t length;
+    const char *found = memscope_names_get(&work->references.graph.names, name, &length);
+
+    return copy_text(work, found, length);
+}
+
+/* Splits a name that memscope_name_by_line has extended. */
+static struct memscope_text split_text_of(struct work *work, uint32_t name, struct memscope_text *place) {
+    size_t length;
+    const char *found = memscope_names_get(&work->references.graph.names, name, &length);
+    size_t own = strnlen(found, length);
+
+    *place = own == length ? (struct memscope_text){.start = ""} : copy_text(work, found + own + 1, length - own - 1);
+    return copy_text(work, found, own);
 }
 
 /* ---- by class -------------------------------------------------------------------------------------------------- */
@@ -157,10 +172,27 @@ struct held {
     uint64_t bytes, count;
 };
 
-/*
- * Adds up, by class, what the object retains, and what the search for shortest paths found through it. Classes and
- * modules do not count: an object refers to its class, but does not hold it.
- */
+/* Whether an edge to a class or module leads to the object's own class, which the object does not hold. */
+static bool is_own_class(const struct work *work, uint32_t holder, uint32_t edge) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+
+    if (work->dump != NULL)
+        return MEMSCOPE_EDGE_KIND(graph->edge_names[edge]) == MEMSCOPE_EDGE_CLASS;
+    return RBASIC_CLASS(memscope_object_of(&work->references, holder)) ==
+           memscope_object_of(&work->references, graph->edges[edge]);
+}
+
+/* A class or module is held by what retains it, and by a collection that leads to it; not by its heirs or methods. */
+static bool holds_module(const struct work *work, uint32_t holder, uint32_t edge, bool retained) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    uint8_t type = holder < graph->slot_count ? graph->type[holder] : 0;
+
+    if (holder >= graph->slot_count || is_own_class(work, holder, edge))
+        return false;
+    return retained || type == MEMSCOPE_TYPE_ARRAY || type == MEMSCOPE_TYPE_HASH || type == MEMSCOPE_TYPE_STRUCT;
+}
+
+/* Adds up, by class, what the object retains, and what the search for shortest paths found through it. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -168,7 +200,8 @@ static void add_held(const struct work *work, uint32_t holder, struct held *held
         uint32_t node = graph->edges[edge], class = graph->node_class[node];
         bool retained = work->dominators.dominator[node] == holder;
 
-        if (memscope_graph_is_module(graph, node) || (!retained && work->paths.parent[node] != holder))
+        if ((!retained && work->paths.parent[node] != holder) ||
+            (memscope_graph_is_module(graph, node) && !holds_module(work, holder, edge, retained)))
             continue;
         held[class].bytes += retained ? work->dominators.retained[node] : graph->bytes[node];
         held[class].count++;
@@ -186,41 +219,72 @@ static void forget_held(const struct memscope_heap_graph *graph, uint32_t holder
         held[graph->node_class[graph->edges[edge]]] = (struct held){0};
 }
 
+/* How many Strings these Arrays have, if they are Ruby's table of Symbols, which has the Symbols' texts; else 0. */
+static uint64_t symbols_in(const struct work *work, uint32_t holder, uint32_t class) {
+    const struct memscope_heap_graph *graph = &work->references.graph;
+    uint32_t known =
+        work->dump != NULL ? MEMSCOPE_NO_NODE : memscope_node_of(&work->references, rb_id2str(rb_intern("initialize")));
+    uint32_t above = work->paths.parent[holder];
+    bool found = above >= graph->slot_count && above != memscope_graph_root(graph) &&
+                 strcmp(graph->categories[above - graph->slot_count], "global_symbols") == 0;
+    uint64_t count = 0;
+
+    for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++) {
+        uint32_t array = graph->edges[edge];
+
+        for (uint32_t text = graph->first_edge[array];
+             graph->node_class[array] == class && text < graph->first_edge[array + 1]; text++) {
+            count += graph->type[graph->edges[text]] == RUBY_T_STRING;
+            found |= graph->edges[text] == known;
+        }
+    }
+    return found ? count : 0;
+}
+
 static struct memscope_held_answer held_by(struct work *work, uint32_t holder, struct held *held) {
     const struct memscope_heap_graph *graph = &work->references.graph;
-    struct memscope_held_answer answer = {.name = {.start = ""}};
-    uint32_t most = 0;
+    struct memscope_held_answer answer = {.name = {.start = ""}, .place = {.start = ""}};
+    uint32_t most = 0, hidden = memscope_names_find(&graph->names, "T_ARRAY", 7);
+    uint64_t symbols = 0;
 
     add_held(work, holder, held, &most);
-    if (most != 0)
-        answer = (struct memscope_held_answer){
-            .name = text_of(work, most), .count = held[most].count, .bytes = held[most].bytes};
+    if (most != 0) {
+        answer.name = split_text_of(work, most, &answer.place);
+        answer.count = held[most].count;
+        answer.bytes = held[most].bytes;
+        symbols = most == hidden && graph->node_class[holder] == hidden ? symbols_in(work, holder, hidden) : 0;
+    }
+    if (symbols > 0) {
+        answer.name = (struct memscope_text){"Symbol", 6};
+        answer.count = symbols;
+    }
     forget_held(graph, holder, held);
     return answer;
 }
 
 /* ---- paths ----------------------------------------------------------------------------------------------------- */
 
-/* Whether paths begin at this class or module. Sets *name to its own name, or 0; a dump lacks singletons' owners. */
+/*
+ * Whether paths begin at this class or module. Sets *name to its own name, for an anonymous class "Order (anonymous
+ * subclass)", or 0: a dump lacks singletons' owners.
+ */
 static bool is_namespace(struct work *work, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;
     VALUE module;
 
     if (work->dump != NULL) {
         described = memscope_heap_dump_module(work->dump, node);
-        *name = described == NULL || !described->named ? 0 : described->name;
-        return *name != 0;
+        *name = described == NULL || described->singleton ? 0 : described->name;
+        return described != NULL && described->named;
     }
     module = memscope_object_of(&work->references, node);
-    *name = memscope_is_named_module(module) || memscope_is_singleton_class(module)
-                ? memscope_name_of_module(&work->references.class_names, module)
-                : 0;
+    *name = memscope_name_of_module(&work->references.class_names, module);
     return memscope_is_named_module(module);
 }
 
 /*
- * From here on, node_class of a named class or module is its own name, and of a singleton class "#<Class:Owner>". Paths
- * begin at named classes and modules: readers know where to find a class, and need no path from Ruby's roots to it.
+ * From here on, node_class of a class or module is its own name, and of a singleton class "#<Class:Owner>". Paths begin
+ * at named classes and modules: readers know where to find a class, and need no path from Ruby's roots to it.
  */
 static void begin_at_namespaces(struct work *work) {
     struct memscope_heap_graph *graph = &work->references.graph;
@@ -260,6 +324,25 @@ static memscope_edge_name name_of_global(struct work *work, uint32_t category, V
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
+static bool is_thread_or_fiber(const struct work *work, uint32_t node) {
+    return node < work->references.graph.slot_count && work->references.graph.type[node] == MEMSCOPE_TYPE_DATA &&
+           RTYPEDDATA_P(memscope_object_of(&work->references, node)) &&
+           memscope_is_thread_or_fiber(memscope_object_of(&work->references, node));
+}
+
+/* Fiber-locals are variables of a thread or of its fiber; a thread keeps its thread-locals in a Hash. */
+static memscope_edge_name name_of_thread_local(struct work *work, uint32_t from, VALUE to, memscope_edge_name other) {
+    uint32_t owner = work->references.graph.type[from] == MEMSCOPE_TYPE_HASH ? work->paths.parent[from] : from;
+    const struct memscope_thread_local *local =
+        is_thread_or_fiber(work, owner) ? memscope_thread_local_of(&work->question->threads, to) : NULL;
+
+    if (local == NULL)
+        return other;
+    return MEMSCOPE_EDGE_NAME(MEMSCOPE_EDGE_THREAD,
+                              local->in_code ? memscope_name_of_id(&work->references.class_names, SYM2ID(local->key))
+                                             : 0);
+}
+
 static memscope_edge_name name_live_edge(void *context, uint32_t from, uint32_t to) {
     struct work *work = context;
     const struct memscope_heap_graph *graph = &work->references.graph;
@@ -270,25 +353,55 @@ static memscope_edge_name name_live_edge(void *context, uint32_t from, uint32_t 
                                                   : name_of_global(work, from - graph->slot_count, search.to);
     memscope_each_named_reference(memscope_object_of(&work->references, from), match, &work->references.class_names,
                                   &search);
-    return search.name;
+    return name_of_thread_local(work, from, search.to, search.name);
 }
 
-static struct memscope_text text_of_node(struct work *work, uint32_t node) {
+static struct memscope_text text_of_node(struct work *work, uint32_t node, struct memscope_text *place) {
     const struct memscope_heap_graph *graph = &work->references.graph;
     const char *category;
 
+    *place = (struct memscope_text){.start = ""};
     if (node < graph->slot_count)
-        return text_of(work, graph->node_class[node]);
+        return split_text_of(work, graph->node_class[node], place);
     category = graph->categories[node - graph->slot_count];
     return (struct memscope_text){.start = category, .length = strlen(category)};
 }
 
-static void answer_step(struct work *work, const struct memscope_path_step *step, struct memscope_step_answer *answer) {
-    *answer = (struct memscope_step_answer){.name = text_of_node(work, step->node),
-                                            .times = step->times,
-                                            .edge = MEMSCOPE_EDGE_KIND(step->edge),
+static struct memscope_text name_of_thread(struct work *work, uint32_t node) {
+    const struct memscope_thread_list *threads = &work->question->threads;
+    const struct memscope_listed_thread *listed =
+        work->dump != NULL || node >= work->references.graph.slot_count
+            ? NULL
+            : memscope_thread_listed(threads, memscope_object_of(&work->references, node));
+
+    return listed == NULL ? (struct memscope_text){.start = ""}
+                          : copy_text(work, RSTRING_PTR(threads->texts) + listed->name, listed->name_bytes);
+}
+
+/* Keys of a Hash do not make paths differ, so the key of a thread-local is that of one path only. */
+static memscope_edge_name edge_to(const struct work *work, const struct memscope_alike_paths *alike, size_t index) {
+    memscope_edge_name edge = alike->steps[index].edge;
+    const struct memscope_heap_graph *graph = &work->references.graph;
+
+    if (MEMSCOPE_EDGE_KIND(edge) != MEMSCOPE_EDGE_THREAD || alike->count == 1 ||
+        graph->type[alike->steps[index - 1].last] != MEMSCOPE_TYPE_HASH)
+        return edge;
+    return MEMSCOPE_EDGE_NAME(MEMSCOPE_EDGE_VALUE, memscope_names_find(&graph->names, "Symbol", 6));
+}
+
+static void answer_step(struct work *work, const struct memscope_alike_paths *alike, size_t index,
+                        struct memscope_step_answer *answer) {
+    const struct memscope_path_step *step = &alike->steps[index];
+    memscope_edge_name edge = edge_to(work, alike, index);
+
+    *answer = (struct memscope_step_answer){.times = step->times,
+                                            .edge = MEMSCOPE_EDGE_KIND(edge),
                                             .edge_text = {.start = ""},
-                                            .edge_number = MEMSCOPE_EDGE_NUMBER(step->edge)};
+                                            .edge_number = MEMSCOPE_EDGE_NUMBER(edge),
+                                            .thread = {.start = ""}};
+    answer->name = text_of_node(work, step->node, &answer->place);
+    if (alike->count == 1)
+        answer->thread = name_of_thread(work, step->node);
     if (answer->edge != MEMSCOPE_EDGE_INDEX)
         answer->edge_text = text_of(work, answer->edge_number);
 }
@@ -302,7 +415,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
                                             .steps = take(work, alike->step_count, sizeof *answer->steps)};
     answer->step_count = answer->steps == NULL ? 0 : alike->step_count;
     for (size_t index = 0; index < answer->step_count; index++)
-        answer_step(work, &alike->steps[index], &answer->steps[index]);
+        answer_step(work, alike, index, &answer->steps[index]);
 }
 
 /* Finds paths, sorted by the weights of their ends or, without weights, by what the ends retain. */
@@ -333,9 +446,10 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
     struct memscope_alike_paths alike;
     struct memscope_paths_found found;
+    struct memscope_text place;
     enum memscope_status status = find_paths(work, &holder->node, NULL, 1, &alike, 1, &found);
 
-    *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node),
+    *answer = (struct memscope_dominator_answer){.name = text_of_node(work, holder->node, &place),
                                                  .held = pile->held,
                                                  .bytes = work->references.graph.bytes[holder->node],
                                                  .retained_bytes = holder->retained,
@@ -441,11 +555,14 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
     return status;
 }
 
-/* The class of a node, even of a class or module, whose node_class may by now be its own name. */
+/*
+ * The class of a node, even of a class or module, whose node_class may by now be its own name, or of an object that
+ * memscope_name_by_line has named.
+ */
 static uint32_t class_of_node(struct work *work, uint32_t node) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
-    if (!memscope_graph_is_module(graph, node))
+    if (!memscope_graph_is_module(graph, node) && (work->dump != NULL || graph->type[node] != MEMSCOPE_TYPE_DATA))
         return graph->node_class[node];
     if (work->dump != NULL)
         return graph->type[node] == MEMSCOPE_TYPE_CLASS ? memscope_names_find(&graph->names, "Class", 5)
@@ -552,8 +669,16 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
 
 static enum memscope_status answer_holders(struct work *work) {
     struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MOST_ROWS, sizeof *piles);
-    struct held *held = memscope_array_map(work->references.graph.names.count + 1, sizeof *held);
-    enum memscope_status status = piles == NULL || held == NULL ? MEMSCOPE_NO_MEMORY : answer_piles(work, held, piles);
+    enum memscope_status status = MEMSCOPE_NO_MEMORY;
+    struct held *held;
+
+    if (work->dump == NULL) {
+        memscope_thread_locals_find_keys(&work->question->threads, &work->references);
+        memscope_name_by_line(&work->references, &work->question->threads);
+    }
+    held = memscope_array_map(work->references.graph.names.count + 1, sizeof *held);
+    if (piles != NULL && held != NULL)
+        status = answer_piles(work, held, piles);
 
     memscope_array_unmap(piles);
     memscope_array_unmap(held);

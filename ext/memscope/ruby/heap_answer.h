@@ -14,6 +14,7 @@
 #include "ruby/duplicate_strings.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_heap.h"
+#include "ruby/thread_list.h"
 
 #define MEMSCOPE_MOST_ROWS 1000
 
@@ -40,6 +41,7 @@ struct memscope_heap_question {
 
     const struct memscope_global *globals;
     size_t global_count;
+    struct memscope_thread_list threads; /* none for a dump */
 };
 
 /* Not NUL-terminated. */
@@ -60,11 +62,15 @@ struct memscope_step_answer {
     enum memscope_edge_kind edge; /* by which the previous step refers to this one */
     struct memscope_text edge_text;
     uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
+    struct memscope_text
+        place; /* the line that made a Proc, fiber or thread, of all objects that are alike; or empty */
+    struct memscope_text thread; /* the name of the only thread; or empty */
 };
 
 /* Of what an object holds, the class with the most bytes. */
 struct memscope_held_answer {
-    struct memscope_text name; /* empty: it holds nothing */
+    struct memscope_text name;  /* empty: it holds nothing */
+    struct memscope_text place; /* as that of a step */
     uint64_t count, bytes;
 };
 

@@ -96,7 +96,7 @@ static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
  * thread's VM stack comes from malloc (thread_pthread.c: native_thread_create_dedicated); but only the part that the
  * thread has used is resident.
  */
-static bool counts_a_stack(VALUE object) {
+bool memscope_is_thread_or_fiber(VALUE object) {
     return RTYPEDDATA_TYPE(object) == fiber_type || RTYPEDDATA_TYPE(object) == thread_type;
 }
 
@@ -104,7 +104,7 @@ static bool counts_a_stack(VALUE object) {
 static size_t ask(struct memscope_held_walk *walk, VALUE object) {
     if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA || !RTYPEDDATA_P(object))
         return rb_obj_memsize_of(object);
-    if (!counts_a_stack(object))
+    if (!memscope_is_thread_or_fiber(object))
         return ask_typed(walk, object);
     walk->held->unasked_stacks++;
     return 0;

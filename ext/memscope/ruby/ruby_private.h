@@ -279,6 +279,10 @@ extern const void *rb_shape_tree;
 #define MEMSCOPE_IS_FIELDS(imemo) false
 #endif
 
+/* Whether the object is the code of a method or block. */
+#define MEMSCOPE_IS_CODE(object)                                                                                       \
+    (RB_BUILTIN_TYPE(object) == RUBY_T_IMEMO && strcmp(MEMSCOPE_IMEMO_NAME(MEMSCOPE_IMEMO_KIND(object)), "iseq") == 0)
+
 /*
  * The object that has this singleton class: an exported function returns it from 3.2 on, a hidden variable holds it
  * before.

@@ -10,15 +10,15 @@
 #define FEW_TARGETS 64
 
 /*
- * How a signature identifies a step: by the name of its class; or, for a category, and for a class or module on the way
- * to the target, by its node.
+ * How a signature identifies a step: by the name of its class; by the name of a class or module on the way to the
+ * target; or, for a category, by its node.
  */
-enum step_kind { BY_CLASS, BY_NODE };
+enum step_kind { BY_CLASS, BY_MODULE, BY_NODE };
 
 /* The steps of a path so far: the last step, and the signature of those before it. */
 struct signature {
     uint32_t before; /* a signature's number; 0 before the first */
-    uint32_t number; /* the class name's, or the node */
+    uint32_t number; /* the name's, or the node */
     uint8_t kind;    /* enum step_kind */
     memscope_edge_name edge;
 
@@ -133,8 +133,9 @@ static uint32_t number_of(struct path_scan *scan, const struct signature *step) 
     return scan->signature_count++;
 }
 
+/* Each class or module is a step of its own. */
 static bool same_step(const struct signature *one, const struct signature *other) {
-    return one->kind == other->kind && one->number == other->number;
+    return one->kind == other->kind && one->number == other->number && one->kind != BY_MODULE;
 }
 
 /* If this step completes a repetition of the last steps, the signature without the repetition; else 0. */
@@ -191,6 +192,7 @@ static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32
     case MEMSCOPE_EDGE_IVAR:
     case MEMSCOPE_EDGE_CVAR:
     case MEMSCOPE_EDGE_GLOBAL:
+    case MEMSCOPE_EDGE_THREAD:
         return name;
     default:
         return MEMSCOPE_EDGE_INTERNAL;
@@ -203,12 +205,16 @@ static memscope_edge_name name_in_signature(const struct path_scan *scan, uint32
 static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, bool target) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t parent = scan->paths->parent[node], earlier;
-    bool which = node >= graph->slot_count || (!target && memscope_graph_is_module(graph, node));
+    bool is_category = node >= graph->slot_count;
     struct signature step = {.before = before,
-                             .number = which ? node : graph->node_class[node],
-                             .kind = which ? BY_NODE : BY_CLASS,
+                             .number = is_category ? node : graph->node_class[node],
+                             .kind = BY_CLASS,
                              .shortest = MEMSCOPE_NO_NODE};
 
+    if (is_category)
+        step.kind = BY_NODE;
+    else if (!target && memscope_graph_is_module(graph, node))
+        step.kind = BY_MODULE;
     if ((earlier = repeated(scan, &step)) != 0)
         return earlier;
     step.edge = name_in_signature(scan, parent, node);

@@ -3,8 +3,8 @@
  *
  * Paths are alike if they lead from the same category of roots through objects of the same classes, in the same order,
  * by the same constants and variables; indexes and keys do not matter. Classes and modules on the way are compared by
- * identity. An immediate repetition, as in a list of any length (Node → Node → …, or Node → Array → Node → Array → …),
- * counts once.
+ * their node_class too, which may be their own names. An immediate repetition, as in a list of any length (Node → Node
+ * → …, or Node → Array → Node → Array → …), counts once.
  */
 #ifndef MEMSCOPE_ALIKE_PATHS_H
 #define MEMSCOPE_ALIKE_PATHS_H

@@ -46,6 +46,7 @@ enum memscope_edge_kind {
     MEMSCOPE_EDGE_INDEX,    /* an Array's or a Struct's element; number: its index, saturating */
     MEMSCOPE_EDGE_KEY,      /* a Hash's key itself */
     MEMSCOPE_EDGE_VALUE,    /* a Hash's value; number: the class of its key, as in node_class */
+    MEMSCOPE_EDGE_THREAD,   /* a thread's or fiber's variable; number: its key in names; 0 if that may be data */
 };
 
 /* An edge's name in 32 bits: the kind in the lowest four. */
