@@ -36,16 +36,14 @@ struct memscope_held_memory {
 /* Called when the extension is loaded: learns the data types of fibers, threads and IO::Buffers in this Ruby. */
 void memscope_held_memory_learn(void);
 
-<<<<<<< HEAD
 /*
  * The malloc block with the bytes of an IO::Buffer; NULL for one that maps its bytes, or has those of a String or of
  * another buffer, and for other objects. *bytes is the size of a buffer in any case, and 0 for other objects.
  */
 const void *memscope_block_of_buffer(VALUE object, size_t *bytes);
-=======
+
 /* For a typed T_DATA. memscope_held_memory_learn must have been called. */
 bool memscope_is_thread_or_fiber(VALUE object);
->>>>>>> d242e8ec (Tell threads, fibers, Procs, Symbols and classes apart in the paths of a heap graph)
 
 struct memscope_asked_type {
     const rb_data_type_t *type;
