@@ -97,6 +97,16 @@ class DoctorRulesTest < DoctorTest
     end
   end
 
+  # The diagnosis has just measured it.
+  def test_what_the_next_command_costs
+    found = finding(diagnose(malloc: Charts.glibc(untracked: 116)), :rss_above_ruby)
+    wall_us = Charts.evidence.total_cost[:wall_us]
+
+    assert_equal "takes no longer than this diagnosis did, #{Memscope::Report::Quantity.milliseconds(wall_us)}",
+                 found.remedy_cost
+    FOUND.each_value { |_, _, chart| refute_match(/milliseconds per|about a second/, diagnose(**chart).to_s) }
+  end
+
   def test_nothing_wrong
     [diagnose, diagnose(malloc: jemalloc)].each do |diagnosis|
       assert_predicate diagnosis, :healthy?

@@ -57,8 +57,8 @@ module Memscope
     # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
     #   how long that took, and how much memory is no longer shared with other processes
     # @param garbage [Boolean] split live slots, and malloc's blocks in use, into reachable and garbage, without a
-    #   collection: a forked child follows all references, 0.25 s a million objects, and the fork stops Ruby for 12 ms
-    #   per GB. Implies `deep` and `objects`; what objects hold is then counted as malloc keeps it, not as objects
+    #   collection: a forked child follows all references, 0.25 to 1 s a million objects, and the fork stops Ruby for
+    #   12 ms per GB. Implies `deep` and `objects`; what objects hold is then counted as malloc keeps it, not as objects
     #   report it
     # @return [Ledger]
     # @raise [ArgumentError] unless each option is true or false
@@ -112,7 +112,7 @@ module Memscope
     def census(gc: false) = Census.read(gc: gc)
 
     # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
-    # what is garbage. Tier T3: a forked child walks the heap, a second for a few million objects, with 60 to 120 bytes
+    # what is garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million objects, with 60 to 120 bytes
     # of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection under way is finished first.
     # With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and size functions of C
     # extensions.

@@ -305,8 +305,8 @@ module Memscope
 
   # What a reading cost.
   #
-  # Tiers: T0 a few µs; T1 under 1 ms; T2 milliseconds per GB; T3 the duration of the levers of a purge, or of a walk of
-  # all objects.
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
+  # duration of the levers of a purge, or of a walk of all objects.
   class Cost < Record
     # @return [Symbol] :T0, :T1, :T2 or :T3
     field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]

@@ -10,9 +10,9 @@ module Memscope
 
       NOTES = <<~TEXT
         A forked child of the process follows all references between its objects. This
-        takes about a second for a few million objects; the process keeps running
-        meanwhile. The report states the child's own memory and how long the fork
-        stopped Ruby. No object's contents are shown.
+        takes 1 to 3 s per million objects; the process keeps running meanwhile. The
+        report states the child's own memory and how long the fork stopped Ruby. No
+        object's contents are shown.
         A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
         another, so do not sum the rows.

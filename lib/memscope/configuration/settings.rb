@@ -211,8 +211,8 @@ module Memscope
       },
       metrics_ledger_interval_seconds: {
         type: Types.seconds(1..86_400, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL", example: "60",
-        sentence: "The least time between two ledger readings for the metrics, each of which takes milliseconds per " \
-                  "gigabyte. If nil, no ledger is read, and its families are not exported."
+        sentence: "The least time between two ledger readings for the metrics, each of which takes tens of " \
+                  "milliseconds per gigabyte. If nil, no ledger is read, and its families are not exported."
       },
       metrics_arenas: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",

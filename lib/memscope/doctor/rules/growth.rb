@@ -5,7 +5,7 @@ module Memscope
     module Rules
       PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only memory " \
                   "allocated meanwhile"
-      WALKING = "a heap graph takes about a second, and 60 to 120 MiB per million objects, in a forked child"
+      WALKING = "a heap graph takes 1 to 3 s and 60 to 120 MiB per million objects, in a forked child"
       # Whether malloc has grown, since the last major GC, by more than twice gc_room. Ruby usually collects once malloc
       # has grown by gc_room.
       UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }

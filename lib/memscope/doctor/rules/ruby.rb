@@ -86,7 +86,10 @@ module Memscope
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
-          remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --deep --objects", "takes milliseconds per GB"] }
+          remedy: lambda do |f|
+            ["memscope report --pid #{f.ledger.pid} --deep --objects",
+             "takes no longer than this diagnosis did, #{milliseconds(f.evidence.total_cost[:wall_us])}"]
+          end
         },
         collector_off: {
           subject: "a garbage collector that is switched off",
@@ -233,7 +236,7 @@ module Memscope
           end,
           remedy: lambda do |f|
             [[heap(f), census(f), profile(f)].join("\n"),
-             "#{WALKING}; each census takes a full GC and a few milliseconds; the profile #{PROFILING}"]
+             "#{WALKING}; each census takes a full GC and 0.1 s per million objects; the profile #{PROFILING}"]
           end
         }
       )
