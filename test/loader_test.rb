@@ -3,36 +3,65 @@
 require_relative "test_helper"
 require "json"
 require "memscope/loader"
+require_relative "support/groups"
+require_relative "support/planted_history"
+require_relative "support/profiles"
 
 # Readings from another source are either refused with a message for people, or shown like our own.
 class LoaderTest < MemscopeTest
-  # What replaces a value in a mutant.
-  ODD = [nil, true, -1, 0, 2**70, 1e308, "", "x" * 1000, "\u202e", "\e[31m", [], {}, [[[]]], { "id" => "malloc" },
-         "9" * 21, { "bytes" => -1 }].freeze
-  MUTANTS = 200
+  # What replaces a value in a mutant; :drop takes it away.
+  ODD = [nil, true, -1, 0, 2**70, 10**400, 0.5, 1e308, -1e308, "", "x" * 1000, "malloc", "9" * 21, "a\xff", "x\n\ty",
+         "\0\a\e[31m\r\u0085\u061c\u200e\u2028\u202e\u2066", "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z",
+         [], [nil], [-1], [1.5], [["a", 1]], {}, { "id" => "malloc" }, { "1" => { "b" => nil } }, :drop].freeze
+  # How many mutants of each reading, and how many values of a mutant are odd.
+  MUTANTS = Integer(ENV.fetch("MEMSCOPE_MUTANTS", "30"))
+  FORMATS = %i[to_s inspect to_json to_html to_markdown to_pprof to_speedscope to_firefox to_collapsed to_trace
+               sentence].freeze
+  HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
 
   def readings
     [Memscope.ledger(deep: true, objects: true), Memscope.snapshot(malloc: true), Memscope.arenas, Memscope.ruby_heap,
      Memscope.doctor, Memscope.lint, Memscope.allocator, Memscope.mappings, Memscope.process_memory, Memscope.cgroup,
-     Memscope.workers, Memscope.fragmentation, Memscope.purge(dry_run: true), profile]
+     Memscope.workers, Memscope.fragmentation, Memscope.purge(dry_run: true), Memscope.size_classes, *of_objects,
+     *over_time, *profiles, *decided]
   end
 
-  def profile = Memscope.malloc_profile(backend: :imports, rate: 1024) { @kept = Array.new(50) { "x" * 5000 } }
-
-  def mutant(value, random)
-    return ODD.sample(random: random) if random.rand < 0.15 || !value.respond_to?(:each) || value.empty?
-    return value.merge(value.keys.sample(random: random).then { |key| { key => mutant(value[key], random) } }) if
-      value.is_a?(Hash)
-
-    value.dup.tap { |list| random.rand(list.size).then { |index| list[index] = mutant(list[index], random) } }
+  def of_objects
+    census = Memscope.census
+    tags = Memscope.tag("a") { Memscope.tags }
+    [census, Memscope.census - census, Memscope.heap_graph(top: 3, strings: true, paths_to: self.class), tags,
+     Memscope.measure { @kept = Array.new(9) { Object.new } }, *Memscope.workers.first,
+     Memscope.ledger - Memscope.ledger]
   end
 
+  def over_time
+    week = PlantedHistory.week
+    history = week.to_h
+    history[:curves].flat_map { |curve| curve[:rings] }.each do |ring|
+      ring.update(ring.slice(:min, :last).transform_values { |samples| samples.first(3) })
+    end
+    [Memscope::History.from_h(history), Memscope::Verdict.of(week)]
+  end
+
+  def profiles
+    objects = Profiles.objects(20, 3)
+    malloc = Memscope.malloc_profile(backend: :imports, rate: 1024) { @kept = Array.new(50) { "x" * 5000 } }
+    [objects, malloc, objects - objects, malloc - malloc]
+  end
+
+  def decided
+    groups = Groups.take(1900, workers: { 1 => Groups.leak(200) })
+    [groups.last, Memscope::Policy.new.decide(groups), Memscope::Policy.new]
+  end
+
+  # Mutants differ in one value from what a reading wrote.
   def test_what_is_accepted_can_be_shown
     skip_under_sanitizer
-    random = Random.new(1)
+    random = Random.new(Integer(ENV.fetch("MEMSCOPE_SEED", "1")))
     accepted = readings.sum do |reading|
-      given = JSON.parse(reading.to_json)
-      Array.new(MUTANTS) { mutant(given, random) }.count { |hash| shown?(reading, hash) }
+      reading, given = shortened(reading.class, JSON.parse(reading.to_json))
+      mutants = places(given).product(ODD).sample(MUTANTS, random: random)
+      mutants.count { |place, odd| shown?(reading, mutant(given, place, odd)) }
     end
 
     assert_operator accepted, :>, 100
@@ -59,6 +88,19 @@ class LoaderTest < MemscopeTest
     assert_match(/\AMemscope::Ledger\.from_h: pid: given an Integer of \d+ bits, allowed/, messages[1])
   end
 
+  # A report of a worker whose role has an invalid byte, and a name in another encoding.
+  def test_symbols_of_any_bytes
+    worker = JSON.parse(Memscope.workers.first.to_json)
+
+    assert_raises(ArgumentError) { Memscope::Worker.from_h({ **worker, "role" => "wor\xffker" }) }
+    assert_raises(ArgumentError) { Memscope::Ledger.from_h({ **good, "rows\xff" => [] }) }
+    %w[\xff あ].each do |name|
+      row = Memscope::Ledger::Row.from_h({ **good["rows"].first, "id" => name.encode("UTF-8", invalid: :replace).b })
+
+      assert_predicate row.to_json, :valid_encoding?
+    end
+  end
+
   def test_the_path_to_what_is_wrong
     rows = good["rows"].map(&:dup)
     rows[1] = { **rows[1], "children" => [{ **rows[1], "bytes" => "many" }] }
@@ -75,22 +117,60 @@ class LoaderTest < MemscopeTest
   # An object that cannot even be inspected.
   def mute = Class.new { def inspect = raise("no") }.new
 
+  # A short form of the JSON, with few items in each list, that still loads.
+  def shortened(kind, given, part = given)
+    case part
+    when Hash then part.each_value { |value| shortened(kind, given, value) }
+    when Array
+      whole = part.dup
+      part.slice!(2..)
+      loads?(kind, given) || part.replace(whole)
+      part.each { |value| shortened(kind, given, value) }
+    end
+    [kind.from_h(given), given]
+  end
+
+  def loads?(kind, given)
+    kind.from_h(given)
+  rescue ArgumentError
+    false
+  end
+
+  # The paths to all values; of those in lists, to the first with each key.
+  def places(value, place = [], seen = {})
+    pattern = [place.grep(String), value.class]
+    return [] if seen[pattern] && place.any?
+
+    seen[pattern] = true
+    inner = value.is_a?(Array) ? value.each_index.zip(value) : Hash.try_convert(value).to_a
+    [*([place] if place.any?), *inner.flat_map { |key, item| places(item, [*place, key], seen) }]
+  end
+
+  def mutant(value, place, odd)
+    step, *further = place
+    changed = value.dup
+    if further.any? then changed[step] = mutant(value[step], further, odd)
+    elsif odd != :drop then changed[step] = odd
+    else changed.is_a?(Hash) ? changed.delete(step) : changed.delete_at(step)
+    end
+    changed
+  end
+
   def shown?(reading, hash)
     loaded = reading.class.from_h(hash)
-    loaded.to_s
-    loaded.inspect
-    loaded.to_json
-    difference(loaded, reading)
+    shown = FORMATS.filter_map { |format| loaded.public_send(format) if loaded.respond_to?(format) }.grep(String)
+    shown.each { |text| refute_match HIDDEN, text if text.encoding == Encoding::UTF_8 }
+    differences(loaded, reading)
     true
   rescue ArgumentError => e
-    raise unless e.message.match?(/\A#{reading.class}.from_h\b.*allowed: /)
+    raise unless e.message.match?(/\A#{reading.class}.(from_h|new)\b.*allowed: /m)
 
     false
   end
 
   # A profile of another process, rate or backend is refused.
-  def difference(loaded, reading)
-    loaded - reading
+  def differences(loaded, reading)
+    [[loaded, reading], [reading, loaded]].each { |later, earlier| (later - earlier).to_s } if reading.respond_to?(:-)
   rescue TypeError, ArgumentError => e
     raise unless e.message.start_with?("Memscope::")
   end

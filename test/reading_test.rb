@@ -55,6 +55,18 @@ class ReadingTest < MemscopeTest
     assert_equal 24_100, reading.cost.wall_us
   end
 
+  # An object that claims to be equal to everything is none of the allowed values.
+  def test_arguments_that_lie
+    liar = Class.new { def ==(_other) = true }.new
+    calls = [-> { Memscope::MallocProfile.start(rate: liar) }, -> { Memscope.snapshot(malloc: liar) },
+             -> { Memscope.history.points(:rss, step: liar) }, -> { Memscope::Field.choice("n", liar, [1, 2]) },
+             -> { Memscope.size_classes(arena: liar) }, -> { Memscope.heap_graph(top: liar) },
+             -> { Memscope.configure { |settings| settings.objects_budget = liar } },
+             -> { Memscope::Policy.new(readings: liar) }, -> { Memscope::History.from_h({ schema: liar }) }]
+
+    calls.each { |call| assert_match(/given .*allowed/, assert_raises(ArgumentError, &call).message) }
+  end
+
   def test_envelope
     before = Time.now
     reading = sample

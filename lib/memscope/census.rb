@@ -77,6 +77,7 @@ module Memscope
     field :collected?, :boolean
     # @return [Integer, nil] GC.count when the objects were counted
     field :gc_count, :count
+    together :total_count, :total_slot_bytes, :total_memsize_bytes, :total_old_count, :gc_count
     # @return [Symbol, nil] where the heap was walked: :process or :child (a forked child); nil if it was not
     field :walked_in, :symbol
     # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child

@@ -127,7 +127,7 @@ module Memscope
     end
 
     def parsed(text)
-      answer = Calls.printable(JSON.parse(Field.text(text)))
+      answer = Field.plain(JSON.parse(Field.utf8(text)))
       return answer if answer.is_a?(Hash)
 
       raise Failed, "the answer of process #{@pid} is not a JSON object"

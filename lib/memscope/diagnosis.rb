@@ -31,7 +31,7 @@ module Memscope
     # @return [String, nil] why recoverable_bytes is nil
     field :unrecoverable_reason, :string
     # @return [String, nil] code, a setting or a command to paste
-    field :remedy, :string
+    field :remedy, :text
     # @return [String, nil] what the remedy costs: "requires a restart; causes more TLB misses"
     field :remedy_cost, :string
 

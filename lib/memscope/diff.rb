@@ -72,7 +72,7 @@ module Memscope
       # values are counters.
       def any(id, from, to, counters)
         case known = from.nil? ? to : from
-        when Numeric then change(id, from: from, to: to, counter: Array(counters).include?(id))
+        when Numeric then change(id, from: from, to: (to if to.is_a?(Numeric)), counter: Array(counters).include?(id))
         when Hash then group(id, *[from, to].map { |hash| Hash.try_convert(hash).to_h }, counters)
         when Array then list(id, *[from, to].map { |list| Array.try_convert(list).to_a })
         when Record then group(id, from.to_h, to.to_h, counters_of(known.class)) if known.class.respond_to?(:identity)

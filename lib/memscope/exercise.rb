@@ -57,7 +57,7 @@ module Memscope
     # @return [String, nil] RAILS_ENV and RACK_ENV; nil for a server
     field :environment, :string
     # @return [Array<Integer>] the processes of the application
-    field :pids, :list, null: false
+    field :pids, :integers, null: false
     # @return [Boolean] whether garbage was collected before each count
     field :collected?, :boolean, null: false
     # @return [Array<Point>] before the first request, and after each round

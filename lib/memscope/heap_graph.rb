@@ -99,7 +99,7 @@ module Memscope
       field :held_made_at, :string, sparse: true
       # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
       #   class or module
-      field :steps, [Step], null: false
+      field :steps, [Step], null: false, filled: true
       # @return [Integer] steps in the middle of a long path that are missing from `steps`
       field :steps_left_out, :count, null: false
 
@@ -222,6 +222,7 @@ module Memscope
     field :unreachable_target_count, :count
     # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
     field :path_count, :count
+    together :target_count, :unreachable_target_count, :path_count
     # @return [Array<Root>] categories of roots
     field :roots, [Root], null: false
     # @return [Strings, nil] nil unless asked for

@@ -101,7 +101,7 @@ module Memscope
       # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
       field :baseline, :count
       # @return [Array<Ring>] the finest first
-      field :rings, [Ring], null: false
+      field :rings, [Ring], null: false, filled: true
 
       # @param since [Integer] milliseconds since 1970
       # @param step [Integer, nil]
@@ -135,6 +135,16 @@ module Memscope
     parts_of :curves
 
     class << self
+      # @api private
+      # @return [History] checked: whatever has samples has begun
+      def load(hash, where)
+        super.tap do |history|
+          next if history.started_at || history.curves.empty?
+
+          Loader.refuse([where, :started_at], nil, "a time, since there are samples")
+        end
+      end
+
       # Starts to sample this process, in a thread, and the processes that it forks. Does nothing if sampling already
       # runs. After `stop`, the history continues with the samples that were kept.
       #
@@ -221,7 +231,7 @@ module Memscope
     def ring(name, since, step)
       times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
       Field.refuse("Memscope::History: since", since, "nil, a Time, seconds since 1970") unless times
-      Field.refuse("Memscope::History: step", step, "nil, #{STEPS.join(', ')}") unless [nil, *STEPS].include?(step)
+      Field.choice("Memscope::History: step", step, [nil, *STEPS])
       self[name].ring(milliseconds(since), step)
     end
 

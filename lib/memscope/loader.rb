@@ -10,6 +10,9 @@ module Memscope
   #
   # @api private
   module Loader
+    # The range of numbers: no arithmetic on numbers in it leaves the range of Float.
+    NUMBERS = (-(2**128)..(2**128))
+    NATURALS = (0..NUMBERS.end)
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
     # The most characters of a path in a message: keys may be of any length.
     LONGEST_PATH = 200
@@ -20,22 +23,28 @@ module Memscope
       signed_bytes: [Integer, "an Integer, in bytes"],
       count: [NATURAL, "an Integer of 0 or more"],
       integer: [Integer, "an Integer"],
-      number: [->(value) { value.is_a?(Numeric) && value.finite? }, "an Integer or a finite Float"],
+      number: [Numeric, "an Integer or a finite Float"],
       string: [String, "a String"],
+      text: [String, "a String"],
       symbol: [Symbol, "a Symbol or a String"],
       id: [->(value) { value.is_a?(Symbol) || value.is_a?(Integer) }, "a Symbol, a String or an Integer"],
       boolean: [->(value) { [true, false].include?(value) }, "true or false"],
       time: [Integer, 'a time like "2026-11-21T02:00:00.123Z"'],
       hash: [Hash, "a Hash"],
+      numbers: [->(value) { value.is_a?(Hash) && value.each_value.all?(NUMBERS) }, "a Hash of numbers"],
       sizes: [->(value) { value.is_a?(Hash) && value.each_value.all?(Integer) }, "a Hash of Integers, in bytes"],
       list: [Array, "an Array"],
+      integers: [->(value) { value.is_a?(Array) && value.all?(Integer) }, "an Array of Integers"],
+      strings: [->(value) { value.is_a?(Array) && value.all?(String) }, "an Array of Strings"],
+      shares: [->(value) { value.is_a?(Array) && value.all?(SHARE) }, "an Array, each item four Integers"],
       samples: [->(value) { value.is_a?(Array) && value.all? { |sample| sample.nil? || NATURAL[sample] } },
                 "an Array, each item an Integer of 0 or more, or nil"],
       any: [Object, "a JSON value"]
     }.freeze
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
-    private_constant :NATURAL, :LONGEST_PATH, :SCALARS, :TIME
+    SHARE = ->(value) { value.is_a?(Array) && value.size == 4 && value.all?(Integer) }
+    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :LONGEST_PATH, :SCALARS, :TIME
 
     module_function
 
@@ -48,7 +57,18 @@ module Memscope
       given = opened(record, given, where) if record < Reading
       unknown = given.each_key.find { |name| !record.names.key?(name) }
       refuse(where, unknown.to_s, record.fields.map(&:name).join(", "), ", a key") if unknown
-      record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
+      complete(record, where, record.fields.to_h do |field|
+        [field.name, value(field, given[field.name], [where, field.name])]
+      end)
+    end
+
+    # @return [Hash{Symbol => Object}] the values, if the fields that are known together are so
+    def complete(record, where, values)
+      record.together.each do |names|
+        known, unknown = names.partition { |name| values[name] }
+        refuse([where, unknown.first], nil, "a value, as for #{known.first}") if known.any? && unknown.any?
+      end
+      values
     end
 
     # Checks the schema and the kind of a reading.
@@ -68,7 +88,7 @@ module Memscope
       return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
 
       shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at, :process), kind: type.kind }
-      shared.merge(keyed(given[name], [where, name], type))
+      shared.merge(keyed(given[name], [where, name], type).compact)
     end
 
     def check_schema(schema, where)
@@ -103,6 +123,7 @@ module Memscope
       return given if given.nil? && field.nullable
 
       loaded = typed(field.type, given, where)
+      refuse(where, given, "one or more items") if field.filled && loaded.empty?
       return loaded if field.one_of.nil? || field.one_of.include?(loaded)
 
       refuse(where, given, field.one_of.join(", "))
@@ -141,7 +162,8 @@ module Memscope
 
     def converted(type, given, where)
       case type
-      when :symbol, :id then given.is_a?(String) ? given.to_sym : given
+      when :symbol, :id then [String, Symbol].include?(given.class) ? Field.line(given.to_s).to_sym : given
+      when :string then given.is_a?(String) ? Field.line(given) : given
       when :time then time(given)
       else plain(given, where)
       end
@@ -151,13 +173,15 @@ module Memscope
       case given
       when Hash then plain_hash(given, where)
       when Array then plain_list(given, where)
-      when String, Symbol, Integer, true, false, nil then Field.plain(given)
-      else given.is_a?(Float) && given.finite? ? given : refuse(where, given, "a JSON value")
+      when Numeric then NUMBERS === given ? given : refuse(where, given, "a number from -2**128 to 2**128")
+      when String, Symbol, true, false, nil then Field.plain(given)
+      else refuse(where, given, "a JSON value")
       end
     end
 
     def plain_list(given, where)
-      return given.dup.freeze if given.all?(Integer) # the frames of a stack: there may be a million
+      # The frames of a stack: there may be a million.
+      return given.dup.freeze if given.all?(Integer) && given.all?(NATURALS)
 
       given.map.with_index { |item, index| plain(item, [where, index]) }.freeze
     end
@@ -166,9 +190,12 @@ module Memscope
     def plain_hash(given, where)
       given.to_h do |key, value|
         text = key(key, where)
+        refuse([where, text], value, "an Integer, in bytes, or nil") unless bytes?(text, value)
         [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, plain(value, [where, text])]
       end.freeze
     end
+
+    def bytes?(key, value) = !key.end_with?("_bytes") || value.nil? || value.is_a?(Integer)
 
     def key(key, where)
       return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)

@@ -37,7 +37,7 @@ module Memscope
       # @param confs [Array<Hash{Symbol => String}>] :source and :text of each, in jemalloc's order: a later one wins
       # @return [Hash{Symbol => Object}] :settings, a Hash for each Allocator::Setting, and their :reasons
       def attribute(settings:, confs:, **)
-        texts = confs.map { |conf| [conf[:source], *parse(Field.text(conf[:text].to_s))] }
+        texts = confs.map { |conf| [conf[:source], *parse(Field.utf8(conf[:text].to_s))] }
         reported = settings.to_h { |option| [option[:name], option(*option.values_at(:name, :value), texts)] }
         others = texts.flat_map do |source, pairs, rest|
           others(source, pairs.reject { |name, _given| reported.key?(name) }, rest)

@@ -87,7 +87,7 @@ module Memscope
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        unless rate?(rate) || rate == EVERY_BLOCK
+        unless rate?(rate) || EVERY_BLOCK.eql?(rate)
           refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes")
         end
         Field.choice("#{name}.start: backend", backend, BACKENDS)

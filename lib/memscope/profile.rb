@@ -78,9 +78,10 @@ module Memscope
     field :generation, :count, null: false
     # @return [Array<Integer>, nil] the numbers of all generations: each has the number of its first epoch. An epoch
     #   begins when a garbage collection ends its mark phase. nil for malloc
-    field :generations, :list, sparse: true
+    field :generations, :integers, sparse: true
     # @return [Integer, nil] the current epoch; nil for malloc
     field :epoch, :count, sparse: true
+    together :generations, :epoch
     # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
     #   the rest has not been judged yet: it may be garbage. nil if the profile did not watch major GCs
     field :unjudged_generation, :count, sparse: true

@@ -29,17 +29,19 @@ module Memscope
   #
   # Every value is frozen, and equal after a round trip through JSON.
   #
-  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string, :symbol, :id (a Symbol or an Integer),
-  #   :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :sizes (bytes by id), :list,
-  #   :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record class; or an
-  #   Array of one Record class, for a list of such records
+  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string (one line), :text (lines), :symbol, :id (a
+  #   Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :numbers
+  #   (a Hash of numbers), :sizes (bytes by id), :list, :integers, :strings, :shares (lists of four
+  #   Integers), :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record
+  #   class; or an Array of one Record class, for a list of such records
   # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
   # * `sparse`: whether `to_h` leaves the field out if it is nil
+  # * `filled`: whether a list has at least one item
   #
   # @api private
-  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse)
+  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse, :filled)
 
   class Field
     # Types of numbers.
@@ -49,8 +51,14 @@ module Memscope
     # How many characters of a value a message repeats at most.
     EXCERPT = 64
     # Types that Field.plain freezes deeply.
-    PLAIN = %i[string hash sizes list samples any sentences].freeze
-    private_constant :EXCERPT
+    PLAIN = %i[string text hash numbers sizes list integers strings shares samples any sentences].freeze
+    # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
+    # separators, and characters that set the direction of text.
+    HIDDEN = /[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
+    HIDDEN_IN_LINES = /[#{HIDDEN.source}&&[^\n\t]]/
+    # The part of HIDDEN that is ASCII, which is searched for eight times as fast.
+    HIDDEN_IN_ASCII = /[[:cntrl:]]/
+    private_constant :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
@@ -79,24 +87,44 @@ module Memscope
     def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
 
     # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
-    # @return [Object] deeply frozen, with Strings for Symbols
+    # @return [Object] deeply frozen, with Strings for Symbols, all of them as `text` returns them
     def self.plain(value)
       case value
       when String then text(value)
-      when Symbol then value.name
-      when Hash then value.frozen? ? value : value.transform_values { |item| plain(item) }.freeze
+      when Symbol then text(value.name)
+      when Hash then value.frozen? ? value : plain_hash(value)
       when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
       else value
       end
     end
 
+    def self.plain_hash(hash) = hash.to_h { |key, item| [key.is_a?(String) ? text(key) : key, plain(item)] }.freeze
+    private_class_method :plain_hash
+
     # @param string [String] a path or a mapping's name can have any bytes
     # @return [String] frozen, valid UTF-8; invalid bytes are replaced
-    def self.text(string)
-      return string if string.frozen? && string.encoding == Encoding::UTF_8 && string.valid_encoding?
+    def self.utf8(string)
+      known = string.ascii_only? || (string.encoding == Encoding::UTF_8 && string.valid_encoding?)
+      return string if known && string.frozen?
 
       string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
     end
+
+    # Everything that a reading holds has passed through this method or `line`, so no surface needs to look for these
+    # characters again.
+    #
+    # @param string [String]
+    # @param hidden [Regexp]
+    # @return [String] frozen, valid UTF-8, that can be shown anywhere: with "?" for each hidden character
+    def self.text(string, hidden = HIDDEN_IN_LINES)
+      string = utf8(string)
+      searched = string.ascii_only? ? HIDDEN_IN_ASCII : HIDDEN
+      string.match?(searched) ? string.gsub(hidden, "?").freeze : string
+    end
+
+    # @param string [String] a name, a path
+    # @return [String] as `text` returns it, and one line
+    def self.line(string) = text(string, HIDDEN)
 
     # @param value [Object] the value that a message repeats
     # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
@@ -125,7 +153,8 @@ module Memscope
     # @return [Object] the given value
     # @raise [ArgumentError] if the given value is not allowed
     def self.choice(what, given, allowed)
-      allowed.include?(given) ? given : refuse(what, given, allowed.map(&:inspect).join(", "))
+      found = allowed.any? { |one| one.eql?(given) } # an Integer's == would ask the given object's
+      found ? given : refuse(what, given, allowed.map(&:inspect).join(", "))
     end
 
     # @param what [String] as for refuse
@@ -172,9 +201,9 @@ module Memscope
       # @!macro [attach] record_field
       #   @!attribute [r] $1
       # @return [void]
-      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false)
+      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false)
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
-        own_fields << Field.new(key, type, null, one_of, counters, sparse).freeze
+        own_fields << Field.new(key, type, null, one_of, counters, sparse, filled).freeze
         case type
         when :boolean then define_method(:"#{key}?") { @values[key] }
         when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
@@ -182,13 +211,18 @@ module Memscope
         end
       end
 
+      # Declares fields that are all known or all nil.
+      #
+      # @return [Array<Array<Symbol>>] all such declarations
+      def together(*names) = (@together ||= []).push(*([names] if names.any?))
+
       # Builds a record from a body that the extension built. Nothing is checked, and a missing key means nil. Numbers
       # and frozen values stay as they are, so that this costs microseconds.
       #
       # @param body [Hash{Symbol => Object}] becomes part of the record; if it is frozen, a copy does
       def capture(body)
         body = body.dup if body.frozen?
-        plain_names.each { |name| body[name] = Field.plain(body[name]) unless body[name].frozen? }
+        plain_names.each { |name, type| body[name] = type == :string ? line(body[name]) : Field.plain(body[name]) }
         nested.each { |field| body[field.name] = field.take(body[field.name]) }
         new(body.size == fields.size ? body : completed(body))
       end
@@ -220,7 +254,12 @@ module Memscope
 
       def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
 
-      def plain_names = @plain_names ||= fields.select { |field| Field::PLAIN.include?(field.type) }.map(&:name).freeze
+      def line(value) = value.is_a?(String) ? Field.line(value) : Field.plain(value)
+
+      def plain_names
+        @plain_names ||= fields.filter_map { |field| [field.name, field.type] if Field::PLAIN.include?(field.type) }
+                               .freeze
+      end
 
       def nested = @nested ||= fields.reject { |field| field.type.is_a?(Symbol) }.freeze
     end
@@ -443,7 +482,7 @@ module Memscope
       def from_json(json)
         require "json"
         Field.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
-        from_h(JSON.parse(Field.text(json)))
+        from_h(JSON.parse(Field.utf8(json)))
       rescue JSON::ParserError # its message quotes the text, which may be from any file
         raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON, " \
                              "allowed: the text of to_json"
@@ -471,7 +510,7 @@ module Memscope
       # @return [Boolean] the value
       # @raise [ArgumentError] unless it is true or false
       def check_switch(name, value, call: nil)
-        return value if value == true || value == false # rubocop:disable Style/MultipleComparison -- allocates no Array
+        return value if value.equal?(true) || value.equal?(false)
 
         Field.refuse("Memscope.#{call || kind}: #{name}", value, "true, false")
       end

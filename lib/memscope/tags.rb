@@ -176,9 +176,12 @@ module Memscope
     # @raise [TypeError] for a reading of another kind
     # @raise [ArgumentError] for a reading of another process
     def -(other)
-      return Tags.between(of_this_kind(other), self) if of_this_kind(other).pid == pid
+      same = of_this_kind(other).pid == pid
+      Field.refuse("Memscope::Tags#-: pid", other.pid, "#{pid}, as in the later reading") unless same
+      bare = [*rows, *other.rows].find { |row| row.totals.nil? }
+      Field.refuse("Memscope::Tags#-: rows", bare.name, "rows with totals, which a report of a worker lacks") if bare
 
-      Field.refuse("Memscope::Tags#-: pid", other.pid, "#{pid}, as in the later reading")
+      Tags.between(other, self)
     end
 
     # @api private

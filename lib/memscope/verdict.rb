@@ -36,7 +36,7 @@ module Memscope
     #   :unattributed; nil if nothing grows
     field :layer, :symbol, one_of: Layers::NAMES
     # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
-    field :shares, :hash, null: false
+    field :shares, :numbers, null: false
     # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow;
     #   nil if insufficient
     field :bytes_per_hour, :signed_bytes
@@ -53,6 +53,7 @@ module Memscope
     field :eta_seconds_low, :count
     # @return [Integer, nil] upper bound of its 95 % interval; nil if the limit may never be reached
     field :eta_seconds_high, :count
+    together :eta_seconds, :eta_seconds_low
     # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can be told now, or if
     #   that takes more than a month
     field :needs_seconds, :count
@@ -64,9 +65,9 @@ module Memscope
     #   `span_seconds`, `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`,
     #   `ends_near_bytes`, `limit_bytes`, `working_set_bytes`; since the growth began, `lasting_seconds` and the
     #   `requests` of Puma
-    field :evidence, :hash, null: false
+    field :evidence, :numbers, null: false
     # @return [String, nil] what to do next: commands to paste, or a sentence
-    field :remedy, :string
+    field :remedy, :text
 
     # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
     # is longer than growth must have lasted before it is called a leak.
@@ -78,9 +79,25 @@ module Memscope
     ENOUGH_REQUESTS = 100
     # Replaces the extension's judgement if it could not judge.
     UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze
-    private_constant :REPLAYED, :WHOLE, :ENOUGH_REQUESTS, :UNJUDGED
+    # The fields and the evidence that a verdict of each kind has; :known, if there was anything to judge; :limited, if
+    # the limit will be reached.
+    KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], plateau: [:ends_near_bytes], step: %i[since step_bytes],
+              leak: %i[layer bytes_per_hour bytes_per_hour_low bytes_per_hour_high lasting_seconds],
+              known: %i[epoch_seconds span_seconds p_value], limited: [:limit_bytes] }.freeze
+    private_constant :REPLAYED, :WHOLE, :ENOUGH_REQUESTS, :UNJUDGED, :KNOWN
 
     class << self
+      # @api private
+      # @return [Verdict] checked: it knows what its sentence says
+      def load(hash, where)
+        super.tap do |verdict|
+          needed = KNOWN.values_at(verdict.kind, *(:known if verdict.known?), *(:limited if verdict.eta_seconds))
+          needed = needed.flatten.compact - (verdict.layer == :copy_on_write ? [:ends_near_bytes] : [])
+          unknown = needed.find { |name| verdict.to_h.merge(verdict.evidence)[name].nil? }
+          Loader.refuse([where, unknown], nil, "a value, as the verdict is #{verdict.kind}") if unknown
+        end
+      end
+
       # (see Memscope.verdict)
       def read(now: false)
         check_switch(:now, now)

@@ -47,7 +47,7 @@ class ProfileFormatsTest < MemscopeTest
     frames = [Profiles.ruby("a;b\nc", "/srv/d e.rb", 1), Profiles.native("f g", nil)]
     profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([0, 1], 4096, 0), Profiles.stack([], 1, 0)]))
 
-    assert_equal "f g;a:b c /srv/d e.rb:1 4096\n[no frames] 1\n", profile.to_collapsed
+    assert_equal "f g;a:b?c /srv/d e.rb:1 4096\n[no frames] 1\n", profile.to_collapsed
   end
 
   def speedscope(profile)

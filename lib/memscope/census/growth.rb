@@ -42,6 +42,7 @@ module Memscope
       field :total_memsize_bytes, :signed_bytes
       # @return [Integer, nil] old objects
       field :total_old_count, :integer
+      together :total_count, :total_slot_bytes, :total_memsize_bytes, :total_old_count
       # @return [Array<Row>] by class; rows without a change are left out, here and below
       field :classes, [Row], null: false
       # @return [Array<Row>] by type

@@ -41,8 +41,8 @@ module Memscope
         # @return [String] its first line that is not empty
         def excerpt(error)
           text = error.is_a?(Exception) ? "#{error.class}: #{error.message}" : error.to_s
-          line = Field.text(text).each_line(chomp: true).find { |one| one.match?(/\S/) }.to_s.strip
-          line[0, EXCERPT].gsub(/[[:cntrl:]]/, "?")
+          line = Field.utf8(text).each_line(chomp: true).find { |one| one.match?(/\S/) }.to_s.strip
+          Field.line(line[0, EXCERPT])
         end
       end
     end

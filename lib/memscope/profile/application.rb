@@ -66,7 +66,7 @@ module Memscope
       # @param gems [Array<Gem::BasicSpecification>] those that are loaded
       # @param scripts [Array<String>] directories where RubyGems installs scripts that start the programs of gems
       def initialize(root: nil, source: nil, gems: [], scripts: [])
-        @root = root && Field.text(Libraries.real(root))
+        @root = root && Field.utf8(Libraries.real(root))
         @source = source
         @gems = gems
         @scripts = scripts
@@ -87,7 +87,7 @@ module Memscope
         return if !@scripts.include?(directory) || name.include?("\0")
 
         below = PROGRAMS.product([name, name.delete_suffix(SUFFIX)])
-        gem = @gems.find { |one| below.any? { |names| File.file?(File.join(Field.text(one.full_gem_path), *names)) } }
+        gem = @gems.find { |one| below.any? { |names| File.file?(File.join(Field.utf8(one.full_gem_path), *names)) } }
         gem && title(gem)
       end
 
@@ -111,7 +111,7 @@ module Memscope
       def title(gem) = "#{gem.name} #{gem.version}"
 
       def forms(directory)
-        [directory, Libraries.real(directory)].map { |form| Field.text("#{form.chomp('/')}/") }.uniq
+        [directory, Libraries.real(directory)].map { |form| Field.utf8("#{form.chomp('/')}/") }.uniq
       end
     end
     private_constant :Application

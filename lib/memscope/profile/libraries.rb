@@ -20,7 +20,7 @@ module Memscope
       EVALUATED = /\A\(eval at (?<path>.+):\d+\)\z/m
       OWN = "memscope #{VERSION}".freeze
       # memscope's own code, as a gem or a checkout.
-      MEMSCOPE = Field.text("#{File.expand_path('..', __dir__)}/")
+      MEMSCOPE = Field.utf8("#{File.expand_path('..', __dir__)}/")
       # Methods that run somebody else's code under a tag. What they allocate is charged to their caller.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)\w+#\w+)\z/
       # Gems that memscope itself calls. Applications may install newer versions of them than the standard library's.
@@ -67,7 +67,7 @@ module Memscope
       # @param application [Application, nil] nil if unknown: then gems are only known by their paths
       # @return [String]
       def of_line(path, application = nil)
-        path = Field.text(path)
+        path = Field.utf8(path)
         path = path[EVALUATED, :path] while path.match?(EVALUATED)
         return STANDARD if path.match?(INTERNAL)
         return OWN if path.start_with?(MEMSCOPE)

@@ -8,10 +8,15 @@ module Memscope
       #
       # @api private
       module Parsing
+        # What a profile of objects knows: the first three, of each stack; all but the first, of the whole.
+        OF_OBJECTS = %i[shares live_objects error_objects windows allocations windows_share equal_windows].freeze
+        private_constant :OF_OBJECTS
+
         # @api private
         # @return [Profile, Difference] checked: stacks refer to existing frames, and their numbers sum to the totals
         def load(hash, where)
           super.tap do |sampled|
+            check_known(sampled, OF_OBJECTS.drop(1), where) if sampled.objects?
             sampled.stacks.each_with_index { |stack, index| check(stack, sampled, "#{where}: stacks[#{index}]") }
             %i[live_bytes samples].each do |number|
               sum = sampled.stacks.sum(&number)
@@ -23,16 +28,16 @@ module Memscope
 
         private
 
-        def check_shares(shares, where)
-          wrong = shares.reject { |share| share.is_a?(Array) && share.size == 4 && share.all?(Integer) }
-          Loader.refuse("#{where}.shares", wrong.first, "four Integers") unless wrong.empty?
+        def check_known(part, fields, where)
+          unknown = fields.find { |field| part.public_send(field).nil? }
+          Loader.refuse("#{where}: #{unknown}", nil, "a value, since these are samples of objects") if unknown
         end
 
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
           Loader.refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
-          check_shares(stack.shares || [], where)
+          check_known(stack, OF_OBJECTS.first(3), where) if sampled.objects?
           return if sampled.difference?
 
           Stack::GROWING.each do |number|

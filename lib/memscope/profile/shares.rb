@@ -83,7 +83,7 @@ module Memscope
 
       # The variance from the spread between windows: what each adds, compared with its proportional part of the sum.
       def clustered(sum, squares, products, profile)
-        return 0 if profile.windows < 2
+        return 0 unless [profile.windows - 1, profile.allocations, profile.equal_windows].all?(&:positive?)
 
         equal = profile.equal_windows
         rate = sum.fdiv(profile.allocations)

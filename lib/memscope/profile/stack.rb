@@ -18,13 +18,6 @@ module Memscope
       #   function, the path of its shared object or executable
       field :library, :string
 
-      # The extension returns the names of methods and files frozen, in whatever encoding the program uses.
-      #
-      # @api private
-      def self.capture(body)
-        super(body.merge(name: Field.text(body[:name]), path: body[:path] && Field.text(body[:path])))
-      end
-
       # @return [Boolean] whether it is a line of a file; false for <internal:…>
       def file? = kind == :ruby && !path.nil? && !path.start_with?("<internal:")
 
@@ -63,7 +56,7 @@ module Memscope
       field :error_objects, :count, sparse: true
       # @return [Array<Array<Integer>>, nil] in a profile of objects, for each window with samples: its number, the
       #   allocations that it stands for, and the objects and bytes that it adds to the estimates
-      field :shares, :list, sparse: true
+      field :shares, :shares, sparse: true
       # @return [Integer, nil] since profiling began, freed or not
       field :allocated_bytes, :signed_bytes
       # @return [Integer, nil]
@@ -72,6 +65,7 @@ module Memscope
       field :freed_bytes, :signed_bytes
       # @return [Integer, nil]
       field :freed_objects, :integer
+      together :allocated_bytes, :allocated_objects, :freed_bytes, :freed_objects
 
       # The numbers that are growth in a Difference.
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
@@ -84,7 +78,7 @@ module Memscope
       # @return [Integer]
       field :lineno, :count, null: false
       # @return [Array<String>] the objects on the path, each with how it refers to the next (HeapGraph::Path#links)
-      field :links, :list, null: false
+      field :links, :strings, null: false
       # @return [Integer] how many of the sampled objects have a path like this
       field :count, :count, null: false
       # @return [Integer] sampled objects of the line that are reachable

@@ -92,10 +92,7 @@ module Memscope
     # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
            :diagnosis_with_forecast, *CALLS.keys.grep(/_profile_/)].freeze
-
-    # Control characters, Unicode line and paragraph separators, and characters that set the direction of text.
-    CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
-    private_constant :PROFILERS, :ACTIONS, :OWN, :CONTROL
+    private_constant :PROFILERS, :ACTIONS, :OWN
 
     class << self
       # @return [Puma::ServerPluginControl, nil] sets the number of threads that this process uses for requests; nil
@@ -129,25 +126,11 @@ module Memscope
       # @param line [String] the request
       def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
 
-      # @param value [Object] parsed JSON
-      # @return [Object] the same value, with "?" for each character of CONTROL, and for each unpaired surrogate, which
-      #   JSON can contain as an escape
-      def printable(value)
-        case value
-        when String
-          value = value.scrub("?") unless value.valid_encoding?
-          value.match?(CONTROL) ? value.gsub(CONTROL, "?") : value
-        when Array then value.map { |item| printable(item) }
-        when Hash then value.to_h { |key, item| [printable(key), printable(item)] }
-        else value
-        end
-      end
-
       private
 
       # A request nests three levels deep: itself, its options, the list of levers.
       def parse(line)
-        request = JSON.parse(Field.text(line), max_nesting: 3)
+        request = JSON.parse(Field.utf8(line), max_nesting: 3)
         Field.refuse("a request", request, "an object") unless request.is_a?(Hash)
         Field.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 

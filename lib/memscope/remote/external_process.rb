@@ -129,7 +129,7 @@ module Memscope
 
       def command
         line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
-        printable(line.empty? ? status[/^Name:\s*(.*)$/, 1].to_s : line)
+        line.empty? ? status[/^Name:\s*(.*)$/, 1].to_s : line
       end
 
       def figures
@@ -143,7 +143,7 @@ module Memscope
         preloads = [variables&.fetch(:LD_PRELOAD, ""), read("root/etc/ld.so.preload", nil)].compact
         paths.filter_map do |path|
           name, = MALLOCS.find { |_name, pattern| pattern.match?(File.basename(path)) }
-          { name: name, path: printable(path), preloaded: preload(path, preloads) } if name
+          { name: name, path: path, preloaded: preload(path, preloads) } if name
         end
       end
 
@@ -155,18 +155,16 @@ module Memscope
 
       def variables
         @variables ||= read("environ", :variables)&.scan(/(?:\A|\0)(#{VARIABLES.join('|')})=([^\0]*)/)
-                                                  &.to_h { |name, value| [name.to_sym, printable(value)] }
+                                                  &.to_h { |name, value| [name.to_sym, Field.line(value)] }
       end
 
       # @return [String, nil] the file's text; nil, with a reason, if it cannot be read
       def read(name, field)
-        Field.text(File.binread("/proc/#{@pid}/#{name}"))
+        Field.utf8(File.binread("/proc/#{@pid}/#{name}"))
       rescue SystemCallError => e
         @reasons[field] = "/proc/#{@pid}/#{name}: #{e.class.new.message}" if field
         nil
       end
-
-      def printable(text) = Calls.printable(text).tr("\n\t", "??")
     end
     private_constant :Files
   end

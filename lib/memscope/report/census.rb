@@ -43,13 +43,10 @@ module Memscope
 
       def table
         rest = @rows.drop(@limit)
-        parts = [*@rows.first(@limit).map { |row| [name(row), [row]] }, [counted(rest.size, "others"), rest],
+        parts = [*@rows.first(@limit).map { |row| [row.name, [row]] }, [counted(rest.size, "others"), rest],
                  ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
         @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] })
       end
-
-      # A name on one line, whatever its characters.
-      def name(row) = row.name.gsub(/[[:cntrl:]]/, "?")
 
       # The sums of one or more rows.
       def cells(rows) = columns.values.map { |field| text(field, rows.sum(&field)) }

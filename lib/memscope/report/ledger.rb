@@ -262,8 +262,8 @@ module Memscope
 
       def row_lines
         lines = moved(@reading.rows).flat_map { |row| [row_line(row, row.label), *lines_below(row)] }
-        rss = @reading[:rss_bytes]
-        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss.delta)]
+        rss = @reading.changes.find { |change| change.id == :rss_bytes }
+        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss&.delta)]
       end
 
       def lines_below(row)

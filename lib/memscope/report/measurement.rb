@@ -58,11 +58,8 @@ module Memscope
         end
       end
 
-      # A name on one line; of a long path, its end.
-      def shortened(name)
-        name = name.gsub(/[[:cntrl:]]/, "?")
-        name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
-      end
+      # Of a long path, its end.
+      def shortened(name) = name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
 
       def ledger
         return if @reading.rows.nil? || @reading.rows.rows.empty?

@@ -128,7 +128,7 @@ module Memscope
       # A path relative to the longest directory of $LOAD_PATH that it is below.
       def short(path)
         directory = @reading.load_path.select { |one| path.start_with?("#{one}/") }.max_by(&:length)
-        (directory ? path.delete_prefix("#{directory}/") : path).gsub(/[[:cntrl:]]/, "?")
+        directory ? path.delete_prefix("#{directory}/") : path
       end
     end
   end

@@ -38,7 +38,7 @@ module Memscope
 
       def table
         @page.listing(["retained", @page.plus_minus, "runs", "objects", "malloc B", "live MiB", "tag"],
-                      @reading.top(@limit).map { |row| [*cells(row), row.name.gsub(/[[:cntrl:]]/, "?")] },
+                      @reading.top(@limit).map { |row| [*cells(row), row.name] },
                       ends: true)
       end
 

@@ -82,7 +82,7 @@ module Memscope
       field :samples, :count
       # @return [Array<Array<Integer>>, nil] for each window with such samples: its number, the allocations that it
       #   stands for, the objects that it adds, and its number of samples
-      field :shares, :list
+      field :shares, :shares
 
       # The fields of which `since` subtracts the earlier value. It also computes shares and samples; all other fields
       # are as of the later reading.
@@ -114,7 +114,7 @@ module Memscope
       #
       # @api private
       # @return [Array] a sort key: the least comes first
-      def rank = [-(shares || []).sum { |share| share[OBJECTS] }, -live_bytes.to_i, -runs, name]
+      def rank = [-(shares || []).sum { |share| share[OBJECTS] }, -live_bytes.to_i, -runs.to_i, name]
 
       # @api private
       # @param fields [Array<Symbol>] the fields to set to nil
