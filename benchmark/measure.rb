@@ -31,7 +31,7 @@ BLOCKS = {
 
 # Each defines `within`, which yields while the tool runs, and returns how many objects the tool has counted.
 TOOLS = {
-  "memscope" => 'require "memscope"; def within(&) = Memscope.measure(ractors: :never, &).allocated_objects',
+  "memscope" => 'require "memscope"; def within(&) = Memscope.measure(&).allocated_objects',
   "memory_profiler" => <<~RUBY,
     require "memory_profiler"
     def within

@@ -58,7 +58,7 @@ def quartiles(numbers)
 end
 
 def with_profile(&)
-  PROFILE.start(ractors: :never)
+  PROFILE.start
   seconds = timed(&)
   [seconds, PROFILE.stop.overhead]
 end
@@ -90,7 +90,7 @@ end
 
 def measure_asleep
   without = asleep
-  PROFILE.start(ractors: :never)
+  PROFILE.start
   puts format("%-20s %.3f ms of CPU time a second with a profile, %.3f without", "asleep", asleep, without)
   PROFILE.stop
 end
@@ -177,7 +177,7 @@ PEERS = {
     end
     sleep 1
   RUBY
-  "memscope" => [[], "require 'memscope'; Memscope::ObjectProfile.start(ractors: :never)",
+  "memscope" => [[], "require 'memscope'; Memscope::ObjectProfile.start",
                  "Memscope::ObjectProfile.stop"]
 }.freeze
 
@@ -281,7 +281,7 @@ end
 
 def measure_tables
   STACKS.each do |name, stacks|
-    PROFILE.start(ractors: :never, budget: 1)
+    PROFILE.start(budget: 1)
     held = held_by(stacks)
     3.times { GC.start }
     profile = PROFILE.snapshot

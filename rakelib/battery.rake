@@ -91,6 +91,12 @@ namespace :battery do
     run_tests ["test/acceptance/dump_test.rb"], "MEMSCOPE_DUMP_TOOLS" => tools
   end
 
+  desc "Check that no process whose Ractors allocate beside profiles and measurements dies or hangs, RUNS=50 times " \
+       "each; and show how the same Ractors fare without memscope"
+  task ractors: ["compile", "compile:test"] do
+    run_tests ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"), "MEMSCOPE_RACTOR_SECONDS" => "4"
+  end
+
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"
   task methods: ["compile", "compile:test"] do
     run_tests ["test/acceptance/kept_alive_test.rb"], "METHODS" => ENV.fetch("METHODS", "100000")

@@ -267,7 +267,6 @@ class CLITest < MemscopeTest
     %w[leaks --threshold=0 -- ruby] => "--threshold: given 0, allowed: a number above 0",
     %w[profile --objects --pid=1 --budget=2] => "--budget: given 2.0, allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
-    %w[leaks --objects --ractors=some -- ruby] => '--ractors: given "some", allowed: never',
     %w[leaks --objects --rate=4096 -- ruby] => "--rate is not for --objects",
     %w[profile --objects --pid=1 --by=native] =>
       "--by: given native, allowed for this profile: line, caller, method, class, library, stack, generation, " \

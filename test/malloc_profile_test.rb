@@ -74,7 +74,7 @@ class MallocProfileInterruptTest < MemscopeTest
     answers = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile memscope/object_profile])
       Memscope.malloc_profile(backend: :imports) { nil } # starts a thread of its own, once
       Thread.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread" }
-      profilers = { Memscope::MallocProfile => { backend: :imports }, Memscope::ObjectProfile => { ractors: :never } }
+      profilers = { Memscope::MallocProfile => { backend: :imports }, Memscope::ObjectProfile => {} }
       answers = profilers.map do |profiler, options|
         profiler::Lease.start(seconds: 600, **options)
       rescue profiler::Unavailable => e

@@ -10,7 +10,7 @@ class MeasurementTest < MemscopeTest
   NUMBERS = %i[allocated_objects allocated_bytes retained_objects retained_bytes].freeze
 
   # Calls the block twice: in the first call, Ruby fills caches, which are objects too.
-  PRELUDE = "def again(&block) = Array.new(2) { Memscope.measure(ractors: :never, &block) }.last\n"
+  PRELUDE = "def again(&block) = Array.new(2) { Memscope.measure(&block) }.last\n"
 
   def measured(script, requires: [], **options)
     child_json("#{PRELUDE}#{script}", requires: ["json", *requires], **options)
@@ -27,15 +27,12 @@ class MeasurementTest < MemscopeTest
   end
 
   def test_other_arguments_are_refused
-    error = assert_raises(ArgumentError) { Memscope.measure(ractors: 1) { flunk } }
-
-    assert_equal "Memscope.measure: ractors: given 1, allowed: nil, :never", error.message
     assert_raises(ArgumentError) { Memscope.measure(objects: true) { flunk } }
   end
 
   def test_it_survives_json_without_the_value
     found = measured(<<~RUBY)
-      measurement = Memscope.measure(ractors: :never) { [Object.new] }
+      measurement = Memscope.measure { [Object.new] }
       copy = Memscope::Measurement.from_json(measurement.to_json)
       puts JSON.generate([copy == measurement, copy.value.inspect, measurement.value.size, measurement.frozen?,
                           measurement.to_h.keys, (measurement - copy)[:allocated_objects].delta])
@@ -150,7 +147,7 @@ class MeasurementTest < MemscopeTest
   def test_classes_are_those_that_objects_end_as
     found = measured(<<~RUBY)
       values = (1..40).to_a
-      measurement = Memscope.measure(ractors: :never) { [values.product([1, 2]), Class.new(String).new("x")] }
+      measurement = Memscope.measure { [values.product([1, 2]), Class.new(String).new("x")] }
       puts JSON.generate([measurement.classes.map(&:name), measurement.value[0].size])
     RUBY
     names, pairs = found
@@ -197,7 +194,7 @@ class MeasurementTest < MemscopeTest
         Fiber.new { 10.times { Hash.new } }.resume
       end
       work.call
-      measurement = Memscope.measure(ractors: :never, &work)
+      measurement = Memscope.measure(&work)
       puts JSON.generate([measurement.classes.to_h { |row| [row.name, row.allocated_objects] },
                           measurement.reasons[:allocated_objects]])
     RUBY
@@ -223,8 +220,8 @@ class MeasurementTest < MemscopeTest
   def test_a_measurement_within_another_is_refused
     found = measured(<<~RUBY)
       errors = []
-      try = -> { Memscope.measure(ractors: :never) { errors << "ran" } rescue errors << "\#{$!.class}: \#{$!.message}" }
-      outer = Memscope.measure(ractors: :never) { try.call; Thread.new(&try).join; 5 }
+      try = -> { Memscope.measure { errors << "ran" } rescue errors << "\#{$!.class}: \#{$!.message}" }
+      outer = Memscope.measure { try.call; Thread.new(&try).join; 5 }
       try.call
       puts JSON.generate([*errors, outer.value])
     RUBY
@@ -236,7 +233,7 @@ class MeasurementTest < MemscopeTest
 
   def test_a_fiber_that_waits_within_a_block
     found = measured(<<~RUBY)
-      measure = ->(&block) { Memscope.measure(ractors: :never, &block).value }
+      measure = ->(&block) { Memscope.measure(&block).value }
       waiting = Fiber.new { measure.call { Fiber.yield; 5 } }
       waiting.resume
       refused = (measure.call { "ran" } rescue $!.message)
@@ -250,7 +247,7 @@ class MeasurementTest < MemscopeTest
   # Its address is left only in frames that are gone.
   def test_a_fiber_that_is_never_resumed_measures_no_more
     found = measured(<<~RUBY)
-      leave = -> { Fiber.new { Memscope.measure(ractors: :never) { Fiber.yield } }.resume }
+      leave = -> { Fiber.new { Memscope.measure { Fiber.yield } }.resume }
       Thread.new(&leave).join
       after_its_thread = again { Object.new }.allocated_objects
       deep = ->(levels) { levels.zero? ? leave.call : deep.call(levels - 1) }
@@ -275,13 +272,13 @@ class MeasurementTest < MemscopeTest
 
   def test_beside_a_profile_it_is_refused_or_says_what_is_missing
     found = measured(<<~RUBY)
-      Memscope::ObjectProfile.start(ractors: :never)
-      objects = (Memscope.measure(ractors: :never) { } rescue $!.message)
+      Memscope::ObjectProfile.start
+      objects = (Memscope.measure { } rescue $!.message)
       Memscope::ObjectProfile.stop
       Memscope::MallocProfile.start(backend: :imports)
       measurement = again { Object.new }
       Memscope::MallocProfile.stop
-      within = Memscope.measure(ractors: :never) { Memscope::MallocProfile.start(backend: :imports) rescue $!.message }
+      within = Memscope.measure { Memscope::MallocProfile.start(backend: :imports) rescue $!.message }
       puts JSON.generate([objects, measurement.allocated_objects, measurement.malloc_allocated_bytes,
                           measurement.reasons[:malloc_retained_bytes], within.value])
     RUBY
@@ -297,11 +294,11 @@ class MeasurementTest < MemscopeTest
     found = measured(<<~RUBY)
       native = Memscope.const_get(:Native)
       left = []
-      left << (Memscope.measure(ractors: :never) { raise IOError, "mine" } rescue [$!.class, native.measuring])
-      left << catch(:out) { Memscope.measure(ractors: :never) { throw :out, 7 } }
-      left << [1].each { Memscope.measure(ractors: :never) { break } }
-      Thread.new { Memscope.measure(ractors: :never) { sleep } }.tap { |thread| sleep 0.01 until native.measuring }.kill.join
-      Memscope::ObjectProfile.start(ractors: :never)
+      left << (Memscope.measure { raise IOError, "mine" } rescue [$!.class, native.measuring])
+      left << catch(:out) { Memscope.measure { throw :out, 7 } }
+      left << [1].each { Memscope.measure { break } }
+      Thread.new { Memscope.measure { sleep } }.tap { |thread| sleep 0.01 until native.measuring }.kill.join
+      Memscope::ObjectProfile.start
       Memscope::MallocProfile.start(backend: :imports)
       puts JSON.generate([*left, native.measuring, Memscope::MallocProfile.stop.overhead.patched_imports.positive?])
     RUBY
@@ -312,7 +309,7 @@ class MeasurementTest < MemscopeTest
   def test_a_child_forked_in_the_block_goes_on_unmeasured
     found = measured(<<~RUBY)
       reader, writer = IO.pipe
-      measurement = Memscope.measure(ractors: :never) do
+      measurement = Memscope.measure do
         fork { writer << Memscope.const_get(:Native).measuring.inspect << " " << again { Object.new }.allocated_objects }
         Process.wait
         fork ? Process.wait : 1
@@ -328,27 +325,12 @@ class MeasurementTest < MemscopeTest
     assert_equal ["nil 1 nil the block began in the process that this one was forked from", true], found
   end
 
-  def test_without_leave_rubies_that_crash_count_in_total
-    skip "this Ruby does not crash" unless Memscope::ObjectProfile.crashing_with_ractors?
-
-    found = measured(<<~RUBY)
-      measurement = Array.new(2) { Memscope.measure { 100.times { Object.new } } }.last
-      puts JSON.generate([measurement.allocated_objects, measurement.to_h.slice(:classes, :lines, :retained_bytes),
-                          measurement.reasons.slice(:lines, :allocated_objects).values])
-    RUBY
-
-    assert_equal 100, found[0]
-    assert_equal({ "classes" => nil, "lines" => nil, "retained_bytes" => nil }, found[1])
-    assert_match(/crashes when a Ractor is created.*measure with ractors: :never\z/, found[2][0])
-    assert_equal "counts the objects of all threads", found[2][1]
-  end
-
   def test_the_peak_is_of_the_block_alone
     skip_under_sanitizer
     found = measured(<<~RUBY)
       ("x" * 60_000_000).clear
-      measurement = Memscope.measure(ractors: :never) { ("x" * 20_000_000).clear; Memscope.rss }
-      quiet = Memscope.measure(ractors: :never) { Memscope.rss }
+      measurement = Memscope.measure { ("x" * 20_000_000).clear; Memscope.rss }
+      quiet = Memscope.measure { Memscope.rss }
       puts JSON.generate([measurement.peak_bytes, measurement.value, quiet.peak_bytes, quiet.value,
                           measurement.reasons[:peak_bytes]])
     RUBY
@@ -366,7 +348,7 @@ class MeasurementTest < MemscopeTest
       work = -> { $kept = Array.new(64) { "x" * 98_000 }; nil }
       work.call
       $kept = nil
-      measurement = Memscope.measure(ractors: :never, &work)
+      measurement = Memscope.measure(&work)
       puts JSON.generate([measurement.malloc_allocated_bytes, measurement.malloc_retained_bytes,
                           measurement.rows.dig(:rows, :malloc).changes.flat_map { |one| [one, *one.changes] }
                                      .select { |one| %i[in_use mmapped].include?(one.id) }.sum(&:delta),
@@ -384,7 +366,7 @@ class MeasurementTest < MemscopeTest
     skip_under_sanitizer
     skip_with_transient_heap_in_malloc if preload
     purgeable, returned = measured(<<~RUBY, preload: preload, env: { "MALLOC_CONF" => "dirty_decay_ms:-1" })
-      measurement = Memscope.measure(ractors: :never) do
+      measurement = Memscope.measure do
         $kept = Array.new(400) { "x" * 60_000 }.each_slice(10).map(&:first)
         nil
       end

@@ -82,7 +82,7 @@ class RackTagsTest < MemscopeTest
     tags = child_json(<<~RUBY, requires: %w[memscope json])
       kept = []
       app = Memscope::RackTags.new(->(_env) { kept.concat(Array.new(5_000) { Object.new }) }) { "orders" }
-      profile = Memscope.object_profile(budget: 1, ractors: :never) { app.call({}) }
+      profile = Memscope.object_profile(budget: 1) { app.call({}) }
       puts JSON.generate(profile.by(:tag).to_h { |entry| [entry.name, [entry.live_objects, entry.error_objects]] })
     RUBY
     objects, error = tags.fetch("orders")

@@ -63,7 +63,7 @@ class RailtieTest < MemscopeTest
   end
 
   def test_a_profile_of_objects_for_as_long_as_the_process_runs
-    ran = rails(<<~RUBY, env: { "MEMSCOPE_OBJECTS_PROFILE" => "no_ractors" })
+    ran = rails(<<~RUBY, env: { "MEMSCOPE_OBJECTS_PROFILE" => "1" })
       App.initialize!
       puts Memscope::ObjectProfile.running?, Thread.list.map(&:name).include?("memscope objects")
       Memscope::ObjectProfile.boot { true } # another one is not started

@@ -12,7 +12,8 @@ class ReasonsTest < MemscopeTest
   ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
   # Functions that return ids.
   RETURNING = { "levers.c" => "memscope_lever_missing", "jemalloc.c" => "reason_for_no_stats",
-                "ruby_heap.c" => "(?:walk_pages|each_page)" }.freeze
+                "ruby_heap.c" => "(?:walk_pages|each_page)",
+                "event_hooks.c" => "memscope_event_hooks_obstacle" }.freeze
 
   def test_each_id_that_c_names_has_a_sentence
     assert_operator named.size, :>, 70

@@ -190,7 +190,7 @@ class WorkersTest < MemscopeTest
   # 60 tags with the longest names: they fit into a report, but not beside the most arenas.
   def test_the_first_tags_are_reported
     report = child_json(<<~RUBY, requires: %w[json memscope memscope/workers])
-      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      Memscope::ObjectProfile.start(budget: 1)
       60.times { |tag| (60 - tag).times { Memscope.tag("é" * 31 + tag.to_s) { Array.new(50) { Object.new } } } }
       2.times { GC.start }
       worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read

@@ -64,8 +64,8 @@ end
 # Ends with a GC, so that the heap is equally full after every switch.
 def switch(profile, how)
   profile.stop if profile.running?
-  profile.start(ractors: :never) if how == "start"
-  profile.start(ractors: :never, budget: 1) if how == "watch"
+  profile.start if how == "start"
+  profile.start(budget: 1) if how == "watch"
   GC.start
 end
 

@@ -32,7 +32,7 @@ module Memscope
       # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] for a class with a name, or for
       #   :objects (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal
       #   objects do not count. For :baseline, the name under which a file has the numbers that the block may not
-      #   exceed. Before Ruby 3.1.4, the block must not create a Ractor
+      #   exceed. The block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
@@ -44,7 +44,7 @@ module Memscope
         limits, name = checked(limits)
         measurement = LOCK.synchronize do
           yield
-          Measurement.take(ractors: :never, &block)
+          Measurement.take(&block)
         end
         raise Unavailable, measurement.reasons[:classes] unless measurement.classes
 

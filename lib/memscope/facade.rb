@@ -214,7 +214,7 @@ module Memscope
     #
     #   puts Memscope.object_profile { Report.render }
     #
-    # Takes the options `budget` and `ractors` of ObjectProfile.start.
+    # Takes the option `budget` of ObjectProfile.start.
     #
     # @yield
     # @return [Profile]
@@ -229,11 +229,9 @@ module Memscope
     #
     #   puts Memscope.measure { Report.render }
     #
-    # @param ractors [Symbol, nil] `:never`: the block creates no Ractor. Before Ruby 3.1.4, a new Ractor would crash
-    #   Ruby here, so objects are counted only in total unless this is given
     # @yield
     # @return [Measurement] whose `value` is the block's
-    # @raise [ArgumentError] for another value of `ractors`, or without a block
+    # @raise [ArgumentError] without a block
     # @raise [Measurement::Unavailable] within another measurement of this process, in any thread, or while a profile of
     #   objects runs
     def measure(...) = Measurement.take(...)

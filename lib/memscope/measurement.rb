@@ -89,15 +89,14 @@ module Memscope
       # @api private
       # @return [Measurement]
       # @raise [ArgumentError, Unavailable] like Memscope.measure
-      def take(ractors: nil, &block)
+      def take(&block)
         raise ArgumentError, "Memscope.measure: no block given" unless block
 
-        Field.choice("Memscope.measure: ractors", ractors, ObjectProfile::RACTORS)
         refuse_running
         FIBERS[Thread.current] = Fiber.current
         listen_for_forks
         started = Cost.now
-        obstacle = Native.absence || obstacle(ractors)
+        obstacle = Native.absence || ObjectProfile.obstacle
         before = Ledger.read(deep: true, gc: true)
         Native.collect_garbage # frees the garbage of the ledger, which would otherwise be freed after the block
         lead_us = Cost.now - started
@@ -139,10 +138,6 @@ module Memscope
         @listening = true
         halt = -> { Native.halt_measurement }
         Forks.listen(child: halt, daemon: halt)
-      end
-
-      def obstacle(ractors)
-        ObjectProfile.obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)&.sub("start with", "measure with")
       end
 
       def run(objects, &)

@@ -14,26 +14,21 @@ module Memscope
   #     puts Memscope::ObjectProfile.snapshot
   #
   # The profile keeps no object, class or method alive. It needs a program without other Ractors: it does not start
-  # while one is alive, and does not count objects that are allocated after one was created.
+  # while one is alive, and ends when one is created, with a last reading as of then.
   module ObjectProfile
     # The default share of the process's CPU time.
     BUDGET = 0.01
     # The largest budget: every allocation is watched.
     MOST = 1
-    # What `ractors` may be.
-    RACTORS = [nil, :never].freeze
 
     # A profile cannot be started or read. The message says why.
     class Unavailable < StandardError; end
 
-    RACTORS_ALIVE = "other Ractors are alive, whose allocations cannot be sampled: start when they have ended"
-    # Ruby versions that crash when objects are sampled (Bug #19482). Each pair is a range: from its first version up
-    # to, but not including, its second.
-    CRASHING = [[[3, 2, 0], [3, 2, 3]]].freeze
-    # Ranges of the same form. They add the versions that crash when a Ractor is created while objects are sampled (Bug
-    # #18464).
-    CRASHING_WITH_RACTORS = [[[3, 1, 0], [3, 1, 4]], *CRASHING].freeze
-    private_constant :RACTORS_ALIVE, :CRASHING, :CRASHING_WITH_RACTORS
+    # Ruby versions that crash when objects are sampled (Bug #19482).
+    CRASHING = %w[3.2.0 3.2.1 3.2.2].freeze
+    # Where a backtrace shows a call of Ractor.new: since Ruby 3.4, by the caller's line.
+    IN_RACTOR_NEW = /\A<internal:ractor>:\d+:in .new'|'Ractor\.new'\z/
+    private_constant :CRASHING, :IN_RACTOR_NEW
 
     # @api private
     autoload :Growth, File.join(__dir__, "object_profile/growth.rb")
@@ -46,18 +41,16 @@ module Memscope
 
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
-      # @param ractors [Symbol, nil] `:never`: this program creates no Ractor while the profile runs. Required before
-      #   Ruby 3.1.4: earlier versions crash when a Ractor is created while objects are sampled
       # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. If true, a separate
       #   thread watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings
       #   include what the thread finds
       # @return [void]
-      # @raise [ArgumentError] for any other budget, `ractors` or `holders`
+      # @raise [ArgumentError] for any other budget or `holders`
       # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the copy of its parent's
       #   profile), or if a profile cannot run
-      def start(budget: BUDGET, ractors: nil, holders: false)
+      def start(budget: BUDGET, holders: false)
         refuse("holders", holders, "true, false") unless [true, false].include?(holders)
-        start_session(budget: budget, ractors: ractors)
+        start_session(budget: budget)
         watch if holders
         nil
       end
@@ -66,18 +59,16 @@ module Memscope
       # that it cannot make a boot fail.
       #
       # @api private
-      # @yieldreturn [Boolean, Symbol] the setting `objects_profile`
+      # @yieldreturn [Boolean] the setting `objects_profile`
       # @return [void]
       def boot
-        wanted = yield
-        return if running? || !wanted
+        return if !yield || running?
 
-        start(ractors: (:never if wanted == :no_ractors), holders: true)
+        start(holders: true)
         slow = snapshot.reasons[:overhead]
         warn "memscope: objects_profile: #{slow}" if slow
       rescue StandardError => e
-        message = e.message.sub("start with ractors: :never", "set objects_profile to :no_ractors")
-        warn "memscope: objects_profile: objects are not profiled in process #{Process.pid}: #{message}"
+        warn "memscope: objects_profile: objects are not profiled in process #{Process.pid}: #{e.message}"
       end
 
       # @return [Profile] of the sampled objects that no garbage collection has found dead
@@ -120,11 +111,6 @@ module Memscope
         @holders = [session, [*others, holder].freeze].freeze
       end
 
-      # @api private
-      # @return [Boolean] whether this Ruby crashes if a Ractor is created while a profile runs, so that `start` needs
-      #   `ractors: :never`
-      def crashing_with_ractors? = among?(RUBY_VERSION, CRASHING_WITH_RACTORS)
-
       # Starts another generation: objects allocated from now on belong to it. Garbage collections also start
       # generations.
       #
@@ -140,32 +126,29 @@ module Memscope
       # @api private
       # @return [void]
       # @raise [ArgumentError] as start
-      def check(budget: BUDGET, ractors: nil)
+      def check(budget: BUDGET)
         refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget)
-        refuse("ractors", ractors, RACTORS.map(&:inspect).join(", ")) unless RACTORS.include?(ractors)
       end
 
+      # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
+      #
       # @api private
       # @param version [String] of Ruby
-      # @param ractors [Symbol, nil] as for start
-      # @param alive [Integer] how many Ractors are alive
-      # @return [String, nil] why objects cannot be sampled, and the remedy; nil if they can
-      def obstacle(version, ractors:, alive:)
-        if among?(version, CRASHING)
+      # @return [String, nil] why allocations cannot be hooked now; nil if they can
+      def obstacle(version = RUBY_VERSION)
+        if CRASHING.include?(version)
           return "Ruby #{version} crashes when objects are sampled (Bug #19482): use Ruby 3.2.3 or later"
         end
-        return RACTORS_ALIVE if alive > 1
-        return if ractors == :never || !among?(version, CRASHING_WITH_RACTORS)
 
-        "Ruby #{version} crashes when a Ractor is created while objects are sampled (Bug #18464): use Ruby 3.1.4 or " \
-          "later; or, if this program creates none, start with ractors: :never"
+        watch_ractors unless Native.ractors_watched?
+        Reasons.sentence(Native.hooks_obstacle || (:ractor_begins if @creating && creating?))
       end
 
       private
 
-      def begin_session(budget: BUDGET, ractors: nil)
-        obstacle = obstacle(RUBY_VERSION, ractors: ractors, alive: Ractor.count)
-        raise Unavailable, obstacle if obstacle
+      def begin_session(budget: BUDGET)
+        why = obstacle
+        raise Unavailable, why if why
 
         %i[Application Shares].each { |name| Profile.const_get(name) } # loaded now: a trap handler cannot load files
         Native.start_object_profile(Float(budget))
@@ -188,9 +171,29 @@ module Memscope
 
       def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
 
-      def among?(version, ranges)
-        version = version.split(".").map(&:to_i)
-        ranges.any? { |from, fixed| (version <=> from) >= 0 && (version <=> fixed).negative? }
+      # The watch does not see threads that are within Ractor.new already. In Ruby 3.1 it would make YJIT discard all
+      # compiled code for good.
+      def watch_ractors
+        return if Native.hooks_obstacle == :ractors_unsampled
+        return if RUBY_VERSION < "3.2" && defined?(RubyVM::YJIT.enabled?) && RubyVM::YJIT.enabled?
+
+        method = rubys_own_new or return
+        Native.watch_ractors(method)
+        @creating = true
+      end
+
+      # @return [Boolean] whether a thread was within Ractor.new when the watch began, and still may be
+      def creating?
+        @creating = Thread.list.any? { |thread| thread.backtrace.to_a.grep(IN_RACTOR_NEW).any? }
+      end
+
+      # Ractor.new may be prepended or redefined; Ruby's own then has another name, or is a method that super calls.
+      #
+      # @return [Method, nil]
+      def rubys_own_new
+        named = Ractor.singleton_methods.map { |name| Ractor.method(name) }
+        called = Enumerator.produce(Ractor.method(:new), &:super_method).take_while(&:itself)
+        [*called, *named].find { |one| one.original_name == :new && one.source_location&.first == "<internal:ractor>" }
       end
     end
   end

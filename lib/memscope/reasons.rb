@@ -105,6 +105,7 @@ module Memscope
       references_unexported: this Ruby does not export rb_objspace_reachable_objects_from
       references_unreadable: other Ractors are alive: references of objects cannot be read
       # What requires cost.
+      requires_beside_ractor: a Ractor was created: later objects are not recorded, and may count for the wrong file
       requires_compacted: a compaction moved objects: some count for another file, or for none
       requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%d)
       requires_lost: %d blocks of malloc still count for their files, although a library whose calls memscope does not
@@ -165,8 +166,17 @@ module Memscope
       jobs_taken: other extensions use all of Ruby's postponed jobs
       marks_unknown: this Ruby does not tell which objects a garbage collection has marked
       only_live_objects_sampled: a profile of objects does not count freed objects
-      ractor_ended_sampling: another Ractor was alive while this profile ran, which ended sampling after %d allocations:
-        objects allocated later are not counted; stop the profile, and start one when no other Ractor is alive
+      ractor_begins: a thread is creating a Ractor
+      ractor_ended_counting: a Ractor was created meanwhile, and Ruby can crash when objects are counted beside Ractors;
+        measure code that creates none
+      ractor_ended_sampling: a Ractor was created, which ended the profile, since Ruby can crash when objects are sampled
+        beside Ractors; stop the profile, and start one when no other Ractor is alive
+      ractor_unnoticed: a Ractor was created inside the handler of a TracePoint, where memscope cannot notice it in time;
+        what the profile had sampled is dropped
+      ractors_unsampled: other Ractors are alive, and Ruby can crash when objects are sampled beside Ractors; start when
+        they have ended
+      ractors_unwatched: this Ruby crashes when a Ractor is created while objects are sampled (Bug #18464), and
+        Ractor.new cannot be watched, because YJIT is enabled or Ractor.new is redefined; use Ruby 3.1.4 or later
       reach_cut: garbage collections were so far apart that objects allocated more than %d allocations after one were
         not sampled; the objects allocated earlier stand for them in the estimates
       samples_dropped: a lower bound: %d samples were dropped, for lack of room or because Ruby called no hook for some

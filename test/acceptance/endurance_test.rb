@@ -81,7 +81,7 @@ class EnduranceTest < MemscopeTest
   def profile(workers, backend)
     workers.each do |pid|
       client(pid).call(:malloc_profile_start, seconds: 2 * (SECONDS + 60), backend: backend.name)
-      client(pid).call(:object_profile_start, seconds: 2 * (SECONDS + 60), ractors: "never")
+      client(pid).call(:object_profile_start, seconds: 2 * (SECONDS + 60))
     end
   end
 

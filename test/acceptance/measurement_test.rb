@@ -25,7 +25,7 @@ class MeasurementAcceptanceTest < MemscopeTest
     require_relative "order"
     measurement = Array.new(2) do # the first call also fills Ruby's caches
       Order::KEPT.clear
-      Memscope.measure(ractors: :never) { 200.times { |number| Order.place(number) } && nil }
+      Memscope.measure { 200.times { |number| Order.place(number) } && nil }
     end.last
     puts measurement
     puts JSON.generate(measurement.to_h.slice(:allocated_objects, :allocated_bytes, :retained_objects, :retained_bytes,
@@ -59,7 +59,7 @@ class MeasurementAcceptanceTest < MemscopeTest
       make = -> { 20.times.map { Zlib::Deflate.new.tap { |context| context << "x" } } }
       make.call
       before = nil
-      measurement = Memscope.measure(ractors: :never) { (before = in_use) && make.call }
+      measurement = Memscope.measure { (before = in_use) && make.call }
       puts JSON.generate([measurement.malloc_retained_bytes, in_use - before, measurement.retained_objects >= 20])
     RUBY
 

@@ -68,7 +68,7 @@ class WorkersProfileTest < MemscopeTest
   # A profile that a page has started can still be read when it has ended.
   def test_objects_of_all_workers
     with_workers do |pids|
-      assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1, ractors: "never")))
+      assert_equal([0, 1].zip(pids, [true, true]), outcomes(post(kind: "objects", budget: 1)))
       keep_in(pids)
       read = [0, 1].map { |index| objects(index) }
 

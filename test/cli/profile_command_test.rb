@@ -93,7 +93,7 @@ class CLIProfileTest < MemscopeTest
   def test_objects_are_profiled_and_not_any_longer
     process = listening(OBJECTS.sub("loop {", "loop { sleep 0.00001;"))
     pid = process.pid.to_s
-    status, out, err = profile("--objects", "--ractors=never", "--budget=1", "--pid", pid, "--seconds=0.3", "--gc",
+    status, out, err = profile("--objects", "--budget=1", "--pid", pid, "--seconds=0.3", "--gc",
                                "--format=json")
     read = Memscope::Profile.from_json(out)
     entry = read.by(:line).max_by(&:live_objects)
@@ -108,13 +108,13 @@ class CLIProfileTest < MemscopeTest
 
   # Its change is reported; and a process that allows no actions is left alone.
   def test_a_profile_of_objects_that_runs_goes_on
-    process = listening("Memscope::ObjectProfile.start(ractors: :never, budget: 0.5)")
+    process = listening("Memscope::ObjectProfile.start(budget: 0.5)")
     status, out, err = profile("--objects", "--pid", process.pid.to_s, "--seconds=0.1", "--format=json")
 
     assert_equal [0, :objects], [status, Memscope::Profile::Difference.from_json(out).backend]
     assert_match(/is being profiled already, with a budget of 0.5 of its CPU time/, err)
     process = listening("", env: { "MEMSCOPE_ACTIONS" => "0" })
-    status, _out, err = profile("--objects", "--ractors=never", "--pid", process.pid.to_s)
+    status, _out, err = profile("--objects", "--pid", process.pid.to_s)
 
     assert_equal 74, status
     assert_match(/allows no actions/, err)

@@ -12,7 +12,7 @@ class CLITagsTest < MemscopeTest
   # Keeps two objects a run, on demand. On one line.
   SCRIPT = <<~RUBY.lines(chomp: true).join("; ").freeze
     $kept = []
-    Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+    Memscope::ObjectProfile.start(budget: 1)
     def run(times) = times.times { Memscope.tag("keep") { $kept << Object.new << Object.new } } && GC.start
   RUBY
 

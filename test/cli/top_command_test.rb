@@ -123,7 +123,7 @@ class CLITopTest < MemscopeTest
     skip_under_sanitizer
     process = listening(<<~RUBY.lines(chomp: true).join("; "))
       kept = []
-      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      Memscope::ObjectProfile.start(budget: 1)
       3.times { 1_000.times { Memscope.tag("GET /keep") { kept << Object.new << Object.new } } && GC.start }
     RUBY
     top = screen("--pid", process.pid.to_s)

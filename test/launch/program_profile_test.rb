@@ -71,7 +71,7 @@ class ProgramObjectProfileTest < ProgramProfileTest
       turn(at)
     end
   RUBY
-  OBJECTS = %w[--objects --ractors=never].freeze
+  OBJECTS = %w[--objects].freeze
 
   def leaks(*arguments)
     launch("leaks", *OBJECTS, "--warmup=0.1", "--threshold=6000", "--", *keeper(LEAK), *arguments)

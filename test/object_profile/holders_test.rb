@@ -18,7 +18,7 @@ class ObjectHoldersTest < MemscopeTest
       holders.send(:remove_const, name)
       holders.const_set(name, value)
     end
-    Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+    Memscope::ObjectProfile.start(budget: 1)
     6_000.times { |at| turn(at) }
     %<before>s
     holders.watch
@@ -72,10 +72,10 @@ class ObjectHoldersTest < MemscopeTest
     refute_empty paths(Memscope::Profile.from_h(answer["profile"]))
   end
 
-  # `no_ractors`, since `true` does not start it before Ruby 3.1.4. An invalid value is reported.
+  # An invalid value is reported.
   def test_a_profile_for_as_long_as_the_process_runs
     script = "p Memscope::ObjectProfile.running?, Thread.list.map(&:name).include?('memscope objects')"
-    ran = ChildProcess.run(script, requires: %w[memscope], env: { "MEMSCOPE_OBJECTS_PROFILE" => "no_ractors" })
+    ran = ChildProcess.run(script, requires: %w[memscope], env: { "MEMSCOPE_OBJECTS_PROFILE" => "1" })
 
     assert_equal "true\ntrue\n", ran.out
     assert_match(RUBY_VERSION < "3.3" ? /\Amemscope: objects_profile: before Ruby 3\.3, .* slower/ : /\A\z/, ran.err)
@@ -91,14 +91,14 @@ class ObjectHoldersTest < MemscopeTest
       profile = Memscope::ObjectProfile
       threads = -> { Thread.list.select { |thread| thread.name == "memscope objects" } }
       watched = -> { threads.call.any? }
-      profile.start(ractors: :never)
+      profile.start
       profile.snapshot
       answer = [watched.call]
       profile::Lease.snapshot
       answer << watched.call
       profile.stop
       threads.call.each { |thread| thread.kill.join }
-      profile.start(ractors: :never, holders: true)
+      profile.start(holders: true)
       puts JSON.generate([*answer, watched.call])
     RUBY
 
@@ -109,14 +109,14 @@ class ObjectHoldersTest < MemscopeTest
   def test_in_a_trap_handler_only_a_profile_without_holders_starts
     message, running, started = child_json(<<~RUBY, requires: %w[json memscope])
       profile = Memscope::ObjectProfile
-      profile.start(ractors: :never, holders: true) # loads files, which a trap handler cannot
+      profile.start(holders: true) # loads files, which a trap handler cannot
       profile.stop
       answer = []
       trap("USR1") do
-        profile.start(ractors: :never, holders: true)
+        profile.start(holders: true)
       rescue profile::Unavailable => e
         answer = [e.message, profile.running?]
-        profile.start(ractors: :never)
+        profile.start
         answer << profile.running?
       end
       Process.kill(:USR1, Process.pid)
@@ -148,7 +148,7 @@ class ObjectHoldersTest < MemscopeTest
       end)
       profile::Holders.watch
       ending = seen.pop
-      profile.start(ractors: :never)
+      profile.start
       watching = true
       profile::Holders.watch
       watched = true
@@ -163,7 +163,7 @@ class ObjectHoldersTest < MemscopeTest
   def test_the_path_to_most_objects_not_to_most_memory
     path, count, sampled = child_json(<<~RUBY, requires: %w[json memscope])
       $held = []
-      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      Memscope::ObjectProfile.start(budget: 1)
       400.times { $held << Array.new(400) { |number| +"item" if number < 30 } }
       2.times { GC.start }
       found = Memscope::ObjectProfile::Holders.find("-e", 3)
@@ -177,7 +177,7 @@ class ObjectHoldersTest < MemscopeTest
   # Nothing is said of objects that are not sampled, or dead.
   def test_nothing_is_found_of_a_line_without_objects
     found, message = child_json(<<~RUBY, requires: %w[json memscope])
-      Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+      Memscope::ObjectProfile.start(budget: 1)
       2.times { GC.start }
       found = Memscope::ObjectProfile::Holders.find("nowhere.rb", 1)
       Memscope::ObjectProfile.stop

@@ -74,7 +74,7 @@ class MarkBitsTest < MemscopeTest
       require "json"
       require "memscope"
       before = GC.count
-      Memscope::ObjectProfile.start(ractors: :never)
+      Memscope::ObjectProfile.start
       kept = Array.new(50_000) { "x" * 10 }
       6.times { GC.start }
       puts JSON.generate([before, Memscope::ObjectProfile.stop.samples])

@@ -3,6 +3,7 @@
 
 #include "init.h"
 #include "ruby/census.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>

@@ -4,6 +4,7 @@
 #include "init.h"
 #include "ruby/dump_child.h"
 #include "ruby/named_references.h"
+#include "ruby/ractors.h"
 
 #include <errno.h>
 #include <ruby/thread.h>

@@ -6,6 +6,7 @@
 #include "init.h"
 #include "ruby/named_references.h"
 #include "ruby/object_sampler.h"
+#include "ruby/ractors.h"
 
 #include <string.h>
 

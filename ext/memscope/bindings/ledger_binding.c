@@ -5,6 +5,7 @@
 #include "bindings/ledger_binding.h"
 
 #include "init.h"
+#include "ruby/ractors.h"
 
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void) {
     const struct memscope_allocator *allocator = memscope_allocator_current();

@@ -10,6 +10,7 @@
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
 #include "ruby/allocation_trace.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 #include "sampling/import_counter.h"
 
@@ -206,6 +207,8 @@ static void set_objects(VALUE body, VALUE reasons, struct measurement *measureme
         memscope_hash_set(reasons, "classes", memscope_status_reason(MEMSCOPE_NO_MEMORY));
     else if (memscope_trace_runs())
         set_trace(body, reasons, measurement);
+    else if (measurement->objects)
+        memscope_set_reason(reasons, "classes", "ractor_ended_counting");
 }
 
 static void set_malloc(VALUE body, VALUE reasons, const struct measurement *measurement) {
@@ -323,6 +326,7 @@ static VALUE native_measuring(VALUE self) {
 void Init_memscope_measurement(void) {
     rb_gc_register_address(&running_in);
     rb_gc_register_address(&gc_start);
+    memscope_before_ractors(memscope_trace_stop);
     gc_start = rb_obj_method(rb_mGC, memscope_symbol("start"));
     rb_define_singleton_method(rb_mMemscopeNative, "measure", native_measure, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "halt_measurement", halt, 0);

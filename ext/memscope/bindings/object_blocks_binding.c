@@ -12,6 +12,7 @@
 #include "ruby/block_walk.h"
 #include "ruby/marking.h"
 #include "ruby/object_blocks.h"
+#include "ruby/ractors.h"
 
 #include <string.h>
 

@@ -8,8 +8,10 @@
 #include "base/merge_sort.h"
 #include "base/scratch.h"
 #include "init.h"
+#include "ruby/event_hooks.h"
 #include "ruby/frame_texts.h"
 #include "ruby/object_sampler.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 #include "ruby/sampled_objects.h"
 #include "ruby/stack_reader.h"
@@ -20,10 +22,18 @@
 static uint64_t started_ns; /* since the epoch */
 static uint32_t session;    /* number of profiles started in this process and its ancestors */
 
+/*
+ * A profile that another Ractor has ended, until it is stopped: its last reading, from before that Ractor was created,
+ * or a reason why there is none. Else nil.
+ */
+static VALUE ended = Qnil;
+
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 
 /* Native.start_object_profile(budget) -> the profile's number, from 1; :running; or a reason why it could not start. */
 static VALUE native_start_object_profile(VALUE self, VALUE budget) {
+    if (!NIL_P(ended))
+        return memscope_symbol("running");
     switch (memscope_object_sampler_start(NUM2DBL(budget))) {
     case MEMSCOPE_OBJECTS_RUNNING:
         return memscope_symbol("running");
@@ -33,6 +43,8 @@ static VALUE native_start_object_profile(VALUE self, VALUE budget) {
         return memscope_reason("marks_unknown");
     case MEMSCOPE_OBJECTS_NO_JOBS:
         return memscope_reason("jobs_taken");
+    case MEMSCOPE_OBJECTS_RACTORS:
+        return memscope_reason(memscope_event_hooks_obstacle());
     case MEMSCOPE_OBJECTS_READY:
         break;
     }
@@ -49,17 +61,51 @@ static VALUE native_object_profile_session(VALUE self) {
 static VALUE native_stop_object_profile(VALUE self) {
     if (memscope_object_sampler_runs())
         memscope_object_sampler_stop();
+    ended = Qnil;
     return Qnil;
 }
 
 /* Native.object_profile_runs? */
 static VALUE native_object_profile_runs(VALUE self) {
-    return memscope_object_sampler_runs() ? Qtrue : Qfalse;
+    return memscope_object_sampler_runs() || !NIL_P(ended) ? Qtrue : Qfalse;
+}
+
+/*
+ * Native.watch_ractors(method), Ruby's own Ractor.new: from now on, the hooks for allocations are removed before the
+ * main Ractor creates another one.
+ */
+static VALUE native_watch_ractors(VALUE self, VALUE method) {
+    memscope_ractors_watch(method);
+    return Qnil;
+}
+
+/* Native.ractors_watched? */
+static VALUE native_ractors_watched(VALUE self) {
+    return memscope_ractors_are_watched() ? Qtrue : Qfalse;
+}
+
+/* Native.hooks_obstacle -> why Ruby's allocations cannot be hooked now, as a reason; nil if they can. */
+static VALUE native_hooks_obstacle(VALUE self) {
+    const char *obstacle = memscope_event_hooks_obstacle();
+
+    return obstacle ? memscope_reason(obstacle) : Qnil;
 }
 
 /* Native.next_object_generation -> the number of the generation that begins. */
 static VALUE native_next_object_generation(VALUE self) {
     return UINT2NUM(memscope_object_sampler_next_generation());
+}
+
+void memscope_object_profile_settle(void) {
+    bool ran = memscope_object_sampler_runs();
+
+    memscope_object_sampler_settle();
+    if (ran && memscope_object_sampler_lost())
+        ended = memscope_reason("ractor_unnoticed");
+}
+
+VALUE memscope_object_profile_end(void) {
+    return RB_TYPE_P(ended, T_HASH) ? memscope_reason("ractor_ended_sampling") : ended;
 }
 
 /* ---- frames and stacks ------------------------------------------------------------------------------------------- */
@@ -73,6 +119,7 @@ struct scan {
     double objects, bytes;          /* sums of the numbers that are shown, which are rounded */
     uint64_t samples, without_room; /* all samples, and those whose frames, class or thread found no room */
     bool stop, with_objects;
+    bool before_ractor; /* another Ractor is about to be created */
 };
 
 static VALUE text_of(uint32_t number) {
@@ -383,9 +430,8 @@ static void set_reasons(VALUE reasons, const struct scan *scan) {
         memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(scan->without_room)));
     if (state->plan.out_of_reach)
         memscope_hash_set(reasons, "live_objects", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
-    if (state->shared)
-        memscope_hash_set(reasons, "live_objects",
-                          memscope_reason_of("ractor_ended_sampling", memscope_estimate(state->plan.stood_for)));
+    if (scan->before_ractor)
+        memscope_set_reason(reasons, "live_objects", "ractor_ended_sampling");
     if (state->plan.windows < FEW_WINDOWS && memscope_plan_share(&state->plan) < 0.5)
         memscope_hash_set(reasons, "error_bytes", memscope_reason_of("windows_few", ULL2NUM(state->plan.windows)));
     if (MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION)
@@ -440,12 +486,23 @@ static VALUE close_scan(VALUE argument) {
     return Qnil;
 }
 
-/* Groups the samples, with the bytes of the objects or without, and returns what `convert` makes of the scan. */
+static VALUE read_ended(bool stop) {
+    VALUE reading = ended;
+
+    if (stop)
+        ended = Qnil;
+    return reading;
+}
+
+/*
+ * Groups the samples, with the bytes of the objects or without, and returns what `convert` makes of the scan. Of a
+ * profile that another Ractor has ended, returns its last reading.
+ */
 static VALUE read_profile(struct scan scan, bool with_bytes, VALUE (*convert)(VALUE argument)) {
     scan.begun_ns = memscope_now_ns();
-    memscope_object_sampler_settle();
+    memscope_object_profile_settle();
     if (!memscope_object_sampler_runs())
-        return Qnil;
+        return read_ended(scan.stop);
     if (memscope_scratch_open(&scan.scratch) != MEMSCOPE_OK)
         return memscope_status_reason(MEMSCOPE_NO_MEMORY);
     scan.state = memscope_object_sampler_state();
@@ -478,7 +535,7 @@ static VALUE survivors_of(VALUE argument) {
  * estimated; nil or a reason as for object_profile, which takes many times as long.
  */
 static VALUE native_surviving_objects(VALUE self) {
-    return read_profile((struct scan){0}, false, survivors_of);
+    return NIL_P(ended) ? read_profile((struct scan){0}, false, survivors_of) : memscope_object_profile_end();
 }
 
 /*
@@ -494,10 +551,34 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
  * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
  */
 static VALUE native_object_profile_with_objects(VALUE self) {
-    return read_profile((struct scan){.with_objects = true}, true, body_of);
+    return NIL_P(ended) ? read_profile((struct scan){.with_objects = true}, true, body_of)
+                        : memscope_object_profile_end();
+}
+
+static VALUE read_before_ractor(VALUE unused) {
+    return read_profile((struct scan){.stop = true, .before_ractor = true}, true, body_of);
+}
+
+/* Keeps a last reading of the running profile, and stops it. */
+static void end_before_ractor(void) {
+    int state = 0;
+
+    if (!memscope_object_sampler_runs())
+        return;
+    ended = rb_protect(read_before_ractor, Qnil, &state);
+    if (state == 0)
+        return;
+    rb_set_errinfo(Qnil);
+    memscope_object_sampler_stop();
+    ended = memscope_status_reason(MEMSCOPE_NO_MEMORY);
 }
 
 void Init_memscope_object_profile(void) {
+    rb_gc_register_address(&ended);
+    memscope_before_ractors(end_before_ractor);
+    rb_define_singleton_method(rb_mMemscopeNative, "watch_ractors", native_watch_ractors, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "ractors_watched?", native_ractors_watched, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "hooks_obstacle", native_hooks_obstacle, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "start_object_profile", native_start_object_profile, 1);
     rb_define_singleton_method(rb_mMemscopeNative, "stop_object_profile", native_stop_object_profile, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile_session", native_object_profile_session, 0);

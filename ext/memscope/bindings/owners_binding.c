@@ -9,6 +9,7 @@
 #include "base/mapped_array.h"
 #include "init.h"
 #include "ruby/object_owners.h"
+#include "ruby/ractors.h"
 #include "sampling/block_owners.h"
 
 /* Native.start_owners -> nil, or why nothing is recorded. */
@@ -35,13 +36,16 @@ static VALUE native_new_owner(VALUE self) {
 }
 
 /*
- * Native.stop_owners -> how many blocks were freed unseen, and how many blocks and objects found no room in the maps.
+ * Native.stop_owners -> how many blocks were freed unseen, how many blocks and objects found no room in the maps, and
+ * whether objects were watched until now: not if a Ractor was created.
  */
 static VALUE native_stop_owners(VALUE self) {
+    VALUE watched = memscope_object_owners_watched() ? Qtrue : Qfalse;
+
     memscope_block_owners_stop();
     memscope_object_owners_stop();
-    return rb_ary_new_from_args(2, ULL2NUM(memscope_blocks_freed_unseen()),
-                                ULL2NUM(memscope_blocks_without_room() + memscope_objects_without_room()));
+    return rb_ary_new_from_args(3, ULL2NUM(memscope_blocks_freed_unseen()),
+                                ULL2NUM(memscope_blocks_without_room() + memscope_objects_without_room()), watched);
 }
 
 struct owned_call {
@@ -98,6 +102,7 @@ static VALUE native_owned(VALUE self, VALUE count) {
 }
 
 void Init_memscope_owners(void) {
+    memscope_before_ractors(memscope_object_owners_stop);
     rb_define_const(rb_mMemscopeNative, "OWNER_MEMSCOPE", UINT2NUM(MEMSCOPE_OWNER_MEMSCOPE));
     rb_define_const(rb_mMemscopeNative, "OWNER_OUTSIDE", UINT2NUM(MEMSCOPE_OWNER_OUTSIDE));
     rb_define_singleton_method(rb_mMemscopeNative, "start_owners", native_start_owners, 0);

@@ -23,6 +23,12 @@ VALUE memscope_ruby_frame(VALUE name, VALUE path, uint32_t line);
 uint64_t memscope_rounded(double value);
 VALUE memscope_estimate(double value);
 
+/* memscope_object_sampler_settle, by the binding that has started the profile. */
+void memscope_object_profile_settle(void);
+
+/* Why the profile of objects has ended without being stopped, as a reason; nil if it has not. */
+VALUE memscope_object_profile_end(void);
+
 /*
  * What a profile of objects has lost, as a reason; nil if nothing. `dropped`: samples; `missed`: garbage collections
  * that no hook saw.

@@ -8,6 +8,7 @@
 #include "ruby/heap_walk.h"
 #include "ruby/page_rule.h"
 #include "ruby/pin_survey.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>
@@ -333,6 +334,7 @@ void Init_memscope_ruby_heap(void) {
     VALUE stat = rb_hash_new();
 
     memscope_ruby_heap_learn();
+    memscope_ractors_learn();
     memscope_held_memory_learn();
     memscope_pin_survey_learn();
     rb_gc_stat(stat);

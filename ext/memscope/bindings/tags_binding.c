@@ -40,9 +40,8 @@ static VALUE native_tag(VALUE self, VALUE name) {
 /* Everything is read before a Ruby object is made: allocations could run a GC, which marks and sweeps. */
 struct reading {
     struct memscope_scratch scratch;
-    bool running;  /* a profile of objects is running */
-    bool profiled; /* running, and no other Ractor has ended the profile's sampling: later runs would not be sampled */
-    bool judged;   /* profiled, and two major GCs have run since the profile began */
+    bool running; /* a profile of objects is running */
+    bool judged;  /* running, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
     struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
     double widest;
@@ -88,8 +87,7 @@ static enum memscope_status read_profile(struct reading *reading) {
 
     reading->state = memscope_object_sampler_state();
     reading->dropped = memscope_object_sampler_samples()->dropped;
-    reading->profiled = !reading->state.shared;
-    reading->judged = reading->profiled && tags.judged != NULL;
+    reading->judged = tags.judged != NULL;
     reading->widest = tags.widest;
     *reading->start = *tags.start;
     if (tags.judged)
@@ -176,7 +174,7 @@ static VALUE tag_hash(const struct reading *reading, uint32_t tag) {
     memscope_hash_set(hash, "running", ULL2NUM(runs->begun - runs->ended));
     memscope_hash_set(hash, "malloc_allocated_bytes", counted ? ULL2NUM(runs->malloc_bytes) : Qnil);
     memscope_hash_set(hash, "malloc_runs", half_runs(runs->begun + runs->ended, counted ? 0 : runs->half_runs_before));
-    if (reading->profiled)
+    if (reading->running)
         set_objects(hash, reading, tag);
     return hash;
 }
@@ -186,10 +184,7 @@ static void set_reasons(VALUE reasons, const struct reading *reading) {
     const struct memscope_object_sampler_state *state = &reading->state;
     VALUE losses = memscope_losses(reading->dropped, state->missed);
 
-    if (state->shared)
-        memscope_hash_set(reasons, "profiled",
-                          memscope_reason_of("ractor_ended_sampling", memscope_estimate(state->plan.stood_for)));
-    else if (state->plan.out_of_reach)
+    if (state->plan.out_of_reach)
         memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
     if (!NIL_P(losses))
         memscope_hash_set(reasons, "samples", losses);
@@ -197,14 +192,14 @@ static void set_reasons(VALUE reasons, const struct reading *reading) {
 
 static VALUE body_of(VALUE argument) {
     struct reading *reading = (struct reading *)argument;
-    VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new();
+    VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new(), end = memscope_object_profile_end();
     uint64_t gvl_ns;
 
     for (uint32_t tag = 1; tag < MEMSCOPE_TAGS; tag++)
         if (reading->runs[tag].begun > 0)
             rb_ary_push(list, tag_hash(reading, tag));
     memscope_hash_set(body, "tags", list);
-    if (reading->profiled) {
+    if (reading->running) {
         memscope_hash_set(body, "profiled", windows_hash(&reading->state.plan));
         memscope_hash_set(body, "sample_objects",
                           DBL2NUM(reading->widest / fmax(memscope_plan_share(&reading->state.plan), 1e-9)));
@@ -214,6 +209,8 @@ static VALUE body_of(VALUE argument) {
     gvl_ns = memscope_now_ns() - reading->begun_ns;
     if (reading->running)
         set_reasons(reasons, reading);
+    else if (!NIL_P(end))
+        memscope_hash_set(reasons, "profiled", end);
     memscope_hash_set(body, "reasons", reasons);
     memscope_hash_set(body, "cost", memscope_cost("T2", gvl_ns, gvl_ns, reading->scratch.used));
     return body;
@@ -232,7 +229,7 @@ static VALUE native_tags(VALUE self) {
     struct reading reading = {.begun_ns = memscope_now_ns()};
     enum memscope_status status;
 
-    memscope_object_sampler_settle();
+    memscope_object_profile_settle();
     reading.running = memscope_object_sampler_runs();
     status = memscope_scratch_open(&reading.scratch);
     if (status == MEMSCOPE_OK)

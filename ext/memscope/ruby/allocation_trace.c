@@ -198,6 +198,8 @@ enum memscope_trace_obstacle memscope_trace_start(void) {
 
     if (obstacle != MEMSCOPE_TRACE_READY)
         return obstacle;
+    if (memscope_event_hooks_obstacle())
+        return MEMSCOPE_TRACE_RACTORS;
     *trace = (struct trace){.thread = rb_thread_current(), .counts = {.name = name_group}};
     if (memscope_names_open(&trace->names) != MEMSCOPE_OK)
         return MEMSCOPE_TRACE_NO_MEMORY;
@@ -225,7 +227,7 @@ void memscope_trace_stop(void) {
 }
 
 bool memscope_trace_runs(void) {
-    return runs();
+    return runs() && memscope_event_hook_is_there(on_allocation);
 }
 
 struct memscope_trace_result memscope_trace_read(void) {

@@ -24,6 +24,7 @@ enum memscope_trace_obstacle {
     MEMSCOPE_TRACE_READY,
     MEMSCOPE_TRACE_NO_MARKS, /* this Ruby does not tell which objects are marked */
     MEMSCOPE_TRACE_NO_MEMORY,
+    MEMSCOPE_TRACE_RACTORS, /* memscope_event_hooks_obstacle says why */
 };
 
 /* Adds the hooks, for allocations of the calling thread. Nothing is counted before memscope_trace_count. */
@@ -32,9 +33,13 @@ enum memscope_trace_obstacle memscope_trace_start(void);
 /* Starts or stops counting. Allocates nothing. */
 void memscope_trace_count(bool counting);
 
-/* Removes the hooks, and forgets all. Works in a forked child, too. No effect if no trace runs. */
+/*
+ * Removes the hooks, and forgets all. To be called before another Ractor is created, too. Works in a forked child. No
+ * effect if no trace runs.
+ */
 void memscope_trace_stop(void);
 
+/* Not if its hooks were removed because of a Ractor. */
 bool memscope_trace_runs(void);
 
 struct memscope_trace_result {

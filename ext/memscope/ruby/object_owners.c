@@ -5,10 +5,12 @@
 #include "sampling/block_owners.h"
 
 static struct memscope_address_map *owners;
+static bool watching;
 
 /* The object is not complete, and nothing may be allocated. */
 static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
-    memscope_address_map_set(owners, (uintptr_t)rb_tracearg_object(trace), memscope_owner());
+    if (watching)
+        memscope_address_map_set(owners, (uintptr_t)rb_tracearg_object(trace), memscope_owner());
 }
 
 /*
@@ -19,6 +21,8 @@ static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
 static void on_gc(VALUE data, rb_trace_arg_t *trace) {
     static __thread uint32_t before;
 
+    if (!watching)
+        return;
     if (rb_tracearg_event_flag(trace) == RUBY_INTERNAL_EVENT_GC_ENTER)
         before = memscope_owner_set(MEMSCOPE_OWNER_RUBY);
     else if (memscope_owner() == MEMSCOPE_OWNER_RUBY)
@@ -29,12 +33,17 @@ enum memscope_status memscope_object_owners_start(void) {
     owners = owners ? owners : memscope_address_map_create();
     if (!owners)
         return MEMSCOPE_NO_MEMORY;
-    memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
-    memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT);
+    watching = memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ) &&
+               memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_EXIT);
     return MEMSCOPE_OK;
 }
 
+bool memscope_object_owners_watched(void) {
+    return watching && memscope_event_hook_is_there(on_allocation);
+}
+
 void memscope_object_owners_stop(void) {
+    watching = false;
     memscope_event_hook_remove(on_allocation);
     memscope_event_hook_remove(on_gc);
 }

@@ -6,6 +6,7 @@
 #ifndef MEMSCOPE_OBJECT_OWNERS_H
 #define MEMSCOPE_OBJECT_OWNERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -15,8 +16,14 @@ struct memscope_owned_objects {
     uint64_t count, slot_bytes;
 };
 
-/* Adds the hooks. GVL held; no other Ractor may be alive. MEMSCOPE_NO_MEMORY if the map cannot be mapped. */
+/*
+ * Adds the hooks, if memscope_event_hooks_obstacle finds none. They are to be removed before another Ractor is created.
+ * GVL held. MEMSCOPE_NO_MEMORY if the map cannot be mapped.
+ */
 enum memscope_status memscope_object_owners_start(void);
+
+/* Whether allocations are watched: since the start, unless they were stopped. */
+bool memscope_object_owners_watched(void);
 
 /* Removes the hooks. GVL held, outside of hooks. */
 void memscope_object_owners_stop(void);

@@ -7,12 +7,12 @@
 #include "ruby/frame_texts.h"
 #include "ruby/mark_bits.h"
 #include "ruby/object_records.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 #include "ruby/tags.h"
 
 #include <math.h>
-#include <ruby/ractor.h>
 #include <ruby/vm.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -25,11 +25,11 @@ enum phase { RESTING, WATCHING, WATCHED };
 
 static struct sampler {
     bool running;
-    bool working;         /* within the postponed job */
-    bool skipping;        /* the window has not begun yet: memscope_plan_skip */
-    bool unpaired;        /* a fork since the last window: the child's CPU clock began at 0 */
-    _Atomic(bool) due;    /* whether the next call of `hit` takes a sample */
-    _Atomic(bool) shared; /* another Ractor was alive: sampling has ended */
+    bool working;       /* within the postponed job */
+    bool skipping;      /* the window has not begun yet: memscope_plan_skip */
+    bool unpaired;      /* a fork since the last window: the child's CPU clock began at 0 */
+    _Atomic(bool) due;  /* whether the next call of `hit` takes a sample */
+    _Atomic(bool) lost; /* another Ractor has been alive unnoticed: hooks do nothing, and samples are not to be read */
     enum phase phase;
     pid_t pid;
     uint32_t marks;              /* major GCs that have ended their mark phase */
@@ -45,9 +45,8 @@ static struct sampler {
 
     /* Allocation counts. started_at: total_allocated_objects at the start, from which the other counts start. */
     uint64_t started_at;
-    uint64_t forked_at;   /* 0 in the process that started the profile */
-    uint64_t passed_at;   /* at the last GC event at which no window could begin: the reach counts from it */
-    uint64_t alone_until; /* up to here, there was no sign of another Ractor */
+    uint64_t forked_at; /* 0 in the process that started the profile */
+    uint64_t passed_at; /* at the last GC event at which no window could begin: the reach counts from it */
 
     /* Costs since the last window; *_before: of windows that have ended. */
     uint64_t cpu_started_at, cpu_at; /* CPU time at the start, and when the last window ended */
@@ -133,18 +132,6 @@ static void watch_gc(void) {
     memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
 }
 
-/* Other Ractors run in parallel with the main one. Postponed jobs run in any Ractor; from 4.0 on, so do hooks. */
-static rb_ractor_local_key_t main_ractor_key;
-
-static void prepare_ractor(void) {
-    main_ractor_key = rb_ractor_local_storage_ptr_newkey(NULL);
-    rb_ractor_local_storage_ptr_set(main_ractor_key, &sampler);
-}
-
-static bool in_main_ractor(void) {
-    return rb_ractor_local_storage_ptr(main_ractor_key) != NULL;
-}
-
 /* ---- a window ---------------------------------------------------------------------------------------------------- */
 
 /*
@@ -153,6 +140,13 @@ static bool in_main_ractor(void) {
  */
 #define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
+
+/* Whether no other Ractor is, or has been, alive unnoticed. In hooks, jobs and GCs too, which run in any Ractor. */
+static bool is_alone(void) {
+    if (!memscope_in_main_ractor() || memscope_ractors_alive() || !memscope_event_hook_is_there(on_gc))
+        STORE(lost, true);
+    return !LOAD(lost);
+}
 
 /* Subtracts the last step from the window; returns what remains. */
 static uint64_t step_on(void) {
@@ -251,16 +245,12 @@ static void take_sample(VALUE object) {
     sampler.spent_ns += spent < DEAREST_NS ? spent : DEAREST_NS;
 }
 
-/* Allocations of other Ractors are counted, but neither sampled nor able to end the window. */
 static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
     uint64_t remaining;
 
-    if (!in_main_ractor()) {
-        STORE(shared, true);
-        count_down(LOAD(step), step_on());
-        return;
-    }
-    if (sampler.phase != WATCHING)
+    if (!is_alone())
+        STORE(left, INT64_MAX);
+    if (sampler.phase != WATCHING || LOAD(lost))
         return;
     remaining = step_on();
     if (sampler.skipping)
@@ -332,8 +322,7 @@ static struct memscope_sampling_plan plan_now(double *last) {
     uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
     bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
 
-    return memscope_plan_at(skipping ? &sampler.before : &sampler.plan,
-                            LOAD(shared) ? sampler.alone_until : allocations(), skipping ? 0 : remaining, last);
+    return memscope_plan_at(skipping ? &sampler.before : &sampler.plan, allocations(), skipping ? 0 : remaining, last);
 }
 
 static void mark_major(void) {
@@ -379,7 +368,6 @@ static void end_marking(void) {
     sampler.gc_ns += spent;
 }
 
-/* Requests a job at every event while a window is due, since a job that runs in another Ractor does nothing. */
 static void request_window(void) {
     uint64_t now = allocations();
 
@@ -389,25 +377,20 @@ static void request_window(void) {
         sampler.passed_at = now;
 }
 
-/*
- * At the end of a mark phase all Ractors are stopped, so any of them may do the work. When a step of sweeping begins,
- * they are not: then only the main one may.
- */
 static void on_gc(VALUE data, rb_trace_arg_t *trace) {
     if (!sampler.running)
         return;
+    if (!is_alone()) {
+        memscope_event_hook_remove(on_allocation);
+        memscope_event_hook_remove(on_gc);
+        return;
+    }
     if (rb_tracearg_event_flag(trace) == RUBY_INTERNAL_EVENT_GC_END_MARK)
         end_marking();
-    if (!in_main_ractor()) {
-        STORE(shared, true);
-        if (rb_tracearg_event_flag(trace) != RUBY_INTERNAL_EVENT_GC_END_MARK)
-            return;
-    }
     sampler.entered = rb_gc_count();
-    if (sampler.phase == WATCHED || (sampler.phase == WATCHING && LOAD(shared)))
+    if (sampler.phase == WATCHED)
         request_job();
-    if (!LOAD(shared))
-        request_window();
+    request_window();
 }
 
 /*
@@ -430,18 +413,20 @@ static uint64_t ended_collections(void) {
     return rb_gc_count() - (rb_gc_latest_gc_info(memscope_symbol("state")) == memscope_symbol("marking"));
 }
 
-/*
- * Called outside of a GC. If no hook was called for a GC, adds the hook again. That calls malloc, which may run another
- * GC unseen: hence the second check.
- */
-static void check_collections(void) {
-    if (!notice_unseen(ended_collections()))
-        return;
+/* Calls malloc, which may run another GC unseen: hence the check. */
+static void add_again(void) {
     memscope_event_hook_remove(on_gc);
     watch_gc();
     notice_unseen(ended_collections());
     sampler.entered = rb_gc_count();
     sampler.rearmed++;
+}
+
+/* Called outside of a GC. If no hook was called for a GC, adds the hook again. */
+static void check_collections(void) {
+    if (!notice_unseen(ended_collections()))
+        return;
+    add_again();
 }
 
 /* ---- the guard: what the garbage collector sees ------------------------------------------------------------------ */
@@ -454,10 +439,8 @@ static void check_collections(void) {
 static void mark(void *unused) {
     if (!sampler.running)
         return;
-    if (!in_main_ractor())
-        STORE(shared, true);
     memscope_object_records_mark();
-    if (!sampler.working && rb_gc_count() > sampler.entered + 1)
+    if (is_alone() && !sampler.working && rb_gc_count() > sampler.entered + 1)
         request_job();
 }
 
@@ -476,13 +459,15 @@ static void compact(void *unused) {
 
     if (!sampler.running)
         return;
+    memscope_object_records_move();
+    if (!is_alone())
+        return;
     if (count > sampler.collections) {
         miss(count - sampler.collections, 1);
         sampler.collections = count;
     }
     memscope_object_samples_move(samples, moved);
     memscope_frame_texts_move();
-    memscope_object_records_move();
 }
 
 static void end_ruby(void *unused) {
@@ -547,16 +532,20 @@ static void cancel_window(void) {
     sampler.plan = sampler.before;
 }
 
-/*
- * Ends sampling if another Ractor is or was alive: GC.stat counts that Ractor's allocations, but they are not sampled,
- * so estimates would be too high; and from 4.0 on, adding or removing a hook may make that Ractor wait. Outside of
- * hooks.
- */
-static void heed_ractors(void) {
-    if (!LOAD(shared))
-        sampler.alone_until = allocations();
-    else if (sampler.phase != RESTING)
-        cancel_window();
+/* In a window, outside of hooks: whether an allocation calls the hook. */
+static bool is_watching(void) {
+    int64_t before = LOAD(left);
+
+    rb_obj_alloc(rb_cObject);
+    return LOAD(left) != before;
+}
+
+/* If Ruby has switched the hooks off, it is unknown since when the open window does not watch allocations. */
+static void check_window(void) {
+    if (!MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF || sampler.phase != WATCHING || is_watching())
+        return;
+    cancel_window();
+    add_again();
 }
 
 static uint64_t watched_of_window(void) {
@@ -598,26 +587,24 @@ static void settle_between_windows(void) {
 }
 
 /*
- * The postponed job: with the GVL, outside of hooks, in any thread; does nothing outside of the main Ractor. Calls no
- * Ruby method, not even Ractor.count: a method that checks interrupts would raise here what Thread#raise or Thread#kill
- * has sent to this thread, and Ruby drops whatever a postponed job raises. So another Ractor is noticed when it
- * collects garbage or allocates in a window, and when the profile is read.
+ * The postponed job: with the GVL, outside of hooks, in any thread. Calls no Ruby method: a method that checks
+ * interrupts would raise here what Thread#raise or Thread#kill has sent to this thread, and Ruby drops whatever a
+ * postponed job raises.
  */
 static void work(void *unused) {
-    if (!sampler.running || !in_main_ractor())
+    if (!sampler.running || !is_alone())
         return;
     sampler.working = true;
-    heed_ractors();
     notice_fork();
+    check_window();
     check_collections();
     if (sampler.phase == WATCHED) {
         if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
             memscope_event_hook_remove(on_allocation);
         settle_between_windows();
         account_window();
-        if (!LOAD(shared))
-            begin_window_if_due(allocations(), 0);
-    } else if (sampler.phase == RESTING && !LOAD(shared)) {
+        begin_window_if_due(allocations(), 0);
+    } else if (sampler.phase == RESTING) {
         uint64_t now = allocations();
 
         if (!begin_window_if_due(now, now - sampler.passed_at))
@@ -672,7 +659,6 @@ static enum memscope_object_sampler_obstacle prepare(void) {
         return MEMSCOPE_OBJECTS_NO_MEMORY;
     if (!prepare_job())
         return MEMSCOPE_OBJECTS_NO_JOBS;
-    prepare_ractor();
     memscope_object_is_marked(rb_cObject); /* this and the next intern their IDs, which allocates */
     rb_gc_latest_gc_info(memscope_symbol("major_by"));
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &sampler));
@@ -695,10 +681,14 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
 
     if (sampler.running)
         return MEMSCOPE_OBJECTS_RUNNING;
+    if (memscope_event_hooks_obstacle())
+        return MEMSCOPE_OBJECTS_RACTORS;
     if (MEMSCOPE_KNOWS_MARKED)
         obstacle = prepare();
     if (obstacle != MEMSCOPE_OBJECTS_READY)
         return obstacle;
+    if (MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF && memscope_ractors_were_created())
+        rb_gc(); /* frees those that have ended, which would switch off the hooks */
     watching = watching_ns();
     memscope_object_samples_clear(samples);
     memscope_frame_texts_begin(&samples->texts);
@@ -731,13 +721,19 @@ bool memscope_object_sampler_runs(void) {
     return sampler.running;
 }
 
+bool memscope_object_sampler_lost(void) {
+    return LOAD(lost);
+}
+
 void memscope_object_sampler_settle(void) {
-    if (sampler.running && memscope_other_ractors())
-        STORE(shared, true);
-    if (!sampler.running) /* another thread has stopped it meanwhile */
+    if (!sampler.running)
         return;
-    heed_ractors();
+    if (!is_alone()) {
+        memscope_object_sampler_stop();
+        return;
+    }
     notice_fork();
+    check_window();
     check_collections();
     settle_samples();
 }
@@ -762,7 +758,7 @@ size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, si
     VALUE *alive = (VALUE *)(void *)objects;
     size_t found = 0, kept = 0;
 
-    if (!sampler.running)
+    if (!sampler.running || !is_alone())
         return 0;
     check_collections();
     qsort(objects, count, sizeof *objects, by_address);
@@ -797,7 +793,6 @@ struct memscope_object_sampler_state memscope_object_sampler_state(void) {
         .cpu_ns = cpu_since(sampler.cpu_started_at),
         .rearmed = sampler.rearmed,
         .missed = sampler.missed,
-        .shared = LOAD(shared),
         .generations = sampler.generations,
         .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
                  memscope_frame_texts_bytes() + memscope_lasting_resident_bytes(tags, sizeof *tags),

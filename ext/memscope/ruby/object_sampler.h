@@ -13,6 +13,9 @@
  * the sample to the next postponed job, which turns them, and the objects' classes, into text. So the profile keeps
  * nothing alive or pinned for longer than a window.
  *
+ * Before another Ractor is created, the profile must be stopped: its objects would not be sampled, and hooks beside
+ * Ractors are dangerous (ruby/event_hooks.h).
+ *
  * Everything here needs the GVL, in the main Ractor.
  */
 #ifndef MEMSCOPE_OBJECT_SAMPLER_H
@@ -31,6 +34,7 @@ enum memscope_object_sampler_obstacle {
     MEMSCOPE_OBJECTS_NO_MEMORY,
     MEMSCOPE_OBJECTS_NO_MARKS, /* this Ruby does not tell which objects are marked */
     MEMSCOPE_OBJECTS_NO_JOBS,  /* all of Ruby's postponed jobs are taken */
+    MEMSCOPE_OBJECTS_RACTORS,  /* memscope_event_hooks_obstacle says why */
 };
 
 /* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
@@ -44,8 +48,17 @@ bool memscope_object_sampler_runs(void);
 /* Begins another generation; returns its number. */
 uint32_t memscope_object_sampler_next_generation(void);
 
-/* Turns the frames and classes recorded since the last postponed job into text. Call it before reading the samples. */
+/*
+ * Turns the frames and classes recorded since the last postponed job into text. Call it before reading the samples.
+ * Stops the profile if it is lost.
+ */
 void memscope_object_sampler_settle(void);
+
+/*
+ * Whether another Ractor has been alive while the profile ran: it was created unnoticed (ruby/ractors.h), and nothing
+ * is known of the objects that have died since.
+ */
+bool memscope_object_sampler_lost(void);
 
 struct memscope_object_samples *memscope_object_sampler_samples(void);
 
@@ -68,7 +81,6 @@ struct memscope_object_sampler_state {
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
     double watching_ns;               /* what watching has cost, which is not in spent_ns */
     uint64_t rearmed, missed;         /* how often Ruby had switched the hooks off; GCs that no hook saw */
-    bool shared;                      /* another Ractor was alive: the plan leaves out allocations since then */
     struct memscope_generations generations;
     size_t bytes;
 };

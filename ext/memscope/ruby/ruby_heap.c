@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "ruby/ractors.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/ruby_private.h"
 
@@ -8,7 +9,6 @@
 
 #define SAMPLE_PAGES 64
 #define AHEAD ((size_t)8)
-#define ASKED_AT_MOST 4
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
@@ -291,26 +291,6 @@ static bool jit_is_on(void) {
 
         if (rb_const_defined(vm, name) && RTEST(rb_check_funcall(rb_const_get(vm, name), rb_intern("enabled?"), 0, 0)))
             return true;
-    }
-    return false;
-}
-
-/*
- * Ractor.count is a Ruby method: before it returns, Ruby may switch to other threads, which allocate, begin garbage
- * collections and create Ractors. So it is called again if anything was allocated during the call, and it is not called
- * if nothing has been allocated since the last call, because a new Ractor is an object.
- */
-bool memscope_other_ractors(void) {
-    static size_t alone_at = SIZE_MAX;
-    size_t allocated = rb_gc_stat(symbol_allocated_objects);
-
-    for (int asked = 0; allocated != alone_at && asked < ASKED_AT_MOST; asked++) {
-        VALUE count = rb_check_funcall(rb_const_get(rb_cObject, rb_intern("Ractor")), rb_intern("count"), 0, 0);
-
-        if (FIXNUM_P(count) && FIX2INT(count) > 1)
-            return true;
-        alone_at = allocated;
-        allocated = rb_gc_stat(symbol_allocated_objects);
     }
     return false;
 }

@@ -71,12 +71,6 @@ bool memscope_heap_gc_is_disabled(void);
  */
 void memscope_heap_collect(void);
 
-/*
- * Whether Ractors besides the main one are alive. Caller holds the GVL; other threads may run before this returns, but
- * not if nothing has been allocated since the last call.
- */
-bool memscope_other_ractors(void);
-
 /* The layout of this Ruby for the engine; heap_pages belong to the listing. GVL held, creates no objects. */
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout);
 

@@ -499,10 +499,10 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 #define MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION (RUBY_API_VERSION_CODE < 30300)
 
 /*
- * Whether the process crashes when a Ractor begins while GC events are hooked: the hook runs in a GC of the new
- * Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3; ObjectProfile::CRASHING_WITH_RACTORS).
+ * Whether the process crashes when a Ractor begins while internal events are hooked: the hook runs in an allocation or
+ * a GC of the new Ractor, which has no control frame yet (Bug #18464, fixed in 3.1.4 and 3.2.3).
  */
-static inline bool memscope_gc_hooks_crash_new_ractors(void) {
+static inline bool memscope_hooks_crash_new_ractors(void) {
     int patch = atoi(strrchr(ruby_version, '.') + 1);
 
     return RUBY_API_VERSION_CODE < 30200 ? patch < 4 : RUBY_API_VERSION_CODE < 30300 && patch < 3;
@@ -513,5 +513,26 @@ static inline bool memscope_gc_hooks_crash_new_ractors(void) {
 
 /* Before 4.0, an event hook sees one Ractor only; from 4.0 on, all Ractors. */
 #define MEMSCOPE_HOOKS_SEE_ALL_RACTORS (RUBY_API_VERSION_CODE >= 40000)
+
+/* Before 4.0, Ruby switches all hooks off when it frees a Ractor that has ended (Bug #19112). */
+#define MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF (RUBY_API_VERSION_CODE < 40000)
+
+/*
+ * What rb_thread_t and rb_vm_t begin with from 3.1 to 4.1dev (vm_core.h). `ractors` is the head of a circular list that
+ * has one link for each Ractor. Readers must check self, the list and the count.
+ */
+struct memscope_ruby_list {
+    uintptr_t next, previous;
+};
+struct memscope_ruby_thread {
+    struct memscope_ruby_list link;
+    VALUE self;
+    uintptr_t ractor, vm;
+};
+struct memscope_ruby_vm {
+    VALUE self;
+    struct memscope_ruby_list ractors;
+    unsigned int ractor_count;
+};
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/protections.h"
 #include "ruby/event_hooks.h"
 #include "ruby/interned.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 #include "ruby/sampled_frames.h"
 #include "ruby/tags.h"
@@ -10,7 +11,6 @@
 
 #include <pthread.h>
 #include <ruby/debug.h>
-#include <ruby/ractor.h>
 #include <ruby/thread.h>
 #include <ruby/vm.h>
 #include <sched.h>
@@ -126,8 +126,9 @@ static void wait_for_readers(void) {
  * At the end of a mark phase, a hook finds out which frames are alive. A GC without the hook pins all frames whose
  * addresses are known. Before 3.3, the hook slows all allocations down, so it is removed after it has seen a major GC,
  * and added again when many frames have become text, or after SELDOM further major GCs. Where no hook may be added at
- * all, the addresses of the frames that are text are forgotten after every SELDOM major GCs. A forgotten frame gets a
- * new number when it is sampled again; there are too few numbers to forget frames more often.
+ * all, or while other Ractors are alive, the addresses of the frames that are text are forgotten after every SELDOM
+ * major GCs. A forgotten frame gets a new number when it is sampled again; there are too few numbers to forget frames
+ * more often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
 #define SELDOM 16
@@ -137,7 +138,6 @@ static bool expired;           /* the hook has seen a major GC */
 static size_t pinned_at;       /* the last GC that pinned all frames */
 static uint32_t pinned_majors; /* major GCs that pinned all frames, since remove_hook or unpin */
 static atomic_size_t checked;  /* GCs up to this one have freed no frame whose address is known */
-static rb_ractor_local_key_t main_ractor_key;
 
 static struct { VALUE state, marking, major_by; /* interned early: they are needed inside malloc */ } symbols;
 
@@ -257,13 +257,8 @@ uint32_t memscope_next_generation(void) {
 
 /* ---- the postponed job: frames become text ----------------------------------------------------------------------- */
 
-static bool in_main_ractor(void) {
-    return rb_ractor_local_storage_ptr(main_ractor_key) != NULL;
-}
-
 static void add_hook(void) {
-    memscope_event_hook_add(on_end_of_marking, RUBY_INTERNAL_EVENT_GC_END_MARK);
-    hooked = true;
+    hooked = memscope_event_hook_add(on_end_of_marking, RUBY_INTERNAL_EVENT_GC_END_MARK);
 }
 
 static void remove_hook(void) {
@@ -293,13 +288,17 @@ void memscope_stack_reader_settle(void) {
     free_places();
 }
 
+static bool can_hook(void) {
+    return may_hook && !memscope_ractors_alive();
+}
+
 static bool wants_hook(void) {
-    return watching && may_hook && !hooked &&
+    return watching && can_hook() && !hooked &&
            (!HOOK_COMES_AND_GOES || memscope_sampled_frames_changed() || pinned_majors >= SELDOM);
 }
 
 static bool pins_for_long(void) {
-    return watching && !may_hook && pinned_majors >= SELDOM;
+    return watching && !hooked && !can_hook() && pinned_majors >= SELDOM;
 }
 
 static void unpin(void) {
@@ -313,7 +312,7 @@ static void unpin(void) {
  * missed, adds the hook again: before 4.0, a Ractor that ends switches all hooks off (Bug #19112).
  */
 static void work(void *unused) {
-    if (!in_main_ractor() || atomic_load(&ruby_ended))
+    if (!memscope_in_main_ractor() || atomic_load(&ruby_ended))
         return;
     if (missed || expired)
         remove_hook();
@@ -377,7 +376,7 @@ static void begin_marking(void) {
 static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace) {
     size_t count = rb_gc_count();
 
-    if (pinned_at == count)
+    if (!hooked || pinned_at == count)
         return;
     if (count > atomic_load(&checked) + 1)
         miss();
@@ -483,12 +482,11 @@ bool memscope_stack_reader_prepare(void) {
     if (prepared)
         return true;
     prepared = true;
-    may_hook = MEMSCOPE_KNOWS_MARKED && !memscope_gc_hooks_crash_new_ractors();
+    memscope_other_ractors(); /* for can_hook */
+    may_hook = MEMSCOPE_KNOWS_MARKED && !memscope_hooks_crash_new_ractors();
     symbols.state = memscope_symbol("state");
     symbols.marking = memscope_symbol("marking");
     symbols.major_by = memscope_symbol("major_by");
-    main_ractor_key = rb_ractor_local_storage_ptr_newkey(NULL);
-    rb_ractor_local_storage_ptr_set(main_ractor_key, &readers);
     memscope_object_is_marked(rb_cObject); /* interns its IDs */
     prepare_job();
     /* The data pointer may be anything but NULL: with NULL, the object would be neither marked nor freed. */

@@ -21,9 +21,8 @@ module Memscope
 
         With --objects, the report shows which lines allocated live objects, and their
         classes (--by class). The profile takes --budget of the process's CPU time: the
-        default is 0.01; 1 watches every allocation. Before Ruby 3.1.4 the process would
-        crash if it created a Ractor meanwhile: `--ractors never` promises that it
-        creates none.
+        default is 0.01; 1 watches every allocation. A Ractor that the process creates
+        ends the profile.
       TEXT
       PROGRAM_NOTES = <<~TEXT
         Before it reports, memscope collects garbage, so that the report shows only live
@@ -41,9 +40,6 @@ module Memscope
       GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
                   ["--budget SHARE", Float, "with --objects: the share of CPU time to take"],
-                  ["--ractors NAME", ObjectProfile::RACTORS.compact,
-                   "with --objects: `never` promises that", "the program creates no Ractor (required",
-                   "before Ruby 3.1.4)"],
                   ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
                   ["--rate BYTES", OptionParser::DecimalInteger,
                    Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
@@ -93,12 +89,12 @@ module Memscope
         check_by(objects? ? Profile::Sampled::OBJECT_GROUPINGS : Profile::Sampled::GROUPINGS) unless from
         ObjectProfile.check(**objects_options) if objects?
       rescue ArgumentError => e
-        usage_error("--#{e.message[/(?:budget|ractors): .*/m]}")
+        usage_error("--#{e.message[/budget: .*/m]}")
       end
 
       # Refuses options for the other kind of profile.
       def check_kind
-        excluded = (@named.to_a & (objects? ? %i[backend rate from] : %i[budget ractors])).first or return
+        excluded = (@named.to_a & (objects? ? %i[backend rate from] : %i[budget])).first or return
         usage_error("--#{excluded} is #{objects? ? 'not for' : 'only for'} --objects")
       end
 
@@ -107,7 +103,7 @@ module Memscope
         usage_error("--by: given #{by}, allowed for this profile: #{allowed.join(', ')}") unless allowed.include?(by)
       end
 
-      def objects_options = { budget: ObjectProfile::BUDGET, **@given.slice(:budget, :ractors) }
+      def objects_options = { budget: @given.fetch(:budget, ObjectProfile::BUDGET) }
 
       def perform
         check_options
@@ -157,7 +153,7 @@ module Memscope
         end
         profile
       rescue Client::Failed => e
-        failure(e.message.sub("the backend imports", "--backend=imports").sub("ractors: :never", "--ractors never"))
+        failure(e.message.sub("the backend imports", "--backend=imports"))
       end
 
       def wait

@@ -38,13 +38,6 @@ module Memscope
                                 ->(value) { [true, false].include?(value) ? value : ACCEPT_PATH.call(value) || WRONG },
                                 ->(text) { (text.start_with?("/") ? ACCEPT_PATH : SWITCH.parse).call(text) }).freeze
 
-      NO_RACTORS = "no_ractors"
-      private_constant :NO_RACTORS
-
-      SWITCH_OR_NO_RACTORS = Type.new("true, false, :#{NO_RACTORS}", "#{SWITCH.allowed_in_environment}, #{NO_RACTORS}",
-                                      ->(value) { value == NO_RACTORS.to_sym ? value : SWITCH.accept.call(value) },
-                                      ->(text) { text == NO_RACTORS ? text.to_sym : SWITCH.parse.call(text) }).freeze
-
       module_function
 
       # @param without [String, nil] a character that the text must not contain
@@ -225,12 +218,11 @@ module Memscope
                   "not counted."
       },
       objects_profile: {
-        type: Types::SWITCH_OR_NO_RACTORS, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
+        type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
         sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent " \
                   "of its CPU time. For lines that keep growing, it finds what holds their objects, by " \
                   "a heap graph in a forked child, at most every ten minutes. Forked workers continue " \
-                  "the profile. `:no_ractors` starts it too, and says that the application creates no " \
-                  "Ractor: before Ruby 3.1.4, only this value starts it. Before Ruby 3.3, the profile also " \
+                  "the profile; a process that creates a Ractor ends it. Before Ruby 3.3, the profile also " \
                   "makes allocation slower, by a third where a program does nothing else. Without Rails, " \
                   "only the environment variable starts it."
       },

@@ -61,7 +61,7 @@ module Memscope
 
       # No garbage collection moves the survivors before their holders are found.
       def traced
-        why_not = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
+        why_not = ObjectProfile.obstacle
         @reasons[:places] = why_not if why_not
         return yield({}) if why_not
 

@@ -17,7 +17,7 @@ module Memscope
       private_constant :MOST_FORKS, :MOST_HOLDERS
 
       # @param order [Handoff::Order] title, status, format, by, output, seconds, generations, those of Order#display;
-      #   backend and rate, or objects, budget and ractors; for leaks also threshold, and warmup or after
+      #   backend and rate, or objects and budget; for leaks also threshold, and warmup or after
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -95,9 +95,7 @@ module Memscope
       def profile
         return profile_malloc unless objects?
 
-        ObjectProfile.start(budget: @order[:budget], ractors: @order[:ractors])
-      rescue ObjectProfile::Unavailable => e
-        raise e, e.message.sub("ractors: :never", "--ractors never")
+        ObjectProfile.start(budget: @order[:budget])
       end
 
       # Without a choice on the command line, the backend is jemalloc if its profiler is ready, else imports, which

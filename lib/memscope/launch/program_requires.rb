@@ -20,7 +20,7 @@ module Memscope
         require_relative "require_costs"
         require_relative "require_tree"
         require_relative "require_recorder"
-        obstacle = ObjectProfile.obstacle(RUBY_VERSION, ractors: :never, alive: Ractor.count)
+        obstacle = ObjectProfile.obstacle
         return @order.complain("nothing is recorded: #{obstacle}") if obstacle
 
         @costs = RequireCosts.new

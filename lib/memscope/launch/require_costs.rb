@@ -42,7 +42,7 @@ module Memscope
         owned = Native.owned((RequireRecorder.entries.map(&:number).max || Native::OWNER_MEMSCOPE) + 1)
         @own_objects, @own_malloc = owned[Native::OWNER_MEMSCOPE].values_at(1, 3)
         after = read(collect: false)
-        @lost, @crowded = Native.stop_owners
+        @lost, @crowded, @watched = Native.stop_owners
         [after, owned]
       ensure
         GC.enable unless disabled
@@ -96,8 +96,14 @@ module Memscope
         { malloc_bytes: (:statistics_unread unless after[:malloc] && @before[:malloc]),
           other_malloc_bytes: ([:requires_lost, @lost] if @lost.positive?),
           other_objects_bytes: ([:requires_crowded, @crowded] if @crowded.positive?),
-          objects_bytes: (:requires_compacted if compactions != @compactions),
+          objects_bytes: objects_reason,
           nodes: (:requires_transient if RUBY_VERSION < "3.3") }.compact
+      end
+
+      def objects_reason
+        return :requires_beside_ractor unless @watched
+
+        :requires_compacted if compactions != @compactions
       end
 
       def compactions = GC.stat[:compact_count]

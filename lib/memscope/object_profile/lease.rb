@@ -26,12 +26,11 @@ module Memscope
         end
 
         # @return [Hash{Symbol => Object}] `session`: the number of the running profile, else of the last one that a
-        #   page started, else 0; `running` and `shared`: as in Leasing#state; `ractors`: whether `start` needs
-        #   `ractors: :never`
+        #   page started, else 0; `running` and `shared`: as in Leasing#state
         def state
           running = super
           session = running[:running] || @last ? ObjectProfile.session : 0
-          { session: session, **running, ractors: ObjectProfile.crashing_with_ractors? }
+          { session: session, **running }
         end
 
         private

@@ -73,7 +73,7 @@ module Memscope
       lower_threads: Call.new(nil, %w[most]),
       dump: Call.new(:Dump, %w[path format gc deadline]),
       malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
-      object_profile_start: Call.new(nil, %w[seconds shared budget ractors]),
+      object_profile_start: Call.new(nil, %w[seconds shared budget]),
       **PROFILERS.keys.flat_map do |profile|
         { state: Call.new(nil, []), snapshot: Call.new(:Profile, []), stop: Call.new(:Profile, %w[token gc]),
           stop_shared: Call.new(nil, []) }.map { |name, call| [:"#{profile}_#{name}", call] }
@@ -234,10 +234,7 @@ module Memscope
       end
 
       # As malloc_profile_start.
-      def object_profile_start(ractors: nil, **options)
-        ractors &&= choose("ractors", ractors, ObjectProfile::RACTORS.compact)
-        begin_profile(ObjectProfile, ractors: ractors, **options)
-      end
+      def object_profile_start(**options) = begin_profile(ObjectProfile, **options)
 
       def begin_profile(profiler, seconds: nil, shared: false, **options)
         check_actions

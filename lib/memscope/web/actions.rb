@@ -92,8 +92,7 @@ module Memscope
         [@calls.dump(place, format), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
       end
 
-      # Parameters: `do`, "start" or "stop"; `kind`, "malloc", with `backend` and `rate`, or "objects", with `budget`
-      # and `ractors`.
+      # Parameters: `do`, "start" or "stop"; `kind`, "malloc", with `backend` and `rate`, or "objects", with `budget`.
       #
       # @return [Array<ClusterCalls::Outcome>]
       # @raise [HttpError] also if every process failed
@@ -166,8 +165,7 @@ module Memscope
 
       def object_options
         given = value("budget") || ObjectProfile::BUDGET.to_s
-        { budget: Float(given, exception: false) || given[0, 20],
-          ractors: (:never if value("ractors") == "never") }
+        { budget: Float(given, exception: false) || given[0, 20] }
       end
 
       def malloc_options

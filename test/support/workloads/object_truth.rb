@@ -55,7 +55,7 @@ end
 
 def session(random, budget)
   held = KEPT.to_h { |name, _| [name, []] }
-  PROFILE.start(budget: budget, ractors: :never)
+  PROFILE.start(budget: budget)
   (PERIODS * PERIOD).times { |number| round(held, number, random) }
   full_gc
   whole = estimates(PROFILE.snapshot, KEPT.keys)

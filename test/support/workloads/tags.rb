@@ -42,7 +42,7 @@ serve = lambda do |random|
 end
 
 random = Random.new(Integer(ENV.fetch("SEED")))
-Memscope::ObjectProfile.start(budget: BUDGETS.sample(random: random), ractors: :never)
+Memscope::ObjectProfile.start(budget: BUDGETS.sample(random: random))
 serve.call(random)
 earlier = Memscope.tags
 serve.call(random)

@@ -17,6 +17,6 @@ ENDPOINTS = {
   "/collect" => -> { GC.start.to_s }
 }.freeze
 
-Memscope::ObjectProfile.start(budget: 1, ractors: :never)
+Memscope::ObjectProfile.start(budget: 1)
 use(Memscope::RackTags) { |env| env["PATH_INFO"] unless env["PATH_INFO"] == "/collect" }
 run ->(env) { [200, { "content-type" => "text/plain" }, [ENDPOINTS.fetch(env["PATH_INFO"]).call]] }

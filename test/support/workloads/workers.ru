@@ -72,7 +72,7 @@ ACTIONS = {
       break Integer(child.read) if child
 
       kept = []
-      profile = Memscope.object_profile(budget: 1, ractors: :never) { 2_000.times { kept << +"kept" } && GC.start }
+      profile = Memscope.object_profile(budget: 1) { 2_000.times { kept << +"kept" } && GC.start }
       $stdout.syswrite(profile.pid)
     ensure
       exit! unless child

@@ -136,7 +136,7 @@ class WebProfileTest < WebCase
             "/profile" => :line }.freeze
 
   def objects(**fields)
-    post({ "kind" => "objects", "ractors" => "never", "budget" => "1", **fields.transform_keys(&:name) },
+    post({ "kind" => "objects", "budget" => "1", **fields.transform_keys(&:name) },
          path: "/profile", on: @application)
   end
 
@@ -170,7 +170,7 @@ class WebProfileTest < WebCase
   def page_of_objects(*samples)
     @application = application
     lease = Memscope::ObjectProfile::Lease
-    lease.stub(:state, { session: 1, running: true, shared: true, ractors: false }) do
+    lease.stub(:state, { session: 1, running: true, shared: true }) do
       lease.stub(:snapshot, Profiles.objects(*samples)) { page("/profile?kind=objects").body }
     end
   end

@@ -71,9 +71,6 @@ module Memscope
         # @return [Boolean] whether jemalloc's profiler is ready
         def jemalloc? = state[:jemalloc] == true
 
-        # @return [Boolean] whether this Ruby crashes if a Ractor is created while objects are sampled
-        def ractors? = state[:ractors] == true
-
         # @return [Memscope::Profile] if the query names a tag (tag=), only the part of that tag
         # @raise [HttpError] if none was started
         def reading = tag ? @tagged ||= kept.reading.tagged(tag) : kept.reading

@@ -6,11 +6,19 @@
 
 #include "ruby/mark_bits.c" /* NOLINT(bugprone-suspicious-include) */
 
-#include "ruby/event_hooks.h"
-
+#include <ruby/debug.h>
 #include <stdlib.h>
 
 #if MEMSCOPE_KNOWS_MARK_BITS
+
+static void add_hook(void (*hook)(VALUE data, rb_trace_arg_t *event)) {
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, RUBY_INTERNAL_EVENT_GC_END_MARK, Qnil,
+                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+}
+
+static void remove_hook(void (*hook)(VALUE data, rb_trace_arg_t *event)) {
+    rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hook);
+}
 
 static uintptr_t *objects;
 static size_t object_count, object_room, compared[KINDS], differences;
@@ -54,10 +62,10 @@ static VALUE host_compare_marks(VALUE self) {
     differences = 0;
     for (int kind = 0; kind < KINDS; kind++)
         compared[kind] = 0;
-    memscope_event_hook_add(compare_objects, RUBY_INTERNAL_EVENT_GC_END_MARK);
+    add_hook(compare_objects);
     rb_objspace_each_objects(add_objects, NULL);
     rb_yield(Qnil);
-    memscope_event_hook_remove(compare_objects);
+    remove_hook(compare_objects);
     object_count = 0;
     for (int kind = 0; kind < KINDS; kind++)
         rb_ary_push(counts, SIZET2NUM(compared[kind]));
@@ -89,9 +97,9 @@ static VALUE host_prove_marks(VALUE self, VALUE place, VALUE bytes) {
     state = UNPROVEN;
     memscope_mark_bits_begin();
     misplace(place, bytes);
-    memscope_event_hook_add(prove, RUBY_INTERNAL_EVENT_GC_END_MARK);
+    add_hook(prove);
     rb_yield(Qnil);
-    memscope_event_hook_remove(prove);
+    remove_hook(prove);
     memscope_mark_bits_end();
     return state_name();
 }
