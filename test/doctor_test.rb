@@ -766,7 +766,7 @@ class DiagnosisTest < DoctorTest
     assert_match(/^  CRITICAL 300\.0 MiB of the container's/, text)
     assert_match(/^  WARNING  jemalloc keeps 100\.0 MiB of freed pages/, text)
     assert_match(/^           > memscope purge --pid \d+ purge$/, text)
-    assert_match(/^           > Memscope\.tune\(dirty_decay_ms: 5_000\) # in each worker$/, text)
+    assert_match(/^           > Memscope\.tune\(background_thread: true\)$/, text)
     assert_match(/^           Up to 10\.0 MiB of what is in use may be garbage\. A collection/, text)
   end
 

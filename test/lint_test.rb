@@ -252,6 +252,22 @@ class LintJemallocProblemTest < LintTest
     assert_equal [false, "fork", "true"], [setting.value, setting.source, setting.given]
   end
 
+  # The doctor's remedy for freed pages that stay is this line.
+  def test_what_can_be_set_at_run_time
+    on = { background_thread: true, dirty_decay_ms: 10_000, muzzy_decay_ms: 0 }
+
+    assert_equal "Memscope.tune(background_thread: true)", jemalloc.tuning
+    assert_equal "Memscope.tune(dirty_decay_ms: 1000, background_thread: true)",
+                 jemalloc(forked: true).tuning
+    assert_equal "Memscope.tune(dirty_decay_ms: 10000)", jemalloc(current: { **on, dirty_decay_ms: -1 }).tuning
+    assert_nil jemalloc(current: on).tuning
+    assert_nil glibc.tuning
+    text = jemalloc(options: { narenas: 2 }).to_s
+
+    assert_match(/^    Memscope\.tune\(background_thread: true\)$/, text)
+    assert_match(/No problems found.*apart from what Memscope\.tune sets/m, text.split.join(" "))
+  end
+
   def test_background_threads_of_the_link
     reading = jemalloc(link: "background_thread:true", options: { narenas: 2, background_thread: true }, forks: true,
                        given: { background_thread: ["/etc/malloc.conf", "true"] })

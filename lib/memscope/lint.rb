@@ -68,6 +68,9 @@ module Memscope
     # @return [String, nil] the assignments, or the shell command, that apply all the recommendations and keep the
     #   settings that do no harm; nil, with a reason, if nothing needs to be set or nothing can be set
     field :recommended, :string
+    # @return [String, nil] the line of Ruby that sets what jemalloc takes at run time: shorter decay times, and
+    #   background threads, which return freed pages while the program is idle; nil if there is nothing to set
+    field :tuning, :string
 
     # Reads this process's settings. Tier T2.
     #

@@ -137,7 +137,7 @@ class DoctorSickTest < DoctorAcceptanceTest
       # The parent still holds these pages: the child's RSS falls, but the machine gains next to nothing.
       assert_dirty finding, patient
       assert_operator finding.recoverable_max_bytes, :<=, 8 * 1_048_576, patient.text
-      assert_match(/tune\(background_thread: true\)/, finding.remedy)
+      assert_match(/Memscope\.tune\(.*background_thread: true\)$/, finding.remedy)
     end
   end
 

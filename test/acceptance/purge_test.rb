@@ -72,6 +72,24 @@ class PurgeAcceptanceTest < MemscopeTest
     assert_as_predicted lever(result, "purge"), 100 * MIB
   end
 
+  # In a process that is idle after a burst, decay may return what purge returns.
+  def test_what_two_levers_return_is_predicted_once
+    slowly = { "MALLOC_CONF" => "dirty_decay_ms:60000" }
+    dry, result = child_json(<<~RUBY, preload: JEMALLOC, env: slowly, requires: REQUIRES)
+      #{FREED}
+      12.times.map { Thread.new { Array.new(5_000) { |row| "row \#{row} " * 20 }.size } }.each(&:join)
+      GC.start
+      puts JSON.generate([Memscope.purge(dry_run: true), Memscope.purge])
+    RUBY
+    dry, result = [dry, result].map { |one| Memscope::Purge::Result.from_h(one) }
+    both = %i[gc purge].filter_map { |name| dry.levers.find { |lever| lever.name == name }&.predicted&.end }.sum
+
+    assert_operator dry[:decay].predicted.end, :>=, 50 * MIB
+    assert_operator dry.predicted.end, :<=, [both, dry.before.rss_bytes].min
+    assert_operator dry.predicted_private.end, :<=, dry.predicted.end
+    assert_in_delta result.returned_bytes, dry.predicted.end, result.returned_bytes * 0.2
+  end
+
   # Nearly all of the heap is still garbage: a dry run, which does not collect it, can only say so.
   def test_compaction_is_predicted_of_what_a_collection_leaves
     skip_without_compaction
@@ -210,7 +228,7 @@ class PurgeAcceptanceTest < MemscopeTest
       assert_in_delta uss, result["returned_private_bytes"], 2 * MIB
       assert_operator result["returned_private_bytes"], :<=, 2 * MIB
       assert_operator diagnosis["findings"].sum { |found| found["recoverable_max_bytes"] || 0 }, :<=, 8 * MIB
-      assert_match(/The machine gains nothing: other processes share/, Memscope::Purge::Result.from_h(result).to_s)
+      assert_match(/The machine (?:gains nothing: other processes share|loses)/, Memscope::Purge::Result.from_h(result).to_s)
       assert_in_delta alone["returned_bytes"], alone["returned_private_bytes"], 4 * MIB
       refute_match(/The machine gains/, Memscope::Purge::Result.from_h(alone).to_s)
     end

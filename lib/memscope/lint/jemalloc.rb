@@ -207,6 +207,14 @@ module Memscope
         @inputs.secure? ? linked(pairs) : "#{target}=#{quoted(pairs)}"
       end
 
+      # Background threads are not among the pairs: see judge_background_thread.
+      def tuning
+        decays = @pairs.slice("dirty_decay_ms", "muzzy_decay_ms").reject { |name, (value)| value == @values[name].to_s }
+        arguments = decays.map { |name, (value)| "#{name}: #{value}" }
+        arguments << "background_thread: true" if @values["background_thread"] == false
+        format("Memscope.tune(%s)", arguments.join(", ")) if arguments.any?
+      end
+
       def replacement = recommended || (target == link ? "rm #{link}" : "unset #{target}")
 
       # The replacement for one conf: the recommended options, or else the given options minus the mistakes.
@@ -220,7 +228,9 @@ module Memscope
 
       def linked(pairs) = "ln -sfn #{quoted(pairs)} #{link}"
 
-      def nothing_recommended = "jemalloc's own defaults suit this process"
+      def nothing_recommended
+        ["jemalloc's own defaults suit this process", *(", apart from what Memscope.tune sets" if tuning)].join
+      end
     end
     private_constant :Jemalloc
   end

@@ -33,7 +33,7 @@ module Memscope
       def body
         { allocator: @allocator.name, version: @allocator.version, environment: @environment, settings: @settings,
           problems: problems.partition { |problem| problem.severity == :warning }.flatten,
-          recommendations: recommendations, recommended: recommended, reasons: reasons }
+          recommendations: recommendations, recommended: recommended, tuning: tuning, reasons: reasons }
       end
 
       private
@@ -90,6 +90,8 @@ module Memscope
       end
 
       def recommended = nil
+
+      def tuning = nil
 
       # What to paste instead of a wrong setting.
       def replacement = recommended

@@ -60,12 +60,14 @@ module Memscope
       def paste(text) = text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
 
       def recommendations
-        return [] unless @reading.recommended
-
         parts = @reading.recommendations.map do |part|
           @page.wrapped("#{part.text}  #{part.reason}#{now(part)}", indent: "    ")
         end
-        ["  Recommended for this process", "", "    #{@reading.recommended}", "", *parts]
+        { "  Recommended for this process" => @reading.recommended,
+          "  Recommended at run time, in each process: it then returns pages while idle" => @reading.tuning }
+          .compact.flat_map do |title, line|
+            [title, "", "    #{line}", *(["", *parts] if line == @reading.recommended)]
+          end
       end
 
       def now(part)

@@ -3,30 +3,25 @@
 module Memscope
   module Doctor
     module Rules
-      ENABLE = "Memscope.tune(background_thread: true) # in each worker"
-
-      # Why jemalloc's dirty pages stay, the most certain cause first: condition, severity, confidence, reason, and what
-      # to set. Without a background thread, threads return pages only while they allocate or free: a busy process
-      # always has some dirty pages.
+      # Why jemalloc's dirty pages stay, the most certain cause first: condition, severity, confidence and reason. What
+      # to set is Lint#tuning. Without a background thread, threads return pages only while they allocate or free: a
+      # busy process always has some dirty pages.
       DIRTY_CAUSES = [
         [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
-         "with dirty_decay_ms:-1, jemalloc never returns them",
-         "Memscope.tune(dirty_decay_ms: 5_000) # in each worker"],
+         "with dirty_decay_ms:-1, jemalloc never returns them"],
         [:background_threads_lost?, :warning, :certain,
-         "the background threads that return them did not survive the fork", ENABLE],
+         "the background threads that return them did not survive the fork"],
         [->(f) { f.reaches?(f.stranded_dirty_bytes, FLOOR) && !f.background_threads? }, :warning, :certain,
-         "some are in arenas whose threads have ended or did not survive a fork, so that no thread returns them",
-         ENABLE],
+         "some are in arenas whose threads have ended or did not survive a fork, so that no thread returns them"],
         [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
         [:decay_overdue?, :warning, :certain,
-         "no page was returned since the earlier diagnosis, because no background thread runs and the process is idle",
-         ENABLE],
+         "no page was returned since the earlier diagnosis, because no background thread runs and the process is idle"],
         [:idle_since_fork?, :warning, :likely,
          "no page is being returned, because no background thread runs, and the pages are older than the fork or the " \
-         "process is idle", ENABLE],
+         "process is idle"],
         [->(_) { true }, :info, :likely,
          "no jemalloc background thread runs, so pages are returned only while the program's threads allocate or " \
-         "free; an idle process keeps them", ENABLE]
+         "free; an idle process keeps them"]
       ].freeze
 
       DIRTY_CAUSE = ->(f) { DIRTY_CAUSES.find { |applies, *| applies.to_proc.call(f) }.drop(1) }
@@ -93,8 +88,9 @@ module Memscope
               cpu_seconds: f.environment.cpu_seconds, threads: f.threads }
           end,
           remedy: lambda do |f, bytes|
-            ["#{purge(f, :purge)}\n#{DIRTY_CAUSE.call(f)[3]}",
-             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in"]
+            [[purge(f, :purge), *f.lint.tuning].join("\n"),
+             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in; " \
+                                                       "each process is tuned by itself"]
           end
         },
         muzzy_pages: {
@@ -152,7 +148,7 @@ module Memscope
           remedy: NO_HUGE_PAGES
         }
       )
-      private_constant :ENABLE, :DIRTY_CAUSES, :DIRTY_CAUSE, :UNSURE_DIRTY, :STUCK, :JEMALLOC_RULES
+      private_constant :DIRTY_CAUSES, :DIRTY_CAUSE, :UNSURE_DIRTY, :STUCK, :JEMALLOC_RULES
     end
   end
 end
