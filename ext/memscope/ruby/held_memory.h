@@ -33,7 +33,7 @@ struct memscope_held_memory {
     size_t left_out_count;
 };
 
-/* Called when the extension is loaded: learns the data types of fibers, threads and IO::Buffers in this Ruby. */
+/* Called when the extension is loaded: learns the data types of fibers and threads in this Ruby. */
 void memscope_held_memory_learn(void);
 
 /*

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #if defined(__linux__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
@@ -277,10 +278,10 @@ static void in_threads(void *(*work)(void *)) {
 }
 
 /*
- * Leaves this thread's cache without a block of this size, and more free blocks of it in the arena than the cache
- * takes: the next malloc of the size fills the cache.
+ * Leaves more free blocks of this size in the arena than the thread's cache takes, and the cache full or, if so wanted,
+ * empty: then the next malloc of the size fills it.
  */
-static void empty_the_cache_of(size_t size) {
+static void free_many_of(size_t size, bool empty) {
     enum { CACHED = 7, FREED = 4 * CACHED };
     void *volatile blocks[FREED], *volatile apart[FREED];
 
@@ -290,17 +291,45 @@ static void empty_the_cache_of(size_t size) {
     }
     for (int index = 0; index < FREED; index++)
         free(blocks[index]);
-    blocks[0] = malloc(2000); /* too large for the unsorted chunks, so it sorts them into their bin */
-    for (int index = 1; index <= CACHED; index++)
+    apart[0] = malloc(2000); /* too large for the unsorted chunks, so it sorts them into their bins */
+    for (int index = 0; empty && index < CACHED; index++)
         blocks[index] = malloc(size);
-    EXPECT(apart[FREED - 1] != NULL && blocks[CACHED] != NULL);
+    EXPECT(apart[0] != NULL && blocks[0] != NULL);
+}
+
+static void refill_the_cache(void) {
+    free_many_of(24, true);
+    free_many_of(120, true);
+    free_many_of(504, true);
+}
+
+/* No chunk of the smallest size is left, and malloc takes larger ones, of which the cache is full. */
+static void take_larger_chunks(void) {
+    void *volatile block;
+
+    free_many_of(40, false);
+    do
+        block = malloc(24);
+    while (malloc_usable_size(block) == 24);
+}
+
+static void expect_the_key_after(void (*prepare)(void)) {
+    pid_t child = fork();
+    int status;
+
+    if (child == 0) {
+        prepare();
+        memscope_glibc_learn_cache_key();
+        _exit(memscope_glibc_knows_cache_key() ? 0 : 1);
+    }
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
 int main(void) {
     EXPECT(memscope_scratch_open(&list) == MEMSCOPE_OK && memscope_scratch_open(&names) == MEMSCOPE_OK);
-    empty_the_cache_of(24);
-    empty_the_cache_of(120);
-    empty_the_cache_of(504);
+
+    expect_the_key_after(refill_the_cache);
+    expect_the_key_after(take_larger_chunks);
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
     check_a_heap_that_changes_meanwhile();

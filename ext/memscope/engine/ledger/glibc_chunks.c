@@ -1,5 +1,6 @@
 #include "ledger/glibc_chunks.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,10 +39,10 @@ static bool is_random(uintptr_t key) {
 }
 
 /*
- * tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. If the
- * thread's cache has no block of this size, malloc fills it from the arena (_int_malloc), so that the cache is full
- * when the block is freed, and the block gets no key. The next malloc then takes a block from the cache, and leaves it
- * room.
+ * tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. The block
+ * gets no key if the thread's cache is full for its size, as when malloc has just filled the cache from the arena's
+ * bins, or has taken a larger chunk than was asked for (_int_malloc). A second block of the size that the first one
+ * really has then comes from the cache, and leaves room for itself.
  */
 static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
     uintptr_t key = 0;
@@ -52,6 +53,7 @@ static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, si
 
         if (block == NULL)
             return 0;
+        size = malloc_usable_size(block);
         free(block);
         if (!memscope_own_memory_read(memory, address + WORD, &key, sizeof key))
             return 0;
