@@ -265,6 +265,13 @@ class DoctorRulesTest < DoctorTest
       assert_equal ["#{name}=#{value} keeps these pages.", "unset #{name}"], [found.unrecoverable_reason, found.remedy]
       assert_includes found.explanation, found.unrecoverable_reason
     end
+    counted = { pages: 40, slots: 40_000, live_slots: 39_000, empty_pages: 900, free_slots_floor: 4_000_000,
+                page_bytes: 65_536, compactable_bytes: 0, ruby: "4.0.5" }
+    found = assert_found(:info, :empty_heap_pages, ruby_heap: counted,
+                                                   environment: { variables: { RUBY_GC_HEAP_0_INIT_SLOTS: "4000000" } })
+
+    assert_equal "56.2 MiB of Ruby's heap is empty pages", found.title
+    assert_clear :empty_heap_pages, diagnose(ruby_heap: counted)
     [["RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO", "0.40", 4_000_000], ["RUBY_GC_HEAP_INIT_SLOTS", "20000", 20_000]]
       .each do |name, value, floor|
         found = assert_found(:warning, :empty_heap_pages, ruby_heap: { **heap, free_slots_floor: floor, ruby: "3.4.1" },

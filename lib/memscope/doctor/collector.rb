@@ -47,11 +47,18 @@ module Memscope
         end
       end
 
-      # @param bytes [Integer] of pages with few or no objects
-      # @return [Array<String>] the variables that explain at least half of them
-      def variables_that_keep(bytes)
-        kept = @heap.free_slots_floor.to_i * @heap.pages * @heap.page_bytes / [@heap.slots, 1].max
-        variables(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < bytes / 2 }
+      # @return [Array<String>] the variables that explain at least half of the pages without any object
+      def keepers
+        empty = @heap.hidden_empty_pages.to_i + @heap.empty_pages.to_i
+        kept = @heap.free_slots_floor.to_i * @heap.pages / [@heap.slots, 1].max
+        variables(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
+      end
+
+      # @return [Integer, nil] bytes of the pages without any object that GC.stat hides; if variables keep them, also of
+      #   those that it counts
+      def empty_bytes
+        hidden = @heap.hidden_empty_pages && (@heap.hidden_empty_pages * @heap.page_bytes)
+        hidden && (keepers.any? ? hidden + @heap.empty_bytes : hidden)
       end
 
       # @return [Integer] bytes of records, at most; 0 unless allocations are traced

@@ -190,14 +190,6 @@ module Memscope
       # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
       def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
 
-      # @return [Integer, nil] what a GC that is off has left behind: garbage or, if that was just collected, the free
-      #   memory where it was
-      def left_behind_bytes
-        return garbage_bytes unless ledger.collected
-
-        [unused_bytes, bytes(:ruby_heap, :free_slots), bytes(:ruby_heap, :empty_pages)].compact.sum
-      end
-
       # --- The allocator
 
       # @return [Integer, nil] resident bytes of malloc that are not part of a used block
@@ -390,11 +382,6 @@ module Memscope
       # @return [Boolean] whether the history is long enough to tell how memory grows
       def judged? = !verdict.nil? && verdict.kind != :insufficient
 
-      # @return [Integer] bytes by which the process has leaked since the leak began; 0 without one
-      def leaked_bytes
-        verdict.leak? ? (verdict.bytes_per_hour * verdict.evidence[:lasting_seconds] / 3600) : 0
-      end
-
       # @return [Integer, nil] by how much what leaks has grown since the earlier diagnosis; nil if unknown
       def growth_of_leak
         return if incomparable
@@ -422,19 +409,6 @@ module Memscope
         shared = process_memory.shared_bytes
         own = process_memory.uss_bytes
         (cgroup.limit_bytes - shared) / own if cgroup.limit_bytes && shared && own&.positive?
-      end
-
-      # @return [Float, nil] the number of mappings, as a share of what the kernel allows
-      def mappings_share
-        ledger.mappings.fdiv(environment.max_mappings) if ledger.mappings && environment.max_mappings&.positive?
-      end
-
-      # @return [Hash{String => Integer}] what most mappings are of, as far as the ledger counts it, the most first
-      def mappings_of
-        threads = detail(:stacks, :threads, :live).to_i + detail(:stacks, :threads, :cached).to_i
-        { "stacks of fibers" => 2 * detail(:stacks, :fibers, :stacks).to_i, "stacks of threads" => 2 * threads,
-          "malloc's arenas" => 2 * detail(:malloc, :arenas, :heaps).to_i,
-          "malloc's large blocks" => detail(:malloc, :mmapped, :blocks).to_i }.sort_by { |_what, count| -count }.to_h
       end
 
       private

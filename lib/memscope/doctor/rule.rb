@@ -139,7 +139,10 @@ module Memscope
 
       class << self
         # @return [Array<Rule>]
-        def all = [*SMALL, *GROWTH, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *RUBY_RULES, *KERNEL_RULES, *KNOWN_RULES]
+        def all
+          [*SMALL, *GROWTH, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *COLLECTOR_RULES, *RUBY_RULES, *KERNEL_RULES,
+           *KNOWN_RULES]
+        end
 
         private
 
@@ -216,4 +219,4 @@ module Memscope
   end
 end
 
-%w[growth settings glibc jemalloc ruby kernel known].each { |file| require_relative "rules/#{file}" }
+%w[growth settings glibc jemalloc collector ruby kernel known].each { |file| require_relative "rules/#{file}" }

@@ -32,7 +32,9 @@ module Memscope
           inapplicable: lambda do |f|
             "whether it grows is #{f.verdict ? 'too early to tell' : 'not known without a history'}" unless f.judged?
           end,
-          affected: :leaked_bytes,
+          affected: lambda do |f|
+            f.verdict.leak? ? f.verdict.bytes_per_hour * f.verdict.evidence[:lasting_seconds] / 3600 : 0
+          end,
           present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
           recoverable: "The findings on the parts of RSS show what can be returned.",

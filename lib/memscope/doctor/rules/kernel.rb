@@ -20,6 +20,20 @@ module Memscope
       FEWER_WORKERS = ["WEB_CONCURRENCY=N # fewer than now, or raise the container's limit",
                        "requires a restart; costs throughput, or more memory"].freeze
 
+      # The number of mappings as a share of what the kernel allows.
+      MAPPINGS = lambda do |f|
+        most = f.environment.max_mappings
+        f.ledger.mappings.fdiv(most) if f.ledger.mappings && most&.positive?
+      end
+      # What most mappings are of, as far as the ledger counts it, the most first. Each stack has a guard page.
+      MAPPINGS_OF = lambda do |f|
+        threads = %i[live cached].sum { |name| f.detail(:stacks, :threads, name).to_i }
+        numbers = { "stacks of fibers" => 2 * f.detail(:stacks, :fibers, :stacks).to_i,
+                    "stacks of threads" => 2 * threads, "malloc's arenas" => 2 * f.detail(:malloc, :arenas, :heaps).to_i,
+                    "malloc's large blocks" => f.detail(:malloc, :mmapped, :blocks).to_i }
+        numbers.sort_by { |_what, number| -number }.to_h
+      end
+
       KERNEL_RULES = table(
         near_limit: {
           subject: "a container near its limit",
@@ -87,19 +101,19 @@ module Memscope
         },
         mappings: {
           subject: "mappings near the kernel's limit",
-          inapplicable: ->(f) { "the number of mappings or its limit is unknown" unless f.mappings_share },
-          present: ->(f) { f.reaches?(f.mappings_share, 0.73) }, # with the margin, a warning at 80 %
-          severity: ->(f) { f.reaches?(f.mappings_share, 0.88) ? :critical : :warning },
+          inapplicable: ->(f) { "the number of mappings or its limit is unknown" unless MAPPINGS.call(f) },
+          present: ->(f) { f.reaches?(MAPPINGS.call(f), 0.73) }, # with the margin, a warning at 80 %
+          severity: ->(f) { f.reaches?(MAPPINGS.call(f), 0.88) ? :critical : :warning },
           recoverable: "This finding is about a number of mappings.",
           title: ->(f) { "#{count(f.ledger.mappings)} of #{count(f.environment.max_mappings)} mappings are in use" },
           explanation: lambda do |f|
-            of = f.mappings_of.first(3).map { |what, number| "#{count(number)} are of #{what}" }.join(", ")
+            of = MAPPINGS_OF.call(f).first(3).map { |what, number| "#{count(number)} are of #{what}" }.join(", ")
             "Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made, and large blocks of " \
               "malloc fail. Of these mappings, #{of}."
           end,
           evidence: ->(f) { { mappings: f.ledger.mappings, max_mappings: f.environment.max_mappings } },
           remedy: lambda do |f|
-            held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[f.mappings_of.keys.first]
+            held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[MAPPINGS_OF.call(f).keys.first]
             [[*("#{heap(f)} --paths-to #{held}" if held), "sysctl vm.max_map_count=262144"].join("\n"),
              "as root, on the host: only postpones it if the number of mappings grows"]
           end
@@ -131,7 +145,7 @@ module Memscope
           end
         }
       )
-      private_constant :SWAP_COUNTS, :FEWER_WORKERS, :KERNEL_RULES
+      private_constant :SWAP_COUNTS, :FEWER_WORKERS, :MAPPINGS, :MAPPINGS_OF, :KERNEL_RULES
     end
   end
 end
