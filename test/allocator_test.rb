@@ -513,9 +513,12 @@ class AllocatorValueTest < AllocatorTest
     assert_match(/settings\[0\]\.source/, error.message)
   end
 
+  # It reads no mappings again.
   def test_it_is_cheap_after_the_first_call
-    Memscope.allocator
+    allocator, mappings = %i[allocator mappings].map do |call|
+      Array.new(20) { Memscope.public_send(call).cost.wall_us }.min
+    end
 
-    assert_operator (0...20).map { Memscope.allocator.cost.wall_us }.min, :<, 50
+    assert_operator allocator, :<=, mappings / 4
   end
 end

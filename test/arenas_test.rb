@@ -205,12 +205,17 @@ class ArenasTest < MemscopeTest
     assert_stuck classes, reading["stuck"]
   end
 
+  # The classes with the most slack; of those whose slack differs by less than both readings may, any.
   def assert_stuck(classes, stuck)
-    printed = classes.max_by(5) { |one| one["slack_bytes"] }
+    fifth = classes.map { |one| one["slack_bytes"] }.max(5).last
+    by_size = classes.to_h { |one| [one["size_bytes"], one] }
 
-    assert_equal stuck.sort_by { |one| -one["stuck_bytes"] }, stuck
-    assert_equal(printed.map { |one| one["size_bytes"] }, stuck.first(5).map { |one| one["size_bytes"] })
-    printed.zip(stuck) do |expected, one|
+    assert_equal(stuck.map { |one| one["stuck_bytes"] }.sort.reverse, stuck.map { |one| one["stuck_bytes"] })
+    assert_operator stuck.size, :>=, 5
+    stuck.first(5).each do |one|
+      expected = by_size.fetch(one["size_bytes"])
+
+      assert_operator expected["slack_bytes"], :>=, fifth - 65_536
       assert_in_delta expected["slack_bytes"], one["stuck_bytes"], 65_536
       assert_in_delta expected["regions_in_use"].fdiv(expected["regions"]), one["utilisation"], 0.01
     end
@@ -363,8 +368,10 @@ class ArenasTest < MemscopeTest
   end
 
   # The reading leaves neither memory nor a descriptor behind.
+  # jemalloc returns what is free at once, or RSS would depend on how long ago it has last done so.
   both_allocators "repeated readings leave nothing behind" do |preload|
-    grown, descriptors = child_json(<<~RUBY, preload: preload)
+    env = { "MALLOC_CONF" => "dirty_decay_ms:0,muzzy_decay_ms:0" }
+    grown, descriptors = child_json(<<~RUBY, preload: preload, env: env)
       read = -> { 100.times { Memscope.arenas; Memscope.size_classes }; GC.start }
       5.times { read.call }
       before, open = Memscope.rss, Dir.children("/proc/self/fd").size
@@ -379,9 +386,10 @@ class ArenasTest < MemscopeTest
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       Host.start_churning(6)
-      threads = Array.new(4) { Thread.new { 20.times { Memscope.arenas.sum(&:index) } } }
-      60.times { Memscope.size_classes; Memscope.arenas }
-      10.times { Memscope.fragmentation }
+      rounds = #{ChildProcess::IN_FULL ? 20 : 7}
+      threads = Array.new(4) { Thread.new { rounds.times { Memscope.arenas.sum(&:index) } } }
+      (3 * rounds).times { Memscope.size_classes; Memscope.arenas }
+      (rounds / 2).times { Memscope.fragmentation }
       threads.each(&:join)
       Host.stop_churning
       puts true

@@ -567,7 +567,6 @@ class LintHostEnvironmentTest < LintTest
 
     assert_equal Etc.nprocessors, now.cpus
     assert_includes Range.new(*threads.minmax), now.threads
-    refute_predicate now, :forked?
     assert_equal Process.ppid, now.parent_pid
     assert_operator now.started, :>, 0
     assert_includes [nil, "always", "madvise", "never"], now.thp_mode

@@ -306,7 +306,7 @@ class WebBrowserTest < MemscopeTest
       page.push("a[data-range='7d']")
       page.until_found("the week") { page.text("#time-marks").include?("GCs: 33") && page.evaluate("window.took") }
 
-      assert_operator page.evaluate("window.took"), :<, 10_000, "milliseconds: it hangs"
+      assert_operator page.evaluate("window.took"), :<, 50_000, "milliseconds: it hangs"
       assert_empty page.evaluate(Browser::CONTRAST)
       assert_empty page.evaluate(Browser::STRUCTURE)
       assert_equal 375, page.evaluate("document.documentElement.scrollWidth")

@@ -79,15 +79,15 @@ class HeapWalkTest < MemscopeTest
 
     assert_operator ticks, :>=, 30
     assert_operator slow["wall_us"], :>=, 1_500_000
-    assert_operator slow["gvl_us"], :<=, 700_000
     assert_operator blocked, :<=, ticks / 3
     assert_operator honest["gvl_us"], :>=, 1_500_000
+    assert_operator slow["gvl_us"], :<=, honest["gvl_us"] / 2
   end
 
   # Each time is the best of five runs, in the thread's CPU time, since other processes run during this test, and is
   # compared with a major GC of the same heap. benchmark/diagnosis.rb has the milliseconds of an idle machine.
   def test_what_a_large_heap_costs_under_the_gvl
-    collected, child, process, doctor, forecast = child_json(<<~RUBY, timeout: 120)
+    collected, child, process, doctor, forecast = child_json(<<~RUBY)
       require "json"
       heap = Array.new(1_200_000) { |index| "text \#{index}" }
       GC.start
@@ -138,29 +138,28 @@ class HeapWalkTest < MemscopeTest
 
   # A pipe of the host reaches its end when the host closes it, not only when the child ends.
   def test_the_child_holds_nothing_of_its_host
-    seconds = child_json(<<~RUBY, requires: ["memscope_test"])
+    held, left = child_json(<<~RUBY, requires: ["memscope_test"])
       #{WALK}
-      slow = Host.sized(1, 3_000_000_000)
+      slow = Host.sized(1, 60_000_000_000)
       reading, writing = IO.pipe
       reader = Thread.new { walk }
       Thread.pass until children == 1
       writing.close
-      start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       reading.read
-      took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - start
+      held = children
       reader.kill.join
-      puts JSON.generate([took, children])
+      puts JSON.generate([held, children])
     RUBY
 
-    assert_operator seconds.first, :<, 1.5
-    assert_equal 0, seconds.last
+    assert_equal 1, held, "the child, for a minute"
+    assert_equal 0, left
   end
 
   both_allocators "an interrupted walk leaves nothing" do |preload|
     answer = child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       #{WALK}
       require "timeout"
-      slow = Host.sized(1, 8_000_000_000)
+      slow = Host.sized(1, 60_000_000_000)
       before = files
       start = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       raised = 3.times.map { Timeout.timeout(0.1) { walk } rescue $!.class.name }
@@ -172,7 +171,7 @@ class HeapWalkTest < MemscopeTest
     RUBY
 
     assert_equal ["Timeout::Error"], answer["raised"]
-    assert_operator answer["seconds"], :<, 6
+    assert_operator answer["seconds"], :<, 60, "it waited for a child"
     assert_equal [0, 0], answer.values_at("files", "children")
   end
 
