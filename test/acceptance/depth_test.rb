@@ -96,7 +96,7 @@ class DepthTest < MemscopeTest
       def counted = Memscope.snapshot(malloc: true).glibc.then { |glibc| glibc[:uordblks] + glibc[:hblkhd] }
       BusyPuma.while_serving do
         GC.disable
-        puts JSON.generate(Array.new(20) do
+        puts JSON.generate(Array.new(#{ChildProcess::IN_FULL ? 20 : 10}) do
           before, ledger = counted, Memscope.ledger(deep: true)
           [before, ledger[:malloc].detail[:in_use_bytes], counted, ledger[:unattributed].bytes]
         end)
@@ -104,7 +104,7 @@ class DepthTest < MemscopeTest
     RUBY
     known = answers.select { |_before, in_use| in_use }
 
-    assert_operator known.size, :>=, 18
+    assert_operator known.size, :>=, answers.size * 9 / 10
     known.each { |before, in_use, after| assert_includes (before * 0.97)..(after * 1.03), in_use }
     assert_operator answers.map(&:last).max, :<, 4 * MIB
   end

@@ -10,8 +10,7 @@ class DoctorAcceptanceTest < MemscopeTest
   # Each test waits for a child process: two run at once on two processors.
   parallelize_me!
 
-  # The large ones run once, not in each chroot of bin/matrix as well.
-  SIZES = (ChildProcess::WITHOUT_BUNDLE ? [64] : [64, 256]).freeze
+  SIZES = (ChildProcess::IN_FULL ? [64, 256] : [64]).freeze
   MEBIBYTE = 1_048_576
   WORKLOADS = File.join(ChildProcess::ROOT, "test", "support", "workloads")
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)

@@ -16,7 +16,7 @@ class MallocProfileTest < MemscopeTest
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   LONG = Integer(ENV.fetch("SECONDS", "0")) >= 60 # rake stress
   WAYS = MallocProfileWays::ALL
-  RATES = (ChildProcess::BRIEF ? { "2^16": 1 << 16 } : { "2^16": 1 << 16, "2^19": 1 << 19 }).freeze
+  RATES = (ChildProcess::IN_FULL ? { "2^16": 1 << 16, "2^19": 1 << 19 } : { "2^16": 1 << 16 }).freeze
 
   RATES.each do |exponent, rate|
     each_way("lines_at_#{exponent}") do |settings|
@@ -35,10 +35,10 @@ class MallocProfileTest < MemscopeTest
   RUNS = if LONG
            [[1 << 16, 320, 300], [1 << 16, 4096, 300], [1 << 16, 32_768, 60], [1 << 16, 1 << 20, 100],
             [1 << 19, 320, 60], [1 << 19, 4096, 300], [1 << 19, 32_768, 300], [1 << 19, 1 << 20, 300]]
-         elsif ChildProcess::BRIEF
-           [[1 << 16, 4096, 60]]
-         else
+         elsif ChildProcess::IN_FULL
            [[1 << 16, 320, 300], [1 << 16, 4096, 60], [1 << 19, 32_768, 300]]
+         else
+           [[1 << 16, 4096, 60]]
          end.freeze
 
   # Five times twenty runs, of which 95 must be within three of their own standard errors. One run in 200 to 320 is
@@ -228,7 +228,7 @@ class MallocProfileTest < MemscopeTest
     skip_without_jemallocs_profiler
     skip_without "fiddle"
 
-    [64, 1000, 8192].each do |block|
+    [*(64 if ChildProcess::IN_FULL), 1000, 8192].each do |block|
       inflated, truth, said, coverage = loaded("profile_inflation.rb", WAYS[:jemalloc], "BLOCK" => block.to_s)
 
       assert_in_delta truth, inflated, truth * 0.1, "blocks of #{block} bytes"

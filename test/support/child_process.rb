@@ -39,7 +39,7 @@ module ChildProcess
 
   # Seconds after which a child counts as hung. A command in a generated Rails application takes some seconds on two
   # idle processors, and many times that on slow, shared ones.
-  PATIENCE = 180
+  PATIENCE = 300
 
   # Why no gem of the bundle is available: only bin/matrix sets it, for its rows. Tests that need one are then skipped.
   WITHOUT_BUNDLE = ENV.fetch("MEMSCOPE_WITHOUT_BUNDLE", nil)
@@ -47,6 +47,9 @@ module ChildProcess
   # Whether the tests of this run also run in full elsewhere: true with another Ruby and C library (bin/matrix) and
   # under sanitizers (rake test:asan). Repetitions for better odds, or for several sizes, are then left out.
   BRIEF = ENV.key?("MEMSCOPE_BRIEF")
+
+  # Whether tests also take the sizes and repetitions that only make them more certain, as they do in bin/check.
+  IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
 
   # Since Ruby 4.0, fiddle, which tests need, comes with Ruby only as a gem.
   BARE = (RUBY_VERSION < "4" ? ["--disable-gems"] : []).freeze

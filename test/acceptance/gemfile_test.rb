@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "test_helper"
+require_relative "../test_helper"
 
 class GemfileTest < MemscopeTest
   # If reading the Gemfile loads YAML, RubyGems chooses a psych before Bundler does. Where stringio, which psych needs,
