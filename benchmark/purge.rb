@@ -3,11 +3,91 @@
 # What a lever every 100 ms costs eight threads that allocate without the GVL, in a fragmented process, under both
 # allocators: the loss of throughput, and the longest wait in a call of malloc. Windows with and without levers take
 # turns. The last line is Memscope.purge, which also reads a ledger before and after each lever.
+#
+# Before that: for how long gc and compact stop Ruby and what was predicted, in heaps of several shapes; what the
+# allocator's lever was predicted to return, and returned; and a purge that names no levers in a forked worker: the
+# longest gap of a thread that ticks each millisecond, and private memory, beside a child that does not purge.
 
-unless ARGV.first == "measure"
-  load_path = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
-  [nil, "libjemalloc.so.2"].each do |preload|
-    system({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", *load_path, __FILE__, "measure", exception: true)
+load_path = $LOAD_PATH.grep(/memscope|\Alib|\A#{Regexp.escape(Dir.pwd)}/).map { |directory| "-I#{directory}" }
+unless ARGV.any?
+  run = lambda do |preload, *arguments|
+    system({ "LD_PRELOAD" => preload }, RbConfig.ruby, "-W0", *load_path, __FILE__, *arguments, exception: true)
+  end
+  %w[strings records random].product(%w[40000 200000 1000000]).each { |heap| run.call(nil, *heap) }
+  [nil, "libjemalloc.so.2"].product(%w[worker measure]).each { |preload, part| run.call(preload, part) }
+  exit
+end
+
+SHAPES = {
+  "strings" => ->(count) { Array.new(count) { "x" * 40 } },
+  "records" => ->(count) { Array.new(count / 5) { |id| { id: id.to_s, "tags" => [id.to_s, id.to_f], none: nil } } },
+  # Each object refers to two others anywhere in the heap.
+  "random" => lambda do |count|
+    random = Random.new(1)
+    objects = Array.new(count / 2) { [] }
+    objects.each { |one| one.push(objects.sample(random: random), objects.sample(random: random), "s" * 30) }
+    objects.shuffle(random: random)
+  end
+}.freeze
+
+# CPU time by default: a collection runs in the thread that asks for it, and other programs do not count.
+def milliseconds(clock = Process::CLOCK_THREAD_CPUTIME_ID)
+  start = Process.clock_gettime(clock)
+  yield
+  1000 * (Process.clock_gettime(clock) - start)
+end
+
+if (shape = SHAPES[ARGV.first])
+  require "memscope"
+  kept = shape.call(Integer(ARGV.last))
+  2.times { GC.start }
+  predicted = Memscope.purge(dry_run: true).levers.to_h { |lever| [lever.name, lever.predicted_pause_ms] }
+  live = GC.stat(:heap_live_slots)
+  took = Array.new(5) { milliseconds { GC.start } }.sort[2]
+  text = format("gc %.0f ms, predicted %.0f (%.0f ns an object)", took, predicted[:gc], took * 1e6 / live)
+  if predicted[:compact]
+    took = milliseconds { Memscope::Purge::Compaction.run }
+    text += format(", compact %.0f ms, predicted %.0f", took, predicted[:compact])
+  end
+  puts format("  %-8s %9d objects: %s", ARGV.first, live, kept && text)
+  exit
+end
+
+if ARGV.first == "worker"
+  require "memscope"
+  KEPT = Array.new(150_000) { |id| { id: id.to_s, note: "x" * (id % 900), "tags" => [id.to_s, id.to_f] } }
+  Memscope.purge(dry_run: true)
+  # The longest gap, private MiB before and after, and what the block returned.
+  look = lambda do |&work|
+    reader, writer = IO.pipe
+    fork do
+      dropped = Array.new(150_000) { |id| "y" * (id % 1_500) }
+      dropped.select!.with_index { |_, index| (index % 50).zero? }
+      GC.start
+      Memscope.purge(:gc, dry_run: true)
+      longest = 0.0
+      before = Memscope.process_memory.uss_bytes
+      ticker = Thread.new { loop { longest = [longest, milliseconds(Process::CLOCK_MONOTONIC) { sleep(0.001) }].max } }
+      sleep 0.2
+      longest = 0.0
+      result = work.call
+      ticker.kill.join
+      writer.puts [longest, before / 1e6, Memscope.process_memory.uss_bytes / 1e6, *result].join(" ")
+      exit!(0)
+    end
+    writer.close
+    reader.read.split.map(&:to_f).tap { Process.wait }
+  end
+  purge = lambda do |*levers|
+    result = Memscope.purge(*levers)
+    lever = result.levers.find { |one| one.name == Memscope::Purge.allocators_lever }
+    lever ? [lever.predicted_bytes / 1e6, lever.returned_bytes / 1e6] : []
+  end
+  { "no purge" => -> { sleep 0.3 }, "purge" => purge, "purge gc" => -> { purge.call(:gc) } }.each do |name, work|
+    gap, before, after, predicted, returned = look.call(&work)
+    text = format("longest gap %.0f ms, private memory %.1f MB before, %.1f after", gap, before, after)
+    text += format("; lever predicted %.1f, returned %.1f", predicted, returned) if returned
+    puts format("  forked worker under %s, %-8s %s", Memscope.allocator.name, name, text)
   end
   exit
 end

@@ -36,7 +36,7 @@ module Memscope
 
     # The levers that hold the GVL, and how many times as long as one full GC each takes: a Process.warmup also
     # compacts, and a compaction has several passes. Measured: see benchmark/purge.rb and Compaction.
-    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 5 : 10 }.freeze
+    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
     # The levers that hold the GVL.
     HOLDING_GVL = FULL_GCS.keys.freeze
 

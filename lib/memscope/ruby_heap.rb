@@ -153,10 +153,6 @@ module Memscope
     def occupancy = RubyHeap.ratio(live_slots, slots)
 
     # @api private
-    # @return [nil] always: only Blocks knows this, from a walk that marks
-    def garbage_max_bytes = nil
-
-    # @api private
     def self.ratio(part, whole) = part && whole&.positive? ? part.fdiv(whole) : nil
   end
 end

@@ -53,7 +53,7 @@ class QuantityTest < MemscopeTest
   end
 
   def test_a_pause
-    { 0.2 => "1 ms", 9.4 => "9 ms", 114.0 => "110 ms", 949.0 => "950 ms", 3_854.0 => "3.9 s", 16_651.0 => "17 s" }
+    { 0.2 => "1 ms", 9.4 => "9 ms", 114.0 => "110 ms", 949.0 => "950 ms", 3_854.0 => "3.9 s", 16_651.0 => "16.7 s" }
       .each { |milliseconds, text| assert_equal text, Memscope::Report::Quantity.pause(milliseconds) }
   end
 

@@ -33,15 +33,11 @@ module Memscope
       end
 
       def lever_line(lever)
-        return line(lever.name.name, range_cell(lever.predicted), done_by(lever), lever.gvl? ? "holds the GVL" : "") \
-          unless @reading.dry_run?
-
-        note = "stops Ruby for about #{pause(lever.predicted_pause_ms)}" if lever.predicted_pause_ms
-        line(lever.name.name, range_cell(lever.predicted), [range_cell(lever.predicted_private)], note)
-      end
-
-      def done_by(lever)
-        [cell(lever.returned_bytes), cell(lever.returned_private_bytes), format("%.1f", lever.wall_ms)]
+        stop = lever.predicted_pause_ms if @reading.dry_run?
+        note = stop ? "stops Ruby for about #{pause(stop)}" : "holds the GVL"
+        done = [cell(lever.returned_bytes), cell(lever.returned_private_bytes), format("%.1f", lever.wall_ms || 0)]
+        done = [range_cell(lever.predicted_private)] if @reading.dry_run?
+        line(lever.name.name, range_cell(lever.predicted), done, (note if lever.gvl?))
       end
 
       def line(name, predicted, done, note = nil)

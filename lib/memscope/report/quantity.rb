@@ -83,12 +83,11 @@ module Memscope
       # @return [String] "24 ms", "0.7 ms"
       def milliseconds(microseconds) = format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))
 
-      # @return [String] "3.9 s", "110 ms", "1 ms": two digits of a prediction
+      # @return [String] "3.9 s", "110 ms", "1 ms": a prediction
       def pause(milliseconds)
-        return format("%.2g s", milliseconds / 1000) if milliseconds >= 950 && milliseconds < 9_500
-        return format("%.0f s", milliseconds / 1000) if milliseconds >= 9_500
+        return format("%.1f s", milliseconds / 1000) if milliseconds >= 950
 
-        "#{[milliseconds.round(1 - Math.log10([milliseconds, 1].max).floor).to_i, 1].max} ms"
+        "#{[milliseconds.round(milliseconds < 95 ? 0 : -1), 1].max} ms"
       end
 
       # @return [String] "3 pages", "1 page"

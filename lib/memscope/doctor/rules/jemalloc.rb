@@ -90,7 +90,7 @@ module Memscope
           remedy: lambda do |f, bytes|
             [[purge(f, :purge), *f.lint.tuning].join("\n"),
              "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in; " \
-                                                       "each process is tuned by itself"]
+             "each process is tuned by itself"]
           end
         },
         muzzy_pages: {
