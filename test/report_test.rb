@@ -64,6 +64,24 @@ class ReportTest < MemscopeTest
                           "collects it first."
   end
 
+  def test_what_a_compiler_holds_in_malloc
+    detail = { in_use_bytes: 200 << 20, held_by_objects_bytes: 110 << 20, jit_metadata_bytes: 87 << 20,
+               untracked_bytes: 3 << 20 }
+    said = text(rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: detail)]).gsub(/\s+/, " ")
+
+    assert_includes said, "malloc (glibc) jit metadata 87.0 MiB"
+    assert_includes said, "Ruby objects account for 110.0 MiB, Ruby's just-in-time compiler for 87.0 MiB; 3.0 MiB is " \
+                          "untracked"
+  end
+
+  # Objects that report too much: a rest is never negative.
+  def test_what_objects_report_beyond_malloc_has_no_rest
+    detail = { in_use_bytes: 20 << 20, held_by_objects_bytes: 150 << 20 }
+    said = text(rows: [Bodies.row(:malloc, "malloc (glibc)", 210, detail: detail)], held_by_objects_bytes: 150 << 20)
+
+    refute_match(/-\d|untracked/, said)
+  end
+
   # Blocks that were never written to count in full.
   def test_objects_that_hold_more_than_is_resident
     heap = Bodies.row(:ruby_heap, "Ruby heap", 1, children: [Bodies.row(:live_slots, "live slots", 1)])
