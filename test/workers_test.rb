@@ -23,7 +23,7 @@ class WorkersTest < MemscopeTest
     yield cluster
   ensure
     thread.kill.join
-    Memscope::Workers.current = nil
+    Memscope::Workers.current = Memscope::Calls.master = nil
   end
 
   # A process that does what a worker does at its boot, and then waits.
@@ -40,6 +40,9 @@ class WorkersTest < MemscopeTest
     Process.kill(:KILL, pid)
     Process.wait(pid)
   end
+
+  # What the master takes from the channel.
+  def received(channel) = Memscope::Worker.from_h(JSON.parse(channel.receive(0)))
 
   def eventually
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
@@ -178,9 +181,9 @@ class WorkersTest < MemscopeTest
     more = worker(arenas: { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } })
 
     assert channel.send(most)
-    assert_equal most, channel.receive(0)
+    assert_equal most, received(channel)
     assert channel.send(more)
-    received = channel.receive(0)
+    received = received(channel)
 
     assert_nil received.arenas
     assert_match(/\Aleft out: with arenas, the report would have \d+ bytes, and the limit is 65536\z/,
@@ -210,13 +213,13 @@ class WorkersTest < MemscopeTest
     rows = Array.new(500) { |index| Memscope::Tags::Row.capture({ name: index.to_s * 20, runs: 1, running: 0 }) }
     arenas = { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } }
     channel.send(worker(tags: rows, arenas: arenas))
-    received = channel.receive(0)
+    received = received(channel)
 
     assert_equal [nil, nil], [received.arenas, received.tags]
     assert_equal %i[arenas tags], received.reasons.keys.last(2)
     channel.send(worker(tags: rows.first(50), arenas: arenas))
 
-    assert_equal rows.first(50), channel.receive(0).tags
+    assert_equal rows.first(50), received(channel).tags
   end
 
   # Otherwise its counters would seem to fall once the master answers again.
@@ -278,13 +281,64 @@ class WorkersTest < MemscopeTest
     end
   end
 
+  # Bytes that are no UTF-8 in a symbol raise an EncodingError, which is no ArgumentError.
+  def test_no_report_ends_the_thread
+    good = worker(index: 5).to_json
+    bad = [good.sub("worker", "wor\xFFker"), good.sub('"reasons":{', "\"reasons\":{\"\xFF\":\"x\""), "[" * 200,
+           good.sub('"samples":1', '"samples":1e400'), good.sub('"at":null', '"at":1e400'),
+           good.sub("worker", '\ud800'), good.encode("UTF-16LE"), "1" * 60_000, "null", '{"pid":1,"pid":2}', "\0" * 100].map(&:b)
+    _out, warned = capture_io do
+      with_cluster do |cluster|
+        writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)
+        [*bad, good].each { |text| writer.send(text, 0) }
+
+        assert(eventually { cluster.read[5] })
+      end
+    end
+
+    assert_operator warned.scan("memscope: a report was dropped").size, :<=, 1, "said once"
+  end
+
+  def test_a_later_report_that_is_not_understood
+    with_cluster do |cluster|
+      writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)
+      good = worker(index: 5).to_json
+      writer.send(good, 0)
+      eventually { cluster.read[5] }
+      writer.send(good.sub('"samples":1', '"samples":"\xFF"').b, 0)
+      told = eventually { cluster.read[5]&.reasons&.fetch(:at, nil) }
+
+      assert_match(/\Aits last report is not understood: /, told)
+      writer.send(good, 0)
+      eventually { cluster.read[5]&.reasons == {} }
+    end
+  end
+
+  # Puma's master seldom collects garbage: what it allocates for each report and each question stays for long.
+  def test_the_master_answers_without_parsing_reports
+    with_cluster do |cluster|
+      writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)
+      writer.send(worker(index: 5).to_json, 0)
+      eventually { cluster.read[5] }
+      cluster.saw(Handle.new(Process.pid, 5, 7))
+      request = JSON.generate(call: :workers)
+      Memscope::Calls.answer(request)
+      parsed = ->(_hash) { flunk "a report was parsed" }
+      answer = Memscope::Worker.stub(:from_h, parsed) { Memscope::Calls.answer(request) }
+      read = Memscope::Workers.from_h(JSON.parse(answer).fetch("ok"))
+
+      assert_equal cluster.read.workers, read.workers
+      assert_equal 7, read[5].phase
+    end
+  end
+
   def test_a_report_is_dropped_where_the_master_is_behind
     channel = Memscope::Workers::Channel.new
     sent = Array.new(2000) { channel.send(worker) } # if one of them waited, it would wait for ever
 
     assert_includes sent, true
     refute sent.last
-    assert_equal worker, channel.receive(0)
+    assert_equal worker, received(channel)
     assert channel.send(worker), "there is room again"
     channel.keep_writer
 

@@ -53,6 +53,17 @@ module Memscope
       # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
+      # One setting so far, for threads that ask for it again and again.
+      #
+      # @api private
+      # @param name [Symbol]
+      # @return [Object]
+      def setting(name)
+        return so_far.public_send(name) if settled? || name == :logger
+
+        @given.fetch(name) { from_environment(SETTINGS.fetch(name)) }
+      end
+
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       #
       # @api private

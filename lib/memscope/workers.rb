@@ -21,7 +21,7 @@ module Memscope
     # @return [Symbol] :master, :worker, or :single for a process without a cluster
     field :role, :symbol, null: false, one_of: %i[master worker single]
     # @return [Integer, nil] Puma's phase, which each phased restart increases; nil until Puma reports it
-    field :phase, :count
+    field :phase, :count, sparse: true
     # @return [Time, nil] time of its first reading, in UTC, to the millisecond: before the application was loaded or,
     #   in a worker of a preloaded application, right after the fork
     field :booted_at, :time
@@ -147,7 +147,7 @@ module Memscope
       # @param name [Symbol]
       # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def setting(name)
-        Configuration.so_far.public_send(name)
+        Configuration.setting(name)
       rescue ArgumentError
         Configuration::SETTINGS.fetch(name).safe
       end

@@ -29,25 +29,27 @@ module Memscope
       PUMA_THREAD = /\Apuma srv tp /
       NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
       FLOORS = "a floor is the lowest sample between two major GCs, not the value right after one: no GC hook is used"
-      private_constant :SLOW, :RARE, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS
-
-      # A kind of reading: the name of the method that takes it, its series, the fewest seconds between two readings,
-      # the seconds between them now, when the next one is due, and when the last one was taken or, before the first,
-      # when the process began.
+      # The series of each kind of reading, by the name of the method that takes it.
+      KINDS = { rows: ROWS, sizes: %i[pss uss], walk: %i[malloc_in_use], held: %i[held] }.freeze
+      # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the
+      # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
+      private_constant :SLOW, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS, :KINDS
 
       @lock = Mutex.new
 
       class << self
         # (see History.start)
-        def start
+        #
+        # @param least [Integer] the fewest seconds between two walks of malloc's heaps, but not in forked children
+        def start(least = SLOW)
           @lock.synchronize do
             opened = Native.open_history(SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
             require_relative "../verdict" # now: the thread may be killed while it loads a file
             next (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
             @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
-            running? || launch(new, 0)
+            running? || launch(new(least), 0)
           end
         end
 
@@ -95,7 +97,7 @@ module Memscope
         # A forked child lacks the thread, so this starts one. A child that ends within seconds does nothing more.
         def forked
           @lock = Mutex.new
-          launch(@sampler.tap(&:begin_anew), SECONDS) if @sampler
+          launch(new, SECONDS) if @sampler
         end
 
         def launch(sampler, delay)
@@ -131,25 +133,16 @@ module Memscope
       # @return [Integer, nil]
       attr_reader :trimmable_bytes, :compactable_bytes
 
-      def initialize
-        kinds = { rows: ROWS, sizes: %i[pss uss] }
-        kinds[:walk] = %i[malloc_in_use] if Allocator.body[:name] == :glibc
-        @tasks = kinds.map { |kind, series| Task.new(kind, series, SLOW, SLOW) }
-        @tasks << Task.new(:held, %i[held], RARE, SLOW)
-        begin_anew
-      end
-
-      # Forgets earlier readings: the process has just begun, perhaps by a fork. The first costly samples are due only
-      # after their spacing: a process that ends sooner does not pay for them.
+      # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them.
       #
-      # @return [void]
-      def begin_anew
+      # @param least [Integer] as for Sampler.start
+      def initialize(least = SLOW)
         @reasons = {}.freeze
-        @trimmable_bytes = @compactable_bytes = @epoch = nil
         now = self.class.now
-        @tasks.each do |task|
-          task.due = now + task.spacing
-          task.taken = now
+        first = { rows: SLOW, sizes: SLOW, walk: least, held: least }
+        first.delete(:walk) unless Allocator.body[:name] == :glibc
+        @tasks = first.map do |kind, spacing|
+          Task.new(kind, KINDS.fetch(kind), kind == :held ? RARE : spacing, spacing, now + spacing, now)
         end
       end
 

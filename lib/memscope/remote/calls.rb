@@ -91,13 +91,16 @@ module Memscope
 
     # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
-           :diagnosis_with_forecast, *CALLS.keys.grep(/_profile_/)].freeze
+           :diagnosis_with_forecast, :workers, *CALLS.keys.grep(/_profile_/)].freeze
     private_constant :PROFILERS, :ACTIONS, :OWN
 
     class << self
       # @return [Puma::ServerPluginControl, nil] sets the number of threads that this process uses for requests; nil
       #   unless Puma 8 or newer has passed it to memscope
       attr_accessor :thread_control
+
+      # @return [#pid, #to_json, nil] what answers `workers` in the process of that pid, Puma's master, which forks others
+      attr_accessor :master
 
       # Answers one request. No request makes it raise.
       #
@@ -200,6 +203,8 @@ module Memscope
       def kept_heap_graph = { "heap_graph" => HeapGraph::Kept.body }
 
       def diagnosis_with_forecast = Diagnosed.read
+
+      def workers = master&.pid == Process.pid ? master : Memscope.workers
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)

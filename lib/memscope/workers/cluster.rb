@@ -38,14 +38,11 @@ module Memscope
       end
 
       # @param seconds [Float] the longest wait
-      # @return [Worker, nil] nil if no report came in time, or if it is invalid
+      # @return [String, nil] a report as it was sent, until the next call overwrites it; nil if none came in time
       def receive(seconds)
         return unless @reader.wait_readable(seconds)
 
-        text = @reader.recv_nonblock(LIMIT, exception: false)
-        Worker.from_h(JSON.parse(text)) unless text == :wait_readable
-      rescue JSON::ParserError, ArgumentError
-        nil
+        @buffer unless @reader.recv_nonblock(LIMIT, 0, @buffer ||= "".b, exception: false) == :wait_readable
       end
 
       private
@@ -64,6 +61,69 @@ module Memscope
       end
     end
 
+    # The reports of one worker, as its master keeps them: texts, which are parsed only when somebody needs a value. The
+    # last one is overwritten in place: a master that seldom collects garbage would keep each.
+    #
+    # @api private
+    class Received
+      # How a worker's report begins.
+      HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
+      private_constant :HEAD
+
+      # @return [Integer]
+      attr_reader :index, :pid
+      # @return [Float] when the first report came and when the last one did, in seconds of Clock.now
+      attr_reader :began, :at
+      # @return [String, nil] why the last report is not understood, once `worker` has tried
+      attr_reader :fault
+
+      # @param text [String]
+      # @return [Integer, nil] the pid of the worker that sent it; nil if it is no worker's report
+      def self.sender(text) = (text[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
+
+      # @param text [String] its first report
+      # @raise [ArgumentError] unless it is understood
+      def initialize(text)
+        @text = "".b
+        take(text)
+        @began = @at
+        first = worker or raise ArgumentError, @fault
+        @first = first.leaves
+        @index = first.index
+        @pid = first.pid
+      end
+
+      # @param text [String] a later report
+      # @return [void]
+      def take(text)
+        @text[0..] = text
+        @at = Clock.now
+        @fault = nil
+      end
+
+      # @return [Worker, nil] the last report; nil if it is not understood
+      def worker
+        Worker.from_h(JSON.parse(@text.dup.force_encoding(Encoding::UTF_8)))
+      rescue StandardError => e # such as EncodingError
+        @fault = "its last report is not understood: #{e.message}"
+        nil
+      end
+
+      # @return [Array(Worker, Hash)] the last report, and the leaves of the first
+      def to_a = [worker, @first]
+
+      # Adds the last report to a text.
+      #
+      # @param text [String] JSON
+      # @param phase [Integer, nil] Puma's phase, which the worker does not know
+      # @return [void]
+      def write(text, phase)
+        text << @text
+        text.insert(-2, ",\"phase\":#{phase}") if phase
+      end
+    end
+    private_constant :Received
+
     # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy; the
     # master keeps the last report of each worker.
     #
@@ -74,7 +134,11 @@ module Memscope
     class Cluster
       # A worker is marked as silent if it has not reported for this many intervals and at least this many seconds.
       SILENT = { intervals: 3, seconds: 60 }.freeze
-      private_constant :SILENT
+      # The master serves nothing, so that it changes little, and seldom collects garbage: its readings are rare, and
+      # their garbage is collected once there is this much malloc memory or this many objects.
+      PACE = { share: 0.0003, least: 60 }.freeze
+      GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
+      private_constant :SILENT, :PACE, :GARBAGE
 
       # @return [Integer] pid of the master
       attr_reader :pid
@@ -137,15 +201,11 @@ module Memscope
       #
       # @return [void] never returns
       def run
-        History.start if Workers.setting(:history)
-        @watch = Watch.new(Sampler.new(role: :master))
-        due = Clock.now + @watch.step
-        Workers.current = self
-        loop do
-          receive([due - Clock.now, 0].max) while Clock.now < due
-          due = Clock.now + @watch.step
-          @controller&.step
-        end
+        History::Sampler.start(History::Sampler::RARE) if Workers.setting(:history)
+        @watch = Watch.new(Sampler.new(role: :master), **PACE)
+        @due = @seldom = Clock.now + @watch.step
+        Workers.current = Calls.master = self
+        loop { turn }
       end
 
       # Puma started the thread of `serve`: nothing here could start it again.
@@ -157,17 +217,58 @@ module Memscope
       def own = @watch&.own
 
       # @param pid [Integer]
-      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; both nil before the first
-      def reports(pid) = @reports.fetch(pid, []).values_at(0, 2)
+      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; empty before the first
+      def reports(pid) = @reports[pid].to_a
 
       # @return [Workers] what the master knows of itself and of its workers
       def read
         since = Cost.now
-        workers = (handles.keys | living(@reports).keys).filter_map { |pid| known(pid) }
-        Workers.of([master, *workers.sort_by { |worker| [worker.index, worker.booted_at.to_f] }], since: since)
+        workers = known.filter_map { |one, phase| one.is_a?(Worker) ? one : one.worker&.with(phase: phase) }
+        Workers.of([master, *workers], since: since)
+      end
+
+      # @return [String] `read` as JSON, for which no report is parsed
+      def to_json(*)
+        head, list, tail = Workers.of([], since: Cost.now).to_json.b.partition('"workers":[')
+        text = head << list << (@own ||= master.to_json)
+        known.each { |one, phase| one.is_a?(Worker) ? text << "," << one.to_json : one.write(text << ",", phase) }
+        (text << tail).force_encoding(Encoding::UTF_8)
       end
 
       private
+
+      # Waits for a report, and does what is due. Raises nothing: no report may end the thread.
+      def turn
+        receive([@due - Clock.now, 0].max)
+        return if Clock.now < @due
+
+        @due = Clock.now + Workers.setting(:worker_interval_seconds)
+        @seldom = Clock.now + @watch.step if Clock.now >= @seldom
+        @controller&.step
+        @own = nil
+        tidy
+      rescue StandardError => e
+        fail_once(e)
+        sleep(1) # whatever it was does not make this loop busy
+      end
+
+      def fail_once(error)
+        text = "a report was dropped: #{error.message} (#{error.class})"
+        unless @failed
+          @host ? @host.log(text) : warn("memscope: #{text}")
+        end
+        @failed = true
+      end
+
+      # Without a full GC, which would take a tenth of a second per million objects.
+      def tidy
+        garbage = { malloc_increase_bytes: GC.stat(:malloc_increase_bytes),
+                    objects: GC.stat(:total_allocated_objects) - @collected.to_i }
+        return unless garbage.any? { |name, count| count > GARBAGE[name] }
+
+        GC.start(full_mark: false)
+        @collected = GC.stat(:total_allocated_objects)
+      end
 
       def master = @controller ? @watch.latest.with(**@controller.fields) : @watch.latest
 
@@ -180,15 +281,14 @@ module Memscope
       end
 
       def receive(seconds)
-        worker = @channel.receive(seconds)
-        return unless worker&.role == :worker && worker.index
+        pid = (text = @channel.receive(seconds)) && Received.sender(text)
+        return unless pid
+        return @reports[pid].take(text) if @reports.key?(pid)
 
-        # A report from a new pid: the worker may replace one that has ended, whose report is then dropped.
-        new = !@reports.key?(worker.pid)
-        @host&.reported(worker) if new
-        kept = new ? living(@reports) : @reports
-        first = kept.dig(worker.pid, 2) || worker.leaves
-        @reports = { **kept, worker.pid => [worker, Clock.now, first] }.freeze
+        # The worker may replace one that has ended, whose report is then dropped.
+        received = Received.new(text)
+        @host&.reported(received)
+        @reports = { **living(@reports), pid => received }.freeze
       end
 
       # The workers that have not ended.
@@ -202,27 +302,33 @@ module Memscope
         false
       end
 
+      # Each worker in order, with its phase: its reports or, if the last one is missing or old, what is known of it.
+      def known
+        pids = handles.keys | living(@reports).keys
+        pids.sort_by { |pid| [@reports[pid]&.index || @handles[pid].index, @reports[pid]&.began.to_f] }
+            .filter_map { |pid| place(pid, @reports[pid], @handles[pid]) }
+      end
+
       # Returns nil if the worker has ended and another process has its pid: then no reports come from the pid, and
       # another worker has the index.
-      def known(pid)
-        worker, received = @reports[pid]
-        index = @handles[pid]&.index
-        phase = @handles[pid]&.phase
-        return silent(pid, index, phase) unless worker
+      def place(pid, received, handle)
+        index = handle ? handle.index : received.index
+        why = received ? received.fault : "it has not reported yet"
+        return [silent(pid, index, handle&.phase, why)] if why
 
-        seconds = Clock.now - received
-        return worker.with(phase: phase) if seconds < patience
+        seconds = Clock.now - received.at
+        return [received, handle&.phase] if seconds < patience
         # A worker that was replaced is left out.
-        return if @reports.any? { |other, (one, _received)| other != pid && one.index == worker.index }
+        return if @reports.any? { |other, one| other != pid && one.index == received.index }
 
-        worker.with(phase: phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })
+        worker = received.worker or return [silent(pid, index, handle&.phase, received.fault)]
+        [worker.with(phase: handle&.phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })]
       end
 
       def patience = [SILENT[:intervals] * Workers.setting(:worker_interval_seconds), SILENT[:seconds]].max
 
-      def silent(pid, index, phase)
-        Worker.capture({ index: index, pid: pid, role: :worker, phase: phase, samples: 0,
-                         reasons: { at: "it has not reported yet" } })
+      def silent(pid, index, phase, why)
+        Worker.capture({ index: index, pid: pid, role: :worker, phase: phase, samples: 0, reasons: { at: why } })
       end
     end
   end

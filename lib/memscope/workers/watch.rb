@@ -25,13 +25,17 @@ module Memscope
       # @param sampler [Sampler]
       # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
       # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
+      # @param share [Float] the largest share of a core that readings may use
+      # @param least [Numeric] fewest seconds between two readings, whatever the setting is
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
-      def initialize(sampler, master_pid: nil, controller: nil, &deliver)
+      def initialize(sampler, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
         @pid = Process.pid
         @sampler = sampler
         @master_pid = master_pid
         @controller = controller
+        @share = share
+        @least = least
         @deliver = deliver
         @latest = nil
         @troubles = {}
@@ -96,7 +100,7 @@ module Memscope
         @troubles.empty? ? worker : worker.with(reasons: { **worker.reasons, **@troubles })
       end
 
-      def pause(cpu_seconds) = [Workers.setting(:worker_interval_seconds), cpu_seconds / SHARE].max
+      def pause(cpu_seconds) = [Workers.setting(:worker_interval_seconds), @least, cpu_seconds / @share].max
 
       def alone(why, since)
         Workers.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
