@@ -218,7 +218,7 @@ class CLITest < MemscopeTest
   end
 
   def test_help_of_each_command_shows_an_example
-    Memscope::CLI::COMMANDS.each_key do |name|
+    Memscope::CLI::COMMANDS.each do |name|
       ran = memscope(name, "--help")
 
       assert_equal [0, ""], [ran.status, ran.err]

@@ -286,7 +286,8 @@ class WorkersTest < MemscopeTest
     good = worker(index: 5).to_json
     bad = [good.sub("worker", "wor\xFFker"), good.sub('"reasons":{', "\"reasons\":{\"\xFF\":\"x\""), "[" * 200,
            good.sub('"samples":1', '"samples":1e400'), good.sub('"at":null', '"at":1e400'),
-           good.sub("worker", '\ud800'), good.encode("UTF-16LE"), "1" * 60_000, "null", '{"pid":1,"pid":2}', "\0" * 100].map(&:b)
+           good.sub("worker", '\ud800'), good.encode("UTF-16LE"), "1" * 60_000, "null",
+           '{"pid":1,"pid":2}', "\0" * 100].map(&:b)
     _out, warned = capture_io do
       with_cluster do |cluster|
         writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)

@@ -2,13 +2,10 @@
 
 require_relative "spelling"
 require_relative "facade"
-%w[command dump_files report_command doctor_command census_command heap_command dump_command convert_command
-   profile_command leaks_command tags_command requires_command exercise_command watch_command policy_command
-   purge_command ps_command top_command exec_command]
-  .each { |part| require_relative "cli/#{part}" }
+require_relative "cli/command"
 
 module Memscope
-  # The command line: `memscope COMMAND [options]`. Each command is a class.
+  # The command line: `memscope COMMAND [options]`. Each command is a class, in a file that is loaded when it runs.
   #
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
   # and 2 means critical findings; from leaks, exercise and watch, 1 means that memory grows; from requires, 1 means
@@ -29,11 +26,12 @@ module Memscope
       end
     end
 
-    # Each command by its name.
-    COMMANDS = [ReportCommand, DoctorCommand, CensusCommand, HeapCommand, DumpCommand, ConvertCommand, ProfileCommand,
-                LeaksCommand, TagsCommand, RequiresCommand, ExerciseCommand, WatchCommand, PolicyCommand, PurgeCommand,
-                TopCommand, PsCommand, ExecCommand, VersionCommand]
-               .to_h { |command| [command.title, command] }.freeze
+    # The names of the commands.
+    COMMANDS = %w[report doctor census heap dump convert profile leaks tags requires exercise watch policy purge top ps
+                  exec version].freeze
+
+    COMMANDS[..-2].each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/cli/#{name}_command.rb" }
+    autoload :DumpFiles, "#{__dir__}/cli/dump_files.rb"
 
     class << self
       # Runs one command.
@@ -46,7 +44,8 @@ module Memscope
         name, *rest = arguments
         return Command.write(out, overview) if %w[-h --help help].include?(name)
 
-        command = %w[-v --version].include?(name) ? VersionCommand : COMMANDS[name]
+        name = "version" if %w[-v --version].include?(name)
+        command = named(name) if COMMANDS.include?(name)
         command ? command.run(rest, out: out, err: err) : refuse(name, err)
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
@@ -63,21 +62,23 @@ module Memscope
 
       private
 
+      def named(name) = const_get(:"#{name.capitalize}Command")
+
       def overview
-        width = COMMANDS.keys.map(&:length).max
+        width = COMMANDS.map(&:length).max
         <<~TEXT
           memscope #{VERSION}: where the memory of a Ruby process is
 
           usage: memscope COMMAND [options]
 
-          #{COMMANDS.map { |name, command| "  #{name.ljust(width)}  #{command.summary}" }.join("\n")}
+          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).summary}" }.join("\n")}
 
           `memscope COMMAND --help` shows the options and an example.
         TEXT
       end
 
       def refuse(name, err)
-        allowed = [*COMMANDS.keys, "--help", "--version"]
+        allowed = [*COMMANDS, "--help", "--version"]
         unknown = "unknown command: #{questioned(name[0, 60], allowed)}" if name
         err.puts(unknown ? "memscope: #{unknown}; allowed: #{allowed.join(', ')}" : overview)
         Command::USAGE

@@ -3,6 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/listening"
 require "memscope/cli"
+require "minitest/mock"
 require "stringio"
 
 class CLIPsTest < MemscopeTest
@@ -32,6 +33,49 @@ class CLIPsTest < MemscopeTest
     assert_match(/ glibc +yes +#{Regexp.escape(RbConfig.ruby[0, 10])}/, find(memscope("ps").lines(chomp: true), asked))
   end
 
+  def test_a_process_that_does_not_answer_is_listed
+    stopped = listening
+    Process.kill(:STOP, stopped.pid)
+    lines = memscope("ps", patience: 0.3).lines(chomp: true)
+
+    assert_match(/ glibc\? +yes +no answer +#{Regexp.escape(RbConfig.ruby[0, 10])}/, find(lines, stopped))
+  ensure
+    Process.kill(:CONT, stopped.pid) if stopped
+  end
+
+  # Each of two clients waits until the other has been asked.
+  def test_all_are_asked_at_once
+    skip_under_sanitizer
+    pids = [listening, listening].map(&:pid)
+    asked = Queue.new
+    build = Memscope::Client.method(:new)
+    meet = lambda do |pid, **options|
+      build.call(pid, **options).tap do |client|
+        client.define_singleton_method(:call) do |name|
+          asked << pid if name == :allocator
+          sleep 0.01 until !pids.include?(pid) || asked.size >= pids.size
+          super(name)
+        end
+      end
+    end
+    lines = Memscope::Client.stub(:new, meet) { memscope("ps").lines(chomp: true) }
+
+    pids.each { |pid| assert_match(/^ *#{pid} .* glibc +yes /, lines.grep(/^ *#{pid} /).first) }
+  end
+
+  # Each file costs a Ruby that starts for one command.
+  def test_few_files_are_loaded
+    loaded = child_json(<<~RUBY, requires: %w[memscope/cli stringio json])
+      Memscope::CLI.run(["ps"], out: StringIO.new)
+      puts JSON.generate($LOADED_FEATURES.grep(%r{/memscope/(?!memscope.so)}).map { |path| path[%r{/memscope/(.*)}, 1] })
+    RUBY
+
+    others = %r{\A(?:cli/(?!command|ps_command)|launch|doctor|policy|workers|web|profile|heap_graph|census)}
+
+    assert_empty loaded.grep(others)
+    assert_operator loaded.size, :<=, 50
+  end
+
   def test_json
     asked = listening
     processes = memscope("ps", "--json").lines.map { |line| Memscope::ExternalProcess.from_h(JSON.parse(line)) }
@@ -43,9 +87,12 @@ class CLIPsTest < MemscopeTest
 
   def find(lines, process) = lines.find { |line| line.match?(/^ *#{process.pid} /) }
 
-  def memscope(*arguments)
+  # More patience than the command has: on a busy machine, no process may answer in 0.3 seconds.
+  def memscope(*arguments, patience: 60)
     out = StringIO.new
-    status = Memscope::CLI.run(arguments, out: out, err: StringIO.new)
+    status = Memscope::CLI::PsCommand.stub(:patience, patience) do
+      Memscope::CLI.run(arguments, out: out, err: StringIO.new)
+    end
 
     assert_equal 0, status
     out.string

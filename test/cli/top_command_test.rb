@@ -241,6 +241,7 @@ class CLITopTest < MemscopeTest
     broken = File.join(@directory, "broken.rb")
     File.write(broken, <<~RUBY)
       require "memscope/cli"
+      Memscope::CLI::TopCommand
       Memscope::CLI::Top::View.prepend(Module.new { def lines(frame, *) = frame.rows.any? ? raise("broken") : super })
     RUBY
     options = [*ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-r#{broken}"].join(" ")

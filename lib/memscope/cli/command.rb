@@ -2,10 +2,11 @@
 
 require "io/console"
 require "optparse"
-require_relative "../launch"
 require_relative "../report"
 
 module Memscope
+  autoload :Launch, "#{__dir__.delete_suffix('/cli')}/launch.rb"
+
   module CLI
     # Ends a command with a message and an exit status.
     class Failure < StandardError

@@ -11,20 +11,18 @@ module Memscope
         (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
         kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
         whether the memory grows, as in memscope watch, for processes that keep their
-        history. Only root sees other users' processes in full.
+        history; "no answer": it did not answer within 0.3 s. Only root sees other users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",
                    example: "memscope ps --json", notes: NOTES, options: TEXT.first(1) }
       }.freeze
-      # Seconds to wait for a process that listens.
-      PATIENCE = 2
       COLUMNS = %w[pid uid RSS PSS USS malloc listens verdict].freeze
       SIZES = COLUMNS[2, 3].freeze
       # The columns shown on a terminal narrower than ROOM.
       FEW = %w[pid RSS listens].freeze
       ROOM = 72
-      private_constant :FORMS, :NOTES, :PATIENCE, :COLUMNS, :SIZES, :FEW, :ROOM
+      private_constant :FORMS, :NOTES, :COLUMNS, :SIZES, :FEW, :ROOM
 
       # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
       Entry = Struct.new(:process, :malloc, :verdict) do
@@ -38,35 +36,48 @@ module Memscope
       end
 
       class << self
+        # @param answers [Boolean] whether to ask the processes that listen: all at once, for `patience` seconds in all
         # @return [Array<Entry>] the visible Ruby processes except this one, largest first
-        def entries
+        def entries(answers: true)
           entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
-            process = ExternalProcess.read(pid, cgroup: false)
-            Entry.new(process, *(reported(pid) if process.listens?))
+            Entry.new(ExternalProcess.read(pid, cgroup: false))
           rescue Client::Unreachable
             nil # the process has ended meanwhile
           end
+          ask_all(entries.select { |entry| entry.process.listens? }) if answers
           entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
         end
 
+        # @return [Float]
+        def patience = 0.3
+
         private
 
-        def reported(pid)
-          client = Client.new(pid, timeout: PATIENCE)
-          allocator = client.call(:allocator)
-          malloc = allocator.name if allocator.proved?
-          [malloc, client.call(:verdict).then { |verdict| verdict.word if verdict.known? }]
-        rescue Client::Unreachable, Client::Failed, ArgumentError # no answer, or a memscope without verdicts
-          [malloc]
+        def ask_all(entries)
+          Memscope.const_get(:Verdict) # is loaded before several threads need it
+          deadline = Clock.now + patience
+          entries.map { |entry| Thread.new { ask(entry, deadline) } }.each(&:join)
+        end
+
+        def ask(entry, deadline)
+          call = ->(name) { Client.new(entry.process.pid, timeout: [deadline - Clock.now, 0.01].max).call(name) }
+          allocator = call.call(:allocator)
+          entry.malloc = allocator.name if allocator.proved?
+          verdict = call.call(:verdict)
+          entry.verdict = verdict.kind if verdict.known?
+        rescue Client::Unreachable => e
+          entry.verdict = "no answer" if e.why == :busy
+        rescue Client::Failed, ArgumentError
+          nil # a memscope without verdicts
         end
       end
 
       private
 
       def perform
-        entries = self.class.entries
-        return deliver_readings(entries.map(&:process)) if @given[:json]
+        return deliver_readings(self.class.entries(answers: false).map(&:process)) if @given[:json]
 
+        entries = self.class.entries
         deliver { |display| text(entries, display) }
       end
 

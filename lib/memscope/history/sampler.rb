@@ -171,7 +171,7 @@ module Memscope
         @tasks.first(2).each do |task|
           since = now - task.taken - 1 # a second for the scheduler
           task.spacing = (since / SECONDS).ceil.clamp(1, SLOW / SECONDS) * SECONDS
-          task.due = now + SLOW
+          task.due = now + (2 * SLOW)
           task.taken = now
         end
       end

@@ -99,7 +99,7 @@ module Memscope
       #   unless Puma 8 or newer has passed it to memscope
       attr_accessor :thread_control
 
-      # @return [#pid, #to_json, nil] what answers `workers` in the process of that pid, Puma's master, which forks others
+      # @return [#pid, #to_json, nil] what answers `workers` in Puma's master, the process of that pid
       attr_accessor :master
 
       # Answers one request. No request makes it raise.
