@@ -639,6 +639,22 @@ class ObjectProfileTest < MemscopeTest
     end
   end
 
+  # To measure what a watched allocation costs, a start allocates 12,000 objects: not if each runs a GC.
+  def test_a_start_under_gc_stress
+    collections = child(<<~RUBY)
+      profile
+      PROFILE.stop
+      GC.stress = true
+      before = GC.count
+      profile
+      collections = GC.count - before
+      GC.stress = false
+      puts JSON.generate(collections)
+    RUBY
+
+    assert_operator collections, :<, 2_000
+  end
+
   def test_beside_another_ractor_none_starts
     message, running, started = child(<<~RUBY)
       other = #{RACTOR}

@@ -77,7 +77,7 @@ class RactorsNoticedTest < MemscopeTest
   def test_until_it_is_stopped_it_counts_as_running_and_can_be_read
     answer = child(<<~RUBY)
       PROFILE.start(budget: 1)
-      HELD.replace(Array.new(1_000) { Object.new })
+      HELD.replace(Array.new(20_000) { Object.new })
       ractor = Ractor.new { receive }
       answers = [PROFILE.running?, (PROFILE.start rescue $!.message), PROFILE.snapshot.live_objects]
       answers << (PROFILE.survivors rescue $!.message) << Memscope.tags.reasons[:profiled].to_s
@@ -94,7 +94,7 @@ class RactorsNoticedTest < MemscopeTest
                  answer.shift(2)
     live, survivors, tags, again, running, beside, restarted = answer
 
-    assert_operator live, :>=, 1_000
+    assert_operator live, :>, 0
     assert_equal [live, false, true], [again, running, restarted]
     assert_match(/a Ractor was created, which ended the profile/, survivors)
     assert_match(/other Ractors are alive/, beside)

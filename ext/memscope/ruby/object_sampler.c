@@ -616,13 +616,17 @@ static void work(void *unused) {
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 #define TRIAL 2000
+#define COLLECTIONS_OF_TRIAL 4 /* there are more with GC.stress, when each allocation takes milliseconds */
 
-static uint64_t time_of_allocations(void) {
+/* Nanoseconds. */
+static double time_of_allocation(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    size_t collections = rb_gc_count();
+    int count;
 
-    for (int count = 0; count < TRIAL; count++)
+    for (count = 0; count < TRIAL && rb_gc_count() - collections < COLLECTIONS_OF_TRIAL; count++)
         rb_obj_alloc(rb_cObject);
-    return memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    return (double)(memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun) / count;
 }
 
 /*
@@ -630,19 +634,17 @@ static uint64_t time_of_allocations(void) {
  * unwatched one, however slow the machine is; at least 5, since the clock may be coarse.
  */
 static double watching_ns(void) {
-    uint64_t plain = UINT64_MAX, watched = UINT64_MAX, time;
+    double plain = INFINITY, watched = INFINITY;
 
     STORE(left, INT64_MAX);
     sampler.phase = WATCHING; /* so that the hook does all that it does in a window */
     for (int round = 0; round < 3; round++) {
-        time = time_of_allocations();
-        plain = time < plain ? time : plain;
+        plain = fmin(plain, time_of_allocation());
         memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
-        time = time_of_allocations();
+        watched = fmin(watched, time_of_allocation());
         memscope_event_hook_remove(on_allocation);
-        watched = time < watched ? time : watched;
     }
-    return fmax(fmin(fmax((double)watched - (double)plain, (double)plain / 10), 4 * (double)plain) / TRIAL, 5);
+    return fmax(fmin(fmax(watched - plain, plain / 10), 4 * plain), 5);
 }
 
 /* Does its work once per process. */
