@@ -16,8 +16,11 @@ module Memscope
   # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
   # process, unless a reason for `numbers` says otherwise; a new object may take the place of a freed one.
   class Dump < Reading
-    # Nothing was written; the message says why.
+    # Nothing was read or written; the message says why.
     class Failed < StandardError; end
+
+    # @api private
+    autoload :Source, File.join(__dir__, "dump/source.rb")
 
     # The formats, in the extension's order, with the endings of their files.
     FORMATS = { perfetto: %w[.pftrace .perfetto-trace], heapsnapshot: %w[.heapsnapshot],
@@ -68,7 +71,7 @@ module Memscope
       def convert(from, path, format: nil)
         format ||= format_of(path)
         Field.choice("Memscope.dump: format", format, FORMATS.keys)
-        File.open(from, "rb") do |dump|
+        Source.open(from) do |dump|
           create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
         end
       end

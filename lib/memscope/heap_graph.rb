@@ -194,6 +194,19 @@ module Memscope
       field :saved_bytes, :bytes, null: false
     end
 
+    # The objects that one line allocated, of a dump that was traced.
+    class Site < Record
+      # @return [String] "app/models/order.rb:12"
+      field :name, :string, null: false
+      # @return [Integer] objects, garbage included
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
     # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
     class Strings < Record
       # @return [Integer] objects
@@ -241,6 +254,8 @@ module Memscope
     field :garbage_bytes, :bytes
     # @return [Array<GarbageRow>] by bytes, the most first
     field :garbage, [GarbageRow], null: false
+    # @return [Array<Site>, nil] by bytes, the most first; nil unless a dump was read that states them
+    field :sites, [Site], sparse: true
     # @return [Integer, nil] references between objects
     field :reference_count, :count
     # @return [Symbol, nil] where the heap was walked: :child (a forked child) or :process; nil if it was not
@@ -304,11 +319,12 @@ module Memscope
       # @return [HeapGraph] with a reason instead of an answer if the file is not such a dump
       # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if the file cannot be opened
+      # @raise [Dump::Failed] if nobody writes to a FIFO, or if what decompresses the file is not installed
       def read(path, top: OPTIONS[:top], paths_to: nil)
         checked(top: top)
         refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)
         check_name(paths_to) if paths_to
-        File.open(path, "rb") do |file|
+        Dump::Source.open(path) do |file|
           body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
           answered(body.update(source: File.path(path)), paths_to)
         end

@@ -82,6 +82,8 @@ module Memscope
         code; if a program makes such names from data, they reveal that data
       dump_cut: the dump is incomplete: its last line has no end
       dump_lacks_objects: %d references lead to objects that are not in the dump
+      dump_without_roots: the dump has no roots (it was written with since:), so what retains its objects, and which of
+        them are garbage, is unknown
       dump_lines_unreadable: %d lines of the dump could not be understood
       allocatable_pages_absent: this Ruby has no :heap_allocatable_pages
       census_beside_ractors: other Ractors are alive: objects cannot be walked

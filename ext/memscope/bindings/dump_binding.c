@@ -170,9 +170,17 @@ void memscope_dump_file_read(struct memscope_dump_file *file) {
     rb_thread_call_without_gvl(resolve, file, NULL, NULL);
 }
 
+bool memscope_dump_file_tells_garbage(const struct memscope_dump_file *file) {
+    return memscope_objspace_has_roots(&file->reader) && !file->reader.truncated &&
+           !memscope_objspace_lacks_objects(&file->reader) &&
+           file->reader.unreadable_lines <= file->reader.object_count / 1000;
+}
+
 VALUE memscope_dump_file_reason(const struct memscope_dump_file *file) {
     if (file->reader.truncated)
         return memscope_reason("dump_cut");
+    if (file->status == MEMSCOPE_OK && !memscope_objspace_has_roots(&file->reader))
+        return memscope_reason("dump_without_roots");
     if (file->reader.unreadable_lines > 0)
         return memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines));
     if (file->reader.missing_references > 0)

@@ -24,6 +24,9 @@ void memscope_dump_file_read(struct memscope_dump_file *file);
 /* Why not all of the dump could be read; nil if all could. */
 VALUE memscope_dump_file_reason(const struct memscope_dump_file *file);
 
+/* Whether what its roots do not reach is garbage: false for a dump without roots, or one of which parts are missing. */
+bool memscope_dump_file_tells_garbage(const struct memscope_dump_file *file);
+
 /* If not all of the dump could be read, sets a reason for this key. */
 void memscope_dump_file_set_reasons(const struct memscope_dump_file *file, VALUE reasons, const char *key);
 

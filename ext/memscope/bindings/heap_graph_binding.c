@@ -3,6 +3,7 @@
 #include "bindings/dump_file.h"
 #include "bindings/held_memory_reason.h"
 
+#include "dump/dump_sites.h"
 #include "init.h"
 #include "ruby/named_references.h"
 #include "ruby/object_sampler.h"
@@ -23,6 +24,7 @@ struct graph_scan {
     struct memscope_answer_child child;
     struct memscope_heap_answer answer;
     struct memscope_dump_file file;
+    struct memscope_dump_sites sites;
     bool of_file; /* of a dump instead of this process */
     bool in_process, finished_gc, gc_was_disabled, gc_is_disabled, constants_named;
     unsigned deadline_ms;
@@ -287,19 +289,46 @@ static VALUE duplicates_hash(const struct memscope_duplicates_answer *row) {
             rb_ary_push((list), convert(&(answers)[at]));                                                              \
     } while (0)
 
-static void set_lists(VALUE hash, const struct memscope_heap_answer *found) {
+/* The lines that allocated most, garbage included; nil if they are unknown. */
+static VALUE sites_of(const struct graph_scan *scan) {
+    const struct memscope_largest *largest = &scan->sites.largest;
+    VALUE list = rb_ary_new();
+
+    for (size_t index = 0; index < largest->count; index++) {
+        uint32_t name = largest->items[index].number;
+        VALUE hash = rb_hash_new();
+        struct memscope_text site;
+
+        site.start = memscope_names_get(&scan->file.graph.names, name, &site.length);
+        memscope_hash_set(hash, "name", text(site));
+        memscope_hash_set(hash, "count", ULL2NUM(scan->sites.rows[name].count));
+        memscope_hash_set(hash, "bytes", ULL2NUM(scan->sites.rows[name].bytes));
+        rb_ary_push(list, hash);
+    }
+    return largest->count > 0 ? list : Qnil;
+}
+
+static bool tells_garbage(const struct graph_scan *scan) {
+    return !scan->of_file || memscope_dump_file_tells_garbage(&scan->file);
+}
+
+/* Without roots, all that a dump says of retention is false; where garbage is unknown, so are its classes. */
+static void set_lists(VALUE hash, const struct graph_scan *scan) {
+    const struct memscope_heap_answer *found = &scan->answer;
+    bool has_roots = !scan->of_file || memscope_objspace_has_roots(&scan->file.reader);
     VALUE list;
 
     LIST(found->retained, found->retained_count, class_hash, list);
     memscope_hash_set(hash, "retained", list);
-    LIST(found->dominators, found->dominator_count, dominator_hash, list);
+    LIST(found->dominators, has_roots ? found->dominator_count : 0, dominator_hash, list);
     memscope_hash_set(hash, "dominators", list);
-    LIST(found->paths, found->path_count, memscope_path_hash, list);
+    LIST(found->paths, has_roots ? found->path_count : 0, memscope_path_hash, list);
     memscope_hash_set(hash, "paths", list);
-    LIST(found->roots, found->root_count, root_hash, list);
+    LIST(found->roots, has_roots ? found->root_count : 0, root_hash, list);
     memscope_hash_set(hash, "roots", list);
-    LIST(found->garbage_classes, found->garbage_class_count, garbage_hash, list);
+    LIST(found->garbage_classes, tells_garbage(scan) ? found->garbage_class_count : 0, garbage_hash, list);
     memscope_hash_set(hash, "garbage", list);
+    memscope_hash_set(hash, "sites", sites_of(scan));
 }
 
 static void set_part(VALUE hash, const char *const keys[3], const struct memscope_heap_part *part, bool known) {
@@ -328,7 +357,7 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     bool known = NIL_P(scan->refusal), forked = scan->child.process.pause_ns > 0;
 
     set_part(hash, reachable, &found->reachable, known);
-    set_part(hash, garbage, &found->garbage, known);
+    set_part(hash, garbage, &found->garbage, known && tells_garbage(scan));
     memscope_hash_set(hash, "reference_count", known ? ULL2NUM(found->reference_count) : Qnil);
     memscope_hash_set(hash, "target_count", known ? ULL2NUM(found->target_count) : Qnil);
     memscope_hash_set(hash, "unreachable_target_count", known ? ULL2NUM(found->unreached_target_count) : Qnil);
@@ -385,6 +414,8 @@ static void answer_of_file(void *argument) {
     struct graph_scan *scan = argument;
 
     memscope_heap_answer_of_dump(&scan->question, &scan->file.dump, &scan->room, &scan->answer);
+    if (scan->answer.status == MEMSCOPE_OK)
+        scan->answer.status = memscope_dump_sites_open(&scan->sites, &scan->file.reader, scan->question.top);
 }
 
 static void read_file(struct graph_scan *scan) {
@@ -411,7 +442,7 @@ static VALUE read_graph(VALUE argument) {
     else
         answer(scan);
     hash = rb_hash_new();
-    set_lists(hash, &scan->answer);
+    set_lists(hash, scan);
     set_totals(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
     wall_ns = memscope_now_ns() - scan->start_ns;
@@ -427,6 +458,7 @@ static VALUE close_graph(VALUE argument) {
     enable_gc(scan);
     memscope_answer_child_end(&scan->child);
     memscope_answer_room_close(&scan->room);
+    memscope_dump_sites_close(&scan->sites);
     memscope_dump_file_close(&scan->file);
     memscope_heap_listing_close(&scan->listing);
     return Qnil;

@@ -198,7 +198,8 @@ static VALUE read_growth(VALUE argument) {
     if (read_files(scan)) {
         memscope_without_gvl(compare, scan);
         if (scan->status == MEMSCOPE_NOT_FOUND)
-            scan->refusal = memscope_reason("dumps_of_several_processes");
+            scan->refusal =
+                RARRAY_LEN(scan->incomplete) > 0 ? scan->incomplete : memscope_reason("dumps_of_several_processes");
         else if (scan->status != MEMSCOPE_OK)
             scan->refusal = memscope_reason_of("dump_unread", memscope_status_reason(scan->status));
     }

@@ -8,8 +8,8 @@ module Memscope
       include DumpFiles
 
       NOTES = <<~TEXT
-        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; `-` is
-        standard input. memscope leaves out the objects' contents, such as strings.
+        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
+        zstd may have compressed it; `-` is standard input. memscope leaves out the objects' contents, such as strings.
       TEXT
       FORMS = {
         process: { summary: "convert an ObjectSpace dump for Perfetto or Chrome's DevTools",
@@ -32,7 +32,7 @@ module Memscope
 
       def perform
         usage_error("no --output given; allowed: -o FILE") unless output
-        from = @dump == "-" ? "/dev/stdin" : @dump
+        from = file_of(@dump)
         check_dump(from)
         deliver_dump(Dump.convert(from, output, format: format))
       rescue SystemCallError => e

@@ -23,6 +23,9 @@ module Memscope
                       "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 
+      # What to open for a DUMP: `-` is standard input.
+      def file_of(dump) = dump == "-" ? "/dev/stdin" : dump
+
       # A FIFO must not be opened just to test it: its writer would lose its reader.
       def check_dump(path)
         refuse_dump(path, Errno::EISDIR.new.message) if File.directory?(path)

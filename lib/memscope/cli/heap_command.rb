@@ -19,7 +19,7 @@ module Memscope
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
         paths lead to where memory has accumulated.
         DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
-        wrote; the report is then about the objects in this file. Two dumps of one
+        wrote, compressed by gzip or zstd or not; `-` is standard input. The report is then about the objects in this file. Two dumps of one
         process, the earlier first, show what is new in the later one: by what holds it,
         by class and by line. Three show what is new in the second and still in the
         third. Write each dump right after a garbage collection (GC.start).
@@ -45,7 +45,7 @@ module Memscope
       def operands = program? ? super : "[DUMP [DUMP [DUMP]]]"
 
       def take(operands)
-        @dump, *@later = operands
+        @dump, *@later = operands.map { |dump| file_of(dump) }
         refuse("unexpected argument: #{@later[2]}") if @later.size > 2
         usage_error("a DUMP takes no --#{excluded.name.tr('_', '-')}") if @dump && excluded
       end
@@ -68,6 +68,8 @@ module Memscope
         reading.known? ? reading : refuse_dump(@dump, reason_of(reading, :reachable_count))
       rescue SystemCallError => e
         refuse_dump(@dump, e.class.new.message)
+      rescue Dump::Failed => e
+        refuse_dump(@dump, e.message)
       end
 
       def reason_of(reading, key) = reading.reasons.values_at(:extension, key).compact.first
@@ -78,6 +80,8 @@ module Memscope
         growth.known? ? growth : refuse_dumps(dumps, reason_of(growth, :new_count))
       rescue SystemCallError => e
         refuse_dumps(dumps, e.class.new.message)
+      rescue Dump::Failed => e
+        refuse_dumps(dumps, e.message)
       end
 
       def refuse_dumps(dumps, why)

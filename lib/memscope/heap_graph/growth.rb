@@ -79,14 +79,19 @@ module Memscope
         # @param top [Integer]
         # @return [Growth]
         def read(paths, top:)
-          files = Array.new(paths.size)
-          paths.each_with_index { |path, index| files[index] = File.open(path, "rb") }
-          body = Native.heap_growth(files.map(&:fileno), top)
+          body = opened(paths) { |files| Native.heap_growth(files.map(&:fileno), top) }
           body[:reasons][:names] = :names_from_code if body[:new_count]
-          body[:reasons][:sources] = "the first of these files was written last" if files.first.mtime > files.last.mtime
+          first, *, last = paths.map { |path| File.mtime(path) }
+          body[:reasons][:sources] = "the first of these files was written last" if first > last
           capture(body.update(sources: paths.map { |path| File.path(path) }))
-        ensure
-          files.compact.each(&:close)
+        end
+
+        private
+
+        def opened(paths, files = [], &block)
+          return yield(files) if paths.empty?
+
+          Dump::Source.open(paths.first) { |file| opened(paths.drop(1), [*files, file], &block) }
         end
       end
 

@@ -6,7 +6,9 @@ module Memscope
     class HeapPage < ReadingPage
       # Columns before a path.
       MARGIN = 11
-      private_constant :MARGIN
+      # The fields whose reasons say what a dump lacks.
+      LACKING = %i[garbage_count new_count].freeze
+      private_constant :MARGIN, :LACKING
 
       # Takes the same arguments as ReadingPage#initialize.
       def initialize(reading, unicode: true, **display)
@@ -16,7 +18,7 @@ module Memscope
 
       private
 
-      def reasons = @reading.known? ? sentences : super
+      def reasons = @reading.known? ? sentences(%i[names target_count reachable_count retained] + LACKING) : super
 
       def path_lines(bytes, path)
         count = " (#{count(path.count)} alike)" if path.count > 1
@@ -38,13 +40,16 @@ module Memscope
       end
 
       def footer = @page.wrapped(cost)
+
+      # What a dump lacks comes first: the rest is judged without it.
+      def lacking = @reading.reasons.values_at(*LACKING).compact.first(1).map { |why| sentence(why) }
     end
 
     # The objects of a later heap dump that are not in an earlier one: what holds them, and their classes and sites.
     class HeapGrowthPage < HeapPage
       private
 
-      def sections = @reading.known? ? [totals, paths, classes, sites] : []
+      def sections = @reading.known? ? [*lacking, totals, paths, classes, sites] : []
 
       def totals
         garbage = "; garbage: #{counted(@reading.new_garbage_count, 'objects')}, #{size(@reading.new_garbage_bytes)}"
@@ -85,13 +90,17 @@ module Memscope
 
       private
 
-      def sections = @reading.known? ? [totals, paths, retained, dominators, garbage, strings] : []
+      def sections = @reading.known? ? [*lacking, totals, paths, retained, sites, dominators, garbage, strings] : []
 
+      # A dump without roots does not say what is reachable.
       def totals
         reading = @reading
-        @page.wrapped("reachable: #{counted(reading.reachable_count, 'objects')}, #{size(reading.reachable_bytes)}; " \
-                      "garbage: #{counted(reading.garbage_count, 'objects')}, #{size(reading.garbage_bytes)}")
+        place = reading.source && reading.roots.empty? ? "in the dump" : "reachable"
+        @page.wrapped("#{place}: #{objects(reading.reachable_count, reading.reachable_bytes)}; " \
+                      "garbage: #{objects(reading.garbage_count, reading.garbage_bytes)}")
       end
+
+      def objects(number, bytes) = number ? "#{counted(number, 'objects')}, #{size(bytes)}" : "unknown"
 
       def paths
         return @page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}") if none?
@@ -119,6 +128,13 @@ module Memscope
         note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
                "retains, so do not sum the rows."
         [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
+      end
+
+      def sites
+        rows = @reading.sites.to_a.map do |row|
+          [mebibytes(row.bytes).rjust(9), count(row.count).rjust(11), row.name]
+        end
+        listed("    MiB      objects  allocated at", rows)
       end
 
       def dominators

@@ -208,9 +208,11 @@ module Memscope
       # Reasons as sentences, without the fields that they are about. By default, the reasons for :names and
       # :target_count are hidden: they matter only to a reader who passes on a dump or JSON.
       def sentences(hidden = %i[names target_count])
-        @reading.reasons.except(*hidden).values.uniq.map do |why|
-          @page.wrapped(why.sub(/\Aa lower bound /, "Bytes are a lower bound ").sub(/\A[a-z]/, &:upcase).concat("."))
-        end
+        @reading.reasons.except(*hidden).values.uniq.map { |why| sentence(why) }
+      end
+
+      def sentence(why)
+        @page.wrapped(why.sub(/\Aa lower bound /, "Bytes are a lower bound ").sub(/\A[a-z]/, &:upcase).concat("."))
       end
 
       def footer = "  #{cost}"

@@ -58,16 +58,16 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
     return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
 }
 
-static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address) {
-    const struct memscope_class_line *line = class_at(reader, address);
-
-    return line == NULL ? memscope_names_add(&reader->names, "(unknown class)", 15) : label_of_class(reader, line);
-}
-
-static uint32_t label_without_class(struct memscope_objspace_reader *reader, uint8_t type) {
+static uint32_t label_of_type(struct memscope_objspace_reader *reader, uint8_t type, const char *after) {
     const char *name = memscope_objspace_type_name(type);
 
-    return add_name(reader, "T_", name, strlen(name), "");
+    return add_name(reader, "T_", name, strlen(name), after);
+}
+
+static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint64_t address, uint8_t type) {
+    const struct memscope_class_line *line = class_at(reader, address);
+
+    return line == NULL ? label_of_type(reader, type, " (unknown class)") : label_of_class(reader, line);
 }
 
 /*
@@ -102,12 +102,12 @@ static void label_objects(struct memscope_objspace_reader *reader) {
 
         if (address == 0) {
             if (type != MEMSCOPE_TYPE_IMEMO && (type != MEMSCOPE_TYPE_DATA || labels[node] == 0))
-                labels[node] = label_without_class(reader, type);
+                labels[node] = label_of_type(reader, type, "");
             continue;
         }
         found = &known[(address >> reader->index.shift) % KNOWN_LABELS];
         if (found->class != address)
-            *found = (struct known_label){address, label_of_instances(reader, address)};
+            *found = (struct known_label){address, label_of_instances(reader, address, type)};
         if (type != MEMSCOPE_TYPE_DATA || labels[node] == 0 || found->label != object)
             labels[node] = found->label;
     }
@@ -239,6 +239,12 @@ static void add_category_edges(struct edges *edges, uint32_t category, uint32_t 
             add_edge(edges, node, references[lines[line].first + index], MEMSCOPE_EDGE_INTERNAL);
 }
 
+/* Without roots, whatever is in the dump counts as reachable: nothing says what is garbage. */
+static void add_all_objects(struct edges *edges, uint32_t node) {
+    for (uint32_t object = 0; object < edges->reader->object_count; object++)
+        add_edge(edges, node, ((const uint64_t *)edges->reader->addresses.list)[object], MEMSCOPE_EDGE_INTERNAL);
+}
+
 static uint32_t count_categories(const struct memscope_objspace_reader *reader) {
     uint32_t count = 0;
 
@@ -256,7 +262,8 @@ static bool make_room_for_nodes(struct memscope_objspace_reader *reader, uint32_
 }
 
 static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_t nodes) {
-    uint64_t edges = reader->reference_count + reader->root_reference_count + MEMSCOPE_ROOT_CATEGORIES;
+    uint64_t roots = memscope_objspace_has_roots(reader) ? reader->root_reference_count : reader->object_count;
+    uint64_t edges = reader->reference_count + roots + MEMSCOPE_ROOT_CATEGORIES;
 
     return memscope_growing_array_reserve_items(&reader->references, edges, sizeof(uint32_t)) &&
            memscope_growing_array_reserve_items(&reader->edge_names, edges, sizeof(memscope_edge_name)) &&
@@ -279,8 +286,13 @@ static void add_all_edges(struct edges *edges, struct memscope_heap_graph *graph
         from = to;
     }
     for (uint32_t category = 0; category < graph->category_count; category++) {
-        first_edge[memscope_graph_category_node(graph, category)] = edges->count;
-        add_category_edges(edges, category, memscope_graph_category_node(graph, category));
+        uint32_t node = memscope_graph_category_node(graph, category);
+
+        first_edge[node] = edges->count;
+        if (memscope_objspace_has_roots(reader))
+            add_category_edges(edges, category, node);
+        else
+            add_all_objects(edges, node);
     }
     first_edge[memscope_graph_root(graph)] = edges->count;
     for (uint32_t category = 0; category < graph->category_count; category++) {
@@ -349,6 +361,8 @@ enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reade
         return reader->status;
     if (reader->object_count == 0)
         return MEMSCOPE_MALFORMED;
+    if (!memscope_objspace_has_roots(reader))
+        memcpy(reader->category_text[0], "dump", sizeof "dump");
     graph->slot_count = reader->object_count;
     graph->category_count = count_categories(reader);
     graph->node_count = graph->slot_count + graph->category_count + 1;

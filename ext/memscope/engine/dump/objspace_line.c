@@ -315,6 +315,11 @@ static inline const char *read_value(const char *key, size_t length, const char 
     return skip_value(text);
 }
 
+/* What editors and Windows put at the beginning of a file. */
+static inline const char *skip_byte_order_mark(const char *text) {
+    return memcmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text;
+}
+
 static inline const char *skip_blanks(const char *text) {
     while (*text == ' ' || *text == '\t')
         text++;
@@ -334,7 +339,7 @@ static inline void clear(struct memscope_objspace_line *line) {
 
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references) {
     clear(line);
-    text = skip_blanks(text);
+    text = skip_blanks(skip_byte_order_mark(text));
     if (*text != '{')
         return NULL;
     text = skip_blanks(text + 1);

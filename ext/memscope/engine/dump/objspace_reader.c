@@ -14,6 +14,8 @@
 #define LONGEST_LINE ((size_t)1 << 30)
 /* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
 #define PIECES_OF_A_CALL 512
+/* Longer than the name of a method, with 11 bytes of other memory after each of its bytes. */
+#define BROKEN_NAME_MAX ((ptrdiff_t)64 << 10)
 /* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
 
@@ -103,10 +105,10 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
     ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
     reader->tells_slot_bytes |= line->slot_bytes > 0;
-    if (reader->is_compared) {
-        ((uint32_t *)reader->sites.list)[node] = name_of_site(reader, line);
+    ((uint32_t *)reader->sites.list)[node] = name_of_site(reader, line);
+    reader->tells_sites |= line->file.length > 0;
+    if (reader->is_compared)
         ((uint64_t *)reader->generations.list)[node] = line->generation;
-    }
     add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
     if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
@@ -186,9 +188,9 @@ static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
            memscope_growing_array_reserve_items(&reader->bytes_of, objects, sizeof(uint32_t)) &&
            memscope_growing_array_reserve_items(&reader->slot_bytes, objects, sizeof(uint32_t)) &&
            memscope_growing_array_reserve_items(&reader->labels, objects, sizeof(uint32_t)) &&
+           memscope_growing_array_reserve_items(&reader->sites, objects, sizeof(uint32_t)) &&
            (!reader->is_compared ||
-            (memscope_growing_array_reserve_items(&reader->sites, objects, sizeof(uint32_t)) &&
-             memscope_growing_array_reserve_items(&reader->generations, objects, sizeof(uint64_t)))) &&
+            memscope_growing_array_reserve_items(&reader->generations, objects, sizeof(uint64_t))) &&
            memscope_growing_array_reserve_items(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
            memscope_growing_array_reserve_items(&reader->references, references, sizeof(uint64_t)) &&
            memscope_growing_array_reserve_items(&reader->named_references,
@@ -213,12 +215,51 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
         reader->status = MEMSCOPE_TRUNCATED;
 }
 
+#define NAME_BEGINS "\"method\":\""
+#define NAME_ENDS "\", \"generation\":"
+
+/* The name of a method that the byte at `broken` is in; NULL if it is in none. */
+static char *name_around(char *text, char *broken) {
+    size_t length = sizeof NAME_BEGINS - 1;
+    char *farthest = broken - text > BROKEN_NAME_MAX ? broken - BROKEN_NAME_MAX : text;
+
+    for (char *begin = broken - length; begin >= farthest && *begin != '\n'; begin--)
+        if (memcmp(begin, NAME_BEGINS, length) == 0)
+            return begin + length;
+    return NULL;
+}
+
+/*
+ * Writes question marks over the broken names of methods, which JSON's parsers could not skip: in a dump, only they
+ * have NUL bytes. Returns how much of the text has no such name whose end is still to be read.
+ */
+static size_t repair_names(struct memscope_objspace_reader *reader, size_t count) {
+    char *text = reader->text.list, *end = text + reader->text_length;
+    char *next = reader->has_broken_names ? text : end - count;
+
+    while ((next = memchr(next, '\0', (size_t)(end - next))) != NULL) {
+        char *name = name_around(text, next);
+        const char *after = name == NULL ? NULL : memmem(next, (size_t)(end - next), NAME_ENDS, sizeof NAME_ENDS - 1);
+
+        if (name != NULL && after == NULL && end - name < BROKEN_NAME_MAX && !reader->ended) {
+            reader->has_broken_names = true;
+            return (size_t)(name - text);
+        }
+        if (after != NULL)
+            memset(name, '?', (size_t)(after - name));
+        next = after == NULL ? next + 1 : name + (after - name);
+    }
+    return reader->text_length;
+}
+
 /* Parses whole lines, and keeps the rest for the next piece. Only the newest count bytes can have a newline. */
 static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
+    size_t usable = repair_names(reader, count), from = reader->has_broken_names ? 0 : reader->text_length - count;
     char *text = reader->text.list;
-    const char *last = memrchr(text + reader->text_length - count, '\n', count);
+    const char *last = usable > from ? memrchr(text + from, '\n', usable - from) : NULL;
     size_t whole = last == NULL ? 0 : (size_t)(last - text) + 1;
 
+    reader->has_broken_names = usable < reader->text_length;
     if (whole == 0)
         return;
     add_lines(reader, text, text + whole);
@@ -234,6 +275,7 @@ static void take_last_line(struct memscope_objspace_reader *reader) {
     reader->ended = true;
     if (reader->text_length == 0)
         return;
+    repair_names(reader, reader->text_length);
     text[reader->text_length] = '\n';
     add_lines(reader, text, text + reader->text_length + 1);
     reader->truncated = reader->unreadable_lines > unreadable;
@@ -273,6 +315,10 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
         if (!read_piece(reader))
             break;
     return reader->status == MEMSCOPE_OK && !reader->ended;
+}
+
+bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *reader) {
+    return reader->missing_references > (reader->reference_count + reader->root_reference_count) / 1000;
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {

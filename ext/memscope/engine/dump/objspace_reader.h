@@ -3,6 +3,10 @@
  * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
  * left out and counted. No GVL, no malloc; for one thread at a time.
  *
+ * Before Ruby 3.2, a traced dump writes other memory after each byte of a method's name that is not ASCII, even quotes
+ * and newlines (ext/objspace/objspace_dump.c, dump_append_string_value). Such a name is skipped; the rest of its line
+ * is read.
+ *
  * A dump says what refers to what, but not how: only the edge to an object's class is known as such, and the other
  * edges have no name. Constants and variables, except global variables, are named only in dumps written by memscope. A
  * dump does not list empty slots: each slot of the graph holds an object, in the order of the file.
@@ -53,7 +57,7 @@ struct memscope_objspace_reader {
     uint32_t object_count;
     struct memscope_growing_array text; /* what was read, but not parsed yet */
     size_t text_length;
-    bool ended, tells_slot_bytes;
+    bool ended, tells_slot_bytes, has_broken_names;
 
     /* By object: */
     struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
@@ -62,10 +66,13 @@ struct memscope_objspace_reader {
     struct memscope_growing_array named_references; /* ascending by reference */
     uint64_t named_count;
 
-    /* By object, only if is_compared; addresses and the index are then kept after the graph is made. */
-    struct memscope_growing_array sites; /* names: "app/order.rb:12"; 0: not stated */
-    struct memscope_growing_array
-        generations; /* 64 bits: number of garbage collections before, plus 1; 0: not stated */
+    struct memscope_growing_array sites; /* by object; names: "app/order.rb:12"; 0: not stated */
+    bool tells_sites;
+    /*
+     * By object, only if is_compared: 64 bits, the number of garbage collections before, plus 1; 0: not stated.
+     * Addresses and the index are then kept after the graph is made.
+     */
+    struct memscope_growing_array generations;
     struct memscope_address_index index;
 
     struct memscope_growing_array classes; /* struct memscope_class_line */
@@ -88,6 +95,15 @@ enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_read
  * there is no more, status says whether all could be read.
  */
 bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
+
+/* Of a dump that was read in full: whether a reference in 1,000 leads to no object, as when whole lines were cut off.
+ */
+bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *reader);
+
+/* Whether the dump states any roots. ObjectSpace.dump_all(since:) leaves them out. */
+static inline bool memscope_objspace_has_roots(const struct memscope_objspace_reader *reader) {
+    return reader->root_line_count > 0;
+}
 
 /* Idempotent; a zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);

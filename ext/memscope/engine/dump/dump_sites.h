@@ -1,0 +1,25 @@
+/* Where the objects of a dump were allocated, if it was traced. In mapped memory; no GVL. */
+#ifndef MEMSCOPE_DUMP_SITES_H
+#define MEMSCOPE_DUMP_SITES_H
+
+#include "dump/objspace_reader.h"
+#include "graph/largest.h"
+
+/* The objects that one line allocated, garbage included. */
+struct memscope_site_row {
+    uint64_t count, bytes;
+};
+
+struct memscope_dump_sites {
+    struct memscope_site_row *rows;  /* by name of the graph */
+    struct memscope_largest largest; /* the names with the most bytes, in order; none if the dump states no lines */
+};
+
+/* Call after the reader has read the dump and its graph is made. Close the sites even after a failure. */
+enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
+                                              const struct memscope_objspace_reader *reader, uint32_t top);
+
+/* Idempotent; zeroed sites count as closed. */
+void memscope_dump_sites_close(struct memscope_dump_sites *sites);
+
+#endif
