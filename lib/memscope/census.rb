@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "reading"
+require_relative "terms"
 
 module Memscope
   # How many objects Ruby's heap holds, of which class, and their bytes.
@@ -30,6 +31,9 @@ module Memscope
       field :memsize_bytes, :bytes, null: false
       # @return [Integer] objects that only a major GC can free
       field :old_count, :count, null: false
+      # @return [Integer, nil] of a class, objects of C code, other than Ruby's, that report no malloc memory, or
+      #   hardly any; nil: none
+      field :unsized_count, :count, sparse: true
 
       # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name

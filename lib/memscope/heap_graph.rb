@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "reading"
+require_relative "terms"
 
 module Memscope
   # Which objects hold the memory of Ruby's heap, from the references between all of its objects: what each class
@@ -80,7 +81,7 @@ module Memscope
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class", thread_local: " [:%s]" }.freeze
       # What roots are called in a text.
-      ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols", "machine_context" => "machine stack" }.freeze
+      ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols" }.freeze
       ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
       private_constant :SIGNS, :ROOTS, :ASCII
 
@@ -123,6 +124,10 @@ module Memscope
         first, *others = names.zip(signs).map(&:join)
         [first.delete_prefix("::"), *others]
       end
+
+      # @api private
+      # @return [Boolean] whether what the path leads to is memscope's
+      def own? = Terms.own_path?(steps.map(&:to_h))
 
       private
 
@@ -167,6 +172,10 @@ module Memscope
       field :held_made_at, :string, sparse: true
       # @return [Path, nil] a shortest path to it
       field :path, Path
+
+      # @api private
+      # @return [Boolean] whether it is memscope's
+      def own? = path ? path.own? : Terms.own?(name)
     end
 
     # A category of Ruby's roots, which reach everything that is not garbage.
@@ -221,7 +230,7 @@ module Memscope
       field :duplicates, [Duplicates], null: false
     end
 
-    # @return [Array<ClassRow>] by retained bytes, the most first
+    # @return [Array<ClassRow>] by retained bytes, the most first; here and below, what is memscope's own comes last
     field :retained, [ClassRow], null: false
     # @return [Array<Dominator>] the objects that retain most; of a linked list, only its head
     field :dominators, [Dominator], null: false
@@ -354,10 +363,16 @@ module Memscope
         capture(named_in(body).update(paths_to: paths_to))
       end
 
+      # What is memscope's comes last.
       def named_in(body)
+        %i[retained garbage].each { |list| own_last(body[list]) { |row| Terms.own?(row[:name]) } }
+        own_last(body[:paths]) { |path| Terms.own_path?(path[:steps]) }
+        own_last(body[:dominators]) { |one| Terms.own_path?(one.dig(:path, :steps) || [one]) }
         body[:reasons][:names] = body[:source] ? :names_from_code : :names_of_threads if body[:reachable_count]
         body
       end
+
+      def own_last(rows, &) = rows.replace(rows.partition(&).reverse.flatten(1))
 
       def checked(given)
         unknown = given.keys - OPTIONS.keys

@@ -35,7 +35,7 @@ class CensusReportTest < MemscopeTest
   end
 
   def test_another_grouping
-    assert_match(/  type\n.*  T_STRING$/, text(census, by: :type))
+    assert_match(/  type\n.*  T_STRING \(Ruby's own Strings\)$/, text(census, by: :type))
   end
 
   def test_growth
@@ -53,6 +53,27 @@ class CensusReportTest < MemscopeTest
 
     assert_match(/class\n.* Order\n +\+17\.0 .* \+7 .*  memscope's own classes$/, said)
     refute_match(/Memscope::/, said)
+  end
+
+  def test_classes_of_less_than_a_twentieth_are_summed_up
+    tiny = row("Tiny", 0, 7).merge(memsize_bytes: 900)
+    said = text(census(row("Order", 20, 3), tiny, { **tiny, name: "Smaller" }, row("Memscope::Field", 30, 2)))
+
+    assert_match(/  Order\n.*  14 .*  2 others\n +30\.0 .*  memscope's own classes$/, said)
+    refute_match(/Tiny|^ +0\.0/, said)
+    assert_match(/^  KiB  in slots .*\n  0\.9 .*  Tiny$/, text(census(tiny)))
+  end
+
+  # A context of V8 holds megabytes of which Ruby knows nothing.
+  def test_objects_that_report_no_size_by_the_count_that_came
+    context = row("MiniRacer::Context", 0, 40).merge(memsize_bytes: 1_600, unsized_count: 40)
+    later = census(row("Order", 20, 500), context, { **context, name: "Image", count: 12, unsized_count: 12 })
+    said = text(later - census(row("Order", 5, 100), { **context, count: 5, unsized_count: 5 }))
+
+    assert_match(/objects  class of C code that reports no size\n +\+35 +40  MiniRacer::Context\n +\+12 +12  Image\n/,
+                 said)
+    assert_match(/memscope heap --paths-to CLASS$/, said)
+    refute_match(/no size/, text(later - later))
   end
 
   def test_an_unknown_census_says_why

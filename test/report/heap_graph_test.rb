@@ -33,7 +33,43 @@ class HeapGraphReportTest < MemscopeTest
 
     assert_includes said, "reachable: 1,300,000 objects, 31.0 MiB; garbage: 4 objects, 900 B"
     assert_includes said, "      8.0  Bus @variable -> Hash, holding 1,204 Order"
-    assert_includes said, "       7.0        5.0     1,234,567  Order"
+    assert_match(/retained MiB  own MiB    objects  class\n +7\.0      5\.0  1,234,567  Order$/, said)
+  end
+
+  # No row of a list of the largest is 0.0; memscope's rows are one, the last; what is alike is one row.
+  def test_rows_that_say_nothing
+    sizes = [["Bus", 8], ["Bus", 4], ["Tram", 0.01], ["Memscope::HeapGraph", 9]]
+    rows = sizes.map do |name, size|
+      { name: name, bytes: 1, retained_bytes: (size * MEBIBYTE).to_i, dominated_count: 1, path: path(name, "Hash") }
+    end
+    classes = sizes.drop(1).map do |name, size|
+      { name: name, count: 1, slot_bytes: 1, bytes: 1, retained_bytes: (size * MEBIBYTE).to_i }
+    end
+    said = text(graph(dominators: rows, retained: classes))
+
+    assert_includes said, "MiB  retained by one object\n     12.0  Bus @variable -> Hash (2 alike)\n           " \
+                          "1 row of less than 0.05 MiB\n           1 row of memscope itself\n"
+    assert_match(/class\n +4\.0     <0\.1        1  Bus\n  Objects retain/, said)
+    refute_match(/Tram|Memscope::|^ +0\.0/, said)
+  end
+
+  def test_a_small_heap_is_in_kibibytes
+    said = text(graph(paths: [path("Bus", "Hash", accumulated_bytes: 3 * 1024)], dominators: []))
+
+    assert_match(/^      KiB  where memory has accumulated\n      3\.0  Bus/, said)
+  end
+
+  def test_words_of_ruby_are_explained_where_they_stand
+    steps = [["end_proc"], ["imemo_iseq"]].map { |name,| { name: name, times: 1, edge: :internal } }
+    blocks = { count: 1, retained_bytes: 9, accumulated_bytes: 9 * MEBIBYTE, steps: steps, steps_left_out: 0,
+               held_class: "imemo_ment", held_count: 7 }
+    roots = { **blocks, steps: [{ name: "machine_context", times: 1, edge: :internal }], held_class: nil }
+    entries = { name: "imemo_ment", count: 9, slot_bytes: 40, bytes: 5 * MEBIBYTE, retained_bytes: 7 * MEBIBYTE }
+    said = text(graph(paths: [blocks, roots], retained: [entries]))
+
+    assert_includes said, "9.0  (at_exit) -> imemo_iseq, holding 7 imemo_ment (method entries)"
+    assert_includes said, "(machine_context): the stack of the thread that reads"
+    assert_match(/7\.0 +5\.0 +9  imemo_ment \(method entries\)$/, said)
   end
 
   def test_paths_that_were_asked_for

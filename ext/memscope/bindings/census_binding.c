@@ -118,6 +118,7 @@ static VALUE row_hash(const struct memscope_census *census, const struct memscop
     memscope_hash_set(hash, "slot_bytes", ULL2NUM(row->sums.slot_bytes));
     memscope_hash_set(hash, "memsize_bytes", ULL2NUM(row->sums.memsize_bytes));
     memscope_hash_set(hash, "old_count", ULL2NUM(row->sums.old_count));
+    memscope_hash_set(hash, "unsized_count", row->sums.unsized_count == 0 ? Qnil : ULL2NUM(row->sums.unsized_count));
     return hash;
 }
 

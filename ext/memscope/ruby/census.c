@@ -1,5 +1,6 @@
 #include "values.h"
 
+#include "elf/object_lookup.h"
 #include "fork/fork_cost.h"
 #include "ruby/census.h"
 #include "ruby/class_names.h"
@@ -42,7 +43,8 @@ struct cell {
     VALUE class;           /* 0: hidden from Ruby code, so known by its type only */
     const char *data_type; /* as memscope_data_type_of has it; NULL: named by class or type */
     uint8_t type, kind;
-    uint8_t owner; /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
+    bool of_extension; /* a T_DATA whose type is not Ruby's own */
+    uint8_t owner;     /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
 };
 
 struct cells {
@@ -62,6 +64,7 @@ struct recent {
 
 struct pass {
     struct memscope_scratch *scratch;
+    struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA; empty if it is not known */
     struct memscope_census *census;
     struct cells cells;
     struct recent recent[1 << RECENT_BITS];
@@ -154,6 +157,11 @@ static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key
     return add_cell(pass, &found);
 }
 
+static bool is_of_extension(const struct pass *pass, VALUE object, int type) {
+    return pass->ruby.extent.end > 0 && type == RUBY_T_DATA && RTYPEDDATA_P(object) &&
+           !memscope_range_contains(pass->ruby.extent, (uintptr_t)RTYPEDDATA_TYPE(object));
+}
+
 /* Singleton classes have no cells, since each object may have its own: such an object counts for its real class. */
 static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
     struct cell found = {.type = (uint8_t)type};
@@ -162,6 +170,7 @@ static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE 
         return add_imemo_cell(pass, object, key);
     found.class = class_of(object, type);
     found.data_type = memscope_data_type_of(object, found.class);
+    found.of_extension = is_of_extension(pass, object, type);
     found.key = found.data_type != NULL ? KEY(type, (uintptr_t)found.data_type) : KEY(type, found.class);
     return add_cell(pass, &found);
 }
@@ -200,6 +209,7 @@ static void add(struct memscope_census_sums *sums, const struct memscope_census_
     sums->slot_bytes += more->slot_bytes;
     sums->memsize_bytes += more->memsize_bytes;
     sums->old_count += more->old_count;
+    sums->unsized_count += more->unsized_count;
 }
 
 /* False for a zombie and a forwarding address: they occupy their slots, but have neither a memsize nor an age. */
@@ -260,8 +270,8 @@ static struct memscope_census_sums *sums_of_size(struct pass *pass, size_t slot_
 }
 
 static void add_page(struct pass *pass, size_t slot_bytes, const struct tally *all, const struct tally *old) {
-    const struct memscope_census_sums sums = {all->count, all->count * slot_bytes, all->bytes, old->count};
-    const struct memscope_census_sums of_old = {old->count, old->count * slot_bytes, old->bytes, old->count};
+    const struct memscope_census_sums sums = {all->count, all->count * slot_bytes, all->bytes, old->count, 0};
+    const struct memscope_census_sums of_old = {old->count, old->count * slot_bytes, old->bytes, old->count, 0};
 
     add(&pass->census->total, &sums);
     add(&pass->old, &of_old);
@@ -279,6 +289,9 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
     }
     return true;
 }
+
+/* Bytes of malloc memory up to which a size says nothing of the library's memory behind the object. */
+#define MOST_UNSIZED 128
 
 /* ---- rows by name ---------------------------------------------------------------------------------------------- */
 
@@ -328,6 +341,8 @@ static bool name_class(struct naming *naming, const struct cell *cell) {
 
     if (cell->owner != 0)
         sums.count = sums.old_count = 0;
+    if (cell->of_extension && sums.memsize_bytes - sums.slot_bytes <= sums.count * MOST_UNSIZED)
+        sums.unsized_count = sums.count;
     return add_to_row(naming, MEMSCOPE_BY_CLASS, name, &sums);
 }
 
@@ -410,6 +425,7 @@ void memscope_census_take(const struct memscope_heap_listing *listing, struct me
     size_t used = scratch->used;
 
     memset(census, 0, sizeof *census);
+    memscope_object_at((uintptr_t)RTYPEDDATA_TYPE(rb_thread_current()), &pass.ruby);
     memscope_heap_held_open(&pass.held, &census->held);
     if (!take_cells(&pass, FIRST_CELLS) || !visit_all(&pass, listing) || !name_rows(&pass))
         census->refusal = "no_memory";

@@ -24,6 +24,7 @@ struct memscope_census_sums {
     uint64_t count, slot_bytes;
     uint64_t memsize_bytes; /* slots, and the malloc memory that objects report */
     uint64_t old_count;     /* objects that only a major GC can free */
+    uint64_t unsized_count; /* by class: objects of C code, not Ruby's, that report hardly any malloc memory */
 };
 
 struct memscope_census_row {

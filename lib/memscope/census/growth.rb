@@ -21,6 +21,8 @@ module Memscope
         field :old_count, :integer, null: false
         # @return [Integer] objects of the later census
         field :later_count, :count, null: false
+        # @return [Integer, nil] as Census::Row#unsized_count, of the later census
+        field :unsized_count, :count, sparse: true
 
         # @return [Symbol] the field that identifies a record in a list
         def self.identity = :name
@@ -53,6 +55,13 @@ module Memscope
       field :slot_sizes, [Row], null: false
       # @return [Array<Row>] young and old
       field :ages, [Row], null: false
+
+      # @return [Array<Row>] classes of C code whose objects report no malloc memory, or hardly any, by the number of
+      #   objects that came: contexts of V8, images, stores of certificates may hold much that Ruby does not know of
+      def unsized
+        came = classes.select(&:unsized_count).reject { |row| row.count < 1 || Terms.own?(row.name) }
+        came.sort_by { |row| [-row.count, row.name] }
+      end
 
       CHANGES = %i[count slot_bytes memsize_bytes old_count].freeze
       private_constant :CHANGES
@@ -102,7 +111,7 @@ module Memscope
           numbers = CHANGES.to_h { |key| [key, (to ? to.public_send(key) : 0) - (from ? from.public_send(key) : 0)] }
           return if numbers.values.all?(&:zero?)
 
-          { name: name, **numbers, later_count: to ? to.count : 0 }
+          { name: name, **numbers, later_count: to ? to.count : 0, unsized_count: to&.unsized_count }
         end
 
         def reasons_of(earlier, later, collections)

@@ -17,14 +17,18 @@ module Memscope
       def initialize(reading, by: :class, limit: ROWS, **display)
         super(reading, **display)
         @by = by
-        @limit = limit
-        @rows, @own = split(reading.by(by))
+        @own, rows = reading.by(by).partition { |row| Terms.own?(row.name) }
+        @scale = Scale.of(rows.map(&:memsize_bytes))
+        @rows, @rest = split(rows, limit)
       end
 
       private
 
-      # The rows to list, and the rows to sum up as memscope's own.
-      def split(rows) = [rows, []]
+      # The rows to list, and the rows to sum up: classes of less than 0.05 MiB too.
+      def split(rows, limit)
+        small, large = rows.partition { |row| @by == :class && @scale.tiny?(row.memsize_bytes) }
+        [large.first(limit), large.drop(limit) + small]
+      end
 
       def sections = @reading.known? ? [lede, table] : []
 
@@ -39,27 +43,42 @@ module Memscope
       end
 
       # The field below each heading.
-      def columns = { "MiB" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }
+      def columns
+        { @scale.unit => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }
+      end
 
       def table
-        rest = @rows.drop(@limit)
-        parts = [*@rows.first(@limit).map { |row| [row.name, [row]] }, [counted(rest.size, "others"), rest],
+        parts = [*@rows.map { |row| [name(row), [row]] }, [counted(@rest.size, "others"), @rest],
                  ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
         @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] })
       end
 
+      def name(row) = Terms.explained(row.name)
+
       # The sums of one or more rows.
       def cells(rows) = columns.values.map { |field| text(field, rows.sum(&field)) }
 
-      def text(field, number) = field.end_with?("_bytes") ? mebibytes(number) : count(number)
+      def text(field, number) = field.end_with?("_bytes") ? @scale.text(number) : count(number)
     end
 
     # What grew between two censuses, one line for each row.
     class CensusGrowthPage < CensusPage
       private
 
-      # memscope loads code when it is first used, and keeps readings: neither is growth of the program.
-      def split(rows) = rows.partition { |row| !row.name.match?(/\AMemscope\b/) }
+      # How many rows are shown of objects that report no size.
+      FEW = 5
+      private_constant :FEW
+
+      def sections = [*super, (unsized if @by == :class && @reading.known?)].compact
+
+      # A context of V8, a store of certificates or an image may hold megabytes that Ruby does not know of.
+      def unsized
+        rows = @reading.unsized.first(FEW).map { |row| [signed(row.count), count(row.later_count), name(row)] }
+        return if rows.empty?
+
+        [*@page.listing(["+objects", "objects", "class of C code that reports no size"], rows),
+         *@page.wrapped("Bytes above do not include what these hold. > memscope heap --paths-to CLASS")]
+      end
 
       # A growth is computed from two readings, so it has no cost of its own.
       def footer = nil
@@ -71,14 +90,14 @@ module Memscope
       end
 
       def columns
-        { "+MiB" => :memsize_bytes, "in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
+        { "+#{@scale.unit}" => :memsize_bytes, "in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
           "objects" => :later_count }
       end
 
       def text(field, number)
         return super if field == :later_count
 
-        field.end_with?("_bytes") ? signed_mebibytes(number) : signed(number)
+        field.end_with?("_bytes") ? @scale.signed(number) : signed(number)
       end
     end
   end

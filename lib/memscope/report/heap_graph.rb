@@ -20,23 +20,57 @@ module Memscope
 
       def reasons = @reading.known? ? sentences(%i[names target_count reachable_count retained] + LACKING) : super
 
-      def path_lines(bytes, path)
-        count = " (#{count(path.count)} alike)" if path.count > 1
-        wrapped(bytes, "#{path.to_s(unicode: @unicode)}#{holding(path)}#{count}")
+      # Paths or objects, each with its bytes, the largest first. `all`: with the rows that are 0.0.
+      def paths_under(heading, rows, all: false)
+        return if rows.empty?
+
+        own, others = rows.partition { |_bytes, one| one.own? }
+        scale = Scale.of(others.map(&:first))
+        tiny, shown = alike(others).partition { |bytes,| !all && scale.tiny?(bytes) }
+        [@page.highlighted("      #{scale.unit}  #{heading}"),
+         *shown.flat_map { |bytes, text| wrapped(scale.text(bytes), text) },
+         *left_out(tiny, "less than 0.05 #{scale.unit}"), *left_out(own, "memscope itself")]
       end
 
-      def holding(one) = (", holding #{count(one.held_count)} #{one.held_class}" if one.held_class)
+      def left_out(rows, of) = rows.any? ? wrapped("", "#{counted(rows.size, 'rows')} of #{of}") : []
 
-      def wrapped(bytes, text)
+      # Rows with the same text become one.
+      def alike(rows)
+        rows.group_by { |_bytes, one| described(one) }.map do |text, same|
+          number = same.sum { |_bytes, one| one.is_a?(HeapGraph::Path) ? one.count : 1 }
+          [same.sum(&:first), number > 1 ? "#{text} (#{count(number)} alike)" : text]
+        end
+      end
+
+      def described(one)
+        path = one.is_a?(HeapGraph::Path) ? one : one.path
+        text = path&.to_s(unicode: @unicode) || one.name
+        return text unless one.held_class
+
+        made = " made at #{one.held_made_at}" if one.held_made_at
+        "#{text}, holding #{count(one.held_count)} #{Terms.explained(one.held_class)}#{made}"
+      end
+
+      def wrapped(number, text)
         lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
-        ["#{mebibytes(bytes).rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
+        ["#{number.rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
       end
 
-      # Lines under a heading, if there are any.
-      def under(heading, lines) = ([@page.highlighted(heading), *lines] if lines.any?)
+      # Yields each row, and the scale of the bytes in the given fields, for its cells. Leaves out rows that are 0.0.
+      def listed(headings, rows, *fields)
+        scale = Scale.of(rows.flat_map { |row| fields.map { |field| row.public_send(field) } })
+        rows = rows.reject { |row| fields.all? { |field| scale.tiny?(row.public_send(field)) } }
+        return if rows.empty?
 
-      def listed(heading, rows)
-        under(heading, rows.map { |row| @page.cut(row.join("  ").delete_prefix("  ").rstrip, @page.width) })
+        @page.listing(headings.map { |heading| format(heading, scale.unit) }, rows.map { |row| yield row, scale })
+      end
+
+      def of_others(rows) = rows.reject { |row| Terms.own?(row.name) }
+
+      # What the roots at the beginnings of paths are, unless their names say so.
+      def roots(paths)
+        names = paths.map { |path| path.steps.first.name }.uniq & Terms::ROOTS.keys
+        @page.wrapped(names.map { |name| "(#{name}): #{Terms::ROOTS[name]}" }.join("; ")) if names.any?
       end
 
       def footer = @page.wrapped(cost)
@@ -58,23 +92,21 @@ module Memscope
       end
 
       def paths
-        under("      MiB  what holds the new objects",
-              @reading.paths.flat_map { |path| path_lines(path.accumulated_bytes, path) })
+        paths_under("what holds the new objects", @reading.paths.map { |path| [path.accumulated_bytes, path] })
       end
 
       def classes
-        rows = @reading.classes.map do |row|
-          [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), signed_mebibytes(row.bytes).rjust(8),
-           signed(row.count).rjust(11), row.name]
+        listed(["new %s", "new objects", "+%s", "+objects", "class"], of_others(@reading.classes), :new_bytes,
+               :bytes) do |row, scale|
+          [scale.text(row.new_bytes), count(row.new_count), scale.signed(row.bytes), signed(row.count),
+           Terms.explained(row.name)]
         end
-        listed("new MiB  new objects      +MiB     +objects  class", rows)
       end
 
       def sites
-        rows = @reading.sites.map do |row|
-          [mebibytes(row.new_bytes).rjust(9), count(row.new_count).rjust(11), row.name]
+        listed(["new %s", "new objects", "allocated at"], @reading.sites, :new_bytes) do |row, scale|
+          [scale.text(row.new_bytes), count(row.new_count), row.name]
         end
-        listed("new MiB  new objects  allocated at", rows)
       end
 
       # A dump does not say which process it is from.
@@ -105,8 +137,9 @@ module Memscope
       def paths
         return @page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}") if none?
 
-        under("      MiB  #{@reading.paths_to ? sought : 'where memory has accumulated'}",
-              @reading.paths.flat_map { |path| path_lines(path.accumulated_bytes || path.retained_bytes, path) })
+        rows = @reading.paths.map { |path| [path.accumulated_bytes || path.retained_bytes, path] }
+        asked = @reading.paths_to
+        [*paths_under(asked ? sought : "where memory has accumulated", rows, all: asked), *roots(@reading.paths)]
       end
 
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
@@ -122,12 +155,13 @@ module Memscope
       end
 
       def retained
-        rows = @reading.retained.map do |row|
-          [mebibytes(row.retained_bytes).rjust(12), mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
+        rows = listed(["retained %s", "own %s", "objects", "class"], of_others(@reading.retained), :retained_bytes,
+                      :bytes) do |row, scale|
+          [scale.text(row.retained_bytes), scale.text(row.bytes), count(row.count), Terms.explained(row.name)]
         end
         note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
                "retains, so do not sum the rows."
-        [*listed("retained MiB  own MiB     objects  class", rows), *(@page.wrapped(note) if rows.any?)]
+        [*rows, *(@page.wrapped(note) if rows)]
       end
 
       def sites
@@ -138,25 +172,21 @@ module Memscope
       end
 
       def dominators
-        under("      MiB  retained by one object", @reading.dominators.flat_map do |one|
-          wrapped(one.retained_bytes, "#{one.path&.to_s(unicode: @unicode) || one.name}#{holding(one)}")
-        end)
+        paths_under("retained by one object", @reading.dominators.map { |one| [one.retained_bytes, one] })
       end
 
       def garbage
-        rows = @reading.garbage.first(FEW).map do |row|
-          [" " * 12, mebibytes(row.bytes).rjust(9), count(row.count).rjust(12), row.name]
+        listed(["%s", "objects", "class of garbage"], @reading.garbage.first(FEW), :bytes) do |row, scale|
+          [scale.text(row.bytes), count(row.count), Terms.explained(row.name)]
         end
-        listed("                  MiB     objects  class of garbage", rows)
       end
 
       def strings
         found = @reading.strings or return
-        rows = found.duplicates.first(FEW).map do |row|
-          [" " * 12, mebibytes(row.saved_bytes).rjust(9), count(row.count).rjust(12),
-           "#{row.name} of #{count(row.length)} B"]
+        rows = listed(["%s", "objects", "the same String"], found.duplicates.first(FEW), :saved_bytes) do |row, scale|
+          [scale.text(row.saved_bytes), count(row.count), "#{row.name} of #{count(row.length)} B"]
         end
-        [*listed("                  MiB     objects  the same String", rows),
+        [*rows,
          @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
                        "others; the duplicates take #{size(found.saved_bytes)}")]
       end

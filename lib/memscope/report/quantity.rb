@@ -21,6 +21,28 @@ module Memscope
         text == "-0.0" ? "0.0" : text
       end
 
+      # The unit of a column of bytes, so that no row of a list of the largest is 0.0.
+      Scale = Struct.new(:unit, :unit_bytes) do
+        # @param numbers [Array<Integer, nil>] the column
+        # @return [Scale] MiB, or KiB if all are below 1 MiB
+        def self.of(numbers)
+          numbers.compact.map(&:abs).max.to_i < MEBIBYTE ? new("KiB", 1024) : new("MiB", MEBIBYTE)
+        end
+
+        # @return [Boolean] whether the number is 0.0 in this unit
+        def tiny?(bytes) = bytes.abs * 20 < unit_bytes
+
+        # @return [String] "1,234.5"; "<0.1" for a number that is not 0, but 0.0 in this unit
+        def text(bytes)
+          return bytes.zero? ? "0.0" : "<0.1" if tiny?(bytes)
+
+          Quantity.mebibytes(bytes * (MEBIBYTE / unit_bytes))
+        end
+
+        # @return [String] "+2.8", "-2.8", "0.0"
+        def signed(bytes) = Quantity.signed_mebibytes(bytes * (MEBIBYTE / unit_bytes))
+      end
+
       # @return [String] "+2.8", "-2.8", "0.0", without the unit
       def signed_mebibytes(bytes)
         text = mebibytes(bytes)

@@ -43,11 +43,11 @@ module Memscope
         # @return [Hash{String => Array(String, Symbol)}]
         def columns = growth ? { **COLUMNS, **GROWTHS } : COLUMNS
 
-        # @return [Array<Row>] those that are shown, in the order of the query
-        def rows = sorted.first(MOST)
+        # @return [Array<Row>] those that are shown, in the order of the query; none of memscope's own classes
+        def rows = sorted.reject { |row| Terms.own?(row.name) }.first(MOST)
 
         # @return [Array<Row>] those that are not shown
-        def others = sorted.drop(MOST)
+        def others = sorted - rows
 
         # @param row [Row]
         # @return [Record, nil] the growth of this row

@@ -75,7 +75,12 @@ module Memscope
           Treemap::Tile.new("holder", mark.to_s, "holder-#{mark}", path.to_s, path.accumulated_bytes)
         end
 
-        def sorted(rows, field) = rows.sort_by.with_index { |row, index| [-row.public_send(field), index] }
+        # Without memscope's own rows, and without rows that are 0.0, unless all are.
+        def sorted(rows, field)
+          rows = rows.reject { |row| row.respond_to?(:own?) ? row.own? : Terms.own?(row.name) }
+          large = rows.reject { |row| Report::Quantity.mebibytes(row.retained_bytes) == "0.0" }
+          (large.any? ? large : rows).sort_by.with_index { |row, index| [-row.public_send(field), index] }
+        end
       end
     end
   end
