@@ -22,6 +22,7 @@ module Memscope
       truncated: larger than the buffer for it
       io: could not be read
       exhausted: a limit on the number of processes is reached
+      no_file: no descriptor is free (RLIMIT_NOFILE, or the system's limit)
       unread: %s: %s
       # The allocator.
       allocator_unknown: the allocator is unknown

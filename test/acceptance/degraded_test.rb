@@ -109,6 +109,27 @@ class DegradedTest < MemscopeTest
     assert_empty failed
   end
 
+  def test_the_reasons_name_what_is_missing
+    reasons, garbage = child_json(<<~RUBY, requires: ["json"])
+      Memscope.ledger
+      Memscope::HeapGraph
+      Process.setrlimit(:NOFILE, 64)
+      held = []
+      begin
+        loop { held << File.open(File::NULL) }
+      rescue Errno::EMFILE
+        graph = Memscope.heap_graph
+      end
+      held.each(&:close)
+      Process::UID.change_privilege(65_534) if Process.uid.zero?
+      puts JSON.generate([graph.reasons, Memscope.ledger(garbage: true).reasons[:garbage]])
+    RUBY
+
+    assert_equal(["reachable_count"], reasons.keys)
+    assert_match(/no descriptor is free/, reasons["reachable_count"])
+    assert_equal("refused by the kernel", garbage) if Process.uid.zero?
+  end
+
   def test_a_malloc_of_no_known_name
     skip_under_sanitizer
     answer = read("", preload: Compiled.shared("allocators/bump_malloc.c"))

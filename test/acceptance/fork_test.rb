@@ -31,6 +31,34 @@ class ForkTest < MemscopeTest
     assert_equal 100, count
   end
 
+  # The end of a child sends no signal, so only a program that its host executes could have it as a zombie: this one
+  # waits for any child, as Puma's master does after SIGUSR2.
+  WAITS = <<~'RUBY'
+    limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
+    children = -> { Dir["/proc/self/task/*/children"].flat_map { |file| File.read(file).split } }
+    ended = -> { children.call.all? { |pid| File.read("/proc/#{pid}/stat")[/\) (.)/, 1] == "Z" } }
+    until children.call.empty? || Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
+      begin
+        Process.wait(-1, Process::WNOHANG)
+      rescue Errno::ECHILD
+        break if ended.call
+      end
+      sleep 0.01
+    end
+    puts children.call.size
+  RUBY
+
+  def test_a_program_that_replaces_a_reading_one_has_no_zombie
+    left = child_json(<<~RUBY, requires: ["json"])
+      HEAP = Array.new(300_000) { [Object.new] }
+      Thread.new { Memscope.heap_graph }
+      Thread.pass until Dir["/proc/self/task/*/children"].any? { |file| !File.read(file).empty? }
+      exec(#{RbConfig.ruby.dump}, "--disable=gems", "-e", #{WAITS.dump})
+    RUBY
+
+    assert_equal 0, left
+  end
+
   # Children inherit nothing that a reading has open at the fork: a memfd, a pagemap, the pipe from the reading's own
   # child. Two files are left out, from which Ruby code reads the process's identity: children of any program may have
   # copies of such files.

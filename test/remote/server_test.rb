@@ -463,6 +463,15 @@ class ServerTest < MemscopeTest
     end
   end
 
+  # JSON can write a name in other ways than the table does.
+  def test_what_clients_can_share
+    require "memscope/remote/calls"
+    requests = ['{"call":"ledger"}', '{"call":"purge"}', '{"call":"pu\\u0072ge"}',
+                '{"call":"ledger","options":"purge"}', "{"]
+
+    assert_equal([true, false, false, true, true], requests.map { |line| Memscope::Calls.shareable?("#{line}\n") })
+  end
+
   # Another user's socket must not keep root from listing all processes.
   def test_a_socket_of_another_type
     process = start("held = Socket.new(:UNIX, :DGRAM)", requires: ["socket"])

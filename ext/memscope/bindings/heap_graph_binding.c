@@ -404,7 +404,7 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
             memscope_dump_file_set_reasons(&scan->file, reasons, keys[index]);
         if (scan->file.graph.slot_bytes == NULL)
             memscope_set_reason(reasons, "reachable_slot_bytes", "dump_without_slots");
-    } else if (!scan->of_file && !scan->constants_named) {
+    } else if (!scan->of_file && NIL_P(scan->refusal) && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
     }
     return reasons;

@@ -127,7 +127,11 @@ module Memscope
       # Simultaneous requests for the same reading can share an answer; actions cannot.
       #
       # @param line [String] the request
-      def shareable?(line) = ACTIONS.none? { |name| line.include?(name.name) }
+      def shareable?(line)
+        !ACTIONS.include?(parse(line).first)
+      rescue ArgumentError # whose answer is an error, the same for all
+        true
+      end
 
       private
 

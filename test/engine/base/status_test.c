@@ -5,7 +5,7 @@
 #include <string.h>
 
 static void test_every_status_has_its_own_id(void) {
-    for (int status = MEMSCOPE_OK; status <= MEMSCOPE_IO; status++) {
+    for (int status = MEMSCOPE_OK; status <= MEMSCOPE_NO_FILE; status++) {
         const char *id = memscope_status_id((enum memscope_status)status);
 
         EXPECT(strlen(id) > 0);
@@ -22,6 +22,7 @@ static void test_statuses_of_errno(void) {
     EXPECT(memscope_status_of_errno(ESRCH) == MEMSCOPE_NOT_FOUND);
     EXPECT(memscope_status_of_errno(ENOSYS) == MEMSCOPE_UNSUPPORTED);
     EXPECT(memscope_status_of_errno(ENOMEM) == MEMSCOPE_NO_MEMORY);
+    EXPECT(memscope_status_of_errno(EMFILE) == MEMSCOPE_NO_FILE);
     EXPECT(memscope_status_of_errno(EIO) == MEMSCOPE_IO);
 }
 

@@ -13,6 +13,7 @@ static const char *const ids[] = {
     [MEMSCOPE_TRUNCATED] = "truncated",
     [MEMSCOPE_IO] = "io",
     [MEMSCOPE_EXHAUSTED] = "exhausted",
+    [MEMSCOPE_NO_FILE] = "no_file",
 };
 
 const char *memscope_status_id(enum memscope_status status) {
@@ -35,6 +36,9 @@ enum memscope_status memscope_status_of_errno(int error) {
         return MEMSCOPE_UNSUPPORTED;
     case ENOMEM:
         return MEMSCOPE_NO_MEMORY;
+    case EMFILE:
+    case ENFILE:
+        return MEMSCOPE_NO_FILE;
     default:
         return MEMSCOPE_IO;
     }

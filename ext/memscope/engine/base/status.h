@@ -17,6 +17,7 @@ enum memscope_status {
     MEMSCOPE_TRUNCATED,   /* it is larger than the room given */
     MEMSCOPE_IO,          /* any other errno of a read */
     MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */
+    MEMSCOPE_NO_FILE,     /* no descriptor is free (EMFILE, ENFILE) */
 };
 
 /* The id of a status, such as "denied"; lib/memscope/reasons.rb has a sentence for each. Any context. */

@@ -57,6 +57,20 @@ static void forget_signals(void) {
 }
 
 /*
+ * Ends this process once nobody will read its answer: the host has ended, or has executed another program. That program
+ * is the parent now, and its wait(-1) does not see a child whose end sends no signal. A child that executes a program
+ * itself becomes one whose end sends SIGCHLD, which it can reap. Without /bin/true it stays a zombie until that program
+ * ends.
+ */
+static void take_leave(int number) {
+    char *const arguments[] = {(char *)"memscope", NULL}, *const none[] = {NULL};
+
+    (void)number;
+    execve("/bin/true", arguments, none);
+    _exit(1);
+}
+
+/*
  * musl stores the thread id near the beginning of the thread descriptor, and raise and abort signal that id: in the
  * child, it would still be the host's. glibc asks the kernel.
  */
@@ -180,7 +194,8 @@ static _Noreturn void live(memscope_forked_work *work, void *argument, int answe
     correct_thread_id(thread);
     forget_signals();
     set_deadline(deadline_ms);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, take_leave);
+    prctl(PR_SET_PDEATHSIG, SIGPIPE);
     if (getppid() != parent || !close_all_but(answer, keep))
         _exit(1);
     offer_to_the_oom_killer();

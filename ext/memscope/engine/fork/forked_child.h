@@ -4,9 +4,9 @@
  * The host does not notice the child. It is made by the bare system call, so no library's atfork handler runs. Its end
  * sends no SIGCHLD and only a wait with __WALL finds it, so no trap and no wait(-1) of the host sees it, and `$?` keeps
  * its value. Before its work the child resets every signal to its default action, disables core dumps, makes itself the
- * OOM killer's first choice, lowers its priority, has the kernel kill it when the thread that forked it ends, and
- * closes every descriptor that it does not need, so that the host's connections and pipes still end when the host
- * closes them. A timer kills it at its deadline.
+ * OOM killer's first choice, lowers its priority, and closes every descriptor that it does not need, so that the host's
+ * connections and pipes still end when the host closes them. It ends when the thread that forked it ends, and a timer
+ * kills it at its deadline. If the host executes another program meanwhile, that program can reap the child.
  *
  * Another thread may have held any lock at the fork, so the work allocates by mmap (base/scratch.h) and never by
  * malloc, calls no Ruby method, and only reads: nothing is swept, finalised or freed.

@@ -180,8 +180,10 @@ enum memscope_status memscope_malloc_blocks_open(struct memscope_malloc_blocks *
     memset(blocks, 0, sizeof *blocks);
     blocks->ledger = ledger;
     blocks->unit_bytes = allocator == MEMSCOPE_LEDGER_MALLOC_GLIBC ? GLIBC_UNIT : JEMALLOC_UNIT;
-    if (allocator == MEMSCOPE_LEDGER_MALLOC_OTHER || ledger->residency.range_count == 0)
+    if (allocator == MEMSCOPE_LEDGER_MALLOC_OTHER)
         return MEMSCOPE_UNSUPPORTED;
+    if (ledger->residency.range_count == 0)
+        return ledger->residency.refusal == MEMSCOPE_OK ? MEMSCOPE_UNSUPPORTED : ledger->residency.refusal;
     if ((status = memscope_scratch_open(&blocks->list)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&blocks->marks)) != MEMSCOPE_OK ||
         (status = memscope_scratch_open(&blocks->seen_memory)) != MEMSCOPE_OK)
