@@ -30,15 +30,15 @@ module Memscope
       # @return [String] "imemo_ment (method entries)"; other names as they are
       def explained(name) = MEANINGS.key?(name) ? "#{name} (#{MEANINGS[name]})" : name
 
-      # @param name [String] of a class or module
+      # @param name [String] of a class or module, with any bytes
       # @return [Boolean] whether it is memscope's
-      def own?(name) = name.match?(/\A(?:#<Class:)?Memscope\b/)
+      def own?(name) = name.b.match?(/\A(?:#<Class:)?Memscope\b/)
 
       # @param steps [Array<Hash>] of the body of a HeapGraph::Path
       # @return [Boolean] whether what the path leads to is memscope's
       def own_path?(steps)
         own?(steps.first[:name]) ||
-          steps.any? { |step| step[:thread_name]&.start_with?("memscope") || step[:made_at]&.match?(OWN_LINE) }
+          steps.any? { |step| step[:thread_name]&.start_with?("memscope") || step[:made_at]&.b&.match?(OWN_LINE) }
       end
     end
   end
