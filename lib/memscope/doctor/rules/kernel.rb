@@ -29,7 +29,8 @@ module Memscope
       MAPPINGS_OF = lambda do |f|
         threads = %i[live cached].sum { |name| f.detail(:stacks, :threads, name).to_i }
         numbers = { "stacks of fibers" => 2 * f.detail(:stacks, :fibers, :stacks).to_i,
-                    "stacks of threads" => 2 * threads, "malloc's arenas" => 2 * f.detail(:malloc, :arenas, :heaps).to_i,
+                    "stacks of threads" => 2 * threads,
+                    "malloc's arenas" => 2 * f.detail(:malloc, :arenas, :heaps).to_i,
                     "malloc's large blocks" => f.detail(:malloc, :mmapped, :blocks).to_i }
         numbers.sort_by { |_what, number| -number }.to_h
       end
