@@ -394,6 +394,17 @@ class WebApplicationTest < WebCase
     assert_includes body, "<code>#{leak.remedy}</code>"
   end
 
+  # The table of processes says "too early" of a young one, and no rate.
+  def test_the_page_of_a_young_process
+    early = Memscope::Verdict.of(Histories.plant(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } })
+    young = Memscope::Workers.of([Memscope.workers.first.with(verdict: early)], since: Memscope::Cost.now)
+    readings, = counting(workers: -> { young })
+    body = get("/workers", BROWSER, on: application(readings: readings)).body
+
+    assert_match(/<td title="Too early to tell: one value so far, .* UTC\)[^"]*">too early</, body)
+    refute_match(%r{MiB/h}, body)
+  end
+
   # The last button runs what does no harm; the others have buttons of their own.
   def test_the_page_says_what_the_last_button_leaves_out
     native = Memscope.const_get(:Native)

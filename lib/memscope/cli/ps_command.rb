@@ -64,7 +64,7 @@ module Memscope
           allocator = call.call(:allocator)
           entry.malloc = allocator.name if allocator.proved?
           verdict = call.call(:verdict)
-          entry.verdict = verdict.kind if verdict.known?
+          entry.verdict = verdict.word if verdict.known?
         rescue Client::Unreachable => e
           entry.verdict = "no answer" if e.why == :busy
         rescue Client::Failed, ArgumentError
