@@ -643,6 +643,7 @@ class ObjectProfileTest < MemscopeTest
   def test_a_start_under_gc_stress
     collections = child(<<~RUBY)
       profile
+      full_gc # proves where Ruby keeps mark bits
       PROFILE.stop
       GC.stress = true
       before = GC.count
@@ -652,7 +653,7 @@ class ObjectProfileTest < MemscopeTest
       puts JSON.generate(collections)
     RUBY
 
-    assert_operator collections, :<, 2_000
+    assert_operator collections, :<, 1_000
   end
 
   def test_beside_another_ractor_none_starts
