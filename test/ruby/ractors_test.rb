@@ -179,6 +179,37 @@ class RactorsNoticedTest < MemscopeTest
     assert_match(/\Aa Ractor was created meanwhile/, reason)
   end
 
+  # Its rounds that look for lines trace allocations.
+  def test_a_growth_check_goes_on_without_lines
+    names, held, reason = child(<<~RUBY, requires: %w[json memscope/growth_check])
+      check = Memscope::GrowthCheck.run(warmup: 10, runs: 3, iterations: 10) do
+        HELD << Object.new
+        ended(Ractor.new { 1 })
+      end
+      grown = check.grown.first
+      puts JSON.generate([grown.name, grown.held_by, check.reasons[:places]])
+    RUBY
+
+    assert_equal "Object", names
+    assert_includes held.to_a.join, "HELD"
+    assert_match(/\Aa Ractor was created meanwhile/, reason)
+  end
+
+  def test_what_is_required_is_recorded_up_to_there
+    watched = child(<<~RUBY)
+      native = Memscope.module_eval("Native")
+      PROFILE.obstacle
+      answers = Array.new(2) do |ractors|
+        native.start_owners
+        ractors.times { ended(Ractor.new { Array.new(1_000) { Object.new }.size }) }
+        native.stop_owners.last
+      end
+      puts JSON.generate(answers)
+    RUBY
+
+    assert_equal [true, false], watched
+  end
+
   # In its child, and in its parent's own time.
   def test_after_a_fork
     answers = child(<<~RUBY)

@@ -79,6 +79,28 @@ static VALUE native_watch_ractors(VALUE self, VALUE method) {
     return Qnil;
 }
 
+static VALUE called_before_ractors = Qnil;
+
+static VALUE call_proc(VALUE callable) {
+    return rb_funcall(callable, rb_intern("call"), 0);
+}
+
+static void call_before_ractors(void) {
+    int state = 0;
+
+    if (NIL_P(called_before_ractors))
+        return;
+    rb_protect(call_proc, called_before_ractors, &state);
+    if (state != 0)
+        rb_set_errinfo(Qnil);
+}
+
+/* Native.before_ractors = a Proc, which is called before the main Ractor creates another one, if that is watched; or
+ * nil. */
+static VALUE native_set_before_ractors(VALUE self, VALUE callable) {
+    return called_before_ractors = callable;
+}
+
 /* Native.ractors_watched? */
 static VALUE native_ractors_watched(VALUE self) {
     return memscope_ractors_are_watched() ? Qtrue : Qfalse;
@@ -575,9 +597,12 @@ static void end_before_ractor(void) {
 
 void Init_memscope_object_profile(void) {
     rb_gc_register_address(&ended);
+    rb_gc_register_address(&called_before_ractors);
     memscope_before_ractors(end_before_ractor);
+    memscope_before_ractors(call_before_ractors);
     rb_define_singleton_method(rb_mMemscopeNative, "watch_ractors", native_watch_ractors, 1);
     rb_define_singleton_method(rb_mMemscopeNative, "ractors_watched?", native_ractors_watched, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "before_ractors=", native_set_before_ractors, 1);
     rb_define_singleton_method(rb_mMemscopeNative, "hooks_obstacle", native_hooks_obstacle, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "start_object_profile", native_start_object_profile, 1);
     rb_define_singleton_method(rb_mMemscopeNative, "stop_object_profile", native_stop_object_profile, 0);

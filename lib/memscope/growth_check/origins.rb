@@ -67,6 +67,7 @@ module Memscope
 
         Survivors.trace do
           repeat
+          @reasons[:places] = Reasons.sentence(:ractor_ended_counting) if Survivors.ended
           Rounds.without_gc { yield Survivors.read(EXAMPLES) }
         end
       end

@@ -16,13 +16,20 @@ module Memscope
       private_constant :NAME, :ANCESTORS, :CLASS, :TO_S
 
       class << self
-        # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself.
+        # @return [Boolean] whether a Ractor has ended the last trace
+        attr_reader :ended
+
+        # Traces what the block allocates, and forgets it afterwards, unless the program traces allocations itself. Ruby
+        # can crash if that goes on beside another Ractor.
         def trace(&)
           own = ObjectSpace.allocation_sourcefile(Object.new)
           @since = GC.count + 1
+          @ended = false
+          Native.before_ractors = method(:end_trace)
           GC.start # what the program has traced before is of an earlier generation
           ObjectSpace.trace_object_allocations(&)
         ensure
+          Native.before_ractors = nil
           ObjectSpace.trace_object_allocations_clear unless own
         end
 
@@ -41,6 +48,12 @@ module Memscope
         end
 
         private
+
+        def end_trace
+          @ended = true
+          ObjectSpace.trace_object_allocations_stop
+          ObjectSpace.trace_object_allocations_clear
+        end
 
         # Leaves out what other threads have allocated since the last collection, because that may be garbage.
         def each
