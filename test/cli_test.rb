@@ -254,7 +254,7 @@ class CLITest < MemscopeTest
   # Each message names the allowed values of its own option, not the other options.
   WRONG_VALUES = {
     %w[profile --format=nope] =>
-      '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, firefox, html',
+      '--format: given "nope", allowed: text, json, collapsed, speedscope, pprof, html',
     %w[profile --backend gperf] => '--backend: given "gperf", allowed: auto, jemalloc, imports',
     %w[profile --by=gem] => '--by: given "gem", allowed: line, caller, method, native, library, stack, generation, ' \
                             "tag, thread, class",

@@ -104,56 +104,6 @@ class ProfileFormatsTest < MemscopeTest
     refute schema.valid?({ "profiles" => [] })
   end
 
-  def firefox(profile) = JSON.parse(profile.to_firefox, symbolize_names: true)
-
-  # In Firefox's processed format, every column of a table is as long as the table.
-  def assert_columns(tables)
-    tables.each do |name, table|
-      next if name == :stringArray
-
-      assert_equal [table[:length]], table.except(:length).values.grep(Array).map(&:size).uniq, name
-    end
-  end
-
-  def test_the_firefox_profilers_format
-    profile = random(3)
-    file = firefox(profile)
-    live, allocated = file[:threads].map { |thread| thread[:nativeAllocations] }
-
-    assert_columns file[:shared]
-    assert_columns live: live.except(:weightType), allocated: allocated.except(:weightType)
-    assert_equal profile.total_live_bytes, live[:weight].sum
-    assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:weight].sum
-    assert_equal ["bytes"], [live, allocated].map { |table| table[:weightType] }.uniq
-  end
-
-  # Each stack in the file, walked as the viewer does.
-  def walked(file)
-    stacks, frames, functions = file[:shared].values_at(:stackTable, :frameTable, :funcTable)
-    allocations = file[:threads].first[:nativeAllocations]
-    allocations[:stack].zip(allocations[:weight]).to_h do |stack, weight|
-      names = []
-      while stack
-        names << file[:shared][:stringArray][functions[:name][frames[:func][stacks[:frame][stack]]]]
-        offset = stacks[:prefixOffset][stack]
-        stack = offset.zero? ? nil : stack - offset
-      end
-      [names, weight]
-    end
-  end
-
-  def test_the_firefox_profilers_stacks
-    profile = Profiles.profile(Profiles.body([[%i[string put main], 3], [%i[deflate put main], 2], [[], 1]]))
-
-    assert_equal({ ["rb_str_plus", "Cache#put", "<main>"] => 3, ["deflateInit2_", "Cache#put", "<main>"] => 2,
-                   [] => 1 }, walked(firefox(profile)).transform_values { |bytes| bytes / MEBIBYTE })
-  end
-
-  def test_a_difference_for_the_firefox_profiler
-    assert_equal difference.total_live_bytes,
-                 firefox(difference)[:threads].first[:nativeAllocations][:weight].sum
-  end
-
   # --- pprof
 
   def pprof(profile) = messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
@@ -283,7 +233,7 @@ class ProfileFormatsTest < MemscopeTest
       { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
                 "samples" => stacks.sum { |stack| stack["samples"] } }
     end
-    forms = %i[to_s to_html to_collapsed to_speedscope to_pprof to_firefox to_json]
+    forms = %i[to_s to_html to_collapsed to_speedscope to_pprof to_json]
     [->(given) { Memscope::Profile.from_h(given) },
      *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
       short, long = [few, many].map do |given|

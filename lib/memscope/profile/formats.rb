@@ -8,7 +8,6 @@ module Memscope
     #
     # @api private
     module Formats
-      autoload :Firefox, File.join(__dir__, "formats/firefox.rb")
       autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
       autoload :Icicle, File.join(__dir__, "formats/icicle.rb")
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
@@ -16,9 +15,9 @@ module Memscope
 
       # The method that writes each format.
       ALL = { text: :to_s, json: :to_json, collapsed: :to_collapsed, speedscope: :to_speedscope, pprof: :to_pprof,
-              firefox: :to_firefox, html: :to_html }.freeze
+              html: :to_html }.freeze
       # Formats whose text does not end in a newline.
-      LINE = %i[json speedscope firefox].freeze
+      LINE = %i[json speedscope].freeze
       private_constant :LINE
 
       module_function

@@ -159,11 +159,6 @@ module Memscope
       # @return [String] binary; the same for the same profile
       def to_pprof = Formats.merged_pprof([[self, {}]])
 
-      # For https://profiler.firefox.com: its processed format.
-      #
-      # @return [String] JSON
-      def to_firefox = Formats::Firefox.new(self).to_s
-
       # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference,
       # their changes, red for growth and blue for shrinkage.
       #
