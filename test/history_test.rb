@@ -65,22 +65,6 @@ class HistoryTest < MemscopeTest
     assert_equal 30, history.points(:rss, since: START + 300).size
   end
 
-  # Each counter comes from the finest ring that still covers its time; nil is no sample.
-  def test_a_trace_of_all_rings
-    body = history(curve("rss", (1..60).map { |number| number == 50 ? nil : number })).to_h
-    fine = body[:curves].first[:rings].first
-    fine.update(at: (START + 300).strftime(Memscope::Field::TIME), min: fine[:min].last(30), last: fine[:last].last(30))
-    history = Memscope::History.from_h(body)
-    title, *events = JSON.parse(history.to_trace)["traceEvents"]
-    counters = events.select { |event| event["ph"] == "C" }
-    expected = [0, 60, 120, 180, 240, *(300..590).step(10)] - [490]
-
-    assert_equal ["process_name", history.pid], title.values_at("name", "pid")
-    assert_equal([["rss", history.pid]], counters.map { |counter| counter.values_at("name", "pid") }.uniq)
-    assert_equal(expected.map { |second| (START.to_i + second) * 1_000_000 }, counters.map { |counter| counter["ts"] })
-    assert_equal([6, 12, 18, 24, 30, *(31..49), *(51..60)], counters.map { |counter| counter["args"]["bytes"] })
-  end
-
   def test_a_ring_from_elsewhere_has_both_samples_of_each_bucket
     body = history(curve("rss", [1, nil, 3])).to_h
     as_many = "a sample for each of min, which has 3 items"

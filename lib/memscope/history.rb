@@ -215,13 +215,6 @@ module Memscope
     # @return [Integer, nil] by how much it has risen; nil if that is unknown
     def rise(name, since) = (ring(name, since, nil).rise(milliseconds(since)) if series.include?(name))
 
-    # @return [String] all samples as counter tracks, which ui.perfetto.dev and Chrome's tracing draw: JSON of the Trace
-    #   Event Format
-    def to_trace
-      require_relative "history/trace"
-      Trace.of(self)
-    end
-
     # @api private
     # @return [Boolean] whether there is a sample
     def known? = curves.any?

@@ -31,9 +31,6 @@ class CLIWatchTest < MemscopeTest
     json, status = memscope("watch", "--pid", process.pid.to_s, "--json")
 
     assert_equal [1, :leak], [status, Memscope::Verdict.from_json(json).kind]
-    trace = JSON.parse(memscope("watch", "--pid", process.pid.to_s, "--trace").first)["traceEvents"]
-
-    assert_equal(96, trace.count { |event| event.values_at("ph", "name") == %w[C rss] })
     line = memscope("ps").first.lines.find { |one| one.start_with?(/ *#{process.pid} /) }
 
     assert_match(/ yes +leak /, line)
@@ -48,15 +45,6 @@ class CLIWatchTest < MemscopeTest
     assert_match(/Not judged: a history needs Memscope::History.start/, out)
     assert_match(/MEMSCOPE_HISTORY=1/, out)
     assert_nil top(process)[:verdict]
-  end
-
-  def test_a_trace_of_no_history
-    process = listening
-
-    assert_equal ["memscope watch: process #{process.pid} has no history: a history needs Memscope::History.start " \
-                  "or MEMSCOPE_HISTORY=1\n", 74], memscope("watch", "--pid", process.pid.to_s, "--trace")
-    assert_match(/\Amemscope watch: --trace and --json exclude each other; allowed: --pid N, /,
-                 memscope("watch", "--pid", process.pid.to_s, "--trace", "--json").first)
   end
 
   def test_a_file_gets_every_verdict

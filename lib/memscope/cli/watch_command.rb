@@ -16,8 +16,7 @@ module Memscope
       FORMS = {
         process: { summary: "tell whether the memory of a process grows, where, how fast",
                    example: "memscope watch --pid 4711", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"],
-                             ["--trace", "print the history as JSON for ui.perfetto.dev"]] }
+                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]] }
       }.freeze
       # The exit status for a leak.
       LEAK = 1
@@ -27,7 +26,6 @@ module Memscope
 
       def perform
         usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-        return trace if @given[:trace]
 
         status = show
         while @given[:every]
@@ -37,15 +35,6 @@ module Memscope
         status
       rescue Interrupt
         status
-      end
-
-      def trace
-        excluded = %i[json every].find { |name| @given[name] }
-        refuse("--trace and --#{excluded} exclude each other") if excluded
-        history = ask(:history)
-        failure("process #{history.pid} has no history: #{history.reasons[:running]}") unless history.known?
-        deliver { history.to_trace }
-        FINE
       end
 
       def show
