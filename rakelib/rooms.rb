@@ -39,7 +39,7 @@ class Rooms
                       "requirement,spelling}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
-    "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,fragmentation," \
+    "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,dump/*,fragmentation," \
                          "heap_graph,heap_graph/*,history,history/*,ledger,malloc_conf,mappings,process_memory," \
                          "requires,requires/*,ruby_heap,ruby_heap/*,size_classes,snapshot,verdict,verdict/*}.rb",
                   may: floor },

@@ -36,7 +36,10 @@ class ProfileReportTest < MemscopeTest
 
   # After a collection (--gc), nobody is told to collect.
   def test_what_a_full_gc_has_judged
-    assert_includes unwrapped(shop.judged_up_to(0)), "No full GC has run since then, so it may be garbage: collect first"
+    said = unwrapped(shop.judged_up_to(0))
+
+    assert_includes said, "No full GC has run since then, so it may be garbage: collect first"
+
     said = unwrapped(shop.part(1..1).judged_up_to(1))
 
     assert_includes said, "All of it was allocated since the last full GC, and may be garbage."

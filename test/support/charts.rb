@@ -89,7 +89,8 @@ module Charts
                     cpu_seconds: 0.2, yjit: false, variables: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
     Memscope::Lint.capture({ allocator: allocator, environment: environment, settings: [], recommendations: [],
-                             tuning: "Memscope.tune(background_thread: true)", problems: problems, reasons: {}, cost: Bodies.cost })
+                             tuning: "Memscope.tune(background_thread: true)", problems: problems, reasons: {},
+                             cost: Bodies.cost })
   end
 
   def snapshot(malloc)
