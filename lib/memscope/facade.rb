@@ -23,10 +23,10 @@ module Memscope
     Dump: "dump", Exercise: "exercise", ExternalProcess: "remote/external_process", Finding: "diagnosis",
     Fragmentation: "fragmentation", GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history",
     Lint: "lint", Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
-    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Policy: "policy",
-    Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags", Requires: "requires",
-    SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes", Tags: "tags",
-    Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
+    Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Peers: "remote/peers",
+    Policy: "policy", Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags",
+    Requires: "requires", SidekiqTags: "sidekiq_tags", SizeClass: "size_classes", SizeClasses: "size_classes",
+    Tags: "tags", Tuning: "tuning", Verdict: "verdict", Web: "web", Worker: "workers", Workers: "workers" }
     .each { |name, file| autoload name, "#{directory}/#{file}.rb" }
 
   class << self

@@ -90,7 +90,7 @@ class CLIPsTest < MemscopeTest
   # More patience than the command has: on a busy machine, no process may answer in 0.3 seconds.
   def memscope(*arguments, patience: 60)
     out = StringIO.new
-    status = Memscope::CLI::PsCommand.stub(:patience, patience) do
+    status = Memscope::Peers.stub(:patience, patience) do
       Memscope::CLI.run(arguments, out: out, err: StringIO.new)
     end
 

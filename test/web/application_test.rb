@@ -47,6 +47,23 @@ class WebApplicationTest < WebCase
     assert_empty log.lines
   end
 
+  def test_the_menu_has_only_pages_with_something_to_show
+    menu = ->(path) { get(path, BROWSER).body[%r{<nav aria-label="Pages">.*?</nav>}m].scan(/>([^<>\n]+)</).flatten }
+    without = Memscope.allocator.name == :jemalloc ? ["Workers"] : ["Size classes", "Workers"]
+
+    assert_equal without, Memscope::Web::View::PAGES.values - menu["/arenas"]
+    assert_includes menu["/size_classes"], "Size classes"
+  end
+
+  def test_an_owner_has_one_number_on_all_pages
+    page = get("/", BROWSER).body
+    labels = JSON.parse(CGI.unescapeHTML(page[/data-labels="([^"]+)"/, 1])).keys
+    chips = page.scan(%r{<span class="chip row-(\w+)"[^>]*>(\d+)</span>}).to_h
+
+    assert_operator chips.size, :>=, 4
+    chips.each { |id, number| assert_equal labels.index(id) + 1, number.to_i, id }
+  end
+
   def test_json_gives_the_reading_again
     ledger = Memscope::Ledger.from_h(JSON.parse(get("/ledger.json").body))
 

@@ -24,60 +24,12 @@ module Memscope
       ROOM = 72
       private_constant :FORMS, :NOTES, :COLUMNS, :SIZES, :FEW, :ROOM
 
-      # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
-      Entry = Struct.new(:process, :malloc, :verdict) do
-        # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
-        def malloc_text
-          return malloc.name if malloc
-
-          mapped = process.mallocs.map(&:name)
-          (mapped - %i[glibc musl] + mapped).first.then { |name| name ? "#{name}?" : "?" }
-        end
-      end
-
-      class << self
-        # @param answers [Boolean] whether to ask the processes that listen: all at once, for `patience` seconds in all
-        # @return [Array<Entry>] the visible Ruby processes except this one, largest first
-        def entries(answers: true)
-          entries = (ExternalProcess.rubies - [Process.pid]).filter_map do |pid|
-            Entry.new(ExternalProcess.read(pid, cgroup: false))
-          rescue Client::Unreachable
-            nil # the process has ended meanwhile
-          end
-          ask_all(entries.select { |entry| entry.process.listens? }) if answers
-          entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
-        end
-
-        # @return [Float]
-        def patience = 0.3
-
-        private
-
-        def ask_all(entries)
-          Memscope.const_get(:Verdict) # is loaded before several threads need it
-          deadline = Clock.now + patience
-          entries.map { |entry| Thread.new { ask(entry, deadline) } }.each(&:join)
-        end
-
-        def ask(entry, deadline)
-          call = ->(name) { Client.new(entry.process.pid, timeout: [deadline - Clock.now, 0.01].max).call(name) }
-          allocator = call.call(:allocator)
-          entry.malloc = allocator.name if allocator.proved?
-          verdict = call.call(:verdict)
-          entry.verdict = verdict.word if verdict.known?
-        rescue Client::Unreachable => e
-          entry.verdict = "no answer" if e.why == :busy
-        rescue Client::Failed, ArgumentError
-          nil # a memscope without verdicts
-        end
-      end
-
       private
 
       def perform
-        return deliver_readings(self.class.entries(answers: false).map(&:process)) if @given[:json]
+        return deliver_readings(Peers.entries(answers: false).map(&:process)) if @given[:json]
 
-        entries = self.class.entries
+        entries = Peers.entries
         deliver { |display| text(entries, display) }
       end
 

@@ -21,11 +21,17 @@ module Memscope
         # @return [Boolean]
         def allowed? = status.nil?
 
+        # A browser sends credentials only after it has been asked for them.
+        #
+        # @return [Boolean] whether there is nothing to log
+        def first_visit? = equal?(ASKED)
+
         # @return [String]
         def reason = about ? format(sentence, about) : sentence
       end
 
       ALLOWED = Verdict.new.freeze
+      ASKED = Verdict.new(401, "no credentials were given").freeze
       # The values of Rails.env under which the pages may be open without authorization.
       OPEN = %w[development test].freeze
       # Keys of the client's socket in Rack's environment: servers report the peer of a Unix socket as 127.0.0.1.
@@ -38,7 +44,7 @@ module Memscope
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       # Bytes.
       LONGEST_CREDENTIALS = 1024
-      private_constant :ALLOWED, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS
+      private_constant :ALLOWED, :ASKED, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :LONGEST_CREDENTIALS
 
       class << self
         # @param env [Hash] Rack's environment
@@ -65,7 +71,7 @@ module Memscope
           return Verdict.new(403, "password is configured, but no username") if username.empty?
 
           given = env["HTTP_AUTHORIZATION"].to_s
-          return Verdict.new(401, "no credentials were given") if given.empty?
+          return ASKED if given.empty?
 
           matches?(given, username, password) ? ALLOWED : Verdict.new(401, "wrong username or password")
         end

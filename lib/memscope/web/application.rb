@@ -60,7 +60,7 @@ module Memscope
       end
 
       def denied(request, verdict)
-        log_refusal(request, verdict)
+        log_refusal(request, verdict) unless verdict.first_visit?
         challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if verdict.status == 401
         Response.sentence(verdict.status, request.format,
                           "Access denied. See the application log for how to allow it.", challenge.to_h)

@@ -96,6 +96,12 @@ module Memscope
       # @return [String] the last part
       def ending(page) = "</section>\n#{render(page.template, page)}#{@after}"
 
+      # @return [Hash{String => String}] the titles of the pages that have something to show, by path
+      def menu
+        empty = [*("/size_classes" unless Native.allocator[:name] == :jemalloc), *("/workers" if places.empty?)]
+        PAGES.reject { |path, title| empty.include?(path) && title != @title }
+      end
+
       # @return [Array<ClusterCalls::Place>] the workers to choose from; empty without a cluster
       def places = @places ||= @calls.call.then { |calls| calls.cluster? ? calls.places : [] }
 
@@ -169,7 +175,11 @@ module Memscope
         [branch.share - held, held]
       end
 
-      # @return [String] as JSON, the label of each row of a history
+      # @param id [Symbol] of a top row of the ledger
+      # @return [Integer, nil] its number, the same on all pages
+      def self.mark(id) = Memscope::History::ROWS.index(id)&.succ
+
+      # @return [String] as JSON, the label of each row of a history, in the order of their numbers
       def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Report::HistoryPage.label(row)] })
 
       # @param text [String] may contain code in backquotes

@@ -30,7 +30,7 @@ module Memscope
 
         # @return [Hash{Symbol => Object}] parts of a Frame
         def read
-          entries = PsCommand.entries
+          entries = Peers.entries
           rows = entries.map do |entry|
             process = entry.process
             words = [process.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), process.command]

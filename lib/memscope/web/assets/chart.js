@@ -39,13 +39,13 @@
   const sum = (index) => [...shown.rows.values()].map((values) => values[index])
     .reduce((total, bytes) => bytes === null ? total : (total || 0) + bytes, null);
 
-  // A sample holds until the next one is due. Where the process itself was not sampled, nothing holds.
-  const held = (values, buckets, rss) => {
-    let [last, age] = [null, 0];
+  // A sample holds until the next one: a busy process samples its rows late. Where the process itself was not sampled,
+  // nothing holds.
+  const held = (values, rss) => {
+    let last = null;
     return values.map((value, index) => {
-      age += 1;
-      if (value !== null) [last, age] = [value, 0];
-      if (age > buckets || rss[index] === null) last = null;
+      if (value !== null) last = value;
+      if (rss[index] === null) last = null;
       return last;
     });
   };
@@ -56,7 +56,7 @@
     const rss = rings.get("rss").last;
     const start = Date.parse(rings.get("rss").at) / 1000;
     const rows = [...labels.keys()].filter((id) => rings.get(id)?.last.some((bytes) => bytes > 0))
-      .map((id) => [id, held(rings.get(id).last, Math.ceil(rings.get(id).spacing / step), rss)]);
+      .map((id) => [id, held(rings.get(id).last, rss)]);
     const counts = rings.get("major_gcs")?.last || [];
     let before = counts.find((count) => count !== null);
     const gcs = counts.map((count) => {
@@ -138,12 +138,11 @@
     };
   };
 
-  // An entry of the legend, with the number that the row has in the tree; without a tree, its place from the bottom.
-  const entry = ([id, values], index, place) => {
+  // An entry of the legend, with the row's number, which is the same on all pages.
+  const entry = ([id, values], index) => {
     const chip = document.createElement("span");
     chip.className = "chip row-" + id;
-    const known = document.querySelector(".tree .chip.row-" + id);
-    chip.textContent = document.querySelector(".tree") ? known?.textContent || "–" : place + 1;
+    chip.textContent = [...labels.keys()].indexOf(id) + 1 || "–";
     const item = document.createElement("li");
     item.append(chip, labels.get(id) + " " + mib(values[index]));
     return item;
@@ -157,14 +156,15 @@
   const describe = () => {
     const latest = shown.rss.findLastIndex((bytes) => bytes !== null);
     const index = at ?? latest;
+    const split = [...shown.rows.values()].some((values) => values[index] !== null);
     const change = shown.rss[latest] - shown.rss.find((bytes) => bytes !== null);
     const words = happened(index);
     text.textContent = at === null
       ? "RSS " + mib(shown.rss[latest]) + " MiB at " + time(shown.times[latest]) + ", " + (change < 0 ? "−" : "+") + mib(Math.abs(change)) + " MiB since " +
-        time(shown.times[0]) + (shown.rows.size ? ". From bottom to top:" : ". Its owners are sampled once a minute; the first sample is still to come.")
+        time(shown.times[0]) + (split ? ". From bottom to top:" : ". Its owners are sampled once a minute; the first sample is still to come.")
       : time(shown.times[index]) + ": RSS " + mib(shown.rss[index]) + " MiB, the rows " + mib(sum(index)) + " MiB" +
         (words && "; " + words) + ".";
-    legend.replaceChildren(...[...shown.rows].map((row, place) => entry(row, index, place)));
+    legend.replaceChildren(...(split ? [...shown.rows] : []).map((row) => entry(row, index)));
     spoken.textContent = at === null ? ""
       : text.textContent + [...shown.rows].map(([id, row]) => " " + labels.get(id) + " " + mib(row[index])).join(",");
     plot.ariaValueMax = shown.times.length - 1;

@@ -68,12 +68,18 @@ module Memscope
         # @return [Memscope::Workers, nil] the master and all workers; nil without a cluster
         def processes = (@readings.fetch(:workers) if calls.cluster?)
 
+        # @return [Array<Peers::Entry>] other processes of this user that listen, such as Sidekiq's
+        def peers
+          own = Listener.current&.path or return []
+          @peers ||= Peers.entries(pids: Peers.beside(own) - processes.map(&:pid))
+        end
+
         # @return [String, nil] why this process knows no other worker, although it belongs to a cluster
         def alone = (processes.reasons[:workers] if calls.workers.one?)
 
         # @return [Array<Branch>] the visible top-level rows
         def branches
-          @branches ||= ledger.rows.select(&:visible?).map.with_index(1) { |row, mark| branch(row, mark.to_s, row.id) }
+          @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, View.mark(row.id).to_s, row.id) }
         end
 
         # @return [Array<Drawing::Part>] the parts of the bar

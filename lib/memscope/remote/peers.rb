@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "external_process"
+
+module Memscope
+  # Other Ruby processes, and what those that listen say of themselves.
+  #
+  # @api private
+  module Peers
+    # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
+    Entry = Struct.new(:process, :malloc, :verdict) do
+      # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
+      def malloc_text
+        return malloc.name if malloc
+
+        mapped = process.mallocs.map(&:name)
+        (mapped - %i[glibc musl] + mapped).first.then { |name| name ? "#{name}?" : "?" }
+      end
+    end
+
+    class << self
+      # @param answers [Boolean] whether to ask the processes that listen: all at once, for `patience` seconds in all
+      # @param pids [Array<Integer>] by default, the visible Ruby processes except this one
+      # @return [Array<Entry>] largest first
+      def entries(answers: true, pids: ExternalProcess.rubies - [Process.pid])
+        entries = pids.filter_map do |pid|
+          Entry.new(ExternalProcess.read(pid, cgroup: false))
+        rescue Client::Unreachable
+          nil # the process has ended meanwhile
+        end
+        ask_all(entries.select { |entry| entry.process.listens? }) if answers
+        entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
+      end
+
+      # @param path [String] of this process's socket
+      # @return [Array<Integer>] the processes with a socket beside it
+      def beside(path) = Dir.children(File.dirname(path)).filter_map { |name| name[/\A(\d+)\.sock\z/, 1]&.to_i }
+
+      # @return [Float]
+      def patience = 0.3
+
+      private
+
+      def ask_all(entries)
+        Memscope.const_get(:Verdict) # is loaded before several threads need it
+        deadline = Clock.now + patience
+        entries.map { |entry| Thread.new { ask(entry, deadline) } }.each(&:join)
+      end
+
+      def ask(entry, deadline)
+        call = ->(name) { Client.new(entry.process.pid, timeout: [deadline - Clock.now, 0.01].max).call(name) }
+        allocator = call.call(:allocator)
+        entry.malloc = allocator.name if allocator.proved?
+        verdict = call.call(:verdict)
+        entry.verdict = verdict.word if verdict.known?
+      rescue Client::Unreachable => e
+        entry.verdict = "no answer" if e.why == :busy
+      rescue Client::Failed, ArgumentError
+        nil # a memscope without verdicts
+      end
+    end
+  end
+end
