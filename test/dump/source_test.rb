@@ -58,7 +58,7 @@ class DumpSourceTest < MemscopeTest
     graph = graph_of(whole)
 
     assert_equal [103, 1, SITE], counts(graph)
-    assert_match(/^ +0\.0 +101  a\.rb:4$/, graph.to_s)
+    assert_match(/^ +KiB +objects  allocated at\n +10\.5 +101  a\.rb:4$/, graph.to_s)
     assert_nil graph_of(lines(ROOT, *OBJECTS.first(3))).sites
     assert_equal graph.sites, HeapGraph.from_json(graph.to_json).sites
   end

@@ -83,7 +83,7 @@ class TestRun
 
   def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-  # Minitest runs when the process exits.
+  # Minitest runs when the process exits: without plugins, since those of all installed Minitests would be loaded.
   def start(file, directory)
     Dir.mkdir(directory)
     running = Running.new(file, now, directory)
@@ -91,7 +91,7 @@ class TestRun
     pid = fork do
       $stdin.reopen(File::NULL)
       [$stdout, $stderr].each { |stream| stream.reopen(running.log, "a") }
-      ARGV.replace(@options)
+      ARGV.replace([*@options, "--no-plugins"])
       record = File.open(running.record, "wb") # rubocop:disable Style/FileOpen -- until the process ends
       Minitest.extensions << "recorder"
       Minitest.define_singleton_method(:plugin_recorder_init) { |_| reporter.reporters.replace([Recorder.new(record)]) }

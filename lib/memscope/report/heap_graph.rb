@@ -165,10 +165,9 @@ module Memscope
       end
 
       def sites
-        rows = @reading.sites.to_a.map do |row|
-          [mebibytes(row.bytes).rjust(9), count(row.count).rjust(11), row.name]
+        listed(["%s", "objects", "allocated at"], @reading.sites.to_a, :bytes) do |row, scale|
+          [scale.text(row.bytes), count(row.count), row.name]
         end
-        listed("    MiB      objects  allocated at", rows)
       end
 
       def dominators
