@@ -2,6 +2,7 @@
 
 require_relative "../../test_helper"
 require "memscope/cli"
+require "memscope/cli/top_command"
 
 # What memscope top draws for given numbers.
 class CLITopViewTest < MemscopeTest
