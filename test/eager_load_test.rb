@@ -36,7 +36,7 @@ class EagerLoadTest < MemscopeTest
   RUBY
   # Constants that are not loaded: an application loads them by naming them.
   APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags Memscope::GrowthCheck Memscope::AllocationCheck
-             Memscope::Exercise Memscope::Assertions Memscope::Requires Memscope::Profile::Formats::Icicle].freeze
+             Memscope::Exercise Memscope::Assertions Memscope::Requires].freeze
 
   def test_nothing_is_left_to_load
     skip_under_sanitizer

@@ -27,8 +27,7 @@ class RequiresTest < MemscopeTest
       { program: "main.rb", allocator: "glibc 2.36", yjit: false, bootsnap: false, objects_bytes: objects,
         malloc_bytes: malloc, mapped_bytes: 8192, other_objects_bytes: 5, other_malloc_bytes: 5,
         other_mapped_bytes: 4096, load_path: [], nodes: nodes, reasons: {}, cost: Memscope::Cost.of(:T3),
-        gems: Memscope::Requires.gems(nodes.map { |node| Memscope::Requires::Node.capture(node.dup) }, again),
-        runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: 8192 }] }
+        gems: Memscope::Requires.gems(nodes.map { |node| Memscope::Requires::Node.capture(node.dup) }, again) }
     )
   end
 
@@ -52,8 +51,6 @@ class RequiresTest < MemscopeTest
     # b's cost is within a, which required it first; a/part, required by a, is counted once.
     assert_equal([5100, 3530], %w[a b].map { |name| gem(name).inclusive_bytes })
     assert_equal([%w[a ruby], [], ["ruby"]], %w[b a (elsewhere)].map { |name| gem(name).required_by })
-    assert_equal(["/gems/b-1/lib/b.rb", "/usr/lib/ruby/set.rb"], %w[b ruby].map { |name| gem(name).file })
-    assert_equal [true, true, false, false], reading.gems.map(&:gem?)
   end
 
   def test_json
@@ -63,27 +60,6 @@ class RequiresTest < MemscopeTest
     error = assert_raises(ArgumentError) { Memscope::Requires.from_h({ **reading.to_h, nodes: [{ id: -1 }] }) }
 
     assert_match(/nodes\[0\]/, error.message)
-  end
-
-  def test_several_runs
-    runs = [0, 300, 100].map { |more| reading(more_objects: more) }
-    all = Memscope::Requires::Repetition.of(runs)
-
-    assert_equal runs[2].nodes, all.nodes
-    assert_equal runs.flat_map(&:runs), all.runs
-    assert_in_delta 300.0 / runs[2].bytes, all.spread, 1e-9
-    assert_equal([300, 0], %w[a b].map { |name| gem(name, all).spread_bytes })
-    assert_in_delta 0.0, all.mapped_spread
-    assert_nil reading.spread
-    assert_equal runs[1], Memscope::Requires::Repetition.of([runs[1]])
-  end
-
-  def test_gems_alone
-    alone = Memscope::Requires::Repetition.with_alone(reading, { "a" => 4000, "b" => nil }, { alone_b: "it raised" })
-
-    assert_equal([4000, nil, nil], %w[a b ruby].map { |name| gem(name, alone).alone_bytes })
-    assert_equal "it raised", alone.reasons[:alone_b]
-    assert_match(/^ +0\.0 +0\.0 +0\.0 +0\.0 +(?:–|-) +2  b \(1 lazy; for a, ruby\)$/, alone.to_s)
   end
 
   def test_a_gem_that_one_run_did_not_load_cost_nothing_in_it

@@ -84,7 +84,7 @@ class TasksTest < MemscopeTest
     ran = child("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
                 requires: ["memscope/tasks"])
 
-    names = %w[arenas census doctor heap metrics purge report requires size_classes]
+    names = %w[arenas census doctor heap metrics purge report size_classes]
 
     assert_equal [*names.map { |name| "memscope:#{name}\n" }, "nil\n"], ran.out.lines
   end
@@ -99,23 +99,6 @@ class TasksTest < MemscopeTest
     assert_match(/^ +\d\.\d  KEPT (?:→|->) Array (?:→|->) Held \(500 alike\)$/, run.call({ "PATHS_TO" => "Held" }).out)
     assert_equal "heap_graph", run.call({ "FORMAT" => "json" }).json["kind"]
     assert_match(/^memscope:heap: .*paths_to: given ""/, run.call({ "PATHS_TO" => "" }).err)
-  end
-
-  EXITING = "#{RbConfig.ruby} -e 'exit 3'".freeze
-
-  def test_requires
-    run = lambda do |env|
-      child('require "memscope/tasks"; Rake::Task["memscope:requires"].invoke',
-            env: { "COMMAND" => "#{RbConfig.ruby} -e 'require %q(json)'", **env })
-    end
-    ran = run.call({ "FORMAT" => "json", "LIMIT" => "100MB" })
-
-    assert_predicate ran, :success?, ran
-    assert_includes Memscope::Requires.from_json(ran.out).nodes.map { |node| File.basename(node.path) }, "json.rb"
-    assert_empty ran.err
-    assert_match(/^memscope:requires: exit status 1$/, run.call({ "LIMIT" => "1KB" }).err)
-    assert_match(/^memscope:requires: exit status 3$/, run.call({ "FORMAT" => "json", "COMMAND" => EXITING }).err)
-    assert_match(/^memscope:requires: PID: given "1", allowed: none/, run.call({ "PID" => "1" }).err)
   end
 
   def test_the_task_describes_itself

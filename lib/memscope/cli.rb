@@ -8,8 +8,8 @@ module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class, in a file that is loaded when it runs.
   #
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
-  # and 2 means critical findings; from leaks, exercise and watch, 1 means that memory grows; from requires, 1 means
-  # that a program costs more than its limit. A program that memscope execs exits with its own status.
+  # and 2 means critical findings; from leaks, exercise and watch, 1 means that memory grows. A program that memscope
+  # execs exits with its own status.
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command

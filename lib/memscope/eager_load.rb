@@ -11,9 +11,8 @@ module Memscope
     # of these parts is loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
-                requires|report/(?:requires|exercise)|profile/formats/icicle)\b}x
-    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck Exercise AllocationCheck Assertions Requires
-                         Icicle].freeze
+                requires|report/(?:requires|exercise))\b}x
+    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck Exercise AllocationCheck Assertions Requires].freeze
     private_constant :APART, :CONSTANTS_APART
 
     class << self

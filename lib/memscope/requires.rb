@@ -9,8 +9,7 @@ module Memscope
   # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the
   # innermost file during whose loading it was allocated. Garbage costs nothing. So the costs of all files, and of what
   # belongs to no file, sum to what the program added to the ledger's rows of live slots and of malloc in use, to the
-  # byte. A gem that others require too is charged where it was first required; what it costs *alone* is measured in a
-  # process of its own. memscope's own records do not count.
+  # byte. A gem that others require too is charged where it was first required. memscope's own records do not count.
   class Requires < Reading
     # @return [String] the program: its name and arguments, as it was started
     field :program, :string, null: false
@@ -45,20 +44,14 @@ module Memscope
     field :nodes, [Node], null: false
     # @return [Array<GemCost>] by bytes, the most first
     field :gems, [GemCost], null: false
-    # @return [Array<Run>] the totals of each run; nodes and gems are those of the median run
-    field :runs, [Run], null: false
 
-    # @api private
-    autoload :Repetition, File.join(__dir__, "requires/repetition.rb")
+    # The costs of a gem that is not loaded.
+    NOT_LOADED = { files: 0, lazy_files: 0, objects_bytes: 0, malloc_bytes: 0, mapped_bytes: 0, inclusive_bytes: 0,
+                   required_by: [] }.freeze
+    private_constant :NOT_LOADED
 
     # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
-
-    # @return [Float, nil] how far the runs' objects and malloc differ, as a share of the median; nil for one run
-    def spread = share_of_runs(&:bytes)
-
-    # @return [Float, nil] how far the runs' mapped files differ, as a share of the median; nil for one run
-    def mapped_spread = share_of_runs { |run| run.mapped_bytes.to_i }
 
     # @param node [Node]
     # @return [Array<Node>] the files that it required, in order
@@ -73,13 +66,20 @@ module Memscope
     # @param other [Requires] the earlier one
     # @return [Diff]
     # @raise [TypeError] for a reading of another kind
-    def -(other)
-      earlier = of_this_kind(other)
-      Diff.between(Repetition.with_gems_of(earlier, self), Repetition.with_gems_of(self, earlier))
-    end
+    def -(other) = Diff.between(of_this_kind(other).with_gems_of(self), with_gems_of(other))
 
     # @api private
     def known? = !nodes.empty?
+
+    protected
+
+    # @return [Requires] with the gems that only the other run loaded, which cost nothing here
+    def with_gems_of(other)
+      missing = other.gems.map(&:name) - gems.map(&:name)
+      return self if missing.empty?
+
+      Requires.from_h({ **to_h, gems: [*gems.map(&:to_h), *missing.map { |name| { name: name, **NOT_LOADED } }] })
+    end
 
     private
 
@@ -87,13 +87,6 @@ module Memscope
     def tree = nodes.group_by(&:parent)
 
     def inclusive = Requires.inclusive(nodes)
-
-    def share_of_runs(&)
-      totals = runs.filter_map(&).sort
-      return if totals.size < 2 || totals[totals.size / 2].zero?
-
-      (totals.last - totals.first).fdiv(totals[totals.size / 2])
-    end
 
     class << self
       # @api private
@@ -125,15 +118,7 @@ module Memscope
       def gem_cost(gem, own, entered)
         { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
           malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes),
-          inclusive_bytes: entered.sum { |_node, bytes| bytes }, file: main_file(gem, own),
-          spread_bytes: nil, alone_bytes: nil }
-      end
-
-      # In the highest directory, the file that is named after the gem, else the first one.
-      def main_file(gem, own)
-        names = [gem, gem.tr("-", "/"), gem.tr("-", "_")].map { |name| "/#{name}.rb" }
-        highest = own.map(&:path).group_by { |path| path.count("/") }.min.last
-        highest.find { |path| path.end_with?(*names) } || highest.first
+          inclusive_bytes: entered.sum { |_node, bytes| bytes } }
       end
 
       # For each gem, the files that none of its other files required, directly or indirectly, with their inclusive

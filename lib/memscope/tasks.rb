@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "rake"
-require "shellwords"
 
 module Memscope
   # Rake tasks: `require "memscope/tasks"` in a Rakefile. In Rails the railtie does that.
@@ -11,9 +10,6 @@ module Memscope
   # * memscope:arenas and memscope:size_classes print the memory of malloc.
   # * memscope:census counts objects by class.
   # * memscope:heap prints who holds objects; with PATHS_TO=Order, who holds the objects of class Order.
-  # * memscope:requires runs a program, COMMAND='bin/rails runner ""' by default, and prints what each gem and file that
-  #   the program loads costs. Text goes to standard error, JSON to standard output. RUNS, ALONE, TOP, LIMIT and SINCE
-  #   are the options of `memscope requires`.
   # * memscope:purge returns memory and prints how much, by levers that do no harm; LEVERS=gc,trim runs these levers,
   #   DRY_RUN=1 only predicts.
   # * memscope:metrics prints the page for Prometheus.
@@ -35,7 +31,6 @@ module Memscope
       size_classes: "Print how full jemalloc's slabs are, by size (PID=, FORMAT=json)",
       census: "Count the objects of this rake process, or of PID=, by class (FORMAT=json)",
       heap: "Print who holds the objects (PATHS_TO=Order, PID=, FORMAT=json)",
-      requires: "Print what each gem that COMMAND='bin/rails runner \"\"' loads costs (RUNS=, ALONE=, LIMIT=)",
       purge: "Return memory to the kernel (LEVERS=gc,trim, DRY_RUN=1, PID=, FORMAT=json)",
       metrics: "Print the metrics of this rake process as Prometheus reads them"
     }.freeze
@@ -64,7 +59,6 @@ module Memscope
         formats = task == :metrics ? FORMATS.first(1) : FORMATS
         refuse("FORMAT", format, formats.join(", ")) unless formats.include?(format)
         require_relative "../memscope"
-        return require_files if task == :requires
 
         client = client()
         target = client ? "process #{client.pid}" : "this rake process itself (pid #{Process.pid})"
@@ -73,29 +67,6 @@ module Memscope
       rescue ArgumentError, Failure, LoadError => e
         # Messages from other processes may contain any characters.
         abort "memscope:#{task}: #{e.message.gsub(/[^[:print:]]+/, ' ')}"
-      end
-
-      # Runs `memscope requires`, which measures a process of its own.
-      def require_files
-        refuse("PID", ENV.fetch("PID"), "none; COMMAND is a program that starts") unless ENV.fetch("PID", "").empty?
-
-        require_relative "cli"
-        given = ENV.slice("RUNS", "ALONE", "TOP", "LIMIT", "SINCE")
-        options = given.map { |name, value| "--#{name.downcase}=#{value}" }
-        command = ENV.fetch("COMMAND", 'bin/rails runner ""').shellsplit
-        status = json? ? json_of(options, command) : CLI.run(["requires", *options, "--", *command])
-        raise Failure, "exit status #{status}" unless status.zero?
-      end
-
-      # Prints to standard output, as other tasks do, after everything that the program has written there.
-      def json_of(options, command)
-        require "tmpdir"
-        Dir.mktmpdir("memscope") do |directory|
-          file = File.join(directory, "requires.json")
-          status = CLI.run(["requires", "--json", "--output", file, *options, "--", *command])
-          puts File.read(file) if File.exist?(file)
-          status
-        end
       end
 
       # @return [Client, nil] a client of the process PID; nil without PID

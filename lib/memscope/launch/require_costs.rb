@@ -76,8 +76,7 @@ module Memscope
         { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
           other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
           other_malloc_bytes: malloc && (malloc - nodes.sum { |node| node[:malloc_bytes] }),
-          other_mapped_bytes: mapped - nodes.sum { |node| mapped_by(node) },
-          runs: [{ objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped }] }
+          other_mapped_bytes: mapped - nodes.sum { |node| mapped_by(node) } }
       end
 
       # memscope's own records do not count as the program's cost.

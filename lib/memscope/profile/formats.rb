@@ -9,7 +9,6 @@ module Memscope
     # @api private
     module Formats
       autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
-      autoload :Icicle, File.join(__dir__, "formats/icicle.rb")
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 

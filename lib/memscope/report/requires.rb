@@ -29,13 +29,10 @@ module Memscope
 
       def sections = [lede, gems, tree]
 
-      def reasons = sentences(%i[alone_bytes])
-
       def lede
         lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
-                 "#{mebibytes(@reading.malloc_bytes)} through malloc#{spread(@reading.spread)}",
-                 "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too" \
-                 "#{spread(@reading.mapped_spread)}", "#{files}; #{rest}"]
+                 "#{mebibytes(@reading.malloc_bytes)} through malloc",
+                 "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too", "#{files}; #{rest}"]
         [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]
       end
 
@@ -49,21 +46,14 @@ module Memscope
         "#{size(@reading.nodes.first.bytes)} outside, #{size(other)} of no file"
       end
 
-      def spread(share)
-        return "" unless share
-
-        " (#{@reading.runs.size} runs within #{format('%.2f', share * 100)} %)"
-      end
-
       def gems
-        alone = @reading.gems.any?(&:alone_bytes)
-        headings = ["MiB", "objects", "malloc", "mapped", *("alone" if alone), "files", "gem"]
-        @page.listing(headings, @reading.gems.first(@limit).map { |gem| gem_cells(gem, alone) } + remaining(alone))
+        headings = %w[MiB objects malloc mapped files gem]
+        @page.listing(headings, @reading.gems.first(@limit).map { |gem| gem_cells(gem) } + remaining)
       end
 
-      def gem_cells(gem, alone)
+      def gem_cells(gem)
         [mebibytes(gem.bytes), mebibytes(gem.objects_bytes), mebibytes(gem.malloc_bytes), mebibytes(gem.mapped_bytes),
-         *(cell(gem.alone_bytes) if alone), count(gem.files), named(gem)]
+         count(gem.files), named(gem)]
       end
 
       def named(gem)
@@ -77,12 +67,12 @@ module Memscope
         [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
       end
 
-      def remaining(alone)
+      def remaining
         rest = @reading.gems.drop(@limit)
         return [] if rest.empty?
 
-        [%i[bytes objects_bytes malloc_bytes mapped_bytes].map { |name| mebibytes(rest.sum(&name)) },
-         *(@page.unknown if alone), count(rest.sum(&:files)), counted(rest.size, "others")].flatten.then { |row| [row] }
+        sums = %i[bytes objects_bytes malloc_bytes mapped_bytes].map { |name| mebibytes(rest.sum(&name)) }
+        [[*sums, count(rest.sum(&:files)), counted(rest.size, "others")]]
       end
 
       # The files that cost most themselves, below the files that required them. A file that would be shown only to lead

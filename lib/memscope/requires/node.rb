@@ -35,11 +35,7 @@ module Memscope
       def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
     end
 
-    # What GemCost#name is for files of no gem.
-    NO_GEMS = ["ruby", "application", "(elsewhere)"].freeze
-    private_constant :NO_GEMS
-
-    # A gem, with what its own files cost, and the cost of requiring it alone.
+    # A gem, with what its own files cost.
     class GemCost < Record
       # @return [String] as in Node#gem; "(elsewhere)" if that is nil
       field :name, :string, null: false
@@ -55,14 +51,6 @@ module Memscope
       field :mapped_bytes, :bytes, null: false
       # @return [Integer] bytes of objects and malloc, with the files that its files were the first to require
       field :inclusive_bytes, :signed_bytes, null: false
-      # @return [Integer, nil] how far objects and malloc differ between runs; nil for one run
-      field :spread_bytes, :bytes
-      # @return [String] path of the file to `require` in order to measure the gem alone: among its files nearest to
-      #   the root directory, the one named after the gem, else the first
-      field :file, :string, null: false
-      # @return [Integer, nil] bytes of objects and malloc that requiring it in a new process costs, with what it
-      #   requires; nil if that was not measured, or failed
-      field :alone_bytes, :signed_bytes
       # @return [Array<String>] the other gems that require one of its files, whether or not the file was loaded already
       field :required_by, :list, null: false
 
@@ -71,22 +59,6 @@ module Memscope
 
       # @return [Integer] bytes of objects and of malloc
       def bytes = objects_bytes + malloc_bytes
-
-      # @return [Boolean] false for Ruby's library, the application, and files of neither
-      def gem? = !NO_GEMS.include?(name)
-    end
-
-    # The totals of one run.
-    class Run < Record
-      # @return [Integer] rise of the bytes of live slots
-      field :objects_bytes, :signed_bytes, null: false
-      # @return [Integer, nil] rise of malloc's bytes in use
-      field :malloc_bytes, :signed_bytes
-      # @return [Integer, nil] rise of the resident bytes of mapped files
-      field :mapped_bytes, :signed_bytes
-
-      # @return [Integer, nil] bytes of objects and of malloc
-      def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
     end
   end
 end

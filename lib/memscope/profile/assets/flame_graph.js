@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const profiles = JSON.parse(document.getElementById("profile").textContent);
-  let { frames, stacks, difference, errors, exact } = profiles[0];
+  let { frames, stacks, difference, errors } = profiles[0];
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
@@ -85,7 +85,7 @@
     const share = difference || !whole ? "" : ", " + (100 * data.value / whole).toFixed(1) + " %";
     const error = errors ? " ± " + size(Math.round(Math.sqrt(data.variance))) : "";
     return [data.name, place(data)].filter(Boolean).join(", ") + ": " + bytes + error + share +
-      (exact ? "" : ", " + data.samples.toLocaleString("en-US") + " samples");
+      ", " + data.samples.toLocaleString("en-US") + " samples";
   };
 
   let chart;
@@ -125,7 +125,7 @@
 
   // Profiles are drawn one at a time; the tables of the others are hidden.
   const show = (index) => {
-    ({ frames, stacks, difference, errors, exact } = profiles[index]);
+    ({ frames, stacks, difference, errors } = profiles[index]);
     document.querySelectorAll("[data-profile]").forEach((part) => { part.hidden = part.dataset.profile !== String(index); });
     draw();
   };

@@ -33,9 +33,7 @@ module Memscope
         CHANGES = { "#f4705b" => "grew", "#6fa8f0" => "shrank", "#f4f2ec" => "both in equal parts" }.freeze
         # Characters that could end the script element, or a line of JavaScript.
         UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
-        # Shown while the pointer is on no frame.
-        HINT = "Point at a frame for its line and its bytes; click it to zoom."
-        private_constant :HINT, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES, :UNSAFE
+        private_constant :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES, :UNSAFE
 
         # @return [String] the page's Content-Security-Policy, for a header too
         def self.policy
@@ -78,29 +76,17 @@ module Memscope
             difference? ? entries.max_by(LINES) { |entry| entry.live_bytes.abs } : entries.first(LINES)
           end
 
-          # @return [String] shown while the pointer is on no frame
-          def hint = HINT
-
-          # @return [String] the label of the box that inverts the graph
-          def inversion = "Invert: the allocating function first"
-
           # @return [Hash{String => String}] what each colour means
           def key = difference? ? CHANGES : KINDS
 
           # @return [String] the heading of the table
           def heading = difference? ? "Lines that changed most" : "Lines that hold most"
 
-          # @return [String] the heading of the table's last column
-          def place = "line"
-
           # @return [Array<String>] headings of the other columns
           def columns = ["MiB", "±", "samples", difference? ? "growth" : "share"]
 
           # @return [Array<String>] the entry's cells in the columns of `columns`
           def cells(entry) = [bytes(entry), error(entry), count(entry.samples), share(entry)]
-
-          # @return [String]
-          def name(entry) = entry.to_s
 
           # @return [String] which native function allocated; "" if that is unknown
           def by(entry) = entry.native ? "by #{entry.native}" : ""
