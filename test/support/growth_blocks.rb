@@ -74,7 +74,7 @@ module GrowthBlocks
     hash_of_strings: Leak.new(source: "Registry.by_number[n] = \"number \#{n}\"", name: "String", per_iteration: 1,
                               held_by: /\ARegistry @by_number → Hash.* → String\z/),
     closure: Leak.new(source: "Job::CALLBACKS << proc { n }", name: "Proc", per_iteration: 1,
-                      held_by: /\AJob::CALLBACKS → Array → Proc\z/),
+                      held_by: /\AJob::CALLBACKS → Array → Proc at .+:\d+\z/),
     thread_local: Leak.new(source: "(Thread.current[:seen] ||= []) << Object.new", name: "Object", per_iteration: 1,
                            held_by: /Thread.* → Array → Object\z/),
     finalizer: Leak.new(source: "ObjectSpace.define_finalizer(Registry, proc { n })", name: "Proc", per_iteration: 1,
