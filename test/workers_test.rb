@@ -53,13 +53,21 @@ class WorkersTest < MemscopeTest
     found
   end
 
-  # A compaction writes to shared pages: the process then has its own copies.
-  def test_a_forked_workers_compaction_is_not_predicted
-    single, worker = Memscope::History::Sampler.stub(:compactable_bytes, MEBIBYTE) do
-      %i[single worker].map { |role| Memscope::Workers::Sampler.new(role: role).read.predicted_bytes[:compact] }
+  # What a compaction is predicted to return, where a full GC takes so many milliseconds.
+  def compactable(role, pause_ms)
+    Memscope.const_get(:Native).stub(:gc_pause_ms, pause_ms) do
+      Memscope::History::Sampler.stub(:compactable_bytes, MEBIBYTE) do
+        Memscope::Workers::Sampler.new(role: role).read.predicted_bytes[:compact]
+      end
     end
+  end
 
-    assert_equal [MEBIBYTE, nil], [single, worker]
+  # A worker's compaction writes to shared pages: the process then has its own copies. Others may stop Ruby for long.
+  def test_a_compaction_that_does_harm_is_not_predicted
+    assert_equal MEBIBYTE, compactable(:single, 1.0)
+    assert_nil compactable(:worker, 1.0)
+    assert_nil compactable(:single, 650.0)
+    assert_nil compactable(:single, nil)
   end
 
   def test_a_purge_under_jemalloc_returns_what_is_predicted
