@@ -30,6 +30,7 @@ class DoctorTest < MemscopeTest
 
     assert_equal severity, found.severity, id
     refute_empty found.evidence
+    assert_equal found, Memscope::Finding.from_h(JSON.parse(found.to_json))
     found
   end
 end

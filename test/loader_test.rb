@@ -100,6 +100,22 @@ class LoaderTest < MemscopeTest
     end
   end
 
+  # Hashes of Hashes, of which some have names of byte counts.
+  def test_tables_of_numbers
+    worker = Memscope.workers.first
+    whole = worker.with(arenas: { allocated_bytes: { 0 => 4096 } }, policy_decisions: { restart: { executed: 2 } })
+    given = JSON.parse(whole.to_json)
+
+    assert_equal whole, Memscope::Worker.from_h(given)
+    [4096, [4096], { "0" => "4096" }, { "0" => nil }, { "0" => { "1" => 4096 } }].each do |level|
+      odd = { **given, "arenas" => { "allocated_bytes" => level } }
+      error = assert_raises(ArgumentError) { Memscope::Worker.from_h(odd) }
+
+      assert_match(/\AMemscope::Worker.from_h: arenas.allocated_bytes: given .*, allowed: a Hash of numbers\z/,
+                   error.message)
+    end
+  end
+
   def test_the_path_to_what_is_wrong
     rows = good["rows"].map(&:dup)
     rows[1] = { **rows[1], "children" => [{ **rows[1], "bytes" => "many" }] }

@@ -98,7 +98,7 @@ module Memscope
 
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention by mutex: operations, waits, spins,
     #   owner_switches, wait_ns, longest_wait_ns, most_waiting
-    field :mutexes, :hash, counters: %i[operations waits spins owner_switches wait_ns], sparse: true
+    field :mutexes, :tables, counters: %i[operations waits spins owner_switches wait_ns], sparse: true
 
     # @!group glibc
 

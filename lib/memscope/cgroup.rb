@@ -67,7 +67,7 @@ module Memscope
     field :events, :hash, counters: %i[low high max oom oom_kill failcnt]
     # @return [Hash{Symbol => Hash{Symbol => Numeric}}, nil] memory.pressure: :some and :full, each with :avg10, :avg60,
     #   :avg300 (percent of the time) and :total_us (v2)
-    field :pressure, :hash, counters: %i[total_us]
+    field :pressure, :tables, counters: %i[total_us]
 
     # Reads the cgroup of this process, from the kernel's files or from a copy of them.
     #

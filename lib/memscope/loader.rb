@@ -134,6 +134,7 @@ module Memscope
       when Class then type.load(given, where)
       when Array then list(type.first, given, where)
       when :sentences then sentences(given, where)
+      when :tables then tables(given, where)
       when :cost then Cost.load(given, where).to_h.freeze
       else scalar(type, given, where)
       end
@@ -150,6 +151,11 @@ module Memscope
         id = key(id, where)
         [id.to_sym, scalar(:string, sentence, [where, id])]
       end.freeze
+    end
+
+    def tables(given, where)
+      refuse(where, given, "a Hash of Hashes of numbers") unless given.is_a?(Hash)
+      by_id(given, where) { |table, path| scalar(:numbers, table, path) }
     end
 
     def scalar(type, given, where)
@@ -171,7 +177,7 @@ module Memscope
 
     def plain(given, where)
       case given
-      when Hash then plain_hash(given, where)
+      when Hash then by_id(given, where) { |value, path| plain_value(value, path) }
       when Array then plain_list(given, where)
       when Numeric then NUMBERS === given ? given : refuse(where, given, "a number from -2**128 to 2**128")
       when String, Symbol, true, false, nil then Field.plain(given)
@@ -187,15 +193,17 @@ module Memscope
     end
 
     # A key that consists of decimal digits was an Integer before it became JSON.
-    def plain_hash(given, where)
+    def by_id(given, where)
       given.to_h do |key, value|
         text = key(key, where)
-        refuse([where, text], value, "an Integer, in bytes, or nil") unless bytes?(text, value)
-        [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, plain(value, [where, text])]
+        [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, yield(value, [where, text])]
       end.freeze
     end
 
-    def bytes?(key, value) = !key.end_with?("_bytes") || value.nil? || value.is_a?(Integer)
+    def plain_value(given, where)
+      bytes = !where.last.end_with?("_bytes") || given.nil? || given.is_a?(Integer)
+      bytes ? plain(given, where) : refuse(where, given, "an Integer, in bytes, or nil")
+    end
 
     def key(key, where)
       return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)

@@ -31,9 +31,9 @@ module Memscope
   #
   # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string (one line), :text (lines), :symbol, :id (a
   #   Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :numbers
-  #   (a Hash of numbers), :sizes (bytes by id), :list, :integers, :strings, :shares (lists of four
-  #   Integers), :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record
-  #   class; or an Array of one Record class, for a list of such records
+  #   (a Hash of numbers), :sizes (bytes by id), :tables (a Hash of Hashes of numbers), :list, :integers, :strings,
+  #   :shares (lists of four Integers), :samples (a list of counts and nil), :any (any JSON value) or :sentences
+  #   (Strings by id); a Record class; or an Array of one Record class, for a list of such records
   # * `nullable`: whether nil ("not known") is allowed
   # * `one_of`: nil, or the only values allowed
   # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
@@ -51,7 +51,7 @@ module Memscope
     # How many characters of a value a message repeats at most.
     EXCERPT = 64
     # Types that Field.plain freezes deeply.
-    PLAIN = %i[string text hash numbers sizes list integers strings shares samples any sentences].freeze
+    PLAIN = %i[string text hash numbers sizes tables list integers strings shares samples any sentences].freeze
     # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
     # separators, and characters that set the direction of text.
     HIDDEN = /[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/

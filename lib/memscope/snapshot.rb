@@ -37,7 +37,7 @@ module Memscope
     # @return [Hash{Symbol => Integer}] GC.stat, with this Ruby's keys
     field :gc, :hash, counters: GC_COUNTERS
     # @return [Hash{Integer => Hash{Symbol => Integer}}, nil] GC.stat_heap; nil before Ruby 3.2
-    field :gc_heaps, :hash, counters: GC_HEAP_COUNTERS
+    field :gc_heaps, :tables, counters: GC_HEAP_COUNTERS
     # @return [Hash{Symbol => Integer, nil}, nil] jemalloc's totals at the epoch in :epoch; nil if jemalloc does not
     #   serve malloc. A key that this version of jemalloc does not have is nil
     field :jemalloc, :hash, counters: JEMALLOC_COUNTERS

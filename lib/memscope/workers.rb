@@ -54,12 +54,12 @@ module Memscope
     field :snapshot, Snapshot, sparse: true
     # @return [Hash{Symbol => Hash{Integer => Integer}}, nil] Arena::LEVELS for the metrics, each by arena index; nil
     #   unless the configuration's `metrics_arenas` is true
-    field :arenas, :hash, sparse: true
+    field :arenas, :tables, sparse: true
     # @return [Array<Tags::Row>, nil] the first rows of Memscope.tags, and the sum of the others as "[other]"; at most a
     #   minute old; nil before the first tag
     field :tags, [Tags::Row], sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] wall_us and gvl_us of each reading in the report
-    field :costs, :hash
+    field :costs, :tables
     # @return [Verdict, nil] the last verdict on the process's history; nil before the first verdict, or if the process
     #   keeps no history
     field :verdict, Verdict, sparse: true
@@ -69,7 +69,7 @@ module Memscope
     field :predicted_bytes, :sizes, sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] for each action, how many of the policy's decisions for it
     #   were executed, and how many were not: {restart: {executed: 2}}; nil unless this process follows the policy
-    field :policy_decisions, :hash, sparse: true
+    field :policy_decisions, :tables, sparse: true
     # @return [String, nil] what the policy last decided, and why: a sentence; nil unless this process follows the
     #   policy
     field :policy_decision, :string, sparse: true

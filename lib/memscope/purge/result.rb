@@ -86,7 +86,7 @@ module Memscope
       # @return [Hash{Symbol => String}] the levers that a purge runs only if they are named, because they would stop
       #   Ruby for long or make shared memory private, each with the reason; a dry run predicts them. Empty if levers
       #   were named
-      field :left_out, :hash, null: false
+      field :left_out, :sentences, null: false
       # @return [Array<Lever>] in the order in which they ran
       field :levers, [Lever], null: false
       parts_of :levers

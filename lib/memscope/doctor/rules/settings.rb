@@ -59,8 +59,7 @@ module Memscope
             end.join("; ")
           end,
           evidence: lambda do |f|
-            { paths: f.private_allocators.map(&:path), prefixes: f.private_allocators.map(&:prefix),
-              allocated_bytes: f.private_allocators.map(&:allocated_bytes) }
+            { allocators: f.private_allocators.map { |other| other.to_h.slice(:path, :prefix, :allocated_bytes) } }
           end
         },
         preload_without_effect: {
