@@ -80,8 +80,9 @@ static struct memscope_text split_text_of(struct work *work, uint32_t name, stru
     size_t length;
     const char *found = memscope_names_get(&work->references.graph.names, name, &length);
     size_t own = strnlen(found, length);
+    size_t rest = own == length ? 0 : length - own - 1;
 
-    *place = own == length ? (struct memscope_text){.start = ""} : copy_text(work, found + own + 1, length - own - 1);
+    *place = copy_text(work, found + length - rest, rest);
     return copy_text(work, found, own);
 }
 
@@ -374,8 +375,9 @@ static struct memscope_text name_of_thread(struct work *work, uint32_t node) {
             ? NULL
             : memscope_thread_listed(threads, memscope_object_of(&work->references, node));
 
-    return listed == NULL ? (struct memscope_text){.start = ""}
-                          : copy_text(work, RSTRING_PTR(threads->texts) + listed->name, listed->name_bytes);
+    if (listed == NULL)
+        return (struct memscope_text){.start = ""};
+    return copy_text(work, RSTRING_PTR(threads->texts) + listed->name, listed->name_bytes);
 }
 
 /* Keys of a Hash do not make paths differ, so the key of a thread-local is that of one path only. */
