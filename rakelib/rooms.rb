@@ -51,7 +51,7 @@ class Rooms
     "tags" => { files: "lib/memscope/{tags,tags/*}.rb", may: sampling },
     "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
                         may: [*sampling, "measurement"] },
-    "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check", "remote"] },
+    "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check"] },
     "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },

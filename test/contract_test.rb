@@ -47,7 +47,7 @@ class ContractTest < MemscopeTest
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
     "Exercise" => %i[verdict check points per_request judged_requests longer_requests target path threads environment
-                     pids collected? reasons to_h to_json to_s],
+                     reasons to_h to_json to_s],
     "Exercise::Point" => %i[requests objects slot_bytes malloc_bytes rss_bytes],
     "Assertions" => %i[assert_no_growth assert_allocates], "AllocationCheck" => %i[passed? exceeded measurement to_s],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],

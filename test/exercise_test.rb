@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "test_helper"
-require "socket"
 require "tmpdir"
 require_relative "support/rack_path"
 
@@ -150,10 +149,7 @@ class ExerciseTest < MemscopeTest
                  refusals([RACKUP.inspect], ruby_args: []).first)
   end
 
-  { ["nowhere.ru", {}] => 'target: given "nowhere.ru", allowed: a rackup file, a URL',
-    ["http://192.0.2.1/", {}] => 'target: given "http://192.0.2.1/", allowed: http or https, and localhost or an ' \
-                                 "address of this machine: an exercise is a load",
-    ["http://", {}] => 'target: given "http://", allowed: http or https, and localhost',
+  { ["nowhere.ru", {}] => 'target: given "nowhere.ru", allowed: a rackup file',
     [RACKUP, { path: "orders" }] => 'path: given "orders", allowed: a path that begins with /',
     [RACKUP, { requests: 99 }] => "requests: given 99, allowed: an Integer from 100 to 1000000",
     [RACKUP, { headers: { Accept: "*/*" } }] => "headers: given {",
@@ -166,13 +162,6 @@ class ExerciseTest < MemscopeTest
 
       assert_match(/\AMemscope::Exercise\.run: .*#{Regexp.escape(message)}/, error.message)
     end
-  end
-
-  def test_a_port_where_nobody_listens
-    port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
-    error = assert_raises(Memscope::Exercise::Failed) { Memscope::Exercise.run("http://localhost:#{port}/") }
-
-    assert_match(%r{\Ano process of this user listens on port #{port}, as far as /proc says; --pid}, error.message)
   end
 
   private

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "client"
 require_relative "growth_check"
 
 module Memscope
@@ -12,12 +11,11 @@ module Memscope
   #   exercise.check.grown.first.name   # => "Order"
   #   puts exercise
   #
-  # Either the application is loaded into this process, and garbage is collected before each count; or the application
-  # is a server on this machine, whose processes listen (Memscope.listen). A GrowthCheck judges the last RUNS of ROUNDS
-  # rounds: counts of objects and of blocks of malloc decide, not RSS, which rises even if nothing is kept.
+  # The application is loaded into this process, and garbage is collected before each count. A GrowthCheck judges the
+  # last RUNS of ROUNDS rounds: counts of objects and of blocks of malloc decide, not RSS, which rises even if nothing
+  # is kept.
   class Exercise < Reading
-    # The application cannot be loaded, a request fails, or the server's processes cannot be asked; the message says
-    # which.
+    # The application cannot be loaded, or a request fails; the message says which.
     class Failed < StandardError; end
 
     # What was in use after a number of requests.
@@ -30,7 +28,7 @@ module Memscope
       field :slot_bytes, :bytes, null: false
       # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not report them
       field :malloc_bytes, :bytes
-      # @return [Integer, nil] RSS; of several processes, the sum, which counts shared pages several times
+      # @return [Integer, nil] RSS
       field :rss_bytes, :bytes
     end
 
@@ -48,18 +46,14 @@ module Memscope
     NOISE_BYTES = 2048
     private_constant :ELEMENT_BYTES, :NOISE_BYTES
 
-    # @return [String] the rackup file, or the URL
+    # @return [String] the rackup file
     field :target, :string, null: false
     # @return [String] what was requested
     field :path, :string, null: false
     # @return [Integer] the threads that made the requests
     field :threads, :count, null: false
-    # @return [String, nil] RAILS_ENV and RACK_ENV; nil for a server
-    field :environment, :string
-    # @return [Array<Integer>] the processes of the application
-    field :pids, :integers, null: false
-    # @return [Boolean] whether garbage was collected before each count
-    field :collected?, :boolean, null: false
+    # @return [String] RAILS_ENV and RACK_ENV
+    field :environment, :string, null: false
     # @return [Array<Point>] before the first request, and after each round
     field :points, [Point], null: false
     # @return [GrowthCheck, nil] of the last RUNS rounds; nil, with a reason, if there is no verdict
@@ -67,44 +61,33 @@ module Memscope
 
     require_relative "exercise/application"
     require_relative "exercise/requests"
-    autoload :Server, File.join(__dir__, "exercise/server.rb") # needs net/http and openssl
-    private_constant :Server
 
     class << self
-      # Makes the requests, in this thread or in further threads. For a rackup file, sets RAILS_ENV and RACK_ENV to
-      # "production" if neither is set. SIGINT ends the exercise early, without a verdict.
+      # Makes the requests, in this thread or in further threads. Sets RAILS_ENV and RACK_ENV to "production" if neither
+      # is set. SIGINT ends the exercise early, without a verdict.
       #
-      # @param target [String] a rackup file; or the URL of a server on this machine, with the path
-      # @param path [String] of the request, with a query if need be; used only with a rackup file
+      # @param target [String] a rackup file
+      # @param path [String] of the request, with a query if need be
       # @param requests [Integer] how many; each round makes a tenth of them, rounded up
       # @param threads [Integer] how many run concurrently
       # @param headers [Hash{String => String}] sent with each request
       # @param allow_status [Array<Integer>] statuses from 300 to 499 to accept
-      # @param pid [Integer, nil] a process of the server, if none that listens on the URL's port is visible
-      # @param gc [Boolean] whether the server's processes collect garbage before each count
       # @yieldparam made [Integer] requests so far: before the first request, and after each round. Memory that the
       #   block keeps is counted in the next round
       # @yieldparam all [Integer] how many requests there will be in all
       # @return [Exercise]
       # @raise [ArgumentError] for an invalid value
       # @raise [Failed]
-      # @raise [Client::Unreachable, Client::Failed] if a process of the server does not answer
-      def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], pid: nil, gc: false,
-              &progress)
+      def run(target, path: "/", requests: 1000, threads: 1, headers: {}, allow_status: [], &progress)
         check_number(:requests, requests, REQUESTS)
         check_number(:threads, threads, THREADS)
         check_headers(headers)
-        given = { headers: headers, allowed: allow_status }
-        subject = url?(target) ? Server.new(target, pid: pid, gc: gc, **given) : Application.new(target, path, **given)
+        application = Application.new(target, path, headers: headers, allowed: allow_status)
         iterations = requests.fdiv(ROUNDS).ceil
-        of(subject, iterations, threads, Curve.new(iterations * ROUNDS, &progress))
+        of(application, iterations, threads, Curve.new(iterations * ROUNDS, &progress))
       rescue GrowthCheck::Unavailable => e
         raise Failed, e.message
       end
-
-      # @api private
-      # @return [Boolean] whether the target is a URL
-      def url?(target) = target.is_a?(String) && target.match?(%r{\Ahttps?://}i)
 
       private
 
@@ -119,33 +102,28 @@ module Memscope
         Field.refuse("Memscope::Exercise.run: headers", given, "a Hash of Strings without line breaks") unless valid
       end
 
-      def of(subject, iterations, threads, curve)
+      def of(application, iterations, threads, curve)
         since = Cost.now
-        check, reasons = followed(subject, iterations, threads, curve)
-        reasons = { **subject.reasons, **reasons }
+        check, reasons = followed(application, iterations, threads, curve)
+        reasons = { **application.reasons, **reasons }
         cost = Cost.of(:T3, Cost.now - since)
-        capture({ **subject.to_h, threads: threads, points: curve.points, check: check, reasons: reasons, cost: cost })
+        body = { threads: threads, points: curve.points, check: check, reasons: reasons, cost: cost }
+        capture({ **application.to_h, **body })
       end
 
       # @return [Array(GrowthCheck, Hash)] the check (nil if there is no verdict), and the reasons for what is missing
-      def followed(subject, iterations, threads, curve)
-        requests = Requests.new(Array.new(threads) { subject.caller })
+      def followed(application, iterations, threads, curve)
+        requests = Requests.new(Array.new(threads) { application })
         handler = trap(:INT) { requests.interrupt }
-        check = GrowthCheck.follow(requests, rounds: ROUNDS, runs: RUNS, iterations: iterations, **subject.memory,
-                                   &curve)
-        reasons = { malloc_bytes: (check.reasons[:malloc] unless curve.malloc?) }.compact
-        subject.collected? ? [check, reasons] : [nil, { **reasons, check: UNCOLLECTED }]
+        check = GrowthCheck.follow(requests, rounds: ROUNDS, runs: RUNS, iterations: iterations, &curve)
+        [check, { malloc_bytes: (check.reasons[:malloc] unless curve.malloc?) }.compact]
       rescue Interrupt
         [nil, { check: "interrupted after #{requests.made} requests, before there was a verdict" }]
       ensure
         trap(:INT, handler || "DEFAULT")
         requests.close
-        subject.close
       end
     end
-
-    UNCOLLECTED = "garbage counts too, and looks like growth or hides it; with --gc (gc: true), it is collected first"
-    private_constant :UNCOLLECTED
 
     # The points of a curve, in memory that is allocated beforehand: otherwise the memory of each point would be counted
     # in the next point.
@@ -198,7 +176,7 @@ module Memscope
     end
 
     # @return [Boolean] whether it was ended before there was a verdict
-    def interrupted? = check.nil? && (collected? || points.size <= ROUNDS)
+    def interrupted? = check.nil?
 
     # @return [Integer, nil] the requests of the last RUNS rounds; nil if fewer rounds were run
     def judged_requests = points.size > RUNS ? points.last.requests - points[-RUNS - 1].requests : nil

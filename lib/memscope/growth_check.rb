@@ -80,9 +80,8 @@ module Memscope
     field :warmup_iterations, :count, null: false
     # @return [Integer] how often the block had run when the check was decided
     field :total_iterations, :count, null: false
-    # @return [Symbol] where the block ran: :child (a forked child) or :process; of an Exercise also :server (the
-    #   processes of a server)
-    field :ran_in, :symbol, null: false, one_of: %i[child process server]
+    # @return [Symbol] where the block ran: :child (a forked child) or :process
+    field :ran_in, :symbol, null: false, one_of: %i[child process]
     # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
     field :grown, [Grown], null: false
     # @return [Array<String>] classes, "all objects" and "malloc": what had grown enough for `grown`, but was released
@@ -101,7 +100,6 @@ module Memscope
     require_relative "growth_check/origins"
     require_relative "growth_check/plan"
     require_relative "growth_check/rounds"
-    require_relative "growth_check/listeners"
     require_relative "growth_check/survivors"
 
     class << self
@@ -144,22 +142,19 @@ module Memscope
       #
       # @api private
       # @param work [#call] takes a number of iterations, and does them
-      # @param clients [Array<Client>, nil] of the processes that do the work; nil if this one does
-      # @param gc [Boolean] whether those processes collect garbage before each count; this process always does
       # @param plan [Hash{Symbol => Object}] rounds, iterations, runs
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count]
       # @return [GrowthCheck]
       # @raise [Unavailable, Exception]
-      def follow(work, clients: nil, gc: false, **plan, &seen)
-        raise Unavailable, Native.absence if Native.absence && clients.nil?
+      def follow(work, **plan, &)
+        raise Unavailable, Native.absence if Native.absence
 
         since = Cost.now
-        plan = Plan.new(**plan, pause: (PAUSE if clients.nil? || gc))
-        others = Listeners.new(clients, gc: gc) if clients
-        rounds = Rounds.new(plan, work, others || Counts, &seen).run
-        found(plan, rounds, others ? :server : :process, since) do
-          others ? others.find(rounds) : Origins.new(plan, rounds, :process)
+        plan = Plan.new(**plan, pause: PAUSE)
+        rounds = Rounds.new(plan, work, &).run
+        found(plan, rounds, :process, since) do
+          Origins.new(plan, rounds, :process)
         rescue Interrupt
           Found.new(rounds.bodies, { places: "interrupted before the lines were found" })
         end

@@ -2,14 +2,12 @@
 
 require "tmpdir"
 require_relative "../test_helper"
-require_relative "../support/puma_server"
 require_relative "../support/small_rails"
 
-# memscope exercise against real applications: a Rails application that it loads itself, and a Puma cluster.
+# memscope exercise against a real application of Rails.
 class ExerciseAcceptanceTest < MemscopeTest
   parallelize_me!
 
-  EXECUTABLE = File.join(ChildProcess::ROOT, "exe/memscope")
   RAILS = <<~'RUBY'
     class PagesController < ActionController::Base
       def show = render(plain: "hello")
@@ -40,57 +38,4 @@ class ExerciseAcceptanceTest < MemscopeTest
       assert_equal "GET /broken: status 500 RuntimeError: no database", message
     end
   end
-
-  # How malloc memory of other processes is counted is tested in test/growth_check/listeners_test.rb.
-  def test_a_cluster_of_puma
-    skip_under_sanitizer
-    PumaServer.run("workers 2; preload_app!", env: { "MEMSCOPE_HISTORY" => "0" }) do |server|
-      ran = exercise("http://127.0.0.1:#{server.port}/leak", "--requests=100", "--threads=2", "--gc", "--json",
-                     env: listening(server))
-
-      assert_equal 1, ran.status.exitstatus, ran
-      assert_leak(Memscope::Exercise.from_json(ran.out), server)
-    end
-  end
-
-  # Without --gc there is no verdict anyway, but the status is that of a failure.
-  def test_an_interrupt_without_gc
-    PumaServer.run("") do |server|
-      status, report = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli json stringio], env: listening(server)).json
-        out, err = Array.new(2) { StringIO.new }
-        def err.tty? = true
-        def err.print(text) = text.include?("20 of 100") && Process.kill(:INT, Process.pid) && sleep(0.1)
-        arguments = %w[exercise http://127.0.0.1:#{server.port}/pid --requests=100 --json]
-        puts JSON.generate([Memscope::CLI.run(arguments, out: out, err: err), out.string])
-      RUBY
-
-      assert_equal 74, status
-      assert_match(/\Ainterrupted after \d\d requests/, Memscope::Exercise.from_json(report).reasons[:check])
-    end
-  end
-
-  def assert_leak(leak, server)
-    workers = server.workers.select(&:index)
-    grown = leak.check.grown.find { |one| one.name == "Object" }
-
-    assert_equal workers.map(&:pid).sort, leak.pids.sort
-    assert_equal [:grows, :server, [10] * 5, "KEPT → Array → Object"],
-                 [leak.verdict, leak.check.ran_in, grown.growth, grown.held_by.join(" → ")]
-    # Between the least that both workers may have had, since an idle one gives memory back, and the most they ever had:
-    # neither one of them nor all three processes.
-    least, most = %w[VmRSS VmHWM].map { |name| workers.sum { |worker| status(worker.pid, name) } }
-
-    assert_includes (least * 3 / 4)..most, leak.points.last.rss_bytes
-  end
-
-  private
-
-  def listening(server) = { "MEMSCOPE_SOCKET_DIRECTORY" => server.directory }
-
-  def exercise(*arguments, env: {})
-    ChildProcess.run_command(*ChildProcess.ruby, EXECUTABLE, "exercise", *arguments, env: env)
-  end
-
-  # @return [Integer] bytes
-  def status(pid, name) = Integer(File.read("/proc/#{pid}/status")[/^#{name}:\s+(\d+)/, 1]) * 1024
 end

@@ -15,52 +15,39 @@ module Memscope
         increased by at least one per request (rounded) in each of the last five rounds.
         A few more requests then find the lines that allocate what grows.
 
-        A URL names a server on this machine whose processes listen (plugin :memscope,
-        MEMSCOPE_LISTEN=1). Without --gc, garbage counts there too, and there is no
-        verdict. --pid names one of its processes if memscope cannot find them: in a
-        container, behind a proxy.
-
         Any status but 200 to 299 and those of --allow-status ends the exercise: error
         pages are not measured.
 
-        exit status: 0 nothing grows, or no verdict without --gc; 1 memory grows; 74 a
-        request failed, or the exercise was interrupted
+        exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or the
+        exercise was interrupted
       TEXT
       number = ->(name, range, *text) { ["--#{name} N", OptionParser::DecimalInteger, Limit.of(range), *text] }
       HEADER = Limit.new(/\A[!#$%&'*+.^`|~\w-]+: ?[^\r\n]*\z/.method(:match?), "a name, a colon and a value").freeze
       FORMS = {
         process: { summary: "request one path many times, and tell whether memory grows",
-                   example: "memscope exercise --path=/orders\n  " \
-                            "memscope exercise http://localhost:3000/orders --gc", notes: NOTES,
+                   example: "memscope exercise --path=/orders", notes: NOTES,
                    defaults: { requests: 1000, threads: 1 },
                    options: [["--path PATH", "the path to request (default: /)"],
                              number.call("requests", Exercise::REQUESTS, "how many requests"),
                              number.call("threads", Exercise::THREADS, "how many run concurrently"),
                              ["--header LINE", HEADER, "sent each time, such as", "\"Accept: text/html\"; repeatable"],
                              ["--allow-status N", OptionParser::DecimalInteger, Limit.of(300..499),
-                              "a status to accept; repeatable"],
-                             PROCESS.first, ["--gc", "collect garbage in the server", "before each count"], *TEXT] }
+                              "a status to accept; repeatable"], *TEXT] }
       }.freeze
-      # Options for a rackup file only, and for a URL only.
-      FOR_FILES = %i[path].freeze
-      FOR_SERVERS = %i[pid gc].freeze
       # Options that can be given several times.
       LISTS = %i[header allow_status].freeze
       # The exit status for memory that grows.
       GROWS = 1
-      private_constant :NOTES, :HEADER, :FORMS, :FOR_FILES, :FOR_SERVERS, :LISTS, :GROWS
+      private_constant :NOTES, :HEADER, :FORMS, :LISTS, :GROWS
 
       private
 
-      def operands = "[config.ru | URL]"
+      def operands = "[config.ru]"
 
       def take(operands)
         @target, *more = operands
         @target ||= "config.ru"
         refuse("unexpected argument: #{more.first}") if more.any?
-        url = Exercise.url?(@target)
-        excluded = (url ? FOR_FILES : FOR_SERVERS).find { |name| @given.key?(name) }
-        refuse("a #{url ? 'URL' : 'rackup file'} takes no --#{excluded}") if excluded
       end
 
       def give(name, value)
@@ -70,7 +57,7 @@ module Memscope
       end
 
       def perform
-        exercise = asking { run_exercise }
+        exercise = run_exercise
         deliver_readings([exercise])
         return GROWS if exercise.check&.grows?
 
@@ -82,7 +69,7 @@ module Memscope
       end
 
       def run_exercise
-        Exercise.url?(@target) ? follow : aside { follow }
+        aside { follow }
       rescue ArgumentError => e
         usage_error(e.message.delete_prefix("Memscope::Exercise.run: "))
       end
@@ -111,7 +98,7 @@ module Memscope
       def options
         headers = @given.fetch(:header, []).to_h { |line| line.split(/: ?/, 2) }
         allowed = @given.fetch(:allow_status, [])
-        { **@given.slice(:path, :requests, :threads, :pid, :gc), headers: headers, allow_status: allowed }
+        { **@given.slice(:path, :requests, :threads), headers: headers, allow_status: allowed }
       end
     end
   end

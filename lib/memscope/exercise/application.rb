@@ -22,7 +22,7 @@ module Memscope
       # @raise [Failed] if Rack or the application cannot be loaded
       def initialize(rackup, path, headers:, allowed:)
         file = rackup.is_a?(String) && File.file?(rackup)
-        Field.refuse("Memscope::Exercise.run: target", rackup, "a rackup file, a URL") unless file
+        Field.refuse("Memscope::Exercise.run: target", rackup, "a rackup file") unless file
         valid = path.is_a?(String) && path.start_with?("/")
         Field.refuse("Memscope::Exercise.run: path", path, "a path that begins with /") unless valid
         @rackup = rackup
@@ -37,23 +37,11 @@ module Memscope
 
       # @return [Hash{Symbol => Object}] fields of the Exercise
       def to_h
-        { target: @rackup, path: @path, environment: @environment, pids: [Process.pid], collected: true }
+        { target: @rackup, path: @path, environment: @environment }
       end
 
-      # @return [Boolean]
-      def collected? = true
-
-      # @return [Hash{Symbol => Object}] what GrowthCheck.follow counts: this process
-      def memory = {}
-
-      # @return [#call] makes one request
-      def caller = self
-
-      # Nothing is open.
+      # Makes one request.
       #
-      # @return [void]
-      def close = nil
-
       # @return [void]
       # @raise [Failed]
       def call

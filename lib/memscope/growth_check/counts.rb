@@ -29,15 +29,14 @@ module Memscope
           Native.collect_garbage
           blocks, malloc_bytes = self.malloc if malloc
           body = Native.census(Thread.list.size > 1, nil) # collects again if other threads may have left garbage
-          raise Unavailable, uncounted(Reasons.sentences(body[:reasons])) unless body[:total_count]
+          why = Reasons.sentences(body[:reasons]).values.join("; ")
+          raise Unavailable, "objects cannot be counted: #{why}" unless body[:total_count]
 
           objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
           Count.new(objects, body[:total_slot_bytes], blocks, malloc_bytes, Memscope.rss)
         end
 
-        # @param reasons [Hash{Symbol => String}]
-        # @return [String] why there is no census
-        def uncounted(reasons) = "objects cannot be counted: #{reasons.values.join('; ')}"
+        private
 
         # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
         # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if this jemalloc does not count blocks
@@ -60,8 +59,6 @@ module Memscope
           end
           [counts.sum, malloc[:detail][:in_use_bytes]] if counts.any? && counts.all?
         end
-
-        private
 
         # Runs no lever under glibc: a lever would release the GVL, and other Ruby threads could run before the blocks
         # are counted.

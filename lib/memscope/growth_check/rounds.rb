@@ -41,7 +41,7 @@ module Memscope
 
       # @param options [Options]
       # @param work [#call] does as many iterations as it is called with
-      # @param memory [#read] counts what is left: Counts or Listeners
+      # @param memory [#read] counts what is left
       # @yieldparam iterations [Integer] so far
       # @yieldparam count [Count] before the first round, and after each round; memory that the block keeps is in the
       #   next count

@@ -20,8 +20,7 @@ module Memscope
 
       def where
         default = " (default)" if @reading.reasons.key?(:environment)
-        environment = "RAILS_ENV #{@reading.environment}#{default}" if @reading.environment
-        [*environment, "#{@reading.pids.one? ? 'pid' : 'pids'} #{@reading.pids.join(', ')}"]
+        ["RAILS_ENV #{@reading.environment}#{default}", "pid #{@reading.pid}"]
       end
 
       def sections = [curve, growth, *verdict, *expired]

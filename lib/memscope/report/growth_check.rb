@@ -43,7 +43,7 @@ module Memscope
     class GrowthCheckPage < ReadingPage
       include GrownLines
 
-      PLACES = { child: "in a forked child", process: "in this process", server: "in a server" }.freeze
+      PLACES = { child: "in a forked child", process: "in this process" }.freeze
       private_constant :PLACES
 
       private
