@@ -100,6 +100,28 @@ class PurgeTest < MemscopeTest
     assert_equal %w[decay purge], of_one_arena if preload
   end
 
+  # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any.
+  def test_a_walk_for_the_history_does_not_change_what_the_machine_gains
+    skip_under_sanitizer
+    purges = child_json(<<~RUBY, requires: %w[json memscope/history])
+      GC.disable
+      kept = Array.new(300_000) { |index| "kept \#{index} " * 10 }
+      sampler = Memscope::History::Sampler.new
+      Thread.new { loop { sampler.send(:held) && sleep(0.01) } }
+      trapped = Queue.new
+      trap(:USR1) { trapped << Memscope.purge(:gc) }
+      purges = Array.new(3) do
+        Array.new(300_000) { |index| "row \#{index} " * 10 }
+        Memscope.purge(:gc, :trim)
+      end
+      Process.kill(:USR1, Process.pid)
+      trapped.pop
+      puts JSON.generate(purges.map { |purge| [purge.returned_bytes, purge.returned_private_bytes, purge.after.rss_bytes] })
+    RUBY
+
+    purges.each { |returned, own, rest| assert_in_delta returned, own, rest / 20 }
+  end
+
   both_allocators "wrong arguments are refused before anything is done" do |preload|
     messages, before, after = child_json(<<~RUBY, preload: preload, requires: %w[json memscope_test])
       refused = #{REFUSED.inspect.gsub('NaN', 'Float::NAN').gsub('Infinity', 'Float::INFINITY')}

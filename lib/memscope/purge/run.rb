@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../forks"
 require_relative "forecast"
 require_relative "harm"
 require_relative "result"
@@ -37,7 +38,7 @@ module Memscope
       # @raise [Busy]
       def result
         start = Cost.now
-        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
+        @done = @dry_run ? predict : Purge.with_exclusive_purge { Forks.alone { run_all } }
         took = Cost.now - start # settled, which waits, is called after this
         Result.capture(body(settled, took))
       end
