@@ -46,6 +46,138 @@ class LoadingTest < MemscopeTest
     assert_silent_child ChildProcess.run(ALL, preload: preload, requires: %w[json memscope], ruby_args: ["-w"])
   end
 
+  # Calls that load files when they are first made.
+  FIRST_CALLS = ["census.then { |one| one.class.from_json(one.to_json).to_s + (one - one).to_s }", "doctor.to_s",
+                 "heap_graph.then { |one| one.to_s + (one - one).to_s }", "ledger(garbage: true).to_s",
+                 "malloc_profile(backend: :imports) {}.then { |one| one.to_pprof && one.to_html + (one - one).to_s }",
+                 "measure {}.to_s", "tags.to_s", "purge(:gc).to_s", "purge(dry_run: true).to_s", "workers.to_s",
+                 "history.to_s", "verdict.to_s", "lint.to_s", "tune.to_s",
+                 "listen.close", "dump(File.join(ARGV[0], rand.to_s)).to_s", "configure {}", "tag('x') {}",
+                 "eager_load!", "report(StringIO.new)"].freeze
+
+  # Raises an exception in the thread as each file begins, and says where one came through.
+  EXCEPTIONS = <<~'RUBY'
+    require "memscope"
+    require "stringio"
+    $stdout.sync = true
+    came = Class.new(Exception)
+    CALLS.each do |call|
+      pid = fork do
+        TracePoint.trace(:script_compiled) do |trace|
+          path = trace.instruction_sequence.path
+          Thread.current.raise(came) if path.include?("/lib/memscope/")
+        rescue came
+          puts "#{call}: #{path}"
+        end
+        begin
+          eval("Memscope.#{call}")
+          exit!(0)
+        rescue came # after the files were loaded
+          retry
+        end
+      end
+      puts "#{call} fails" unless Process.wait2(pid).last.success?
+    end
+  RUBY
+
+  def test_no_exception_for_the_thread_cuts_a_file_short
+    skip_under_sanitizer
+    Dir.mktmpdir do |directory|
+      script = "ARGV[0] = #{directory.inspect}\nCALLS = #{FIRST_CALLS.inspect}\n#{EXCEPTIONS}"
+
+      assert_empty ChildProcess.run(script).out
+    end
+  end
+
+  # Kills the thread that first makes the call, at some of the lines that it runs; then another thread makes the call.
+  KILLS = <<~'RUBY'
+    require "memscope"
+    lines = lambda do |at|
+      count = 0
+      asked = Queue.new
+      killed = Queue.new
+      first = Thread.new do
+        Thread.stop
+        eval(CALL)
+      end
+      Thread.pass until first.stop?
+      killer = Thread.new { asked.pop && first.kill && killed.push(true) }
+      trace = TracePoint.new(:line) do |event|
+        next unless Thread.current.equal?(first) && event.path.include?("/lib/memscope/") && (count += 1) == at
+
+        asked.push(true)
+        killed.pop
+      end
+      trace.enable
+      first.run.join
+      trace.disable
+      killer.kill
+      count
+    end
+    inside = lambda do |&work|
+      reading, writing = IO.pipe
+      Process.wait(fork { exit!(writing.write(work.call.to_s) > 0) })
+      writing.close
+      reading.read
+    end
+    all = inside.call { lines.call(0) }.to_i
+    puts "no lines" if all < 100
+    (1..TIMES).each do |time|
+      at = all * time / (TIMES + 1)
+      kind = inside.call { lines.call(at) && Thread.new { eval(CALL).class }.value }
+      puts "#{kind} after line #{at}" unless kind == "String"
+    end
+  RUBY
+
+  %w[tags.to_s doctor.to_s].each do |call|
+    define_method("test_a_killed_thread_leaves_#{call.tr('.', '_')}_loaded") do
+      skip_under_sanitizer
+      ran = ChildProcess.run("CALL = 'Memscope.#{call}'\nTIMES = 6\n#{KILLS}")
+
+      assert_empty ran.out
+      assert_silent_child ran
+    end
+  end
+
+  # While one thread loads what Memscope.tags needs, and has begun to define a class, another thread uses that class.
+  BESIDE = <<~RUBY
+    require "memscope"
+    other = nil
+    trace = TracePoint.new(:class) do |event|
+      next unless other.nil? && event.path.end_with?("/lib/memscope/malloc_profile.rb")
+
+      other = Thread.new { Memscope.tag("beside") { "used" } }
+      Thread.pass until other.stop?
+    end
+    trace.enable
+    Memscope.tags
+    trace.disable
+    print other.value
+  RUBY
+
+  def test_no_thread_sees_what_another_thread_is_loading
+    assert_equal "used", ChildProcess.run(BESIDE).out
+  end
+
+  def test_a_first_use_without_descriptors_says_so
+    ran = ChildProcess.run(<<~RUBY)
+      require "memscope"
+      graph = -> { Memscope.heap_graph(in: :process).class }
+      limit = Process.getrlimit(:NOFILE)
+      Process.setrlimit(:NOFILE, Dir.children("/proc/self/fd").map(&:to_i).min, limit.last)
+      begin
+        graph.call
+      rescue Errno::EMFILE => e
+        puts e.message
+      end
+      Process.setrlimit(:NOFILE, *limit)
+      puts graph.call
+    RUBY
+
+    assert_match(/memscope cannot load what is used .*: no descriptor is free .*\nMemscope::HeapGraph\n\z/, ran.out,
+                 ran)
+  end
+
   # The end of the last page of the extension's file that is resident once it is loaded. Bit 63 of an entry in pagemap
   # means present, bit 61 a file's page.
   LAST_PAGE = <<~'RUBY'

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
+require_relative "facade" # which knows the file of Listener
 require_relative "loader" # before several threads need it at once
-require_relative "remote/server"
+Memscope::Loading.unit :Listener
 
 module Memscope
   # Asks another process for its readings. That process must listen (Memscope.listen, MEMSCOPE_LISTEN=1) and belong to

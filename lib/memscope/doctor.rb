@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "diagnosis"
 require_relative "doctor/figures"
 require_relative "doctor/rule"
+require_relative "loading"
+Memscope::Loading.unit :Diagnosis
 
 module Memscope
   # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.

@@ -12,27 +12,16 @@ module Memscope
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
                 open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
                 requires|report/(?:requires|exercise))\b}x
-    CONSTANTS_APART = %i[Web RackTags SidekiqTags GrowthCheck Exercise AllocationCheck Assertions Requires].freeze
-    private_constant :APART, :CONSTANTS_APART
+    private_constant :APART
 
     class << self
-      # Resolves the constants before it requires the files: if the file of a constant is required while the constant is
-      # still to be autoloaded, Ruby forgets where the constant is defined.
-      #
       # @return [void]
       def run
-        resolve(Memscope)
+        Loading.resolve(Memscope)
         files.each { |file| require file }
       end
 
       private
-
-      def resolve(namespace)
-        (namespace.constants(false) - CONSTANTS_APART).each do |name|
-          constant = namespace.const_get(name, false)
-          resolve(constant) if constant.is_a?(Module) && constant.name == "#{namespace}::#{name}"
-        end
-      end
 
       # Files at the root come first: the other files reopen classes and modules that the root files define.
       def files

@@ -69,26 +69,26 @@ module Memscope
     # Every mapping, with the ledger rows that own it. Tier T2.
     #
     # @return [Mappings]
-    def mappings = Mappings.read
+    def mappings = Loading.unit(:Mappings).read
 
     # The allocator's arenas. Tier T1 under jemalloc, whose statistics are refreshed: 6.5 µs an arena. T2 under glibc,
     # where malloc_info walks the free lists under arena locks: 37 ms with 84,000 free blocks.
     #
     # @return [Arenas]
-    def arenas = Arenas.read
+    def arenas = Loading.unit(:Arenas).read
 
     # The allocator's size classes: how full their slabs are. jemalloc only. Tier T1.
     #
     # @param arena [Integer, nil] the index of one arena; nil for all arenas together
     # @return [SizeClasses]
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
-    def size_classes(arena: nil) = SizeClasses.read(arena: arena)
+    def size_classes(arena: nil) = Loading.unit(:SizeClasses).read(arena: arena)
 
     # Fragmentation as named ratios; how much free memory a purge or a compaction would return, and how much is stuck.
     # Tier T2: walks Ruby's heap as ruby_heap does, and glibc's chunks.
     #
     # @return [Fragmentation]
-    def fragmentation = Fragmentation.read
+    def fragmentation = Loading.unit(:Fragmentation).read
 
     # Pages and slots of Ruby's heap, and which pages compaction could empty. Tier T2: 9 to 16 ms for a million objects,
     # under the GVL. Runs the mark functions of C extensions, as a garbage collection does.
@@ -109,7 +109,7 @@ module Memscope
     # @param gc [Boolean] collect all garbage first, as GC.start does
     # @return [Census] with rows by class, type, kind of internal objects, slot size and age
     # @raise [ArgumentError] unless `gc` is true or false
-    def census(gc: false) = Census.read(gc: gc)
+    def census(gc: false) = Loading.unit(:Census).read(gc: gc)
 
     # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
     # what is garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million objects, with 60 to 120 bytes
@@ -125,7 +125,7 @@ module Memscope
     #   :process; `deadline` (60): seconds that a child may take
     # @return [HeapGraph]
     # @raise [ArgumentError] for an unknown option or an invalid value
-    def heap_graph(**options) = HeapGraph.take(**options)
+    def heap_graph(**options) = Loading.unit(:HeapGraph).take(**options)
 
     # The kernel's figures for this process: PSS, USS, swap. Tier T2.
     #
@@ -141,12 +141,12 @@ module Memscope
     # only this process. Tier T2 before the first report, else T0; a Puma worker asks its master, by one call.
     #
     # @return [Workers]
-    def workers = Workers.read
+    def workers = Loading.unit(:Workers).read
 
     # How the memory of this process has changed, by series, since History.start. Tier T1.
     #
     # @return [History]
-    def history = History.read
+    def history = Loading.unit(:History).read
 
     # Whether the memory of this process grows: a leak, a step, a plateau, not at all, or too early to tell; in which
     # layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1 before
@@ -157,7 +157,7 @@ module Memscope
     # @param now [Boolean] judge now; with a history of several days, this takes some milliseconds
     # @return [Verdict]
     # @raise [ArgumentError] unless `now` is true or false
-    def verdict(now: false) = Verdict.read(now: now)
+    def verdict(now: false) = Loading.unit(:Verdict).read(now: now)
 
     # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.
@@ -171,7 +171,8 @@ module Memscope
     #   unless `gc` is true or false
     def doctor(since: nil, gc: false)
       listener = Listener.current unless autoload?(:Listener)
-      diagnosis = Doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, held: listener&.verdicts)
+      doctor = Loading.unit(:Doctor)
+      diagnosis = doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, held: listener&.verdicts)
       listener.verdicts = diagnosis.severities if listener
       diagnosis
     end
@@ -179,7 +180,7 @@ module Memscope
     # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
     #
     # @return [Lint]
-    def lint = Lint.read
+    def lint = Loading.unit(:Lint).read
 
     # Returns memory to the kernel, and reports how much. Tier T3. Checks all arguments before it changes anything.
     #
@@ -195,7 +196,7 @@ module Memscope
     # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another invalid argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
     def purge(*levers, arena: nil, dry_run: false, settle: 0, gc: false)
-      Purge.run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
+      Loading.unit(:Purge).run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
     end
 
     # By Ruby line, the malloc memory allocated in any thread while the block ran, and still live when it ends.
@@ -208,7 +209,7 @@ module Memscope
     # @return [Profile]
     # @raise [ArgumentError] for an invalid rate or backend, or without a block
     # @raise [MallocProfile::Unavailable] if a profile is already running, or this process cannot be profiled
-    def malloc_profile(...) = MallocProfile.record(...)
+    def malloc_profile(...) = Loading.unit(:MallocProfile).record(...)
 
     # By Ruby line, the objects allocated in any thread while the block ran, and still alive when it ends.
     #
@@ -220,7 +221,7 @@ module Memscope
     # @return [Profile]
     # @raise [ArgumentError] for an invalid option, or without a block
     # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
-    def object_profile(...) = ObjectProfile.record(...)
+    def object_profile(...) = Loading.unit(:ObjectProfile).record(...)
 
     # What the block allocates, and how much of that remains: objects by class and line, malloc memory, rows of the
     # ledger, the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while
@@ -234,7 +235,7 @@ module Memscope
     # @raise [ArgumentError] without a block
     # @raise [Measurement::Unavailable] within another measurement of this process, in any thread, or while a profile of
     #   objects runs
-    def measure(...) = Measurement.take(...)
+    def measure(...) = Loading.unit(:Measurement).take(...)
 
     # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest;
     # the innermost counts. Costs well under a microsecond, with or without a profile.
@@ -249,7 +250,7 @@ module Memscope
     # @yield
     # @return [Object] the block's value
     # @raise [ArgumentError] for an invalid name, or without a block
-    def tag(name, &) = MallocProfile.tag(name, &)
+    def tag(name, &) = Loading.unit(:MallocProfile).tag(name, &)
 
     # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
     # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
@@ -257,7 +258,7 @@ module Memscope
     #   puts Memscope.tags
     #
     # @return [Tags]
-    def tags = Tags.read
+    def tags = Loading.unit(:Tags).read
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
     # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
@@ -272,8 +273,8 @@ module Memscope
     #   other than nil
     # @raise [Purge::Busy] while another thread of this process purges or tunes
     def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
-      Tuning.apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
-                   background_thread: background_thread)
+      Loading.unit(:Tuning).apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
+                                  background_thread: background_thread)
     end
 
     # Changes how memscope's surfaces behave. If the block raises, nothing changes. With the setting `listen`, this
@@ -289,7 +290,7 @@ module Memscope
     # @raise [ArgumentError] for an unknown setting, or an invalid value of a setting or an environment variable
     # @raise [Configuration::Late] once the configuration is in use
     def configure(&)
-      Configuration.change(&)
+      Loading.unit(:Configuration).change(&)
       Listener.boot("listen") if Configuration.so_far.listen && !const_defined?(:Railtie, false)
       nil
     end
@@ -298,7 +299,7 @@ module Memscope
     #
     # @return [Configuration]
     # @raise [ArgumentError] for an invalid value of an environment variable; in Rails, the log gets a warning instead
-    def configuration = Configuration.current
+    def configuration = Loading.unit(:Configuration).current
 
     # Lets other processes of this user, and of root, read, profile and purge this one: `memscope report --pid N`,
     # `doctor`, `profile`, `purge`, `top` and `ps`. Opens a Unix socket, PID.sock in a directory that no other user can
@@ -312,7 +313,7 @@ module Memscope
     # @return [Listener]
     # @raise [ArgumentError] unless `path` is nil or an absolute path
     # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
-    def listen(path: nil) = Listener.listen(path)
+    def listen(path: nil) = Loading.unit(:Listener).listen(path)
 
     # Writes a heap dump for other tools, without the objects' contents; see Dump. Tier T3: a forked child writes about
     # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child; other
@@ -330,7 +331,7 @@ module Memscope
     #   full, and is then removed
     # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
     def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
-      Dump.write(path, format: format, contents: contents, gc: gc, deadline: deadline)
+      Loading.unit(:Dump).write(path, format: format, contents: contents, gc: gc, deadline: deadline)
     end
 
     # Prints the ledger for people. Tier T2.
@@ -340,19 +341,20 @@ module Memscope
     # @return [nil]
     # @raise [ArgumentError] if `io` cannot be written to, or for an invalid option of `ledger`
     def report(io = $stdout, **options)
-      require_relative "report"
+      Loading.whole { require_relative "report" }
       Report.print(ledger(**options), io)
     end
 
     # Loads the files that memscope otherwise loads on first use. This is called when a server boots: in Rails by the
-    # railtie (with `eager_load`), elsewhere by Memscope::Web, RackTags, SidekiqTags and Puma's plugin. If a thread is
-    # killed while it loads a file, that file may fail to load in all threads.
+    # railtie (with `eager_load`), elsewhere by Memscope::Web, RackTags, SidekiqTags and Puma's plugin.
     #
     # @return [void]
     def eager_load!
-      require "json"
-      require_relative "eager_load"
-      EagerLoad.run
+      Loading.whole do
+        require "json"
+        require_relative "eager_load"
+        EagerLoad.run
+      end
     end
 
     # @return [Boolean] whether memscope's extension is loaded

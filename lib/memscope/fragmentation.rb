@@ -3,8 +3,8 @@
 require_relative "allocator"
 require_relative "ledger"
 require_relative "ruby_heap"
-require_relative "size_classes"
 require_relative "snapshot"
+Memscope::Loading.unit :SizeClasses
 
 module Memscope
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.

@@ -133,7 +133,7 @@ module Memscope
       ledger = of(gc ? RubyHeap::Garbage.collect : nil) do
         body = Native.object_blocks(nil, shared, strict)
         scan, pins = %i[ledger ruby_heap].map { |name| body.delete(name) }
-        blocks = RubyHeap::Blocks.capture(body)
+        blocks = Loading.unit(:Blocks, RubyHeap).capture(body)
         heap = pins ? RubyHeap.of(pins) : RubyHeap.bounded(objects: true)
         scan.update(held_by(blocks.all ? blocks : heap, scan), garbage_max_bytes: blocks.garbage_max_bytes)
         scan.update(cost: body[:cost], reasons: { **scan[:reasons], garbage: garbage_reason(blocks) }.compact)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "profile"
+require_relative "loading"
+Memscope::Loading.unit :Profile
 
 module Memscope
   # Which Ruby lines allocated live malloc memory: samples one allocated byte in `rate` on average, records the stack of

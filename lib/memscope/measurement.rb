@@ -1,10 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "diff"
 require_relative "forks"
 require_relative "ledger"
-require_relative "object_profile"
-require_relative "purge"
+Memscope::Loading.units :Diff, :ObjectProfile, :Purge
 
 module Memscope
   # What a block allocates, and how much of that remains after a garbage collection.

@@ -1,15 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "allocator"
-require_relative "census"
 require_relative "cgroup"
-require_relative "configuration"
 require_relative "ledger"
 require_relative "metrics/definitions"
 require_relative "snapshot"
-require_relative "tags"
 require_relative "ttl_cache"
-require_relative "verdict"
+Memscope::Loading.units :Census, :Configuration, :Tags, :Verdict
 
 module Memscope
   # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "profile"
+require_relative "loading"
+Memscope::Loading.unit :Profile
 
 module Memscope
   # Which Ruby lines keep objects alive. Samples allocations, as many as its budget allows, and drops each sample when

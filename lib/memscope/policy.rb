@@ -70,7 +70,7 @@ module Memscope
       # @api private
       # @return [Policy]
       def load(hash, where)
-        require_relative "loader"
+        Loading.whole { require_relative "loader" }
         new(**Loader.values(self, hash, where))
       end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "metrics"
+require_relative "loading"
+Memscope::Loading.unit :Metrics
 
 module Memscope
   # The metrics of this process, or of all of Puma's workers, in Prometheus's text format 0.0.4:

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "loading"
 require_relative "reasons"
 require_relative "version"
 
@@ -238,7 +239,7 @@ module Memscope
       # @api private
       # @param where [String, Array] the path to the record, for messages, as Loader takes it
       def load(hash, where)
-        require_relative "loader"
+        Loading.whole { require_relative "loader" }
         new(Loader.values(self, hash, where))
       end
 
@@ -552,7 +553,7 @@ module Memscope
     # @param other [Reading] the earlier one
     # @return [Diff]
     # @raise [TypeError] for a reading of another kind
-    def -(other) = Diff.between(of_this_kind(other), self)
+    def -(other) = Loading.unit(:Diff).between(of_this_kind(other), self)
 
     # Loads memscope/report when first used.
     #
@@ -560,7 +561,7 @@ module Memscope
     #   if the locale is not UTF-8
     # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
     def to_s(**options)
-      require_relative "report"
+      Loading.whole { require_relative "report" }
       Report.render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
     end
 

@@ -39,7 +39,7 @@ module Memscope
         file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || PAGES[reading.class.kind]
         return reading.inspect unless file
 
-        require_relative "report/#{file}"
+        Loading.whole { require_relative "report/#{file}" }
         const_get(page).new(reading, unicode: unicode, **options).to_s
       end
 

@@ -1,8 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "collection"
-require_relative "malloc_profile"
-require_relative "object_profile"
+Memscope::Loading.units :MallocProfile, :ObjectProfile
 
 module Memscope
   # What endpoints and jobs allocate and retain: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has

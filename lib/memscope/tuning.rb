@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "purge"
+require_relative "loading"
+Memscope::Loading.unit :Purge
 
 module Memscope
   # jemalloc's decay times and background threads, before and after a call of Memscope.tune.

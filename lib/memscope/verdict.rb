@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "cgroup"
-require_relative "history"
 require_relative "reading"
+Memscope::Loading.unit :History
 
 module Memscope
   # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until

@@ -1,11 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "collection"
-require_relative "history"
 require_relative "snapshot"
-require_relative "tags"
-require_relative "verdict"
-require_relative "configuration"
+Memscope::Loading.units :History, :Tags, :Verdict, :Configuration
 
 module Memscope
   # One process of a server, as it last reported itself: a worker or the master of a cluster, or the only process of a

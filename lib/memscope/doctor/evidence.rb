@@ -2,15 +2,10 @@
 
 require_relative "../ledger"
 require_relative "../snapshot"
-require_relative "../arenas"
-require_relative "../census"
-require_relative "../heap_graph"
 require_relative "../ruby_heap"
 require_relative "../process_memory"
 require_relative "../cgroup"
-require_relative "../fragmentation"
-require_relative "../lint"
-require_relative "../verdict"
+Memscope::Loading.units :Arenas, :Census, :HeapGraph, :Fragmentation, :Lint, :Verdict
 
 module Memscope
   class Diagnosis < Reading

@@ -45,7 +45,7 @@ module Memscope
         def start(least = SLOW)
           @lock.synchronize do
             opened = Native.open_history(SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
-            require_relative "../verdict" # now: the thread may be killed while it loads a file
+            Loading.unit(:Verdict) # before the thread that asks for one
             next (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
             @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true

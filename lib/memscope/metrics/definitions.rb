@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../reading"
-require_relative "../verdict"
+Memscope::Loading.unit :Verdict
 
 module Memscope
   module Metrics

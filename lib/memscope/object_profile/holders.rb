@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../forks"
-require_relative "../heap_graph"
 require_relative "../object_profile"
+Memscope::Loading.unit :HeapGraph
 
 module Memscope
   module ObjectProfile

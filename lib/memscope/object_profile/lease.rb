@@ -2,7 +2,7 @@
 
 require "json"
 require_relative "../object_profile"
-require_relative "../profile"
+Memscope::Loading.unit :Profile
 
 module Memscope
   module ObjectProfile

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../verdict"
+Memscope::Loading.unit :Verdict
 
 module Memscope
   class Policy < Record

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../arenas"
 require_relative "../ruby_heap/compaction_forecast"
+Memscope::Loading.unit :Arenas
 
 module Memscope
   module Purge

@@ -254,7 +254,7 @@ module Memscope
       def lease(profiler) = Memscope.const_get(profiler)::Lease
 
       def check_actions
-        return if Configuration.so_far.actions
+        return if Loading.unit(:Configuration).so_far.actions
 
         raise Refused, "this process allows no actions: its setting `actions` is false"
       end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../facade"
-require_relative "../client"
+Memscope::Loading.unit :Client
 
 module Memscope
   # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is

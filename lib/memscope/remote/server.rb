@@ -45,7 +45,7 @@ module Memscope
       # @param always [Boolean] whether to listen even if the setting is false
       # @return [void]
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
-        where = Configuration.so_far.listen || always
+        where = Loading.unit(:Configuration).so_far.listen || always
         listen(where.is_a?(String) ? where : nil) if where
       rescue StandardError => e
         warn "memscope: #{asked_by}: this process (pid #{Process.pid}) does not listen: #{e.message}"
@@ -74,7 +74,7 @@ module Memscope
       def start(path)
         @current&.close
         hook unless @hooked
-        @current = new(path ? Sockets.check_path(path) : own_path(Configuration.so_far.socket_directory))
+        @current = new(path ? Sockets.check_path(path) : own_path(Loading.unit(:Configuration).so_far.socket_directory))
       end
 
       # Called once: a forked child inherits both hooks.

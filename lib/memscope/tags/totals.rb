@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../profile"
+Memscope::Loading.unit :Profile
 
 module Memscope
   class Tags < Reading

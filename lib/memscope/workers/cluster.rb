@@ -274,8 +274,7 @@ module Memscope
 
       # A failure is only a warning: reports do not need the listener's socket.
       def listen(otherwise)
-        require_relative "../remote/server"
-        Listener.listen(nil)
+        Loading.unit(:Listener).listen(nil)
       rescue StandardError => e
         warn "memscope: #{otherwise}: #{e.message} (#{e.class})"
       end

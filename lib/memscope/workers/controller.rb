@@ -2,9 +2,8 @@
 
 require "socket"
 require_relative "../cgroup"
-require_relative "../policy"
-require_relative "../purge"
 require_relative "evidence"
+Memscope::Loading.units :Policy, :Purge
 
 module Memscope
   class Workers < Reading

@@ -3,8 +3,8 @@
 require "digest"
 require "json"
 require "socket"
-require_relative "../census"
 require_relative "../remote/sockets"
+Memscope::Loading.unit :Census
 
 module Memscope
   class Workers < Reading

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 require "etc"
-require_relative "../client"
 require_relative "controller"
+Memscope::Loading.unit :Client
 
 module Memscope
   class Workers < Reading

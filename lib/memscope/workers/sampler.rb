@@ -1,13 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../arenas"
-require_relative "../history"
 require_relative "../ledger"
 require_relative "../process_memory"
-require_relative "../purge"
 require_relative "../snapshot"
 require_relative "../ttl_cache"
-require_relative "../verdict"
+Memscope::Loading.units :Arenas, :History, :Purge, :Verdict
 
 module Memscope
   class Workers < Reading

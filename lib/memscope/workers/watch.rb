@@ -110,8 +110,7 @@ module Memscope
       def turn_on_background_threads
         return if @background_threads || !Workers.setting(:background_thread)
 
-        require_relative "../tuning"
-        Tuning.apply(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: true)
+        Loading.unit(:Tuning).apply(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: true)
         @background_threads = true
         @troubles.delete(:background_thread)
       rescue ArgumentError, Purge::Busy => e
