@@ -13,57 +13,44 @@ module Memscope
   # The block runs twice, in this process. Only the second run counts, since all later runs are like it: the first run
   # loads code, fills Ruby's inline caches, and memoizes.
   class AllocationCheck
-    # Objects cannot be counted by class here, or the baseline is missing or unreadable. The message names the reason.
+    # Objects cannot be counted by class here. The message names the reason.
     class Unavailable < StandardError; end
 
     # Matches the names of internal objects, which no Ruby code can reach, and whose counts differ between Rubies.
     INTERNAL = /\A(?:imemo_|T_)/
-    # The keys that stand for all classes together: in limits a Symbol, in a baseline a String.
-    ALL = [:objects, "objects"].freeze
     # How many rows each list has at most.
     ROWS = 10
     # Only one measurement runs at a time; others, such as those of tests in parallel threads, wait.
     LOCK = Monitor.new
-    # @api private
-    autoload :Baseline, File.join(__dir__, "allocation_check/baseline.rb")
-    private_constant :INTERNAL, :ALL, :ROWS, :LOCK
+    private_constant :INTERNAL, :ROWS, :LOCK
 
     class << self
-      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>, String}] for a class with a name, or for
-      #   :objects (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal
-      #   objects do not count. For :baseline, the name under which a file has the numbers that the block may not
-      #   exceed. The block must not create a Ractor
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] for a class with a name, or for :objects
+      #   (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal objects
+      #   do not count. The block must not create a Ractor
       # @yield twice
       # @return [AllocationCheck]
       # @raise [ArgumentError] for an invalid limit, or without a block
-      # @raise [Unavailable] if this Ruby cannot count objects by class, or the baseline is missing or unreadable
+      # @raise [Unavailable] if this Ruby cannot count objects by class
       # @raise [Measurement::Unavailable] if the program itself measures or profiles objects
       def run(limits, &block)
         raise ArgumentError, "Memscope::AllocationCheck.run: no block given" unless block
 
-        limits, name = checked(limits)
+        check(limits)
         measurement = LOCK.synchronize do
           yield
           Measurement.take(&block)
         end
         raise Unavailable, measurement.reasons[:classes] unless measurement.classes
 
-        check = new(limits, measurement)
-        name ? new({ **Baseline.new(name).limits(check.counts), **limits }, measurement) : check
+        new(limits, measurement)
       end
 
       private
 
-      def checked(limits)
-        refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
-        name = limits[:baseline]
-        refuse("baseline", name, "a name") if limits.key?(:baseline) && !(name.is_a?(String) && !name.empty?)
-        limits = limits.except(:baseline)
-        check(limits)
-        [limits, name]
-      end
-
       def check(limits)
+        refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
+
         limits.each do |what, limit|
           known = what == :objects || what.is_a?(String) || (what.is_a?(Class) && named?(what))
           refuse("limits", what, ":objects, a class with a name, the name of a class") unless known
@@ -107,16 +94,12 @@ module Memscope
       [*wrong, "", "  by class", *rows(classes), "", "  by line", *rows(measurement.lines)].join("\n")
     end
 
-    # @api private
-    # @return [Hash{String => Integer}] objects by class, and the total under "objects"
-    def counts = { "objects" => allocated(:objects), **classes.to_h { |row| [row.name, row.allocated_objects] } }
-
     private
 
     def classes = measurement.classes.reject { |row| INTERNAL.match?(row.name) }
 
     def allocated(what)
-      found = ALL.include?(what) ? classes : classes.select { |row| row.name == name(what) }
+      found = what == :objects ? classes : classes.select { |row| row.name == name(what) }
       found.sum(&:allocated_objects)
     end
 

@@ -35,7 +35,7 @@ module Memscope
     #
     # @param message [String, nil] precedes what is allocated
     # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] :objects, classes or names of classes, and
-    #   how many; an Integer means exactly that many; or :baseline and a name
+    #   how many; an Integer means exactly that many
     # @yield twice; the second time counts
     # @return [AllocationCheck]
     # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] like AllocationCheck.run

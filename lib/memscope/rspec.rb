@@ -17,7 +17,7 @@ module Memscope
 
     # @param objects [Integer, nil] objects of all classes
     # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the most
-    #   objects allowed; for :baseline, the name of one
+    #   objects allowed
     # @return [AllocateAtMost] a matcher for blocks, which run twice; the second time counts
     def allocate_at_most(objects = nil, **limits)
       AllocateAtMost.new(objects.nil? ? limits : { objects: objects, **limits })
@@ -72,7 +72,7 @@ module Memscope
       # @param limits [Hash{Symbol, Module, String => Integer}]
       # @raise [ArgumentError] for anything but Integers
       def initialize(limits)
-        @limits = limits.to_h { |what, limit| [what, what == :baseline ? limit : up_to(limit)] }
+        @limits = limits.to_h { |what, limit| [what, up_to(limit)] }
       end
 
       # @return [String]
@@ -98,8 +98,6 @@ module Memscope
       private
 
       def described(what, limit)
-        return "what #{limit} did" if what == :baseline
-
         what == :objects ? Report::Quantity.counted(limit.end, "objects") : "#{limit.end} #{what}"
       end
 
