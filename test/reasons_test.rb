@@ -40,7 +40,7 @@ class ReasonsTest < MemscopeTest
 
     assert_equal "refused by the kernel", Reasons.sentence(:denied)
     assert_equal "from a (b: not there)", Reasons.sentence([:from_file, "a", [:unread, "b", :not_found]])
-    assert_equal "a lower bound that leaves out objects with slow size functions: 2 of type A\uFFFD, " \
+    assert_equal "a lower bound that leaves out objects with slow or broken size functions: 2 of type A\uFFFD, " \
                  "1 of type (unnamed)",
                  Reasons.sentence([:objects_left_out, types])
     assert_raises(KeyError) { Reasons.sentence(:unheard_of) }

@@ -133,7 +133,7 @@ module Memscope
         was not found is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of it
       malloc_unidentified: malloc's memory cannot be identified and is unattributed: %s
       needs_deep: needs the option deep, which reads how much memory malloc has in use
-      objects_left_out: a lower bound that leaves out objects with slow size functions: %s
+      objects_left_out: a lower bound that leaves out objects with slow or broken size functions: %s
       objects_unasked: a lower bound without the malloc memory of these objects: %s
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
       objects_of_other_types: %d of other types

@@ -45,6 +45,27 @@ class HeldMemoryTest < MemscopeTest
     refute_includes answer["detail"], "untracked_bytes"
   end
 
+  # ObjectSpace.memsize_of_all raises what a size function raises, and its sum wraps.
+  { "raises" => "2**64 - 1", "reports_more_than_can_be" => "2**62" }.each do |what, bytes|
+    define_method("test_a_size_function_that_#{what}") do
+      sums, reasons, errinfo = child_json(<<~RUBY, requires: ["memscope_test"])
+        broken = Array.new(5) { Host.sized(#{bytes}, 0) }
+        census = Memscope.census
+        graphs = %i[fork process].map { |place| Memscope.heap_graph(in: place) }
+        ledger = Memscope.ledger(deep: true, objects: true)
+        Memscope.dump("/proc/self/cwd/\#{$$}.dump").then { |dump| File.delete(dump.path) }
+        sums = [census.total_memsize_bytes, *graphs.map(&:reachable_bytes), ledger.held_by_objects_bytes]
+        reasons = [census.reasons[:memsize_bytes], *graphs.map { |graph| graph.reasons[:reachable_bytes] },
+                   ledger.reasons[:held_by_objects_bytes]]
+        puts JSON.generate([sums, reasons, $!])
+      RUBY
+
+      sums.each { |sum| assert_includes (1 << 10)..(1 << 28), sum }
+      reasons.each { |reason| assert_match(/5 of type Host::Quick/, reason) }
+      assert_nil errinfo
+    end
+  end
+
   def test_a_type_that_is_slow_for_some_objects
     extra, reason = child_json(<<~RUBY, requires: ["memscope_test"])
       #{MEASURE}

@@ -21,6 +21,9 @@
 #define TIMED_CALL 8
 #define WATCHED_CALLS 8
 
+/* Above all addresses of a process. */
+#define UNKNOWN_SIZE ((size_t)1 << 48)
+
 static const rb_data_type_t *fiber_type, *thread_type;
 
 static struct memscope_asked_type *asked_type_of(struct memscope_held_walk *walk, const rb_data_type_t *type) {
@@ -53,6 +56,34 @@ static uint64_t least_time_between_readings(clockid_t clock) {
     return least;
 }
 
+struct question {
+    VALUE object;
+    size_t size;
+};
+
+static VALUE put(VALUE argument) {
+    struct question *question = (struct question *)argument;
+
+    question->size = rb_obj_memsize_of(question->object);
+    return Qnil;
+}
+
+/*
+ * The size that an object of a C extension reports; UNKNOWN_SIZE if its dsize function raises, which must not leave the
+ * walk, or reports more than a process can address, which would wrap the sums.
+ */
+static size_t reported_size(VALUE object) {
+    VALUE previous = rb_errinfo();
+    struct question question = {.object = object};
+    int state;
+
+    rb_protect(put, (VALUE)&question, &state);
+    if (state == 0)
+        return question.size < UNKNOWN_SIZE ? question.size : UNKNOWN_SIZE;
+    rb_set_errinfo(previous);
+    return UNKNOWN_SIZE;
+}
+
 /*
  * CLOCK_MONOTONIC is cheap to read, but also counts time in which this thread did not run. So a call that is slow by
  * this clock does not count yet: it causes the next calls to be timed by the thread's CPU clock, which takes a system
@@ -62,7 +93,7 @@ static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_t
     bool watched = type->watched_calls > 0;
     clockid_t clock = watched ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     uint64_t start = memscope_clock_ns(clock);
-    size_t size = rb_obj_memsize_of(object);
+    size_t size = reported_size(object);
     uint64_t spent_ns = memscope_clock_ns(clock) - start;
 
     if (watched)
@@ -80,14 +111,20 @@ static size_t ask_timed(struct memscope_held_walk *walk, struct memscope_asked_t
 
 static size_t ask_typed(struct memscope_held_walk *walk, VALUE object) {
     struct memscope_asked_type *type = asked_type_of(walk, RTYPEDDATA_TYPE(object));
+    size_t size;
 
     if (is_left_out(walk, type)) {
         type->left_out++;
         return 0;
     }
     if (type->watched_calls > 0 || type->calls++ % TIMED_CALL == 0)
-        return ask_timed(walk, type, object);
-    return rb_obj_memsize_of(object);
+        size = ask_timed(walk, type, object);
+    else
+        size = reported_size(object);
+    if (size < UNKNOWN_SIZE)
+        return size;
+    type->left_out++;
+    return 0;
 }
 
 /*

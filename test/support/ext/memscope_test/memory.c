@@ -297,6 +297,8 @@ static size_t slow_size(const void *data) {
     slow_calls++;
     while (end > 0 && now_ns() < end)
         ;
+    if (slow->bytes == SIZE_MAX)
+        rb_raise(rb_eRuntimeError, "a broken size function");
     return sizeof *slow + slow->bytes;
 }
 
@@ -312,7 +314,7 @@ static const rb_data_type_t quick_type = {.wrap_struct_name = "Host::Quick",
 
 /*
  * Host.sized(bytes, nanoseconds) -> an object that says it holds this many bytes, and whose size function takes this
- * many nanoseconds. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
+ * many nanoseconds; it raises for the largest size_t. Its type is Host::Slow, or Host::Quick if nanoseconds is 0.
  */
 static VALUE host_sized(VALUE self, VALUE bytes, VALUE nanoseconds) {
     const rb_data_type_t *type = NUM2SIZET(nanoseconds) > 0 ? &slow_type : &quick_type;
