@@ -48,7 +48,7 @@ class HeldMemoryTest < MemscopeTest
   # ObjectSpace.memsize_of_all raises what a size function raises, and its sum wraps.
   { "raises" => "2**64 - 1", "reports_more_than_can_be" => "2**62" }.each do |what, bytes|
     define_method("test_a_size_function_that_#{what}") do
-      sums, reasons, errinfo = child_json(<<~RUBY, requires: ["memscope_test"])
+      sums, reasons, errinfo = child_json(<<~RUBY, requires: %w[json memscope_test])
         broken = Array.new(5) { Host.sized(#{bytes}, 0) }
         census = Memscope.census
         graphs = %i[fork process].map { |place| Memscope.heap_graph(in: place) }
