@@ -26,7 +26,6 @@ class DoctorRulesTest < DoctorTest
     swapped: [:warning, 32, { process_memory: { swap_bytes: 32 * MEBIBYTE } }],
     near_limit: [:warning, 300, { cgroup: { limit_bytes: 330 * MEBIBYTE } }],
     out_of_memory: [:warning, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE, events: { oom_kill: 2 } } }],
-    worker_capacity: [:info, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE } }],
     idle_allocator: [:warning, 128, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/j.so",
                                                               prefix: "", reason: "loaded but serves nothing" }] } }],
     private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
@@ -45,11 +44,7 @@ class DoctorRulesTest < DoctorTest
     collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
     allocation_tracing: [:warning, 60, { environment: { allocation_tracing: true },
                                          ruby_heap: { live_slots: 655_360 } }],
-    mappings: [:warning, nil, { ledger: { mappings: 57_425 }, environment: { max_mappings: 65_530 } }],
-    wasteful_yjit: [:warning, 64, { rows: [Bodies.row(:jit, "JIT code", 64)], environment: { yjit: true },
-                                    ledger: { ruby: "3.1.2" } }],
-    touched_main_stack: [:info, 8, { rows: [Bodies.row(:stacks, "stacks", 8, children: [Bodies.row(:main, "", 8)])],
-                                     ledger: { ruby: "3.3.8" } }]
+    mappings: [:warning, nil, { ledger: { mappings: 57_425 }, environment: { max_mappings: 65_530 } }]
   }.freeze
 
   FOUND.each do |id, (severity, about, chart)|
@@ -603,7 +598,7 @@ class DiagnosisTest < DoctorTest
   end
 
   def test_the_worst_and_most_costly_first
-    assert_equal %i[near_limit dirty_pages slab_slack rss_above_ruby worker_capacity], sick.map(&:id)
+    assert_equal %i[near_limit dirty_pages slab_slack rss_above_ruby], sick.map(&:id)
     assert_equal [:critical, false], [sick.severity, sick.healthy?]
   end
 
@@ -613,7 +608,7 @@ class DiagnosisTest < DoctorTest
     assert_equal sick, diagnosis
     assert_equal ["diagnosis", 1], JSON.parse(sick.to_json).values_at("kind", "schema")
     assert_predicate diagnosis, :frozen?
-    assert_equal 5, diagnosis.count
+    assert_equal 4, diagnosis.count
   end
 
   def test_text

@@ -86,7 +86,7 @@ module Charts
 
   def lint(allocator, problems, differences)
     environment = { cpus: 2, ractors: 1, threads: 6, forked: false, forks: false, parent_pid: 1, started: 1_000,
-                    cpu_seconds: 0.2, yjit: false, variables: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
+                    cpu_seconds: 0.2, variables: {}, thp_mode: "madvise", thp_gaps: 511, **differences }
     problems = problems.map { |id, given| { id: id, severity: :warning, text: id.name, **given } }
     Memscope::Lint.capture({ allocator: allocator, environment: environment, settings: [], recommendations: [],
                              tuning: "Memscope.tune(background_thread: true)", problems: problems, reasons: {},

@@ -6,7 +6,7 @@ module LintInputs
 
   # Two CPUs, a few threads, no container, nothing forked, and huge pages off as in any CRuby.
   ENVIRONMENT = { cpus: 2, cpu_limit: nil, memory_limit_bytes: nil, threads: 5, ractors: 1, forked: false,
-                  forks: false, parent_pid: 1, started: 1_000, yjit: false, variables: {}, thp_mode: "madvise",
+                  forks: false, parent_pid: 1, started: 1_000, variables: {}, thp_mode: "madvise",
                   thp_gaps: 511, thp_enabled: false }.freeze
 
   JEMALLOC = { abort_conf: false, narenas: 8, percpu_arena: "disabled", background_thread: false,

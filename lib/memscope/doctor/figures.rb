@@ -404,13 +404,6 @@ module Memscope
       # @return [Float, nil] the working set's share of the limit
       def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
-      # @return [Integer, nil] how many processes like this one fit into the limit, if all share what this one shares
-      def capacity
-        shared = process_memory.shared_bytes
-        own = process_memory.uss_bytes
-        (cgroup.limit_bytes - shared) / own if cgroup.limit_bytes && shared && own&.positive?
-      end
-
       private
 
       def without_garbage

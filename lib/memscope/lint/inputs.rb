@@ -36,8 +36,6 @@ module Memscope
       field :started, :count
       # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
       field :cpu_seconds, :number
-      # @return [Boolean] whether YJIT is enabled
-      field :yjit?, :boolean, null: false
       # @return [Boolean, nil] whether the GC makes major collections, which alone free old objects; nil before Ruby 3.4
       field :major_collections?, :boolean, sparse: true
       # @return [Boolean, nil] whether ObjectSpace.trace_object_allocations records where each object is allocated
@@ -79,8 +77,7 @@ module Memscope
 
         # A new object has a known place only while allocations are traced.
         def of_ruby
-          { yjit: (defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?) || false,
-            major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
+          { major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
             allocation_tracing: ObjectSpace.respond_to?(:allocation_sourcefile) &&
               !ObjectSpace.allocation_sourcefile(Object.new).nil? }
         end

@@ -81,25 +81,6 @@ module Memscope
           recoverable: "The memory in swap is in use.",
           remedy: FEWER_WORKERS
         },
-        worker_capacity: {
-          subject: "how many workers fit",
-          inapplicable: LIMITED,
-          present: :capacity,
-          severity: :info, confidence: :likely,
-          title: lambda do |f|
-            "the container's #{size(f.limit_bytes)} has room for #{count(f.capacity)} such " \
-              "process#{'es' if f.capacity != 1}"
-          end,
-          explanation: lambda do |f|
-            "Each needs #{size(f.process_memory.uss_bytes)} of its own, and all share " \
-              "#{size(f.process_memory.shared_bytes)}; growth and page cache come on top."
-          end,
-          evidence: lambda do |f|
-            { limit_bytes: f.limit_bytes, uss_bytes: f.process_memory.uss_bytes,
-              shared_bytes: f.process_memory.shared_bytes, processes: f.capacity }
-          end,
-          recoverable: "This finding is about other processes."
-        },
         mappings: {
           subject: "mappings near the kernel's limit",
           inapplicable: ->(f) { "the number of mappings or its limit is unknown" unless MAPPINGS.call(f) },
