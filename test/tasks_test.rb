@@ -96,7 +96,7 @@ class TasksTest < MemscopeTest
       child(%(#{script}require "memscope/tasks"; Rake::Task["memscope:heap"].invoke), requires: [], env: env)
     end
 
-    assert_match(/^ +\d\.\d  KEPT (?:→|->) Array (?:→|->) Held \(500 alike\)$/, run.call({ "PATHS_TO" => "Held" }).out)
+    assert_match(/^ +\d+\.\d  KEPT (?:→|->) Array (?:→|->) Held \(500 alike\)$/, run.call({ "PATHS_TO" => "Held" }).out)
     assert_equal "heap_graph", run.call({ "FORMAT" => "json" }).json["kind"]
     assert_match(/^memscope:heap: .*paths_to: given ""/, run.call({ "PATHS_TO" => "" }).err)
   end
