@@ -250,7 +250,10 @@ module Memscope
     # @yield
     # @return [Object] the block's value
     # @raise [ArgumentError] for an invalid name, or without a block
-    def tag(name, &) = Loading.unit(:MallocProfile).tag(name, &)
+    def tag(name, &)
+      Loading.unit(:MallocProfile) if autoload?(:MallocProfile)
+      MallocProfile.tag(name, &)
+    end
 
     # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
     # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
