@@ -165,7 +165,7 @@ class CgroupTest < MemscopeTest
       puts JSON.generate(Memscope.cgroup.reasons)
     RUBY
 
-    assert_equal ["the process's cgroup file: could not be read"],
+    assert_equal ["the process's cgroup file: no descriptor is free (RLIMIT_NOFILE, or the system's limit)"],
                  reasons.values_at("version", "path", "directory", "limit_bytes", "events").uniq
   end
 

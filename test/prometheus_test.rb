@@ -57,11 +57,11 @@ class PrometheusTest < MemscopeTest
   end
 
   def test_the_text
-    families = [family("memscope_a_bytes", "Says \\ and\nmore", [[{}, -5]]),
+    families = [family("memscope_a_bytes", "Says \\ and more", [[{}, -5]]),
                 family("memscope_b_total", "Counts", [[{ row: "x" }, 1], [{ row: "y", worker: "0" }, 0.25]], :counter)]
 
     assert_equal <<~'TEXT', Memscope::Prometheus.format(families)
-      # HELP memscope_a_bytes Says \\ and\nmore
+      # HELP memscope_a_bytes Says \\ and more
       # TYPE memscope_a_bytes gauge
       memscope_a_bytes -5
       # HELP memscope_b_total Counts

@@ -264,15 +264,14 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
     end
   end
 
-  # A worker reports every second, or less often to stay within its share of a core: 0.1 s of work, which is possible on
-  # a busy machine, means 20 s of rest. No report is repeated.
+  # Workers report by themselves, so that a report's age is theirs and not the scrape's. No report is repeated.
   def assert_reports(prometheus, name, scrapes)
     prometheus.query(%(memscope_worker_report_time_seconds{job="#{name}"}[5m])).each do |series|
       reports = series["values"].map(&:last).uniq.size
       ages = series["values"].map { |time, report| time - Float(report) }
 
-      assert_operator reports, :>=, scrapes / 10, "#{name}: #{series['metric']}"
-      assert_operator ages.max, :<, 30, "#{name}: #{series['metric']}"
+      assert_operator reports, :>=, series["metric"]["worker"] == "master" ? 1 : scrapes / 10, series["metric"]
+      assert_operator ages.max, :<, 300, "#{name}: #{series['metric']}"
     end
   end
 end

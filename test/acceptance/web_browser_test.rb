@@ -204,8 +204,11 @@ class WebBrowserTest < MemscopeTest
       drawn(page)
 
       assert_match(/\ARSS \d+\.\d MiB at \d\d:\d\d:\d\d, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
-      assert_equal page.evaluate("document.querySelectorAll('.tree .chip').length"),
-                   page.evaluate("document.querySelectorAll('.legend .chip').length")
+      # The ledger of the tree and that of the chart are of two moments.
+      page.until_found("the rows of the tree in the legend") do
+        page.evaluate("document.querySelectorAll('.tree .chip').length") ==
+          page.evaluate("document.querySelectorAll('.legend .chip').length")
+      end
     end
   end
 

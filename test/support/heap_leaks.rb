@@ -21,7 +21,7 @@ module HeapLeaks
                40_000.times { |number| Bus::HANDLERS[:created] << Subscriber.new(number) }"
     ),
     thread_locals: Leak.new(
-      held_class: "Order", path: /\A\(vm\) → .*Thread → Array\z/,
+      held_class: "Order", path: /\A\(vm\) → .*Thread at -e:\d+ \[:orders\] → Array\z/,
       script: "#{ORDER}worker = Thread.new { Thread.current[:orders] = []
                  40_000.times { |number| Thread.current[:orders] << Order.new(number) }
                  Thread.current[:done] = true; sleep }
@@ -38,12 +38,12 @@ module HeapLeaks
                40_000.times { |number| Shop.add(Order.new(number)) }"
     ),
     closure: Leak.new(
-      held_class: "Order", path: /\AJob::CALLBACK → Proc → imemo_env → Array\z/,
+      held_class: "Order", path: /\AJob::CALLBACK → Proc at -e:\d+ → imemo_env → Array\z/,
       script: "#{ORDER}class Job; def self.callback(orders) = -> { orders.size }
                  orders = Array.new(40_000) { |number| Order.new(number) }; CALLBACK = callback(orders); end"
     ),
     finalizer: Leak.new(
-      held_class: "Order", path: /\A\(finalizers\) → .*Proc → imemo_env → Array\z/,
+      held_class: "Order", path: /\A\(finalizers\) → .*Proc at -e:\d+ → imemo_env → Array\z/,
       script: "#{ORDER}class Resource; def self.closer(orders) = proc { orders.clear }; end
                define_method(:leak) do
                  ObjectSpace.define_finalizer($resource = Resource.new,

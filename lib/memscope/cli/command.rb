@@ -5,7 +5,8 @@ require "optparse"
 require_relative "../report"
 
 module Memscope
-  autoload :Launch, "#{__dir__.delete_suffix('/cli')}/launch.rb"
+  # A program that memscope has started has a part of Launch already.
+  const_defined?(:Launch) ? require_relative("../launch") : autoload(:Launch, File.expand_path("../launch.rb", __dir__))
 
   module CLI
     # Ends a command with a message and an exit status.

@@ -99,7 +99,7 @@ class FlameGraphTest < MemscopeTest
     opened(Profiles.objects(100, 40, 1, 20)) do |page|
       titles = frames(page).keys
 
-      assert_includes titles, "all: 6.1 MiB, 100.0 %, 161 samples"
+      assert_includes titles, "all: 6.1 MiB, 100.0 %, 160 samples"
       assert(titles.none? { |title| title.include?("±") })
       assert_match(/±.*^3\.8\t4\.1\t100\t/m, page.text("table"))
     end
@@ -199,7 +199,9 @@ class FlameGraphTest < MemscopeTest
       assert_includes page.evaluate("document.title"), "Malloc by Ruby line"
       assert_equal "1", page.evaluate("document.querySelectorAll('main > #chart').length").to_s
       assert_empty page.evaluate("[...document.querySelectorAll('main img')]")
-      assert_includes frames(page).keys, "#{HOSTILE}, /srv/#{HOSTILE}.rb:1: 1.0 MiB ± 0.7 MiB, 100.0 %, 2 samples"
+      named = HOSTILE.tr("\u2028", "?") # no line may seem to end
+
+      assert_includes frames(page).keys, "#{named}, /srv/#{named}.rb:1: 1.0 MiB ± 0.7 MiB, 100.0 %, 2 samples"
       assert_includes page.text("tbody"), HOSTILE.delete("\u2028")[0, 20]
     end
   end
@@ -248,7 +250,7 @@ class FlameGraphTest < MemscopeTest
     page = Profiles.objects(100, 9, 500).to_html
 
     assert_includes page, "<td></td><td></td><td>9</td><td></td>"
-    assert_match(%r{<td>3\.8</td><td>\d+\.\d</td><td>100</td><td>16\.4 %</td>}, page)
+    assert_match(%r{<td>3\.8</td><td>\d+\.\d</td><td>100</td><td>91\.7 %</td>}, page)
     refute_match(%r{<th scope="row"[^>]*>[^<]*memscope/profile\.rb}, page)
   end
 
