@@ -32,7 +32,9 @@ class ClassNamesTest < MemscopeTest
 
       assert_operator dumps.size, :>=, 2
       [graph, *dumps].each do |one|
-        assert_includes one.paths.map(&:to_s), "(vm) → #{TRACER}"
+        paths = one.paths.map { |path| path.to_s.sub("VM/pin_array_list → ", "") } # as in Ruby 4.0
+
+        assert_includes paths, "(vm) → #{TRACER}"
         assert_includes names(one), "autoload_const"
       end
       row = census.by(:class).find { |one| one.name == TRACER }
