@@ -110,6 +110,8 @@ end
 class PrometheusClusterTest < PrometheusAcceptanceTest
   SCRAPES = ChildProcess::IN_FULL ? 60 : 15
   PROCESSES = %w[0 1 master].freeze
+  # Growth has a rate only with a verdict, in an hour.
+  LATER = /\AWorkers: growth/
   CREDENTIALS = { username: "ops", password: "a long word" }.freeze
   HEADERS = { "Authorization" => "Basic #{[CREDENTIALS.values.join(':')].pack('m0')}" }.freeze
   # Each request leaves a little memory behind. The process is as large as real applications: the kernel's count lags
@@ -145,8 +147,9 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
         applications.each { |name, application| assert_scrapes(prometheus, name, application) }
         wait_for(prometheus, 20) { applications.all? { |name, one| as_the_kernel_says?(prometheus, name, one) } }
-        # The growth of a worker is known after a minute.
-        wait_for(prometheus, 80) { empty_panels(prometheus).empty? && workers_shown?(prometheus, applications.keys) }
+        wait_for(prometheus, 80) do
+          empty_panels(prometheus).grep_v(LATER).empty? && workers_shown?(prometheus, applications.keys)
+        end
       end
     end
   end
@@ -237,7 +240,8 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
   # The panels for workers show both workers of each application.
   def workers_shown?(prometheus, names)
     expected = names.map(&:to_s).product(PROCESSES.first(2))
-    targets = PANELS.select { |panel| panel["title"].start_with?("Workers: ") }.flat_map { |panel| panel["targets"] }
+    panels = PANELS.map { |panel| panel["title"] }.grep(/\AWorkers: /).grep_v(LATER)
+    targets = PANELS.select { |panel| panels.include?(panel["title"]) }.flat_map { |panel| panel["targets"] }
     targets.all? do |target|
       (expected - shown(prometheus, target["expr"]).map { |one| one["metric"].values_at("job", "worker") }).empty?
     end
