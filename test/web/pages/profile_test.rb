@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "psych"
 require_relative "../../support/profiles"
 require_relative "../../support/web_case"
 require "cgi/escape"
