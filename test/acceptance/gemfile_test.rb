@@ -7,7 +7,7 @@ class GemfileTest < MemscopeTest
   # is there in two versions, each command of the bundle then begins with warnings of unresolved specifications.
   def test_bundler_starts_without_yaml_and_without_warnings
     result = ChildProcess.run("puts defined?(Psych).inspect.dump", bundler: true,
-                              env: { "BUNDLE_MEMSCOPE_SOURCE" => Gem.sources.first.uri.to_s })
+                                                                   env: { "BUNDLE_MEMSCOPE_SOURCE" => Gem.sources.first.uri.to_s })
 
     assert_empty result.err
     assert_equal "nil", result.json

@@ -353,10 +353,12 @@ class ObjectProfileTest < MemscopeTest
     skip_without_compaction
     skip "hooks stay on" if RUBY_VERSION >= "4"
     missed = child(<<~RUBY)
+      $others = Array.new(5) { Ractor.new { 1 } }.each(&:take)
+      sleep 0.01 until Ractor.count == 1
       profile
       $held = Array.new(400_000) { Object.new }
       2.times { GC.start }
-      Thread.new { 5.times { Ractor.new { 1 }.take } }.join # one of them is on no stack any more
+      $others = nil
       def deep(number) = number.zero? ? nil : deep(number - 1)
       deep(50)
       GC.start
