@@ -11,7 +11,8 @@ module Memscope
         (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
         kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
         whether the memory grows, as in memscope watch, for processes that keep their
-        history; "no answer": it did not answer within 0.3 s. Only root sees other users' processes in full.
+        history; "no answer": it did not answer within 0.3 s. Only root sees other
+        users' processes in full.
       TEXT
       FORMS = {
         process: { summary: "list Ruby processes, and show which of them listen",
