@@ -45,6 +45,22 @@ class HeldMemoryTest < MemscopeTest
     refute_includes answer["detail"], "untracked_bytes"
   end
 
+  # They are mapped, and a profile keeps them for the next one.
+  def test_tables_of_profiles_and_measurements_are_no_malloc_memory
+    grown, reason = child_json(<<~RUBY)
+      require "json"
+      2.times { Memscope.ledger(objects: true, deep: true) }
+      before = Memscope.ledger(objects: true, deep: true).held_by_objects_bytes
+      Memscope.object_profile { Array.new(100) { Object.new } }
+      Memscope.measure { Array.new(100) { Object.new } }
+      Memscope.malloc_profile(backend: :imports) { Array.new(100) { "x" * 1000 } }
+      ledger = Memscope.ledger(objects: true, deep: true)
+      puts JSON.generate([ledger.held_by_objects_bytes - before, ledger.reasons[:held_by_objects_bytes]])
+    RUBY
+    assert_operator grown, :<, 4 << 20
+    assert_nil reason
+  end
+
   # ObjectSpace.memsize_of_all raises what a size function raises, and its sum wraps.
   { "raises" => "2**64 - 1", "reports_more_than_can_be" => "2**62" }.each do |what, bytes|
     define_method("test_a_size_function_that_#{what}") do

@@ -163,13 +163,10 @@ static void end_ruby(void *unused) {
         trace->running = trace->counting = false;
 }
 
-static size_t guarded_bytes(const void *unused) {
-    return trace == NULL ? 0 : sizeof *trace + memscope_allocations_bytes(&trace->counts);
-}
-
+/* No dsize function: its tables are mapped, not allocated by malloc. */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native allocation trace",
-    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
+    .function = {.dmark = mark, .dfree = end_ruby, .dcompact = compact},
 };
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */

@@ -475,14 +475,13 @@ static void end_ruby(void *unused) {
     sampler.phase = RESTING;
 }
 
-static size_t guarded_bytes(const void *unused) {
-    return sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT;
-}
-
-/* The guard is not write-barrier protected, so that each minor GC marks it, since recording runs no write barrier. */
+/*
+ * The guard is not write-barrier protected, so that each minor GC marks it, since recording runs no write barrier. It
+ * has no dsize function: its tables are mapped, not allocated by malloc.
+ */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native object samples",
-    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
+    .function = {.dmark = mark, .dfree = end_ruby, .dcompact = compact},
 };
 
 static void at_vm_exit(ruby_vm_t *unused) {

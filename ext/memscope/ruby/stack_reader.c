@@ -424,18 +424,15 @@ static void end_ruby(void *unused) {
     atomic_store(&ruby_ended, true);
 }
 
-static size_t guarded_bytes(const void *unused) {
-    return memscope_sampled_frames_bytes();
-}
-
 /*
  * Not write-barrier protected, on purpose: code inside malloc cannot run a write barrier, so every minor GC has to mark
  * this object, as it marks all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If this object
- * were protected, new frames would stay unmarked until the next major GC: no better than not marking them.
+ * were protected, new frames would stay unmarked until the next major GC: no better than not marking them. It has no
+ * dsize function: its tables are mapped, not allocated by malloc.
  */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native sampled frames",
-    .function = {.dmark = mark, .dfree = end_ruby, .dsize = guarded_bytes, .dcompact = compact},
+    .function = {.dmark = mark, .dfree = end_ruby, .dcompact = compact},
 };
 
 static void at_vm_exit(ruby_vm_t *unused) {

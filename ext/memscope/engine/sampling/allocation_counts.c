@@ -204,10 +204,6 @@ void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64
     find_places_again(counts);
 }
 
-size_t memscope_allocations_bytes(const struct memscope_allocation_counts *counts) {
-    return counts->groups.bytes + counts->places.bytes + counts->log.bytes;
-}
-
 void memscope_allocations_close(struct memscope_allocation_counts *counts) {
     memscope_growing_array_close(&counts->groups);
     memscope_growing_array_close(&counts->places);

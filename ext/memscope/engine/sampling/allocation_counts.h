@@ -82,9 +82,6 @@ memscope_allocation_groups(const struct memscope_allocation_counts *counts) {
     return counts->groups.list;
 }
 
-/* Bytes mapped. */
-size_t memscope_allocations_bytes(const struct memscope_allocation_counts *counts);
-
 void memscope_allocations_close(struct memscope_allocation_counts *counts);
 
 #endif
