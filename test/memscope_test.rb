@@ -148,6 +148,10 @@ class MemscopeFacadeTest < MemscopeTest
         puts reading.reasons[:extension]
         abort reading.inspect unless reading.class.from_h(JSON.parse(reading.to_json)) == reading
       end
+      verdict = Memscope.verdict
+      abort verdict.inspect unless Memscope::Verdict.from_json(verdict.to_json) == verdict
+      checks = Memscope.doctor.checked.reject { |check| check.outcome == :unknown }
+      abort checks.inspect if checks.any?
       p Memscope.rss, Memscope.supported?, readings[2].source, readings[2].rss_bytes, readings[2].unattributed_bytes
       Memscope.report
     RUBY

@@ -56,6 +56,17 @@ class ReportTest < MemscopeTest
                              "(deep: true, --deep, tells what is in use); --gc (gc: true) collects it first."
   end
 
+  def test_a_bound_that_prints_like_the_known_garbage_is_not_printed
+    slots = Bodies.row(:live_slots, "live slots", 20, children: [Bodies.row(:garbage, "garbage", 20)])
+    rows = [Bodies.row(:ruby_heap, "Ruby heap", 100, children: [slots])]
+    close, far = [(20 << 20) + 1, 25 << 20].map do |most|
+      text(rows: rows, garbage_max_bytes: most).gsub(/\s+/, " ")
+    end
+
+    assert_includes close, "20.0 MiB of live slots and of malloc memory in use, resident or not, is garbage; --gc"
+    assert_includes far, "is garbage, and up to 25.0 MiB may be; --gc"
+  end
+
   def test_a_wide_bound_on_garbage_is_not_printed
     wide = text(rows: [Bodies.row(:malloc, "malloc", 100)], garbage_max_bytes: 41 << 20).gsub(/\s+/, " ")
 

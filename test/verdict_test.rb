@@ -259,6 +259,14 @@ class VerdictTest < MemscopeTest
 
     assert_nil nothing.started_at
     refute_match(/since/, verdict(leak(:native)).to_s(history: nothing))
+    assert_equal 1, Memscope.verdict.to_s.scan("a history needs").size
+  end
+
+  def test_a_series_that_did_not_change_has_no_row_and_no_heading
+    flat = Histories.plant(0.003) { { malloc: 100 } }
+
+    assert_match(/Too early to tell/, verdict(flat).to_s(history: flat))
+    refute_match(/change/, verdict(flat).to_s(history: flat))
   end
 
   def test_the_page
@@ -266,7 +274,7 @@ class VerdictTest < MemscopeTest
     page = verdict(history).to_s(history: history, unicode: false)
 
     assert_match(/^  Leak of native memory: /, page)
-    assert_match(/^  60 points of 5 min, noise/, page)
+    assert_match(/^  60 values, one per 5 min, noise/, page)
     assert_match(/^ +319\.\d  \+199\.\d  _[-_.=+*#@]+@ +malloc$/, page)
     refute_match(/stacks/, page)
     assert_match(/^    memscope profile --pid 4711 --backend=imports/, page)

@@ -156,8 +156,8 @@ module Memscope
       coverage_contradicted: the growth of the allocator's live memory is %.1f MiB below what the samples say: older
         memory was freed, or blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
-      growth_too_small: the allocator's live memory has grown by fewer bytes than 16 samples would represent, which is
-        too little for a comparison
+      growth_too_small: malloc's memory in use has grown too little to compare the samples with it, by less than 16
+        samples stand for
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
         limit on the size of files, RLIMIT_FSIZE)

@@ -196,7 +196,7 @@ module Memscope
     def word = kind == :insufficient ? "too early" : kind.name
 
     # @api private
-    # @return [Boolean] whether the process keeps a history
-    def known? = !reasons.key?(:running)
+    # @return [Boolean] whether there was a history to judge
+    def known? = !reasons.key?(:running) && !reasons.key?(:verdict)
   end
 end

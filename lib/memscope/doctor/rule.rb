@@ -50,6 +50,9 @@ module Memscope
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
       def judge(figures, held = nil)
+        reason = figures.ledger.reasons[:extension]
+        return [check(:unknown, reason), nil] if reason
+
         reason = figure(:inapplicable, figures)
         return [check(:inapplicable, reason), nil] if reason
 

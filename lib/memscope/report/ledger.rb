@@ -32,7 +32,8 @@ module Memscope
       # @return [String] one sentence
       def self.of_collection(collected)
         returned = collected.returned_bytes
-        moved = "; RSS #{returned.negative? ? 'rose' : 'fell'} by #{Quantity.size(returned.abs)}" if returned
+        by = " by #{Quantity.size(returned.abs)}" unless returned&.zero?
+        moved = "; RSS #{{ -1 => 'rose', 0 => 'did not change', 1 => 'fell' }[returned <=> 0]}#{by}" if returned
         unshared = collected.unshared_bytes
         lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared&.positive?
         "Garbage was collected first, in #{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
@@ -142,7 +143,7 @@ module Memscope
       def garbage_bound(first)
         known, most = [@reading.garbage_bytes, @reading.garbage_max_bytes].map { |bytes| bytes if bytes&.positive? }
         of = "of live slots and of malloc memory in use, resident or not,"
-        return "#{size(known)} #{of} is garbage, and up to #{size([most.to_i, known].max)} may be#{first}." if known
+        return "#{size(known)} #{of} is garbage#{beyond(known, most)}#{first}." if known
 
         return if most.nil? || mebibytes(most) == "0.0"
         return "#{UNTOLD}#{first}." if first && most > @reading.rss_bytes / WIDE
@@ -150,6 +151,10 @@ module Memscope
 
         "Up to #{size(most)} of live slots and of malloc memory may be garbage, or free already (deep: true, --deep, " \
           "tells what is in use)#{first}."
+      end
+
+      def beyond(known, most)
+        ", and up to #{size(most)} may be" if most.to_i > known && size(most) != size(known)
       end
 
       def checks
