@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "sparkline"
+require_relative "history"
 
 module Memscope
   module Report
