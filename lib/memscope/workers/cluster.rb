@@ -203,7 +203,7 @@ module Memscope
       def run
         History::Sampler.start(History::Sampler::RARE) if Workers.setting(:history)
         @watch = Watch.new(Sampler.new(role: :master), **PACE)
-        @due = @seldom = Clock.now + @watch.step
+        @due = @seldom = Clock.now
         Workers.current = Calls.master = self
         loop { turn }
       end
