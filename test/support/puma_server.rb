@@ -45,11 +45,12 @@ class PumaServer < PumaProcess
   # @return [Memscope::Workers] as the process that answers reports them
   def workers = until_found("workers") { answered_workers }
 
-  # @return [Memscope::Workers] each with a reading taken after this call
+  # @return [Memscope::Workers] each worker with a reading taken after this call; the master reads itself once a minute
   def fresh_workers
     now = Time.now
-    sleep 0.5
-    workers_when("fresh readings") { |all| all.all? { |worker| worker.at && worker.at > now } }
+    workers_when("fresh readings") do |all|
+      all.all? { |worker| worker.at && (worker.role == :master || worker.at > now) }
+    end
   end
 
   # @return [Memscope::Workers] the first answer for which the block is true
