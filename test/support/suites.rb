@@ -10,7 +10,7 @@ module Suites
   # What bin/check runs beside the tests of bin/test, or again with all sizes and repetitions (ChildProcess::IN_FULL).
   LONG = files("test/acceptance/{endurance,malloc_profile_overhead,packaging,requires_rails,stress}_test.rb")
   IN_FULL = files("test/acceptance/{compaction,depth,doctor,kept_alive,malloc_profile{,_threads},prometheus}_test.rb",
-                  "test/ruby/named_references_test.rb")
+                  "test/engine/c_tests_test.rb", "test/ruby/named_references_test.rb")
 
   # What bin/test runs: acceptance tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
