@@ -42,8 +42,8 @@ class WorkersAcceptanceTest < MemscopeTest
     end
   end
 
-  # The kernel's sizes and memscope's are read while the processes run: at least once, those of the workers must agree to
-  # within a quarter of a MiB, and the master's RSS, which was read when it began to serve.
+  # The kernel's sizes and memscope's are read while the processes run: at least once, those of the workers must agree
+  # to within a quarter of a MiB. The master has read its own up to a minute before.
   def assert_sizes(server)
     workers = server.until_found("reading that agrees with the kernel's") do
       all = server.fresh_workers
