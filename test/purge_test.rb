@@ -100,14 +100,16 @@ class PurgeTest < MemscopeTest
     assert_equal %w[decay purge], of_one_arena if preload
   end
 
-  # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any.
+  # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any. On a busy
+  # machine a purge may find no time between two walks: then what the machine gained is unknown.
   def test_a_walk_for_the_history_does_not_change_what_the_machine_gains
     skip_under_sanitizer
     purges = child_json(<<~RUBY, requires: %w[json memscope/history])
       GC.disable
       kept = Array.new(300_000) { |index| "kept \#{index} " * 10 }
       sampler = Memscope::History::Sampler.new
-      Thread.new { loop { sampler.send(:held) && sleep(0.01) } }
+      walking = true
+      walker = Thread.new { sampler.send(:held) && sleep(0.01) while walking }
       trapped = Queue.new
       trap(:USR1) { trapped << Memscope.purge(:gc) }
       purges = Array.new(3) do
@@ -116,10 +118,14 @@ class PurgeTest < MemscopeTest
       end
       Process.kill(:USR1, Process.pid)
       trapped.pop
+      walking = false
+      walker.join
+      purges << Memscope.purge(:gc, :trim)
       puts JSON.generate(purges.map { |purge| [purge.returned_bytes, purge.returned_private_bytes, purge.after.rss_bytes] })
     RUBY
 
-    purges.each { |returned, own, rest| assert_in_delta returned, own, rest / 20 }
+    refute_nil purges.last[1]
+    purges.each { |returned, own, rest| assert_in_delta returned, own, rest / 20 if own }
   end
 
   both_allocators "wrong arguments are refused before anything is done" do |preload|

@@ -19,7 +19,6 @@ module Memscope
 
     @listeners = [].freeze
     @mutex = Mutex.new
-    @alone = Mutex.new
 
     class << self
       # A forked child inherits its parent's listeners: call this once.
@@ -46,29 +45,9 @@ module Memscope
         thread
       end
 
-      # Keeps the history's walks of all objects apart from purges: while the forked child of a walk lives, it shares
-      # every page of this process, so that a purge would not know what the machine gains. Waits, but not in a trap
-      # handler, which cannot.
-      #
-      # @return [Object] what the block returns
-      def alone
-        locked = lock
-        yield
-      ensure
-        @alone.unlock if locked
-      end
-
       # @param event [Symbol] :child, :parent or :daemon
       # @return [void]
       def call(event) = @listeners.each { |listener| listener[event]&.call }
-
-      private
-
-      def lock
-        @alone.lock
-      rescue ThreadError
-        nil
-      end
     end
   end
 end

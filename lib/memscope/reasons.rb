@@ -23,6 +23,7 @@ module Memscope
       io: could not be read
       exhausted: a limit on the number of processes is reached
       no_file: no descriptor is free (RLIMIT_NOFILE, or the system's limit)
+      shared: a forked child of memscope shared all pages while it was read
       unread: %s: %s
       # The allocator.
       allocator_unknown: the allocator is unknown

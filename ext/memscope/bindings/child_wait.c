@@ -1,6 +1,10 @@
 #include "bindings/child_wait.h"
 
+#include "kernel/own_children.h"
+
 #include <ruby/thread.h>
+
+#define TRIES 3
 
 struct reception {
     struct memscope_forked_child *child;
@@ -42,4 +46,26 @@ VALUE memscope_reason_child_refused(enum memscope_status status) {
 
 VALUE memscope_reason_unanswered(enum memscope_forked_progress progress) {
     return memscope_reason(progress == MEMSCOPE_FORKED_TOO_SLOW ? "child_too_slow" : "child_ended");
+}
+
+struct lone_reading {
+    bool (*read)(void *argument);
+    void *argument;
+};
+
+static void read_alone(void *argument) {
+    const struct lone_reading *reading = argument;
+
+    for (int left = TRIES; left > 0; left--) {
+        bool alone = memscope_own_children_await();
+
+        if (!reading->read(reading->argument) || !alone)
+            return;
+    }
+}
+
+uint64_t memscope_without_children(bool (*read)(void *argument), void *argument) {
+    struct lone_reading reading = {read, argument};
+
+    return memscope_without_gvl(read_alone, &reading);
 }

@@ -1,4 +1,7 @@
-/* For bindings that let a forked child read: whether there is room for the child, and how they wait for its answer. */
+/*
+ * For bindings that let a forked child read: whether there is room for the child, and how they wait for its answer; and
+ * for bindings that read what is private, which no child must share meanwhile.
+ */
 #ifndef MEMSCOPE_CHILD_WAIT_H
 #define MEMSCOPE_CHILD_WAIT_H
 
@@ -22,5 +25,12 @@ enum memscope_forked_progress memscope_child_wait(struct memscope_forked_child *
 
 /* Why a child did not answer. */
 VALUE memscope_reason_unanswered(enum memscope_forked_progress progress);
+
+/*
+ * Lets `read` run without the GVL while no other thread's child lives; waits up to half a second for that. `read`
+ * returns whether a child spoilt it (MEMSCOPE_SHARED); then it runs again, up to three times in all. Returns the
+ * nanoseconds.
+ */
+uint64_t memscope_without_children(bool (*read)(void *argument), void *argument);
 
 #endif

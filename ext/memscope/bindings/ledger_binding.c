@@ -4,6 +4,8 @@
  */
 #include "bindings/ledger_binding.h"
 
+#include "bindings/child_wait.h"
+
 #include "init.h"
 #include "ruby/ractors.h"
 
@@ -17,10 +19,17 @@ enum memscope_ledger_malloc memscope_ledger_malloc_kind(void) {
     return MEMSCOPE_LEDGER_MALLOC_OTHER;
 }
 
-static void scan(void *argument) {
+bool memscope_ledger_scan(void *argument) {
     struct memscope_ledger_call *call = argument;
+    const struct memscope_ledger *ledger = &call->ledger;
 
+    memscope_ledger_close(&call->ledger);
     call->status = memscope_ledger_read(&call->request, &call->ledger);
+    return ledger->shared_status == MEMSCOPE_SHARED || ledger->trim_shared_status == MEMSCOPE_SHARED;
+}
+
+static void scan_once(void *argument) {
+    memscope_ledger_scan(argument);
 }
 
 static bool walks(const struct memscope_ledger_call *call) {
@@ -50,9 +59,11 @@ static void perform(struct memscope_ledger_call *call) {
     call->request.images = &call->images;
     call->gvl_ns = memscope_now_ns() - start;
     if (call->strict)
-        scan(call);
+        scan_once(call);
+    else if (call->request.shared || call->request.deep)
+        memscope_without_children(memscope_ledger_scan, call);
     else
-        memscope_without_gvl(scan, call);
+        memscope_without_gvl(scan_once, call);
     call->wall_ns = memscope_now_ns() - start;
     if (call->strict)
         call->gvl_ns = call->wall_ns;

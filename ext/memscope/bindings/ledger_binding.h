@@ -32,6 +32,12 @@ struct memscope_ledger_call {
 /* The allocator whose regions a ledger looks for; OTHER unless it is proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 
+/*
+ * Reads *call's ledger anew; `call` is a struct memscope_ledger_call. Returns whether a child of memscope spoilt what
+ * it says about shared pages (memscope_without_children).
+ */
+bool memscope_ledger_scan(void *call);
+
 /* The body of a Ledger, without its allocator. */
 VALUE memscope_ledger_body(const struct memscope_ledger_call *call);
 

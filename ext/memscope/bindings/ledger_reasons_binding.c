@@ -38,6 +38,9 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
             memscope_reason_of("cached_chunks_unmarked", rb_utf8_str_new_cstr(memscope_allocator_current()->version)));
     if (call->request.shared && ledger->shared_status != MEMSCOPE_OK)
         memscope_hash_set(reasons, "shared", memscope_unread("/proc/self/pagemap", ledger->shared_status));
+    if (ledger->walked_chunks && ledger->trim_shared_status != MEMSCOPE_OK)
+        memscope_hash_set(reasons, "trimmable_private_bytes",
+                          memscope_unread("/proc/self/pagemap", ledger->trim_shared_status));
     if (call->objects && !call->walked_before && !call->held.known)
         memscope_set_reason(reasons, "objects", "objects_unwalked");
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))

@@ -60,15 +60,18 @@ static bool is_garbage(uint32_t slot, const void *data) {
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
 
-static void read_ledger(void *argument) {
+static bool read_ledger(void *argument) {
     struct blocks_call *call = argument;
+    bool spoilt;
 
-    memscope_fork_room_read(call->ledger.listing.slots * NS_OF_A_SLOT, &call->room);
-    call->fork_ns = memscope_fork_predicted_ns();
-    call->ledger.status = memscope_ledger_read(&call->ledger.request, &call->ledger.ledger);
+    memscope_malloc_blocks_close(&call->blocks);
+    spoilt = memscope_ledger_scan(&call->ledger);
     call->status = call->ledger.status;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
+    memscope_fork_room_read(call->ledger.listing.slots * NS_OF_A_SLOT, &call->room);
+    call->fork_ns = memscope_fork_predicted_ns();
+    return spoilt || call->blocks.private_status == MEMSCOPE_SHARED;
 }
 
 static void read_malloc(struct blocks_call *call) {
@@ -85,7 +88,7 @@ static void read_malloc(struct blocks_call *call) {
     if (ledger->strict)
         read_ledger(call);
     else
-        without_gvl_ns = memscope_without_gvl(read_ledger, call);
+        without_gvl_ns = memscope_without_children(read_ledger, call);
     ledger->wall_ns = memscope_now_ns() - start;
     ledger->gvl_ns = ledger->wall_ns - without_gvl_ns;
     call->without_gvl_ns += without_gvl_ns;

@@ -1,7 +1,7 @@
 /*
  * Memscope.rss and Native.process_memory(process): process is "self" or a pid, as a String.
  */
-#include "bindings/reasons.h"
+#include "bindings/child_wait.h"
 
 #include "base/descriptors.h"
 #include "init.h"
@@ -119,16 +119,17 @@ static void set_uss(VALUE body, VALUE reasons, const struct scan *scan) {
     memscope_hash_set(reasons, "uss_bytes", absence_of(scan, memscope_process_has(memory, clean) ? dirty : clean));
 }
 
-static void read_memory(void *argument) {
+static bool read_memory(void *argument) {
     struct scan *scan = argument;
 
     memscope_process_memory_read(scan->process, &scan->memory);
+    return scan->memory.smaps_rollup == MEMSCOPE_SHARED;
 }
 
 /* Native.process_memory. Reads without the GVL, since smaps_rollup walks page tables. */
 static VALUE native_process_memory(VALUE self, VALUE process) {
     struct scan scan = {.process = StringValueCStr(process)};
-    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_gvl(read_memory, &scan), wall_ns;
+    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan), wall_ns;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
     for (size_t index = 0; index < sizeof body_rows / sizeof *body_rows; index++)

@@ -2,7 +2,7 @@
  * Native.inherited and Native.unshared: which pages a process shares after a fork, and how much of them it no longer
  * shares. Both read without the GVL.
  */
-#include "bindings/reasons.h"
+#include "bindings/child_wait.h"
 
 #include "init.h"
 #include "kernel/sharing.h"
@@ -18,11 +18,6 @@ struct call {
     VALUE inherited;
 };
 
-static bool open_scratches(struct call *call) {
-    return memscope_scratch_open(&call->list) == MEMSCOPE_OK && memscope_scratch_open(&call->names) == MEMSCOPE_OK &&
-           memscope_scratch_open(&call->work) == MEMSCOPE_OK;
-}
-
 static VALUE close_scratches(VALUE argument) {
     struct call *call = (struct call *)argument;
 
@@ -32,27 +27,33 @@ static VALUE close_scratches(VALUE argument) {
     return Qnil;
 }
 
-static void list_shared(void *argument) {
+/* An earlier try may have left them open. */
+static bool open_scratches(struct call *call) {
+    close_scratches((VALUE)call);
+    return memscope_scratch_open(&call->list) == MEMSCOPE_OK && memscope_scratch_open(&call->names) == MEMSCOPE_OK &&
+           memscope_scratch_open(&call->work) == MEMSCOPE_OK;
+}
+
+static bool list_shared(void *argument) {
     struct call *call = argument;
     const struct memscope_mappings_memory memory = {&call->list, &call->names};
     struct memscope_mappings mappings;
     struct memscope_residency residency = {.refusal = MEMSCOPE_OK};
 
-    call->status = memscope_mappings_read(&memory, &mappings);
+    call->status = open_scratches(call) ? memscope_mappings_read(&memory, &mappings) : MEMSCOPE_NO_MEMORY;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_residency_read(&mappings, &memory, &residency);
     if (call->status == MEMSCOPE_OK && residency.source < MEMSCOPE_RESIDENCY_PAGEMAP)
         call->status = residency.refusal;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_sharing_anonymous(&residency, &call->work, &call->ranges, &call->count);
+    return call->status == MEMSCOPE_SHARED;
 }
 
 static VALUE read_inherited(VALUE argument) {
     struct call *call = (struct call *)argument;
 
-    call->status = MEMSCOPE_NO_MEMORY;
-    if (open_scratches(call))
-        memscope_without_gvl(list_shared, call);
+    memscope_without_children(list_shared, call);
     if (call->status != MEMSCOPE_OK)
         return memscope_unread("/proc/self/pagemap", call->status);
     return rb_obj_freeze(rb_str_new((const char *)call->ranges, (long)(call->count * sizeof *call->ranges)));
@@ -68,10 +69,14 @@ static VALUE native_inherited(VALUE self) {
     return rb_ensure(read_inherited, (VALUE)&call, close_scratches, (VALUE)&call);
 }
 
-static void count_ended(void *argument) {
+static bool count_ended(void *argument) {
     struct call *call = argument;
 
-    call->status = memscope_sharing_ended(call->ranges, call->count, &call->work, &call->bytes);
+    memscope_scratch_close(&call->work);
+    call->status = memscope_scratch_open(&call->work);
+    if (call->status == MEMSCOPE_OK)
+        call->status = memscope_sharing_ended(call->ranges, call->count, &call->work, &call->bytes);
+    return call->status == MEMSCOPE_SHARED;
 }
 
 /* Copies the ranges, since another thread may change the String meanwhile. */
@@ -84,7 +89,7 @@ static VALUE read_unshared(VALUE argument) {
     if (copy != NULL) {
         call->ranges = memcpy(copy, RSTRING_PTR(call->inherited), size);
         call->count = size / sizeof *call->ranges;
-        memscope_without_gvl(count_ended, call);
+        memscope_without_children(count_ended, call);
     }
     return call->status == MEMSCOPE_OK ? ULL2NUM(call->bytes) : memscope_unread("/proc/self/pagemap", call->status);
 }

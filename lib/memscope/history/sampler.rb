@@ -264,7 +264,7 @@ module Memscope
 
       # Unknown if objects were left out.
       def held
-        heap = Forks.alone { RubyHeap.bounded(objects: true) }
+        heap = RubyHeap.bounded(objects: true)
         @compactable_bytes = RubyHeap::CompactionForecast.new(heap).range&.begin
         explain(held: heap.reasons[:held_by_objects_bytes])
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }

@@ -94,7 +94,7 @@ module Memscope
       field :returned_bytes, :signed_bytes
       # @return [Integer, nil] fall of USS, the memory that no other process shares, from `before` to `after`: what the
       #   machine gained. Pages that a forked process shares with its parent or siblings stay in memory for them. nil
-      #   for a dry run, and if the kernel hides which pages are shared
+      #   for a dry run, if the kernel hides which pages are shared, and while a child of memscope shares them all
       field :returned_private_bytes, :signed_bytes
       # @return [Hash{Symbol => Integer}] fall of RSS by the ledger row's path, as in Memscope.mappings; the rows sum to
       #   `returned_bytes`, and unchanged rows are left out

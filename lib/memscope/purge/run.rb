@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../forks"
 require_relative "forecast"
 require_relative "harm"
 require_relative "result"
@@ -38,7 +37,7 @@ module Memscope
       # @raise [Busy]
       def result
         start = Cost.now
-        @done = @dry_run ? predict : Purge.with_exclusive_purge { Forks.alone { run_all } }
+        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
         took = Cost.now - start # settled, which waits, is called after this
         Result.capture(body(settled, took))
       end
@@ -170,9 +169,11 @@ module Memscope
           returned_bytes: (fall(before, after) if after),
           returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
           before: before, after: after, settled: settled,
-          left_out: @left_out, reasons: { **@refused, **before.reasons.slice(:extension, :rss_bytes) },
+          left_out: @left_out, reasons: { **@refused, **reasons(@ledgers) },
           cost: cost([*@ledgers, *settled].map(&:cost), took) }
       end
+
+      def reasons(ledgers) = ledgers.map(&:reasons).reduce(:merge).slice(:extension, :rss_bytes, :shared)
 
       def cost(ledgers, took)
         held = @done.select(&:gvl?).sum { |lever| ((lever.wall_ms || 0) * 1000).to_i }

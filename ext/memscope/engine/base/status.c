@@ -14,6 +14,7 @@ static const char *const ids[] = {
     [MEMSCOPE_IO] = "io",
     [MEMSCOPE_EXHAUSTED] = "exhausted",
     [MEMSCOPE_NO_FILE] = "no_file",
+    [MEMSCOPE_SHARED] = "shared",
 };
 
 const char *memscope_status_id(enum memscope_status status) {

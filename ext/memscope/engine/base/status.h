@@ -18,6 +18,7 @@ enum memscope_status {
     MEMSCOPE_IO,          /* any other errno of a read */
     MEMSCOPE_EXHAUSTED,   /* a limit on the number of processes is reached */
     MEMSCOPE_NO_FILE,     /* no descriptor is free (EMFILE, ENFILE) */
+    MEMSCOPE_SHARED,      /* a child of memscope shared all pages meanwhile (kernel/own_children.h) */
 };
 
 /* The id of a status, such as "denied"; lib/memscope/reasons.rb has a sentence for each. Any context. */

@@ -5,6 +5,7 @@
 
 #include "base/text_file.h"
 #include "kernel/cgroup.h"
+#include "kernel/own_children.h"
 #include "kernel/process.h"
 
 #define MEBIBYTE ((uint64_t)1 << 20)
@@ -97,4 +98,5 @@ void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room)
 
     room->needed_bytes = own / BYTES_OF_A_TABLE_BYTE + (child_ns < own ? child_ns : own);
     room->free_bytes = container < machine ? container : machine;
+    memscope_sharing_readings_await();
 }

@@ -7,6 +7,7 @@
 #include "base/descriptors.h"
 #include "base/mapped_array.h"
 #include "fork/fork_cost.h"
+#include "kernel/own_children.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -247,6 +248,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     pthread_sigmask(SIG_SETMASK, &all, &before);
     start = ns_of(CLOCK_MONOTONIC);
     cpu_start = ns_of(CLOCK_THREAD_CPUTIME_ID);
+    memscope_own_child_started();
     child->pid = clone_quietly();
     if (child->pid == 0)
         live(work, argument, ends[1], keep, deadline_ms, parent, thread);
@@ -256,6 +258,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     memscope_descriptor_close(ends[1]);
     if (child->pid < 0) {
+        memscope_own_child_ended();
         memscope_descriptor_close(ends[0]);
         memset(child, 0, sizeof *child);
         return refusal(error);
@@ -270,6 +273,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
 static void reap(struct memscope_forked_child *child) {
     while (waitpid(child->pid, NULL, __WALL) < 0 && errno == EINTR)
         continue;
+    memscope_own_child_ended();
     child->pid = 0;
     memscope_descriptor_close(child->answer);
 }

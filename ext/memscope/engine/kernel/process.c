@@ -1,6 +1,7 @@
 #include "kernel/process.h"
 
 #include "base/text_file.h"
+#include "kernel/own_children.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -296,8 +297,14 @@ static enum memscope_status read_source(const char *process, const char *name, e
 }
 
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
+    uint64_t begun = memscope_sharing_reading_begin();
+
     memset(memory, 0, sizeof *memory);
     memory->smaps_rollup = read_source(process, "smaps_rollup", MEMSCOPE_PROCESS_SMAPS_ROLLUP, memory);
+    if (memscope_sharing_reading_end(begun) == MEMSCOPE_SHARED && strcmp(process, "self") == 0) {
+        memset(memory, 0, sizeof *memory);
+        memory->smaps_rollup = MEMSCOPE_SHARED;
+    }
     memory->status = read_source(process, "status", MEMSCOPE_PROCESS_STATUS, memory);
     return memory->smaps_rollup == MEMSCOPE_OK ? MEMSCOPE_OK : memory->status;
 }

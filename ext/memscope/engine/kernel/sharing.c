@@ -3,6 +3,7 @@
 #ifdef __linux__
 
 #include "base/descriptors.h"
+#include "kernel/own_children.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,16 +31,27 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
     if (sharing->entries == NULL)
         return MEMSCOPE_NO_MEMORY;
     sharing->descriptor = memscope_descriptor_open("/proc/self/pagemap", O_RDONLY);
-    if (sharing->descriptor >= 0)
+    if (sharing->descriptor >= 0) {
+        sharing->begun = memscope_sharing_reading_begin();
         return MEMSCOPE_OK;
+    }
     sharing->entries = NULL;
     return memscope_status_of_errno(errno);
 }
 
-void memscope_sharing_close(struct memscope_sharing *sharing) {
-    if (sharing->entries != NULL)
-        memscope_descriptor_close(sharing->descriptor);
+enum memscope_status memscope_sharing_close(struct memscope_sharing *sharing) {
+    if (sharing->entries == NULL)
+        return MEMSCOPE_OK;
+    memscope_descriptor_close(sharing->descriptor);
     sharing->entries = NULL;
+    return memscope_sharing_reading_end(sharing->begun);
+}
+
+/* Closes it after a reading with this status, and returns the status of the whole. */
+static enum memscope_status close_after(struct memscope_sharing *sharing, enum memscope_status status) {
+    enum memscope_status closed = memscope_sharing_close(sharing);
+
+    return status == MEMSCOPE_OK ? closed : status;
 }
 
 /* Reads the entries of the pages from address on; what cannot be read counts as not shared. */
@@ -110,8 +122,7 @@ enum memscope_status memscope_sharing_anonymous(const struct memscope_residency 
                 !add_page(scratch, list, range_count, page, page + sharing.page))
                 status = MEMSCOPE_NO_MEMORY;
     }
-    memscope_sharing_close(&sharing);
-    return status;
+    return close_after(&sharing, status);
 }
 
 enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t range_count,
@@ -122,8 +133,7 @@ enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges,
     *bytes = 0;
     for (size_t index = 0; status == MEMSCOPE_OK && index < range_count; index++)
         *bytes += count(&sharing, ranges[index].start, ranges[index].end, &own_anonymous);
-    memscope_sharing_close(&sharing);
-    return status;
+    return close_after(&sharing, status);
 }
 
 #else
@@ -134,8 +144,9 @@ enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, str
     return MEMSCOPE_UNSUPPORTED;
 }
 
-void memscope_sharing_close(struct memscope_sharing *sharing) {
+enum memscope_status memscope_sharing_close(struct memscope_sharing *sharing) {
     sharing->entries = NULL;
+    return MEMSCOPE_OK;
 }
 
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end) {

@@ -18,13 +18,15 @@ struct memscope_sharing {
     uint64_t *entries; /* of the pages in [start, end); NULL while closed */
     uintptr_t start, end;
     uintptr_t page;
+    uint64_t begun; /* memscope_sharing_reading_begin */
 };
 
 /*
  * Opens pagemap for memscope_sharing_between, which reads 8 bytes of it per page: about 4 ms per GB in ascending order.
+ * Closing it returns MEMSCOPE_SHARED if what was counted is wrong (kernel/own_children.h). Does nothing while closed.
  */
 enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch);
-void memscope_sharing_close(struct memscope_sharing *sharing);
+enum memscope_status memscope_sharing_close(struct memscope_sharing *sharing);
 
 /* Resident bytes in [start, end) that other processes map too. Cheapest in ascending order; 0 while closed. */
 uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end);

@@ -138,7 +138,8 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
         return;
     prepare_for_trim(&walk, ledger);
     walk_live_chunks(&walk, ledger);
-    memscope_sharing_close(&walk.sharing);
+    if (ledger->trim_shared_status == MEMSCOPE_OK)
+        ledger->trim_shared_status = memscope_sharing_close(&walk.sharing);
     split_by_chunks(ledger->bytes,
                     (struct chunk_rows){MEMSCOPE_ROW_main_heap, MEMSCOPE_ROW_main_heap_in_use,
                                         MEMSCOPE_ROW_main_heap_free, MEMSCOPE_ROW_main_heap_thread_caches,

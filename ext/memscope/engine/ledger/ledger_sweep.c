@@ -261,6 +261,7 @@ void memscope_ledger_sweep(struct memscope_ledger_scan *scan) {
         sweep_ranges(&sweep);
     else
         sweep_mappings(scan);
-    memscope_sharing_close(&sweep.sharing);
+    if (ledger->shared_status == MEMSCOPE_OK)
+        ledger->shared_status = memscope_sharing_close(&sweep.sharing);
     add_refusals(ledger);
 }

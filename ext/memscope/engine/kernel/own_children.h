@@ -1,0 +1,33 @@
+/*
+ * memscope's own forked children (fork/forked_child.h), and the readings that they would spoil. While such a child
+ * lives, it maps every page of this process, so that the kernel calls none of them private. What is private or shared
+ * is therefore read while there is no child, or is unknown.
+ *
+ * All functions: any thread, no GVL needed, no allocation, async-signal-safe. A child that the host forks starts anew.
+ */
+#ifndef MEMSCOPE_OWN_CHILDREN_H
+#define MEMSCOPE_OWN_CHILDREN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Called right before the fork, and after the child is reaped or the fork has failed. */
+void memscope_own_child_started(void);
+void memscope_own_child_ended(void);
+
+/* Waits for the end of all children, but no longer than half a second. Returns whether none is left. */
+bool memscope_own_children_await(void);
+
+/*
+ * Around a reading of what is private or shared. The end returns MEMSCOPE_SHARED if a child has lived in between: then
+ * what was read is wrong.
+ */
+uint64_t memscope_sharing_reading_begin(void);
+enum memscope_status memscope_sharing_reading_end(uint64_t begun);
+
+/* For a thread that is about to fork: waits for the end of such readings, but no longer than half a second. */
+void memscope_sharing_readings_await(void);
+
+#endif
