@@ -54,7 +54,7 @@ module Memscope
 
       # The verdict's sentence, for Markdown.
       def sentence(reading)
-        return {} unless @given[:markdown] && Calls::CALLS.key?(:verdict) && !reading.is_a?(ExternalProcess)
+        return {} unless @given[:markdown] && !reading.is_a?(ExternalProcess)
 
         { sentence: ask(:verdict).sentence }
       end
