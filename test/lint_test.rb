@@ -467,6 +467,17 @@ class LintVariablesTest < LintTest
     assert_equal "GLIBC_TUNABLES=glibc.rtld.nns=2", problem.replacement
   end
 
+  # The doctor names the same variables where they explain an amount.
+  def test_the_garbage_collectors
+    given = { RUBY_GC_HEAP_FREE_SLOTS: "100k", RUBY_GC_MALLOC_LIMIT_MAX: "1g", RUBY_GC_MALLOC_LIMIT: "1m" }
+    told = glibc({}, variables: given).problems
+
+    assert_equal [%i[raised_gc info]], told.map { |problem| [problem.id, problem.severity] }.uniq
+    assert_equal ["RUBY_GC_HEAP_FREE_SLOTS=100k is above Ruby's default: Ruby keeps more pages without objects",
+                  "RUBY_GC_MALLOC_LIMIT_MAX=1g is above Ruby's default: malloc may grow further before Ruby " \
+                  "collects garbage"], told.map(&:text)
+  end
+
   def test_a_wrong_prefix
     %i[JE_MALLOC_CONF _RJEM_MALLOC_CONF JEMALLOC_CONF MALLOCCONF].each do |name|
       reading = jemalloc(variables: { name => "narenas:3" }, options: { narenas: 2 })

@@ -29,7 +29,7 @@ module Memscope
     class Problem < Record
       # @return [Symbol] the broken rule: :unknown_option, :invalid_value, :malformed, :given_twice, :other_allocator,
       #   :misspelt_variable, :wrong_prefix, :ignored_environment, :never_returned, :debugging, :without_effect,
-      #   :background_thread, :too_many_arenas, :huge_pages
+      #   :background_thread, :too_many_arenas, :huge_pages, :raised_gc
       field :id, :symbol, null: false
       # @return [Symbol] :warning, or :info if the problem matters little
       field :severity, :symbol, null: false, one_of: %i[info warning]

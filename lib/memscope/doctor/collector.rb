@@ -10,16 +10,9 @@ module Memscope
     class Collector
       include Report::Quantity
 
-      # Ruby's defaults for the variables that make the GC keep pages, or let malloc grow (gc.c, ruby_gc_params).
-      DEFAULTS = {
-        pages: { /_INIT_SLOTS\z/ => 10_000, /_INIT_BYTES\z/ => 0, /_HEAP_FREE_SLOTS\z/ => 4_096, /_MIN_RATIO\z/ => 0.2,
-                 /_GOAL_RATIO\z/ => 0.4, /_MAX_RATIO\z/ => 0.65 },
-        malloc: { /_OLDMALLOC_LIMIT_MAX\z/ => 128 << 20, /_OLDMALLOC_LIMIT\z/ => 16 << 20,
-                  /_MALLOC_LIMIT_MAX\z/ => 32 << 20, /_MALLOC_LIMIT\z/ => 16 << 20 }
-      }.freeze
       # Of a traced object: its record, of seven words, and its entry in the table (objspace's allocation_info).
       TRACED_BYTES = 96
-      private_constant :DEFAULTS, :TRACED_BYTES
+      private_constant :TRACED_BYTES
 
       # @param evidence [Diagnosis::Evidence]
       def initialize(evidence)
@@ -37,28 +30,11 @@ module Memscope
         ["GC.config(rgengc_allow_full_mark: false)", "GC.config(rgengc_allow_full_mark: true)"]
       end
 
-      # @param kind [Symbol] :pages or :malloc: what they make Ruby keep
-      # @return [Array<String>] the environment variables above Ruby's defaults: "NAME=value"
-      def variables(kind)
-        @environment.variables.filter_map do |name, value|
-          default = DEFAULTS.fetch(kind).find { |pattern, _| name.name.match?(pattern) }&.last
-          unit = " kmg".index(value[/[kmg]\s*\z/i].to_s.strip.downcase.ljust(1))
-          "#{name}=#{value}" if default && value.to_f * (1024**unit) > default
-        end
-      end
-
       # @return [Array<String>] the variables that explain at least half of the pages without any object
       def keepers
         empty = @heap.hidden_empty_pages.to_i + @heap.empty_pages.to_i
         kept = @heap.free_slots_floor.to_i * @heap.pages / [@heap.slots, 1].max
-        variables(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
-      end
-
-      # @return [Integer, nil] bytes of the pages without any object that GC.stat hides; if variables keep them, also of
-      #   those that it counts
-      def empty_bytes
-        hidden = @heap.hidden_empty_pages && (@heap.hidden_empty_pages * @heap.page_bytes)
-        hidden && (keepers.any? ? hidden + @heap.empty_bytes : hidden)
+        @environment.raised(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
       end
 
       # @return [Integer] bytes of records, at most; 0 unless allocations are traced
@@ -69,7 +45,8 @@ module Memscope
         return "None comes by itself: #{off.first} was called." if off
         return "The next GC that Ruby makes is a full one." if due?
 
-        raised = "; #{variables(:malloc).join(' and ')} raised the limit" if variables(:malloc).any?
+        variables = @environment.raised(:malloc)
+        raised = "; #{variables.join(' and ')} raised the limit" if variables.any?
         old = " or #{count(@gc[:old_objects_limit])} objects are old (now #{count(@gc[:old_objects])})" if counts_old?
         "The next one comes when malloc has grown by #{size(@gc[:oldmalloc_increase_bytes_limit])}#{old}#{raised}."
       end

@@ -158,6 +158,9 @@ module Memscope
       # @return [Integer, nil] bytes of pages without any object that Ruby nevertheless counts as in use
       def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
 
+      # @return [Integer, nil] hidden_empty_bytes; if variables keep these pages, also bytes of those that are counted
+      def empty_heap_bytes = collector.keepers.any? ? hidden_empty_bytes&.+(ruby_heap.empty_bytes) : hidden_empty_bytes
+
       # @return [Integer, nil] bytes of the pages that compaction empties or that Ruby keeps empty, excluding
       #   hidden_empty_bytes
       def compactable_bytes

@@ -12,7 +12,14 @@ module Memscope
       # The bit in the flags of /proc/PID/stat that means: forked, and no exec since (PF_FORKNOEXEC in the kernel's
       # sched.h).
       FORKED = 0x40
-      private_constant :FORKED
+      # Ruby's defaults for the variables that make the GC keep pages, or let malloc grow (gc.c, ruby_gc_params).
+      DEFAULTS = {
+        pages: { /_INIT_SLOTS\z/ => 10_000, /_INIT_BYTES\z/ => 0, /_HEAP_FREE_SLOTS\z/ => 4_096, /_MIN_RATIO\z/ => 0.2,
+                 /_GOAL_RATIO\z/ => 0.4, /_MAX_RATIO\z/ => 0.65 },
+        malloc: { /_OLDMALLOC_LIMIT_MAX\z/ => 128 << 20, /_OLDMALLOC_LIMIT\z/ => 16 << 20,
+                  /_MALLOC_LIMIT_MAX\z/ => 32 << 20, /_MALLOC_LIMIT\z/ => 16 << 20 }
+      }.freeze
+      private_constant :FORKED, :DEFAULTS
 
       # @return [Integer] CPUs that this process may run on: the number that allocators use
       field :cpus, :count, null: false
@@ -42,8 +49,9 @@ module Memscope
       field :allocation_tracing?, :boolean, sparse: true
       # @return [Integer, nil] how many mappings the kernel allows a process (vm.max_map_count)
       field :max_mappings, :count, sparse: true
-      # @return [Hash{Symbol => String}] environment variables: DYNO (Heroku's name for a container), RUBY_GC_…, and
-      #   LD_PRELOAD as it was when memscope was loaded, since a program may later set it for its children
+      # @return [Hash{Symbol => String}] environment variables: DYNO (Heroku's name for a container), RUBY_GC_… as far
+      #   as this Ruby reads them, and LD_PRELOAD as it was when memscope was loaded, since a program may later set it
+      #   for its children
       field :variables, :hash, null: false
       # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
       #   kernel without them
@@ -70,7 +78,8 @@ module Memscope
         private
 
         def variables
-          wanted = ENV.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_)/) }
+          unread = RUBY_VERSION < "3.3" ? 'HEAP_\d' : "HEAP_INIT_SLOTS"
+          wanted = ENV.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_(?!#{unread}))/) }
           { **wanted.to_h { |name, value| [name.to_sym, value.scrub] },
             LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
         end
@@ -112,6 +121,16 @@ module Memscope
           lists.flat_map(&:split).any? { |pid| forked?(stat("#{proc_root}/#{pid}/stat")) } unless lists.empty?
         rescue SystemCallError
           nil
+        end
+      end
+
+      # @param kind [Symbol] :pages or :malloc: what they make Ruby keep
+      # @return [Array<String>] the environment variables above Ruby's defaults: "NAME=value"
+      def raised(kind)
+        variables.filter_map do |name, value|
+          default = DEFAULTS.fetch(kind).find { |pattern, _| name.name.match?(pattern) }&.last
+          unit = " kmg".index(value[/[kmg]\s*\z/i].to_s.strip.downcase.ljust(1))
+          "#{name}=#{value}" if default && value.to_f * (1024**unit) > default
         end
       end
 

@@ -15,6 +15,9 @@ module Memscope
       # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether the number of
       # arenas does harm.
       HARMLESS = %i[without_effect too_many_arenas].freeze
+      # What the variables that HostEnvironment#raised names do.
+      COLLECTOR = { pages: "Ruby keeps more pages without objects",
+                    malloc: "malloc may grow further before Ruby collects garbage" }.freeze
 
       # @param inputs [Inputs]
       def initialize(inputs)
@@ -73,7 +76,17 @@ module Memscope
 
       def problems
         harms = @harms.map { |id, severity, text, own| problem(id, severity, text, own || replacement) }
-        [*refused, *harms, *@variables.problems(replacement).map { |parts| problem(*parts) }]
+        [*refused, *harms, *@variables.problems(replacement).map { |parts| problem(*parts) }, *collector]
+      end
+
+      # Settings of Ruby's garbage collector, which are no problem by themselves: the doctor's rules on pages without
+      # objects and on garbage name them if they explain an amount.
+      def collector
+        COLLECTOR.flat_map do |kind, effect|
+          @environment.raised(kind).map do |variable|
+            problem(:raised_gc, :info, "#{variable} is above Ruby's default: #{effect}")
+          end
+        end
       end
 
       # A problem for each setting that the allocator itself did not accept.

@@ -32,10 +32,8 @@ module Memscope
                           "about #{time}, while no Ruby code runs")
       end
       RETURN_EMPTY = lambda do |f|
-        if KEPT.call(f)
-          names = f.collector.keepers.map { |text| "unset #{text[/\A\w+/]}" }
-          next [names.join("\n"), "requires a restart"]
-        end
+        unset = f.collector.keepers.map { |text| "unset #{text[/\A\w+/]}" }
+        next [unset.join("\n"), RESTART] if unset.any?
         next if f.returned_empty_bytes.zero? && f.kept_empty_bytes < FLOOR
 
         collect = f.ruby?("3.1") || f.ruby?("3.2")
@@ -100,7 +98,7 @@ module Memscope
         },
         empty_heap_pages: {
           subject: "empty pages that GC.stat hides",
-          affected: ->(f) { f.collector.empty_bytes },
+          affected: :empty_heap_bytes,
           floor: FLOOR, ratio: 0.10, confidence: :likely,
           severity: ->(f) { KEPT.call(f) || f.returned_empty_bytes + f.kept_empty_bytes < FLOOR ? :info : :warning },
           recoverable: ->(f) { KEPT.call(f) || f.gained(:ruby_heap, f.returned_empty_bytes) },

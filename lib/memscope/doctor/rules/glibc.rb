@@ -9,7 +9,7 @@ module Memscope
 
       # What the free memory may be for.
       HEADROOM = lambda do |f|
-        limits = f.collector.variables(:malloc).map { |text| " (#{text})" }.join
+        limits = f.environment.raised(:malloc).map { |text| " (#{text})" }.join
         "Ruby lets malloc grow by #{size(f.gc_room)} before Ruby collects garbage#{limits}, so up to that much of " \
           "this free memory may be normal headroom between collections."
       end
