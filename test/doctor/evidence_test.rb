@@ -40,6 +40,26 @@ class DiagnosisObjectsTest < MemscopeTest
     assert_equal both, later
   end
 
+  # A store of certificates reports no memory of its own.
+  def test_which_objects_without_a_size_came
+    unsized, counts = child_json(<<~RUBY, requires: %w[json openssl memscope])
+      Memscope::Census::Kept.take(gc: true)
+      kept = Array.new(500) { OpenSSL::X509::Store.new }
+      Memscope::Census::Kept.take(gc: true)
+      objects = Memscope.doctor.evidence.objects
+      kept.clear
+      GC.start
+      2.times { Memscope::Census::Kept.take(gc: true) }
+      later = Memscope.doctor.evidence.objects&.unsized&.map(&:name)
+      puts JSON.generate([objects.to_h[:unsized], [objects.census_seconds.positive?, later]])
+    RUBY
+
+    assert_equal "OpenSSL::X509::Store", unsized.first["name"]
+    assert_includes 490..500, unsized.first["count"]
+    assert counts.first
+    refute_includes counts.last.to_a, "OpenSSL::X509::Store"
+  end
+
   # What `memscope heap --pid` and `memscope census --pid` ask a process for.
   def test_what_was_asked_over_the_socket
     process = listening(<<~RUBY)

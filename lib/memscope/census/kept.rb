@@ -23,8 +23,8 @@ module Memscope
           census
         end
 
-        # @return [Array(Float, Growth::Row), nil] the seconds between the last two censuses, and the class that grew
-        #   most in bytes; nil if none grew
+        # @return [Array(Float, Growth::Row, Array<Growth::Row>), nil] the seconds between the last two censuses; the
+        #   class that grew most in bytes, nil if none grew; and the first three of Growth#unsized. nil without two
         def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
 
         # @return [Array<Hash>] the last two censuses of this process, or fewer, as plain JSON values; the older first
@@ -37,7 +37,7 @@ module Memscope
 
           growth = later - earlier
           row = growth.by(:class).max_by(&:memsize_bytes)
-          [growth.seconds, row] if row&.memsize_bytes&.positive?
+          [growth.seconds, (row if row&.memsize_bytes&.positive?), growth.unsized.first(3)]
         end
 
         # A forked child keeps none of its parent's censuses.

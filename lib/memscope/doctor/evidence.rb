@@ -88,6 +88,9 @@ module Memscope
       field :grown_bytes, :signed_bytes
       # @return [Integer, nil] objects by which `grown_class` grew
       field :grown_count, :integer
+      # @return [Array<Census::Growth::Row>, nil] classes of C code whose objects report no size, and of which most
+      #   objects came between these censuses
+      field :unsized, [Census::Growth::Row], sparse: true
 
       class << self
         # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
@@ -110,11 +113,11 @@ module Memscope
         end
 
         def growth
-          seconds, row = Census::Kept.grown unless Census.autoload?(:Kept)
-          return {} unless row
+          seconds, row, unsized = Census::Kept.grown unless Census.autoload?(:Kept)
+          return {} unless seconds
 
-          { census_seconds: seconds, grown_class: row.name, grown_bytes: row.memsize_bytes,
-            grown_count: row.count }
+          { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.memsize_bytes,
+            grown_count: row&.count, unsized: unsized }
         end
       end
     end

@@ -180,6 +180,16 @@ module Memscope
            *("#{since}#{kept.grown_class} grew most, by #{size(kept.grown_bytes)}." if since)]
         end
 
+        # A sentence on classes of C code whose objects hold memory that Ruby does not know of, if more objects came;
+        # nil if none are known to have come.
+        def unsized(figures)
+          return unless (rows = figures.objects&.unsized)&.any?
+
+          came = rows.map { |row| "#{count(row.count)} #{row.name}" }.join(", ")
+          "More objects than in the census before, and Ruby does not know what they hold: #{came}. > " \
+            "#{heap(figures)} --paths-to CLASS"
+        end
+
         # What the process's history shows; nil if it is absent or too short.
         def by_history(figures) = ("By its history: #{figures.verdict.sentence}" if figures.judged?)
 

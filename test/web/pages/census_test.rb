@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "openssl"
 require_relative "../../support/web_case"
 require_relative "../../support/listening"
 
@@ -31,6 +32,7 @@ class WebCensusTest < WebCase
 
     assert_equal 200, take.status
     kept.concat(Array.new(1_500) { Planted.new })
+    stores = Array.new(50) { OpenSSL::X509::Store.new }
     collected = GC.count
 
     assert_equal 200, take(do: "gc").status
@@ -38,12 +40,14 @@ class WebCensusTest < WebCase
     body = page("/census?sort=more").body
 
     assert_match(%r{>WebCensusTest::Planted</th>.*<td class="num">2,500</td>.*<td class="num">\+1,500</td>}, body)
+    assert_match(%r{report no size</h2>.*OpenSSL::X509::Store</th><td class="num">\+(49|50)</td>}m, body)
     assert_includes page("/census?by=imemo").body, "imemo_iseq"
     json = page("/census.json")
     census = Memscope::Census.from_json(json.body)
 
     planted = census.by(:class).find { |row| row.name == "WebCensusTest::Planted" }
 
+    assert_equal 50, stores.size
     assert_equal [kept.size, true], [planted.count, census.collected?]
     refute_includes body, "<dt>names</dt>"
     assert_match(/objects: .* in slots/, page("/census.txt").body)

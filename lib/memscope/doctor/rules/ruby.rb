@@ -60,7 +60,7 @@ module Memscope
             "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts for it"
           },
           explanation: lambda do |f|
-            [MAY_BE, *NOT_NATIVE.call(f), *unjudged(f),
+            [MAY_BE, *NOT_NATIVE.call(f), *unsized(f), *unjudged(f),
              *("Collect garbage first." if collect(f)),
              "Read again in a few minutes to see whether it grows."].join(" ")
           end,
@@ -79,7 +79,7 @@ module Memscope
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
           explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.untracked_bytes - bytes)} to " \
-             "#{size(f.untracked_bytes)}. #{MAY_BE}", *unjudged(f),
+             "#{size(f.untracked_bytes)}. #{MAY_BE}", *unsized(f), *unjudged(f),
              *(by_history(f) || "A cache that is still filling looks the same, but stops growing.")].join(" ")
           end,
           evidence: lambda do |f|
@@ -103,7 +103,7 @@ module Memscope
           explanation: lambda do |f|
             ["In #{format('%.1f', f.seconds)} s, live slots and malloc memory in use grew from " \
              "#{size(f.both_in_use.first)} to #{size(f.both_in_use.last)}. The sizes of " \
-             "objects: #{f.unsized_growth}.", *unjudged(f), *by_history(f)].join(" ")
+             "objects: #{f.unsized_growth}.", *unsized(f), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, rss_bytes: f.rss_bytes, in_use_bytes: f.in_use_bytes,
