@@ -179,7 +179,8 @@ module Memscope
 
     def self.malloc_detail(body) = body[:rows].find { |row| row[:id] == :malloc }&.fetch(:detail)
 
-    # Adds what Ruby's just-in-time compilers hold in malloc, besides the code, if this Ruby says it.
+    # Adds what Ruby's just-in-time compilers have asked malloc for, besides the code, if this Ruby says it. That is no
+    # row, since it is unknown in which heaps these blocks are, and how much of them is resident.
     def self.add_jit_metadata(detail)
       bytes = [(RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(RubyVM::YJIT.runtime_stats)),
                (RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(RubyVM::ZJIT.stats))].compact.sum

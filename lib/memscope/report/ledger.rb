@@ -127,7 +127,7 @@ module Memscope
         return unless untracked
 
         @page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}" \
-                      "#{", Ruby's just-in-time compiler for #{size(jit)}" if jit}; " \
+                      "#{", Ruby's just-in-time compiler for at least #{size(jit)}" if jit}; " \
                       "#{size(untracked)} is untracked: native memory, or garbage.")
       end
 

@@ -16,7 +16,7 @@ module Memscope
       # Sentences on what makes native memory an upper bound, and on what is not part of it.
       NOT_NATIVE = lambda do |f|
         [*("The sizes of objects: #{f.unsized_reason}." if f.unsized_reason),
-         *("Ruby's just-in-time compiler holds #{size(f.jit_bytes)} more." if f.jit_bytes >= MEBIBYTE)]
+         *("Ruby's just-in-time compiler holds #{between(*f.jit_bytes.minmax)} more." if f.jit_bytes.end >= MEBIBYTE)]
       end
 
       SMALL = table(
