@@ -37,7 +37,7 @@ module Memscope
       # @param steps [Array<Hash>] of the body of a HeapGraph::Path
       # @return [Boolean] whether what the path leads to is memscope's
       def own_path?(steps)
-        own?(steps.first[:name]) ||
+        own?(steps[ROOTS.key?(steps.first[:name]) && steps.size > 1 ? 1 : 0][:name]) ||
           steps.any? { |step| step[:thread_name]&.start_with?("memscope") || step[:made_at]&.b&.match?(OWN_LINE) }
       end
     end

@@ -48,6 +48,12 @@ module Memscope
         # @return [Array<ClassRow>] in the order of the query
         def classes = sorted(latest.retained, CLASSES.fetch(classes_by).last)
 
+        # @return [Array<ClassRow>] the largest of the garbage
+        def garbage = sorted(latest.garbage, :bytes, size: :bytes).first(10)
+
+        # @return [Array<Path>] without memscope's own, unless paths to a class were asked for
+        def paths = latest.paths_to ? latest.paths : latest.paths.reject(&:own?)
+
         # @return [Array<Dominator>] in the order of the query
         def holders = sorted(latest.dominators, HOLDERS.fetch(holders_by).last)
 
@@ -60,7 +66,7 @@ module Memscope
         # @return [Array<Treemap::Tile>] the holders with the most memory, then everything else; empty if paths to
         #   a class were asked for
         def tiles
-          holders = latest.paths.first(FIRST).select(&:accumulated_bytes)
+          holders = paths.first(FIRST).select(&:accumulated_bytes)
           return [] if holders.empty?
 
           rest = [(latest.reachable_bytes || 0) - holders.sum(&:accumulated_bytes), 0].max
@@ -76,9 +82,9 @@ module Memscope
         end
 
         # Without memscope's own rows, and without rows that are 0.0, unless all are.
-        def sorted(rows, field)
+        def sorted(rows, field, size: :retained_bytes)
           rows = rows.reject { |row| row.respond_to?(:own?) ? row.own? : Terms.own?(row.name) }
-          large = rows.reject { |row| Report::Quantity.mebibytes(row.retained_bytes) == "0.0" }
+          large = rows.select { |row| row.public_send(size) >= SHOWN }
           (large.any? ? large : rows).sort_by.with_index { |row, index| [-row.public_send(field), index] }
         end
       end
