@@ -203,7 +203,9 @@ class WebBrowserTest < MemscopeTest
     visit(**DESK) do |page|
       drawn(page)
 
-      assert_match(/\ARSS \d+\.\d MiB at \d\d:\d\d:\d\d, \+0\.0 MiB since \d\d:\d\d:\d\d/, page.text("#time-text"))
+      time = /\d\d:\d\d:\d\d UTC/
+
+      assert_match(/\ARSS \d+\.\d MiB at #{time}, \+0\.0 MiB since #{time}/, page.text("#time-text"))
       # The ledger of the tree and that of the chart are of two moments.
       page.until_found("the rows of the tree in the legend") do
         page.evaluate("document.querySelectorAll('.tree .chip').length") ==

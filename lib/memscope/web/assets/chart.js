@@ -16,7 +16,7 @@
   const legend = section.querySelector(".legend");
   const links = [...section.querySelectorAll("a[data-range]")];
   const labels = new Map(Object.entries(JSON.parse(section.dataset.labels)));
-  // For each time, in seconds: bytes of the RSS and by row (the first is drawn at the bottom), null where unknown; the
+  // For each time, in seconds, the end of a bucket: bytes of the RSS and by row (the first is drawn at the bottom), null where unknown; the
   // number of major GCs; and what happened. The rows are stepped if their samples are further apart than the times.
   let shown = { times: [], step: LEDGER_SECONDS, rss: [], rows: new Map(), events: [], gcs: [], stepped: false };
   let chart = null;
@@ -27,15 +27,15 @@
   const counted = (number, word) => number + " " + word + (number === 1 ? "" : "s");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const rowColour = (id) => colour("--" + id.replaceAll("_", "-")) || colour("--unattributed");
-  const local = (options) => {
-    const format = new Intl.DateTimeFormat("en-GB", options);
+  const utc = (options) => {
+    const format = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
     return (seconds) => format.format(seconds * 1000);
   };
-  const clock = local({ timeStyle: "medium" });
-  const minute = local({ timeStyle: "short" });
-  const date = local({ day: "numeric", month: "short" });
-  const full = local({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-  const time = (seconds) => (shown.step < 60 ? clock : full)(seconds);
+  const clock = utc({ timeStyle: "medium" });
+  const minute = utc({ timeStyle: "short" });
+  const date = utc({ day: "numeric", month: "short" });
+  const full = utc({ weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+  const time = (seconds) => (shown.step < 60 ? clock : full)(seconds) + " UTC";
   const sum = (index) => [...shown.rows.values()].map((values) => values[index])
     .reduce((total, bytes) => bytes === null ? total : (total || 0) + bytes, null);
 
@@ -67,21 +67,20 @@
     const events = history.events
       .map((event) => ({ index: Math.floor((Date.parse(event.at) / 1000 - start) / step), kind: event.kind }))
       .filter(({ index }) => index >= 0 && index < rss.length);
-    return { times: rss.map((_bytes, index) => start + index * step), step, rss, rows: new Map(rows), events, gcs,
+    const ends = rss.map((_bytes, index) => Math.min(start + (index + 1) * step, Date.parse(history.at) / 1000));
+    return { times: ends, step, rss, rows: new Map(rows), events, gcs,
              stepped: rows.some(([id]) => rings.get(id).spacing > step) };
   };
 
   // Adds a ledger, and drops the oldest.
   const withLedger = (ledger) => {
-    const size = shown.times.length;
-    const rows = new Map(shown.rows);
-    const later = ledger.rows.filter((row) => row.bytes > 0 && !rows.has(row.id));
-    later.forEach((row) => rows.set(row.id, Array(size).fill(0)));
+    const before = Array(shown.times.length).fill(0);
     const bytes = new Map(ledger.rows.map((row) => [row.id, row.bytes]));
     const extended = (values, value) => [...values, value].slice(-MOST);
     return { ...shown, times: extended(shown.times, Date.parse(ledger.at) / 1000),
              rss: extended(shown.rss, ledger.rss_bytes),
-             rows: new Map([...rows].map(([id, values]) => [id, extended(values, bytes.get(id) || 0)])) };
+             rows: new Map([...labels.keys()].filter((id) => bytes.get(id) > 0 || shown.rows.has(id))
+               .map((id) => [id, extended(shown.rows.get(id) || before, bytes.get(id) || 0)])) };
   };
 
   // The rows, each stacked on those below it, and the RSS, in MiB.
@@ -126,6 +125,7 @@
                            paths: shown.stepped ? uPlot.paths.stepped({ align: 1 }) : null });
     return {
       width: plot.clientWidth, height: HEIGHT, legend: { show: false }, padding: [null, 28, null, null],
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
       scales: { x: { range: () => [shown.times[0], Math.max(shown.times.at(-1), shown.times[0] + 60)] },
                 y: { range: (_chart, _least, most) => [0, Math.max(most * 1.1, 1)] } },
@@ -245,7 +245,7 @@
       const seconds = await read();
       if (ours === turn) timer = setTimeout(follow, 1000 * seconds);
     } catch (error) {
-      text.textContent = "Stopped at " + clock(Date.now() / 1000) + ": " + error.message + ".";
+      text.textContent = "Stopped at " + clock(Date.now() / 1000) + " UTC: " + error.message + ".";
     }
   };
 
