@@ -32,10 +32,17 @@ class WebClusterBrowserTest < MemscopeTest
   def test_one_worker_after_the_other
     PumaServer.run("workers 2", env: { "MALLOC_ARENA_MAX" => "2" }) do |server|
       workers = server.workers_when("both workers") { |all| all.count { |one| one.rss_bytes && one.index } == 2 }
+      with_sidekiq(server) do
+        Browser.page do |page|
+          page.go_to("http://ops:sesame@127.0.0.1:#{server.port}/memscope")
+
+          assert_overview(page, workers[0].pid)
+          assert_equal "sidekiq 8.0.1 shop", page.text("#processes tbody tr:last-child th")
+        end
+      end
       Browser.page do |page|
         page.go_to("http://ops:sesame@127.0.0.1:#{server.port}/memscope")
-
-        assert_overview(page, workers[0].pid)
+        completed(page)
         page.click("#processes a[href$='worker=1']")
 
         assert_overview(page, workers[1].pid)
@@ -66,6 +73,13 @@ class WebClusterBrowserTest < MemscopeTest
   end
 
   private
+
+  # Another process that listens, with a title like Sidekiq's.
+  def with_sidekiq(server)
+    script = '$0 = "sidekiq 8.0.1 shop [2 of 10 busy]"; Memscope.listen; $stdout.syswrite("listens\n"); $stdin.read'
+    environment = ChildProcess.environment(nil, { "MEMSCOPE_SOCKET_DIRECTORY" => server.directory })
+    IO.popen(environment, [*ChildProcess.ruby, "-rmemscope", "-e", script], "r+") { |process| process.gets && yield }
+  end
 
   def assert_overview(page, pid)
     completed(page)

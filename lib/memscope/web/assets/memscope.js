@@ -5,13 +5,14 @@ const memscope = (() => {
 
   // Resolves the path without credentials: the page's own address can contain them (http://user:password@host), and
   // fetch refuses such URLs.
+  const parsed = async (response) => new DOMParser().parseFromString(await response.text(), "text/html");
   const get = async (path, type) => {
     const response = await fetch(new URL(path, location.origin), { headers: { accept: type } });
-    if (!response.ok) throw new Error("HTTP " + response.status);
-    return response;
+    if (response.ok) return response;
+    const words = (await parsed(response)).querySelector("main .lede")?.textContent.replace(/\.$/, "");
+    throw new Error(words || "HTTP " + response.status);
   };
-  const getPage = async (path) =>
-    new DOMParser().parseFromString(await (await get(path, "text/html")).text(), "text/html");
+  const getPage = async (path) => parsed(await get(path, "text/html"));
 
   // Fills in the parts that take longer, from the same process as the page.
   const complete = async (main) => {
