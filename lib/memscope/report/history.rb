@@ -18,7 +18,7 @@ module Memscope
       # @param series [Symbol]
       # @return [String] "Ruby heap", "RSS", "minor GCs"
       def self.label(series)
-        { ruby_internal: "Ruby internals", jit: "JIT code" }.fetch(series) do
+        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(series) do
           series.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
         end
       end
@@ -67,7 +67,7 @@ module Memscope
         texts = if unit == :bytes
                   [mebibytes(first), mebibytes(last), signed_mebibytes(last - first)]
                 else
-                  [count(first), count(last), last == first ? "0" : signed(last - first)]
+                  [count(first), count(last), signed(last - first)]
                 end
         texts.map { |text| text.rjust(NUMBERS) }.join
       end

@@ -100,7 +100,7 @@ module Memscope
       def exact(bytes) = "#{count(bytes)} B"
 
       # @return [String] "+4,096"
-      def signed(number) = number.negative? ? count(number) : "+#{count(number)}"
+      def signed(number) = number.positive? ? "+#{count(number)}" : count(number)
 
       # @return [String] "24 ms", "0.7 ms"
       def milliseconds(microseconds) = format(microseconds < 9950 ? "%.1f ms" : "%.0f ms", microseconds.fdiv(1000))

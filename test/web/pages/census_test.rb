@@ -41,6 +41,7 @@ class WebCensusTest < WebCase
 
     assert_match(%r{>WebCensusTest::Planted</th>.*<td class="num">2,500</td>.*<td class="num">\+1,500</td>}, body)
     assert_match(%r{report no size</h2>.*OpenSSL::X509::Store</th><td class="num">\+(49|50)</td>}m, body)
+    refute_match(%r{</th><td class="num">0\.0</td>}, body)
     assert_includes page("/census?by=imemo").body, "imemo_iseq"
     json = page("/census.json")
     census = Memscope::Census.from_json(json.body)

@@ -43,8 +43,12 @@ module Memscope
         # @return [Hash{String => Array(String, Symbol)}]
         def columns = growth ? { **COLUMNS, **GROWTHS } : COLUMNS
 
-        # @return [Array<Row>] those that are shown, in the order of the query; none of memscope's own classes
-        def rows = sorted.reject { |row| Terms.own?(row.name) }.first(MOST)
+        # @return [Array<Row>] those that are shown, in the order of the query: none of memscope's own classes, and none
+        #   of 0.0 MiB unless all are
+        def rows
+          application = sorted.reject { |row| Terms.own?(row.name) }
+          application.partition { |row| row.memsize_bytes >= SHOWN }.find(&:any?).to_a.first(MOST)
+        end
 
         # @return [Array<Row>] those that are not shown
         def others = sorted - rows

@@ -171,8 +171,11 @@ module Memscope
         def others = resident.drop(MOST)
 
         # @return [Array<Array(Symbol, Integer)>] path and bytes of each ledger row that owns part of it, the largest
-        #   first
-        def owners(mapping) = mapping.rows.sort_by { |_path, bytes| -bytes }
+        #   first; of the others, those that are not 0.0 MiB
+        def owners(mapping)
+          mapping.rows.sort_by { |_path, bytes| -bytes }
+                 .select.with_index { |(_path, bytes), index| index.zero? || bytes >= SHOWN }
+        end
 
         private
 
