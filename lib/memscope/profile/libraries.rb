@@ -29,7 +29,7 @@ module Memscope
       RUNTIME = /\A(?:lib(?:c|m|dl|rt|pthread|ruby|jemalloc|mimalloc|tcmalloc|stdc\+\+|gcc_s)\b|
                      ld-|ruby\d*(?:\.\d+)?\z|memscope\.)/x
       # The gems that a request or a job passes through on its way to the application.
-      FRAMEWORK = /\A(?:rack(?:-[\w-]+)?|puma|rails|railties|sidekiq|zeitwerk|action(?:pack|view|mailer|cable)|
+      FRAMEWORK = /\A(?:memscope|rack(?:-[\w-]+)?|puma|rails|railties|sidekiq|zeitwerk|action(?:pack|view|mailer|cable)|
                        active(?:support|job|record|model))[ ]/x
 
       module_function
@@ -87,7 +87,7 @@ module Memscope
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
 
       # @param library [String, nil] of a Ruby line
-      # @return [Boolean] whether it belongs to Rack, Puma, Rails or Sidekiq
+      # @return [Boolean] whether it belongs to Rack, Puma, Rails, Sidekiq or memscope
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
       # @param path [String]

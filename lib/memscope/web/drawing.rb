@@ -26,7 +26,7 @@ module Memscope
       METER = 10
       # Widths of a part, in percent of the bar: from LEGIBLE on, its number fits on a phone; from WIDE on, there is
       # room to spare.
-      LEGIBLE = 3
+      LEGIBLE = 4
       WIDE = 10
       # Decimals of a percentage: the percentages of a bar sum to exactly 100.
       DECIMALS = 4

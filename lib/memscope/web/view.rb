@@ -126,7 +126,7 @@ module Memscope
       def asset(name) = "#{request.base}#{Assets.path(name)}"
 
       # @return [String] MiB without the unit
-      def mib(bytes) = bytes ? mebibytes(bytes) : UNKNOWN
+      def mib(bytes) = bytes ? mebibytes(bytes).tr("-", "−") : UNKNOWN
 
       # @return [String] "+1.2", "−3.4", "0.0"
       def signed_mib(bytes) = bytes ? signed_mebibytes(bytes).tr("-", "−") : UNKNOWN
@@ -153,8 +153,8 @@ module Memscope
       # @return [String] the text with a full stop, and with a capital unless it begins with an allocator's name
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 
-      # @return [String] a row's path in words: "malloc › main heap"
-      def path_words(path) = path.to_s.split("/").map { |id| id.tr("_", " ") }.join(" › ")
+      # @return [String] a row's path in words: "Ruby heap › free slots"
+      def path_words(path) = path.to_s.split("/").map { |id| Report::HistoryPage.label(id.to_sym) }.join(" › ")
 
       # @return [String, nil] a link to this page in another format, for the same worker; nil if the page answers a form
       def data_link(extension)
