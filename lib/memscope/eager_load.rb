@@ -18,6 +18,7 @@ module Memscope
       # @return [void]
       def run
         Loading.resolve(Memscope)
+        Loading.resolve(Profile::Formats)
         files.each { |file| require file }
       end
 

@@ -21,6 +21,34 @@ class ServerTest < MemscopeTest
     assert_equal [:gc], client(process).call(:purge, levers: %i[gc]).levers.map(&:name)
   end
 
+  # Required beside threads that keep the GVL busy, a default gem takes minutes: what answers need of Ruby's standard
+  # library is loaded when the process begins to listen.
+  def test_answers_require_nothing_of_the_standard_library
+    skip_under_sanitizer
+    process = listening(<<~RUBY, requires: [])
+      module Required
+        NAMES = []
+        def require(name) = NAMES.push(name) && super
+      end
+      Object.prepend(Required)
+      require "memscope"
+      loaded = -> { [*Required::NAMES, *$LOADED_FEATURES].reject { |name| name.include?("/lib/memscope/") } }
+      before = loaded.call
+    RUBY
+    ask_everything(client(process))
+    process.tell("loaded.call - before")
+
+    assert_equal "[]", process.gets
+  end
+
+  def ask_everything(client)
+    %i[doctor lint workers history verdict tags heap_graph census take_census arenas].each { |call| client.call(call) }
+    client.call(:ledger, deep: true, garbage: true)
+    client.call(:purge, dry_run: true)
+    client.call(:object_profile_stop, token: client.call(:object_profile_start, seconds: 60))
+    client.call(:malloc_profile_stop, token: client.call(:malloc_profile_start, seconds: 60, backend: "imports"))
+  end
+
   def test_options
     skip_under_sanitizer
     process = listening

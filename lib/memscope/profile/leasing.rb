@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "securerandom"
 require_relative "../forks"
 
 module Memscope
@@ -32,7 +31,7 @@ module Memscope
             begin_session(**options)
             @hooked ||= Forks.listen(child: -> { forked }) && true
             @shared = shared
-            @token = SecureRandom.hex(8)
+            @token = Random.urandom(8).unpack1("H*")
             watch(@token, seconds)
             @token
           rescue ThreadError => e # no thread would end the profile

@@ -147,17 +147,17 @@ module Memscope
       # flamegraph.pl, inferno and others.
       #
       # @return [String]
-      def to_collapsed = Formats.collapsed(self)
+      def to_collapsed = formats.collapsed(self)
 
       # For https://www.speedscope.app. A Difference has one profile of growth and one of shrinkage.
       #
       # @return [String] JSON
-      def to_speedscope = Formats::Speedscope.new(self).to_s
+      def to_speedscope = formats::Speedscope.new(self).to_s
 
       # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto.
       #
       # @return [String] binary; the same for the same profile
-      def to_pprof = Formats.merged_pprof([[self, {}]])
+      def to_pprof = formats.merged_pprof([[self, {}]])
 
       # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference,
       # their changes, red for growth and blue for shrinkage.
@@ -166,7 +166,11 @@ module Memscope
       # @param other [Profile, Difference, nil] another profile, such as a profile of objects beside one of malloc's
       #   memory: the page then has a switch between the two, and never adds them up
       # @return [String] HTML
-      def to_html(back: nil, other: nil) = Formats::FlameGraph.new([self, *other], back: back).to_s
+      def to_html(back: nil, other: nil) = formats::FlameGraph.new([self, *other], back: back).to_s
+
+      private
+
+      def formats = Loading.unit(:Formats, Profile)
     end
   end
 end

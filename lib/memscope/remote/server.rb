@@ -1,6 +1,10 @@
 # frozen_string_literal: true
 
+# What answers need is loaded here: beside threads that keep the GVL busy, the first require of a default gem takes
+# minutes.
+%w[digest etc forwardable open3].each { |name| require name }
 require_relative "../forks"
+require_relative "../spelling"
 require_relative "calls"
 require_relative "sockets"
 
