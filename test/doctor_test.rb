@@ -73,6 +73,10 @@ class DoctorRulesTest < DoctorTest
 
     assert_equal "takes no longer than this diagnosis did, #{Memscope::Report::Quantity.milliseconds(wall_us)}",
                  found.remedy_cost
+    assert_match(/--deep --objects\z/, found.remedy)
+    mapped = diagnose(rows: [Bodies.row(:unattributed, "unattributed", 300)])
+
+    assert_match(/--mappings\z/, finding(mapped, :rss_above_ruby).remedy)
     FOUND.each_value { |_, _, chart| refute_match(/milliseconds per|about a second/, diagnose(**chart).to_s) }
   end
 
@@ -440,6 +444,10 @@ class DoctorSinceTest < DoctorTest
     assert_equal [:warning, mebibytes(40), nil, 60.0],
                  [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
     assert_includes found.explanation, "In 60.0 s, it grew from 2.0 MiB to 42.0 MiB. " # too short for MiB an hour
+    refute_match(/Read again in a few minutes/, finding(grown, :native_memory).explanation)
+    first = finding(diagnose(malloc: Charts.glibc(untracked: 42)), :native_memory)
+
+    assert_match(/Read again in a few minutes/, first.explanation)
     [since.to_json, since.to_h].each do |given|
       assert_equal grown.findings, later(given, malloc: Charts.glibc(untracked: 42)).findings
     end
@@ -546,11 +554,17 @@ class DoctorSinceTest < DoctorTest
         "In the heap graph of 2026-11-18 11:06:40 UTC, Cache @all → Hash holds 40.0 MiB, mostly in 1,200 Order.",
       { census_seconds: 61.2, grown_class: "Order", grown_bytes: mebibytes(30), grown_count: 900 } =>
         "In 61 s between the last two censuses, Order grew most, by 30.0 MiB." }.each do |objects, sentence|
-      found = finding(diagnose(malloc: Charts.glibc(arenas_in_use: 60), since: earlier, objects: objects,
-                               ledger: { at: LATER, pid: 7 }), :object_growth)
-
-      assert_includes found.explanation, sentence
+      assert_includes object_growth(objects).explanation, sentence
     end
+    small = { graph_at: 1, holder: "Cache @all", holder_bytes: mebibytes(1), census_seconds: 61.2, grown_class: "Order",
+              grown_bytes: 900, grown_count: 9 }
+
+    refute_match(/heap graph|censuses/, object_growth(small).explanation)
+  end
+
+  def object_growth(objects)
+    finding(diagnose(malloc: Charts.glibc(arenas_in_use: 60), since: earlier, objects: objects,
+                     ledger: { at: LATER, pid: 7 }), :object_growth)
   end
 
   # Images, contexts of V8: native memory that belongs to few objects, whose number is all that is known.
@@ -642,7 +656,8 @@ class DiagnosisTest < DoctorTest
   def test_the_reason_of_a_check_that_could_not_be_made
     why = "objects cannot be walked while other Ractors are alive"
     diagnosis = diagnose(ledger: { held_by_objects_bytes: nil, reasons: { objects: why } },
-                         process_memory: { swap_bytes: nil, reasons: { swap_bytes: "hidden by the kernel" } })
+                         process_memory: { swap_bytes: nil, reasons: { swap_bytes: "hidden by the kernel" } },
+                         cgroup: { limit_bytes: nil, reasons: { limit_bytes: "unlimited" } })
     unknown = diagnosis.checked.select { |check| check.outcome == :unknown }
 
     assert_includes unknown.map(&:id), :native_memory

@@ -269,6 +269,20 @@ class VerdictTest < MemscopeTest
     refute_match(/change/, verdict(flat).to_s(history: flat))
   end
 
+  # A process samples its RSS at once, the parts of it a minute later.
+  def test_changes_begin_when_all_parts_are_known
+    late = JSON.parse(leak(:native).to_json)
+    late["curves"].reject { |curve| curve["id"] == "rss" }.flat_map { |curve| curve["rings"] }.each do |ring|
+      ring.values_at("min", "last").each { |samples| samples.fill(nil, 0, samples.size / 2) }
+    end
+    history = Memscope::History.from_h(late)
+    changes = verdict(history).to_s(history: history).scan(/^ +[\d.]+ +\+([\d.]+) .* (RSS|malloc)$/)
+
+    assert_equal %w[RSS malloc], changes.map(&:last).sort
+    assert_in_delta(*changes.map { |change,| Float(change) }, 12)
+    assert_operator Float(changes[0][0]), :<, 130
+  end
+
   def test_the_page
     history = leak(:native)
     page = verdict(history).to_s(history: history, unicode: false)

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "report/quantity"
+
 module Memscope
   # The sentences for reasons, by the ids that the extension uses.
   #
@@ -33,10 +35,10 @@ module Memscope
       jemalloc_not_serving: jemalloc does not serve malloc
       jemalloc_without_statistics: jemalloc was built without statistics (config.stats is false)
       object_unknown: the dynamic linker lists no object that contains malloc
-      others_truncated: only the first %d are listed
+      others_truncated: only the first %s are listed
       version_unknown: this allocator reports no version
       # Arenas, size classes and totals.
-      arena_absent: arena %d does not exist or is not initialized
+      arena_absent: arena %s does not exist or is not initialized
       arenas_changing: an arena was created or grew while the arenas were read, or this glibc's list of arenas is
         unknown
       arena_names_absent: only jemalloc 5.3.1 and newer has arena names
@@ -67,7 +69,7 @@ module Memscope
         variables
       dump_with_some_names: a dump that memscope wrote has the names of constants and variables, but no names of global
         variables, no indexes and no keys
-      one_dump_unread: dump %d could not be read: %s
+      one_dump_unread: dump %s could not be read: %s
       dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
         memscope: most classes of one dump are at other addresses in the last dump, or not in it
       dump_without_slots: the dump does not state the sizes of slots, as Ruby's dumps do since 3.2
@@ -76,48 +78,48 @@ module Memscope
       objects_by_address: a lower bound, unless a compaction moved objects, which then count as new: two objects count
         as the same if their address and class are, since the dumps do not say when objects were allocated
       objects_numbered: objects are more than 32 GiB apart, or BasicObject is missing: compare this dump with no other
-      objects_untraced: %d of these objects have no trace: if a compaction moved them, they are not new
+      objects_untraced: %s of these objects have no trace: if a compaction moved them, they are not new
       class_without_objects: there is no object of a class of that name
       names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a
         program makes such names from data, they reveal that data
       names_of_threads: names of classes, constants, variables and threads are shown, because they normally come from
         code; if a program makes such names from data, they reveal that data
       dump_cut: the dump is incomplete: its last line has no end
-      dump_lacks_objects: %d references lead to objects that are not in the dump
+      dump_lacks_objects: %s references lead to objects that are not in the dump
       dump_without_roots: the dump has no roots (it was written with since:), so what retains its objects, and which of
         them are garbage, is unknown
-      dump_lines_unreadable: %d lines of the dump could not be understood
+      dump_lines_unreadable: %s lines of the dump could not be understood
       allocatable_pages_absent: this Ruby has no :heap_allocatable_pages
       census_beside_ractors: other Ractors are alive: objects cannot be walked
-      census_left_out: left out, since a census would stop Ruby for about %d ms and no child can take it (%s);
+      census_left_out: left out, since a census would stop Ruby for about %s ms and no child can take it (%s);
         Memscope.census, called in the process, takes one nevertheless
       child_ended: the child ended before it answered
       child_over_deadline: the child took longer than %.1f s
       child_refused: no child could be forked: %s
       child_too_slow: the child took too long
-      child_without_room: a child may need %d MiB, but only %d MiB are free
+      child_without_room: a child may need %s MiB, but only %s MiB are free
       constants_unnamed: constants have no names, because memscope does not recognize how this Ruby stores them
       gc_finished: this reading finished a garbage collection in progress
       graph_unanswered: the graph of the heap could not be built: %s
-      lists_cut: the last rows are missing, since an answer has room for %d MiB: %s
+      lists_cut: the last rows are missing, since an answer has room for %s MiB: %s
       heap_pages_absent: this Ruby's garbage collector has no heap pages that can be listed
       heap_pages_unlocked: other Ractors are alive, and this Ruby exports no lock for listing heap pages
       heap_walk_unexported: this Ruby does not export rb_objspace_each_objects
-      walk_left_out: left out, since a walk of the heap would stop Ruby for about %d ms and no child can make it (%s);
+      walk_left_out: left out, since a walk of the heap would stop Ruby for about %s ms and no child can make it (%s);
         Memscope.ruby_heap and Memscope.ledger(objects: true), called in the process, walk the heap nevertheless
-      objects_saturated: a lower bound that counts each object of 4 GiB or more as 4 GiB (%d objects)
+      objects_saturated: a lower bound that counts each object of 4 GiB or more as 4 GiB (%s objects)
       references_unexported: this Ruby does not export rb_objspace_reachable_objects_from
       references_unreadable: other Ractors are alive: references of objects cannot be read
       # What requires cost.
       requires_beside_ractor: a Ractor was created: later objects are not recorded, and may count for the wrong file
       requires_compacted: a compaction moved objects: some count for another file, or for none
-      requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%d)
-      requires_lost: %d blocks of malloc still count for their files, although a library whose calls memscope does not
+      requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%s)
+      requires_lost: %s blocks of malloc still count for their files, although a library whose calls memscope does not
         see has freed them; what is of no file is too small by as much
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
-      buffers_outside_malloc: IO::Buffer objects also report %d bytes of mapped files, of other mappings, and of memory of
+      buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files, of other mappings, and of memory of
         other objects, which are not malloc memory
       cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: glibc
         marks them in a way that can be recognised since 2.34, and in this one (%s) no mark was found
@@ -128,7 +130,7 @@ module Memscope
       gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live
       held_beyond_malloc: objects report more than malloc has in use, so that what they report includes memory outside
         malloc
-      jemalloc_ambiguous: %d mappings look like jemalloc's, and some of them are not: the resident memory of all of them
+      jemalloc_ambiguous: %s mappings look like jemalloc's, and some of them are not: the resident memory of all of them
         is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of them
       jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): the resident memory that
         was not found is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of it
@@ -137,8 +139,8 @@ module Memscope
       objects_left_out: a lower bound that leaves out objects with slow or broken size functions: %s
       objects_unasked: a lower bound without the malloc memory of these objects: %s
       stacks_unasked: Fiber or Thread (the sizes that these report include whole stacks)
-      objects_of_other_types: %d of other types
-      objects_of_type: %d of type %s
+      objects_of_other_types: %s of other types
+      objects_of_type: %s of type %s
       objects_unwalked: objects cannot be walked in this Ruby, or while other Ractors are alive
       own_memory_slow: memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, which is as exact but
         slower
@@ -154,8 +156,8 @@ module Memscope
         its block
       imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
         profile first
-      coverage_contradicted: the growth of the allocator's live memory is %.1f MiB below what the samples say: older
-        memory was freed, or blocks are freed by calls that this backend does not see
+      coverage_contradicted: malloc's memory in use grew by %.1f MiB less than the samples say: older memory was freed, or
+        blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
       growth_too_small: malloc's memory in use has grown too little to compare the samples with it, by less than 16
         samples stand for
@@ -163,7 +165,7 @@ module Memscope
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
         limit on the size of files, RLIMIT_FSIZE)
       # The profile of objects.
-      collections_without_loss: Ruby called no hook for some garbage collections (%d), but no sample was dropped
+      collections_without_loss: Ruby called no hook for some garbage collections (%s), but no sample was dropped
       gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, and the
         overhead does not include that; a loop that only allocates ran at about three quarters of its speed
         (benchmark/object_profile.rb)
@@ -181,12 +183,12 @@ module Memscope
         they have ended
       ractors_unwatched: this Ruby crashes when a Ractor is created while objects are sampled (Bug #18464), and
         Ractor.new cannot be watched, because YJIT is enabled or Ractor.new is redefined; use Ruby 3.1.4 or later
-      reach_cut: garbage collections were so far apart that objects allocated more than %d allocations after one were
+      reach_cut: garbage collections were so far apart that objects allocated more than %s allocations after one were
         not sampled; the objects allocated earlier stand for them in the estimates
-      samples_dropped: a lower bound: %d samples were dropped, for lack of room or because Ruby called no hook for some
+      samples_dropped: a lower bound: %s samples were dropped, for lack of room or because Ruby called no hook for some
         garbage collections
-      texts_without_room: there was no room for the place, class or thread of %d samples, which count as [no room]
-      windows_few: only %d windows of allocations were sampled so far, so the true error may be larger
+      texts_without_room: there was no room for the place, class or thread of %s samples, which count as [no room]
+      windows_few: only %s windows of allocations were sampled so far, so the true error may be larger
       # A measurement.
       allocations_by_slot: a lower bound without the malloc memory of some objects, since it is unknown how they
         ended
@@ -197,10 +199,10 @@ module Memscope
       imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
         it first (Memscope::MallocProfile.stop)
       data_by_slot: counts only the slots of objects of type T_DATA, such as Procs, that were garbage before they could
-        be asked (%d)
+        be asked (%s)
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
-      other_threads_left_out: objects that other threads allocated meanwhile are not counted (%d)
+      other_threads_left_out: objects that other threads allocated meanwhile are not counted (%s)
       purgeable_unknown: this allocator has no lever, or its unused memory is unknown
       thread_migrated: this Ruby thread began and ended the block on different native threads
       threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s
@@ -214,8 +216,8 @@ module Memscope
       tags_without_malloc_profile: no malloc profile is running (memscope profile --pid N, MallocProfile.start)
       tags_without_profile: no profile of objects is running (memscope profile --objects --pid N, ObjectProfile.start)
       # Levers and tuning.
-      arena_unused: arena %d is not in use yet
-      arenas_unused: %d of %d arenas are not in use yet; new arenas begin with new_arena_defaults
+      arena_unused: arena %s is not in use yet
+      arenas_unused: %s of %s arenas are not in use yet; new arenas begin with new_arena_defaults
       background_threads_absent: this jemalloc was built without background threads
       background_threads_failed: jemalloc could not start its threads
       lever_of_glibc: only glibc has this lever
@@ -253,6 +255,7 @@ module Memscope
         when Symbol then table.fetch(reason)
         when Array then spelled(*reason).freeze
         when String then Field.text(reason)
+        when Integer then Report::Quantity.count(reason)
         else reason
         end
       end

@@ -85,7 +85,7 @@ class HeapGraphReportTest < MemscopeTest
     assert_includes text(graph(paths_to: "Order", paths: [], target_count: 0, unreachable_target_count: 7)),
                     "no path leads to Order: 7 instances are garbage"
     assert_includes text(graph(reachable_count: nil, reasons: { reachable_count: [:child_without_room, 900, 8] })),
-                    "reachable_count: a child may need 900 MiB, but only 8 MiB are free"
+                    "  A child may need 900 MiB, but only 8 MiB are free"
   end
 
   def test_reasons_are_sentences

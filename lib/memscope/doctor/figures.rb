@@ -20,7 +20,10 @@ module Memscope
       # The most that malloc needs for what a just-in-time compiler asks for, in many small blocks: with YJIT of Ruby
       # 4.0, 1.38 to 1.43 under glibc and 1.08 under jemalloc.
       JIT_BLOCKS = 1.5
-      private_constant :SOME_WORK_SECONDS, :MISSING, :JIT_BLOCKS
+      # The figures of other readings without which a rule cannot judge.
+      JUDGED = %i[slots live_slots hidden_empty_pages compactable_bytes swap_bytes anonymous_huge_bytes
+                  working_set_bytes].freeze
+      private_constant :SOME_WORK_SECONDS, :MISSING, :JIT_BLOCKS, :JUDGED
 
       # @return [Diagnosis::Evidence]
       attr_reader :evidence
@@ -96,7 +99,7 @@ module Memscope
       # @return [String] why figures are missing
       def missing
         others = [ruby_heap, process_memory, cgroup].flat_map do |reading|
-          reading.reasons.select { |id, _why| reading.respond_to?(id) && reading.public_send(id).nil? }.values
+          reading.reasons.slice(*JUDGED).select { |id, _why| reading.public_send(id).nil? }.values
         end
         why = [*ledger.reasons.slice(*MISSING).values, *others].uniq
         why.empty? ? "its figures are missing" : why.join("; ")

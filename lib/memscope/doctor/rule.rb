@@ -170,14 +170,15 @@ module Memscope
         # The command that shows which constant, variable or thread holds objects.
         def heap(figures) = "memscope heap --pid #{figures.ledger.pid}"
 
-        # Sentences on who holds objects and which class grew; none if nothing is kept.
-        def holders(figures)
+        # Sentences on who holds objects and which class grew; none if nothing is kept that can explain so many bytes.
+        def holders(figures, bytes)
           kept = figures.objects or return []
           held = ", mostly in #{count(kept.held_count)} #{kept.held_class}" if kept.held_class
           graph = "In the heap graph of #{kept.graph_at.strftime('%F %T')} UTC, #{kept.holder} holds " if kept.holder
           since = "In #{format('%.0f', kept.census_seconds)} s between the last two censuses, " if kept.grown_class
-          [*("#{graph}#{size(kept.holder_bytes)}#{held}." if graph),
-           *("#{since}#{kept.grown_class} grew most, by #{size(kept.grown_bytes)}." if since)]
+          grown = kept.grown_bytes.to_i
+          [*("#{graph}#{size(kept.holder_bytes)}#{held}." if graph && kept.holder_bytes >= bytes / 4),
+           *("#{since}#{kept.grown_class} grew most, by #{size(grown)}." if grown >= MEBIBYTE)]
         end
 
         # A sentence on classes of C code whose objects hold memory that Ruby does not know of, if more objects came;

@@ -18,7 +18,9 @@ module Memscope
 
       private
 
-      def reasons = @reading.known? ? sentences(%i[names target_count reachable_count retained] + LACKING) : super
+      def reasons
+        sentences(%i[names target_count] + (@reading.known? ? %i[reachable_count retained] + LACKING : []))
+      end
 
       # Paths or objects, each with its bytes, the largest first. `all`: with the rows that are 0.0.
       def paths_under(heading, rows, all: false)

@@ -150,6 +150,7 @@ module Memscope
 
         survived = @reading.survived_bytes
         return " No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)." if @judged.zero?
+        return " All of it survived a full GC." if @reading.unjudged_bytes.zero?
         return " All of it was allocated since the last full GC, and may be garbage." if survived.zero?
 
         " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
@@ -181,7 +182,7 @@ module Memscope
       end
 
       def table
-        return @signed ? ["  nothing changed"] : dead if @entries.empty?
+        return dead if @entries.empty?
 
         lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others]
         notes = [legend, (FEW if few?), tie].compact

@@ -40,16 +40,21 @@ module Memscope
         return unless @history&.started_at
 
         ids = @history.curves.select { |curve| curve.unit == :bytes }.map(&:id)
-        rows = ids.map { |id| row(HistoryPage.label(id), @history.points(id).filter_map(&:min)) }
-        rows = rows.reject { |row| row[1] == "0.0" }
-        heading = ["MiB", "change", "since #{@history.started_at.strftime('%F %H:%M')} UTC"]
-        @page.listing(heading, rows) if rows.any?
+        since = begun(ids & History::ROWS)
+        rows = ids.filter_map { |id| row(id, since) }.reject { |row| row[1] == "0.0" }
+        @page.listing(["MiB", "change", "since #{since.strftime('%F %H:%M')} UTC"], rows) if rows.any?
       end
 
-      def row(name, values)
+      # When all rows had been sampled: a change of RSS must not have begun before those of the rows, its parts.
+      def begun(rows) = rows.filter_map { |id| @history.points(id).find(&:min)&.at }.max || @history.started_at
+
+      def row(id, since)
+        values = @history.points(id, since: since).filter_map(&:min)
+        return if values.empty?
+
         shown = Sparkline.parts(values, SPAN)
-        spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @unicode)
-        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark.ljust(SPAN)}  #{name}"]
+        spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @unicode).ljust(SPAN)
+        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark}  #{HistoryPage.label(id)}"]
       end
 
       # Why there is no verdict is part of its sentence.

@@ -39,8 +39,9 @@ module Memscope
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
           recoverable: "The findings on the parts of RSS show what can be returned.",
           title: ->(f) { "leak of #{f.verdict.layer_text}: +#{per_hour(f.verdict.bytes_per_hour)}" },
-          explanation: lambda do |f|
-            [*by_history(f), *{ objects: holders(f), native: unsized(f) }[f.verdict.layer], *unjudged(f)].join(" ")
+          explanation: lambda do |f, bytes|
+            [*by_history(f), *{ objects: holders(f, bytes), native: unsized(f) }[f.verdict.layer],
+             *unjudged(f)].join(" ")
           end,
           evidence: lambda do |f|
             { **f.verdict.to_h.slice(:layer, :bytes_per_hour, :bytes_per_hour_low, :bytes_per_hour_high, :eta_seconds),

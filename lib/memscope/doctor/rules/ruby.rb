@@ -16,7 +16,8 @@ module Memscope
       # Sentences on what makes native memory an upper bound, and on what is not part of it.
       NOT_NATIVE = lambda do |f|
         [*("The sizes of objects: #{f.unsized_reason}." if f.unsized_reason),
-         *("Ruby's just-in-time compiler holds #{between(*f.jit_bytes.minmax)} more." if f.jit_bytes.end >= MEBIBYTE)]
+         *("Ruby's just-in-time compiler holds #{between(*f.jit_bytes.minmax)} more." if f.jit_bytes.end >= MEBIBYTE),
+         *("Up to #{size(f.collector.traced_bytes)} of it may be records of allocations." if f.collector.tracing?)]
       end
 
       SMALL = table(
@@ -47,7 +48,8 @@ module Memscope
             { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
           end,
           remedy: lambda do |f|
-            ["memscope report --pid #{f.ledger.pid} --deep --objects",
+            in_mappings = %i[files shared_memory unattributed].include?(f.ledger.rows.max_by(&:bytes).id)
+            ["memscope report --pid #{f.ledger.pid} #{in_mappings ? '--mappings' : '--deep --objects'}",
              "takes no longer than this diagnosis did, #{milliseconds(f.evidence.total_cost[:wall_us])}"]
           end
         },
@@ -62,7 +64,7 @@ module Memscope
           explanation: lambda do |f|
             [MAY_BE, *NOT_NATIVE.call(f), *unsized(f), *unjudged(f),
              *("Collect garbage first." if collect(f)),
-             "Read again in a few minutes to see whether it grows."].join(" ")
+             *("Read again in a few minutes to see whether it grows." if f.incomparable)].join(" ")
           end,
           evidence: lambda do |f|
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
@@ -119,10 +121,10 @@ module Memscope
           severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
           recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
-          explanation: lambda do |f|
+          explanation: lambda do |f, bytes|
             ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
              "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}.",
-             *ABSENT.call(f), *holders(f), *unjudged(f), *by_history(f)].join(" ")
+             *ABSENT.call(f), *holders(f, bytes), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
             { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
