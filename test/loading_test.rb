@@ -139,6 +139,51 @@ class LoadingTest < MemscopeTest
     end
   end
 
+  # A constant that a program names first is loaded by Ruby's autoload, which an exception can leave in the middle: at
+  # some of the lines that it runs. Then another thread uses the constant; since Ruby 3.2 also one that has waited for
+  # it. In Ruby 3.1, such a thread loads the file beside what the first thread has defined, not over it.
+  ABORTED = <<~'RUBY'
+    require "memscope"
+    came = Class.new(Exception)
+    use = -> { Thread.new { eval("Memscope::#{CALL}").class } }
+    abort_at = lambda do |at, waits|
+      count = 0
+      user = nil
+      trace = TracePoint.new(:line) do |event|
+        next unless Thread.current == Thread.main && event.path.include?("/lib/memscope/") && (count += 1) == at
+
+        user = use.call if waits
+        Thread.pass until user.nil? || user.stop?
+        Thread.current.raise(came)
+      end
+      trace.enable do
+        Memscope.const_get(CALL[/\w+/])
+        puts "#{CALL} was loaded at line #{at}" unless at.zero?
+      rescue came
+        puts "#{CALL} aborted at line #{at}: not String" unless (user || use.call).value == String
+      end
+      count
+    end
+    reading, writing = IO.pipe
+    Process.wait(fork { writing.puts(abort_at.call(0, false)) })
+    all = reading.gets.to_i
+    [false, *(true if RUBY_VERSION >= "3.2")].product((1..TIMES).to_a) do |waits, time|
+      Process.wait(fork { exit!(abort_at.call(all * time / (TIMES + 1), waits).positive?) })
+      puts "#{CALL} fails" unless $?.success?
+    end
+    puts "no lines" if all < 100
+  RUBY
+
+  ["HeapGraph.take(in: :process).to_s", "Census.read.to_s", "Lint.read.to_s"].each do |call|
+    define_method("test_an_aborted_autoload_leaves_#{call[/\w+/]}_usable") do
+      skip_under_sanitizer
+      ran = ChildProcess.run("CALL = #{call.inspect}\nTIMES = 5\n#{ABORTED}")
+
+      assert_empty ran.out
+      assert_predicate ran, :success?, ran
+    end
+  end
+
   # While one thread loads what Memscope.tags needs, and has begun to define a class, another thread uses that class.
   BESIDE = <<~RUBY
     require "memscope"
