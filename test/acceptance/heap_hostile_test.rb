@@ -134,6 +134,23 @@ class HeapHostileTest < MemscopeTest
     end
   end
 
+  # In the marks of an extension: special constants, words that are no objects, one object several times.
+  def test_marks_of_what_is_no_object
+    answer = ask(<<~RUBY)
+      class Held; end
+      ODD = Array.new(100) { Host.marks_anything(Held.new) }
+      GC.start
+      held = -> (place) { found(Memscope.heap_graph(paths_to: Held, top: 1, in: place)) }
+      read = READINGS.except(:dump, :graph).transform_values(&:call)
+      answer(graphs: %i[fork process].map(&held), dumped: dumped, unreached: read.values.grep(String),
+             counted: Memscope.census.classes.find { |row| row.name == "Held" }.count)
+    RUBY
+
+    assert_equal [[100, "ODD → Array → Host::MarksAnything → Held"]] * 2, answer["graphs"]
+    assert_equal [2_000, [], 100], answer.values_at("dumped", "unreached", "counted")
+    assert_nothing_left answer
+  end
+
   def test_beside_a_ractor
     answer = ask(<<~RUBY, ruby_args: ["-W:no-experimental"])
       ractor = Ractor.new { Ractor.receive }

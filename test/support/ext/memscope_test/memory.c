@@ -330,7 +330,37 @@ static VALUE host_size_calls(VALUE self) {
     return SIZET2NUM(slow_calls);
 }
 
+/* Marks what is no object, as many extensions do with fields that are not set yet, and one object several times. */
+static void mark_anything(void *data) {
+    const VALUE *object = data;
+    const VALUE words[] = {0, 0x10, *object + 1, (VALUE)data, UINTPTR_MAX, Qtrue, *object};
+    const VALUE constants[] = {Qnil, Qtrue, Qfalse, Qundef, INT2FIX(-1), ID2SYM(rb_intern("each")), DBL2NUM(1.5)};
+
+    for (size_t index = 0; index < sizeof constants / sizeof constants[0]; index++) {
+        rb_gc_mark(constants[index]);
+        rb_gc_mark_movable(constants[index]);
+        rb_gc_mark_maybe(constants[index]);
+    }
+    rb_gc_mark_locations(words, words + sizeof words / sizeof words[0]);
+    rb_gc_mark(*object);
+    rb_gc_mark(*object);
+}
+
+static const rb_data_type_t marks_anything = {
+    .wrap_struct_name = "Host::MarksAnything",
+    .function = {.dmark = mark_anything, .dfree = RUBY_DEFAULT_FREE},
+};
+
+/* Host.marks_anything(object) -> an object that marks this one, and much that is no object. */
+static VALUE host_marks_anything(VALUE self, VALUE object) {
+    VALUE *held, marks = TypedData_Make_Struct(rb_cObject, VALUE, &marks_anything, held);
+
+    *held = object;
+    return marks;
+}
+
 void init_memory(VALUE host) {
+    rb_define_singleton_method(host, "marks_anything", host_marks_anything, 1);
     rb_define_singleton_method(host, "malloc_blocks", host_malloc_blocks, -1);
     rb_define_singleton_method(host, "sized", host_sized, 2);
     rb_define_singleton_method(host, "size_calls", host_size_calls, 0);
