@@ -12,15 +12,17 @@ end
 # The extension built so that its protections can be switched off (engine/base/protections.h), for tests that show what
 # each protection prevents. Only the sources that use protections are compiled again.
 task "compile:unprotected" => "compile:strict" do
-  next if uptodate?("tmp/unprotected/#{LIBRARY}", ["tmp/strict/#{LIBRARY}"])
+  building("tmp/unprotected") do
+    next if uptodate?("tmp/unprotected/#{LIBRARY}", ["tmp/strict/#{LIBRARY}"])
 
-  rm_rf "tmp/unprotected"
-  cp_r "tmp/strict", "tmp/unprotected", preserve: true
-  protected = FileList["ext/memscope/**/*.c"].select { |source| File.read(source).include?("protections.h") }
-  rm(protected.map { |source| "tmp/unprotected/#{File.basename(source, '.c')}.o" })
-  sh "make", "-j#{Etc.nprocessors}", "CC=#{RbConfig::CONFIG['CC']} -DMEMSCOPE_UNPROTECTED",
-     chdir: "tmp/unprotected", out: [File.expand_path("tmp/unprotected/build.log"), "a"]
-  mv "tmp/unprotected/#{File.basename(LIBRARY)}", "tmp/unprotected/#{LIBRARY}"
+    rm_rf "tmp/unprotected"
+    cp_r "tmp/strict", "tmp/unprotected", preserve: true
+    protected = FileList["ext/memscope/**/*.c"].select { |source| File.read(source).include?("protections.h") }
+    rm(protected.map { |source| "tmp/unprotected/#{File.basename(source, '.c')}.o" })
+    sh "make", "-j#{Etc.nprocessors}", "CC=#{RbConfig::CONFIG['CC']} -DMEMSCOPE_UNPROTECTED",
+       chdir: "tmp/unprotected", out: [File.expand_path("tmp/unprotected/build.log"), "a"]
+    mv "tmp/unprotected/#{File.basename(LIBRARY)}", "tmp/unprotected/#{LIBRARY}"
+  end
 end
 
 desc "Run the suite's core under AddressSanitizer and UBSan"
@@ -65,17 +67,19 @@ desc "Fuzz each parser of the engine with libFuzzer: SECONDS=60 each"
 task :fuzz do
   engine = File.expand_path("ext/memscope/engine")
   compiler = ["clang", "-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=fuzzer,address,undefined", "-I#{engine}"]
-  rm_rf "tmp/fuzz/engine"
-  mkdir_p "tmp/fuzz/engine"
-  on_each_processor(Dir["#{engine}/**/*.c"].each_slice(10)) do |sources|
-    sh(*compiler, "-c", *sources, chdir: "tmp/fuzz/engine")
-  end
-  on_each_processor(FileList["test/fuzz/*_fuzz.c"]) do |source|
-    program = "tmp/fuzz/#{File.basename(source, '.c')}"
-    corpus = "#{program}.corpus"
-    seeds = FileList["test/fuzz/seeds/#{File.basename(source, '_fuzz.c')}"].existing
-    mkdir_p corpus
-    sh(*compiler, source, *Dir["tmp/fuzz/engine/*.o"], "-lm", "-o", program)
-    sh program, "-max_total_time=#{ENV.fetch('SECONDS', '60')}", "-artifact_prefix=#{program}.", corpus, *seeds
+  building("tmp/fuzz/engine") do
+    rm_rf "tmp/fuzz/engine"
+    mkdir_p "tmp/fuzz/engine"
+    on_each_processor(Dir["#{engine}/**/*.c"].each_slice(10)) do |sources|
+      sh(*compiler, "-c", *sources, chdir: "tmp/fuzz/engine")
+    end
+    on_each_processor(FileList["test/fuzz/*_fuzz.c"]) do |source|
+      program = "tmp/fuzz/#{File.basename(source, '.c')}"
+      corpus = "#{program}.corpus"
+      seeds = FileList["test/fuzz/seeds/#{File.basename(source, '_fuzz.c')}"].existing
+      mkdir_p corpus
+      sh(*compiler, source, *Dir["tmp/fuzz/engine/*.o"], "-lm", "-o", program)
+      sh program, "-max_total_time=#{ENV.fetch('SECONDS', '60')}", "-artifact_prefix=#{program}.", corpus, *seeds
+    end
   end
 end
