@@ -39,7 +39,7 @@ class ReportTest < MemscopeTest
             0.0    0.0 %  unattributed
           831.1  100.0 %  = RSS of this reading, to the byte
 
-        read in 24 ms (0.7 ms under the GVL) · kernel scan vs. statm: +0 B
+        read in 24 ms (0.7 ms under the GVL) · kernel scan vs. statm: 0 B
         1 of 1 check passed
     TEXT
   end
@@ -254,7 +254,7 @@ class ReportTest < MemscopeTest
 
     assert_equal "+4,096 B", beside.call(rss - 4096, rss - 4096)
     assert_equal "-4,096 B", beside.call(rss + 8192, rss + 4096)
-    assert_equal "+0 B", beside.call(rss - 4096, rss + 4096)
+    assert_equal "0 B", beside.call(rss - 4096, rss + 4096)
     assert_nil beside.call(nil, nil)
   end
 

@@ -45,10 +45,7 @@ module Memscope
 
         # @return [Array<Row>] those that are shown, in the order of the query: none of memscope's own classes, and none
         #   of 0.0 MiB unless all are
-        def rows
-          application = sorted.reject { |row| Terms.own?(row.name) }
-          application.partition { |row| row.memsize_bytes >= SHOWN }.find(&:any?).to_a.first(MOST)
-        end
+        def rows = large(sorted.reject { |row| Terms.own?(row.name) }, :memsize_bytes).first(MOST)
 
         # @return [Array<Row>] those that are not shown
         def others = sorted - rows

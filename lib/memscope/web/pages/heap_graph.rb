@@ -21,11 +21,7 @@ module Memscope
         FIRST = 10
 
         # @return [Memscope::HeapGraph, nil] nil if none was taken
-        def latest
-          return @latest if defined?(@latest)
-
-          @latest = @calls.kept_heap_graph(place)
-        end
+        def latest = (@latest ||= [@calls.kept_heap_graph(place)]).first
 
         # @return [Memscope::HeapGraph]
         # @raise [HttpError] if none was taken
@@ -84,8 +80,7 @@ module Memscope
         # Without memscope's own rows, and without rows that are 0.0, unless all are.
         def sorted(rows, field, size: :retained_bytes)
           rows = rows.reject { |row| row.respond_to?(:own?) ? row.own? : Terms.own?(row.name) }
-          large = rows.select { |row| row.public_send(size) >= SHOWN }
-          (large.any? ? large : rows).sort_by.with_index { |row, index| [-row.public_send(field), index] }
+          large(rows, size).sort_by.with_index { |row, index| [-row.public_send(field), index] }
         end
       end
     end

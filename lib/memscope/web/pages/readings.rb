@@ -71,6 +71,10 @@ module Memscope
           allowed.include?(given) ? given : raise(HttpError.parameter(parameter, given, allowed.join(", ")))
         end
 
+        # @param size [Symbol] the bytes of a row
+        # @return [Array] the rows without those that print as 0.0 MiB, unless all do
+        def large(rows, size) = rows.partition { |row| row.public_send(size) >= SHOWN }.find(&:any?).to_a
+
         # @return [Array(Float, Float)] the parts as shares of `largest`; zeros if that is zero or nil
         def shares_of(largest, *parts) = parts.map { |part| largest&.positive? ? part.fdiv(largest) : 0.0 }
       end
@@ -171,11 +175,8 @@ module Memscope
         def others = resident.drop(MOST)
 
         # @return [Array<Array(Symbol, Integer)>] path and bytes of each ledger row that owns part of it, the largest
-        #   first; of the others, those that are not 0.0 MiB
-        def owners(mapping)
-          mapping.rows.sort_by { |_path, bytes| -bytes }
-                 .select.with_index { |(_path, bytes), index| index.zero? || bytes >= SHOWN }
-        end
+        #   first; none of 0.0 MiB unless all are
+        def owners(mapping) = large(mapping.rows, :last).sort_by { |_path, bytes| -bytes }
 
         private
 
