@@ -59,7 +59,7 @@ class VerdictTest < MemscopeTest
                  verdict.sentence)
     assert_match(/; this alone reaches the limit of 1,024\.0 MiB in 5 hours \(\d hours to \d hours\)\.\z/,
                  verdict.sentence)
-    assert_match(/working set of the cgroup\s+824\.0\s+MiB, its limit/, verdict.to_s)
+    assert_match(/; 824\.0\s+MiB\s+of\s+the\s+container's\s+1,024\.0\s+MiB\s+is\s+in\s+use\.$/, verdict.to_s)
   end
 
   # 40 MiB an hour are 8 KiB of each of 5,120 requests.
@@ -288,7 +288,7 @@ class VerdictTest < MemscopeTest
     page = verdict(history).to_s(history: history, unicode: false)
 
     assert_match(/^  Leak of native memory: /, page)
-    assert_match(/^  60 values, one per 5 min, noise/, page)
+    assert_match(/^  60 values, one per 5 min, confidence \d+ %\.$/, page)
     assert_match(/^ +319\.\d  \+199\.\d  _[-_.=+*#@]+@ +malloc$/, page)
     refute_match(/stacks/, page)
     assert_match(/^    memscope profile --pid 4711 --backend=imports/, page)

@@ -194,7 +194,7 @@ module Memscope
     def self.collectable(rows)
       heap, malloc = %i[ruby_heap malloc].map { |id| rows.find { |row| row[:id] == id } }
       live = heap && heap[:children].find { |row| row[:id] == :live_slots }
-      live[:bytes] + (malloc[:detail][:in_use_bytes] || malloc[:bytes]) if live && malloc
+      live[:bytes] + (malloc[:detail][:in_use_bytes] || malloc[:bytes]) if live && malloc && malloc[:bytes].positive?
     end
 
     def self.after_pause(cost, collected)

@@ -119,6 +119,7 @@ module Memscope
       requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
         collection: it is charged to no file, or to the file that is being loaded then
       # The ledger.
+      blocks_unlisted: the blocks of this malloc cannot be listed
       buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files, of other mappings, and of memory of
         other objects, which are not malloc memory
       cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: glibc

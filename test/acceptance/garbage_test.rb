@@ -122,6 +122,18 @@ class GarbageTest < MemscopeTest
     assert_match(/other Ractors are alive/, read["reason"])
   end
 
+  def test_garbage_is_unknown_under_another_malloc
+    mimalloc = Dir["/usr/lib/*/libmimalloc.so*"].min or skip "mimalloc is not installed"
+    most, reasons = child_json(<<~RUBY, preload: mimalloc, requires: %w[json memscope])
+      ledger = Memscope.ledger(deep: true, objects: true, garbage: true)
+      puts JSON.generate([ledger.garbage_max_bytes, ledger.reasons])
+    RUBY
+
+    assert_nil most
+    assert_equal ["the blocks of this malloc cannot be listed", "this allocator has no statistics that memscope reads"],
+                 reasons.values_at("garbage", "objects")
+  end
+
   # A worker shares its heap with its master until a GC writes to it. Shared pages that are returned do not count.
   def test_what_a_collection_unshares
     skip_under_sanitizer

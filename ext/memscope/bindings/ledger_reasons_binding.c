@@ -44,7 +44,10 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     if (call->objects && !call->walked_before && !call->held.known)
         memscope_set_reason(reasons, "objects", "objects_unwalked");
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
-        memscope_set_reason(reasons, "objects", ledger->walked_chunks ? "chunks_incomplete" : "needs_deep");
+        memscope_set_reason(reasons, "objects",
+                            ledger->walked_chunks ? "chunks_incomplete"
+                            : call->request.deep  ? "statistics_unread"
+                                                  : "needs_deep");
     else if (call->objects && call->held.bytes > in_use)
         memscope_set_reason(reasons, "untracked_bytes", "held_beyond_malloc");
 }

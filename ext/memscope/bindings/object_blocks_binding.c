@@ -262,7 +262,11 @@ static VALUE read_blocks(VALUE argument) {
     uint64_t start = memscope_now_ns(), wall_ns;
 
     prepare(call);
-    why = call->status == MEMSCOPE_OK ? walk(call, arguments->planted) : memscope_status_reason(call->status);
+    if (call->status == MEMSCOPE_OK)
+        why = walk(call, arguments->planted);
+    else
+        why = call->status == MEMSCOPE_UNSUPPORTED ? memscope_reason("blocks_unlisted")
+                                                   : memscope_status_reason(call->status);
     wall_ns = memscope_now_ns() - start;
     if (!call->planted)
         set_whole(hash, call, NIL_P(why));

@@ -146,11 +146,9 @@ module Memscope
         return "#{size(known)} #{of} is garbage#{beyond(known, most)}#{first}." if known
 
         return if most.nil? || mebibytes(most) == "0.0"
-        return "#{UNTOLD}#{first}." if first && most > @reading.rss_bytes / WIDE
-        return "Up to #{size(most)} #{of} may be garbage#{first}." if malloc[:in_use_bytes]
+        return "#{UNTOLD}#{first}." if first && (malloc[:in_use_bytes].nil? || most > @reading.rss_bytes / WIDE)
 
-        "Up to #{size(most)} of live slots and of malloc memory may be garbage, or free already (deep: true, --deep, " \
-          "tells what is in use)#{first}."
+        "Up to #{size(most)} #{of} may be garbage#{first}."
       end
 
       def beyond(known, most)

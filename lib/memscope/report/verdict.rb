@@ -6,12 +6,9 @@ module Memscope
   module Report
     # A verdict: its sentence, its numbers, what to do next; with a history, also its series that changed.
     class VerdictPage < ReadingPage
-      # Numbers of the evidence, and what they are called.
-      SIZES = { noise_bytes: "noise of a value", step_bytes: "largest step", ends_near_bytes: "will end near",
-                working_set_bytes: "working set of the cgroup", limit_bytes: "its limit" }.freeze
       # Points of a sparkline.
       SPAN = 24
-      private_constant :SIZES, :SPAN
+      private_constant :SPAN
 
       # @param history [History, nil]
       def initialize(reading, history: nil, unicode: true, **display)
@@ -25,14 +22,13 @@ module Memscope
       def sections = [@page.wrapped(@reading.sentence), evidence, curves, remedy]
 
       def evidence
-        evidence = @reading.evidence
         return if @reading.kind == :insufficient
 
-        evidence = evidence.except(:working_set_bytes) unless evidence[:limit_bytes]
-        sizes = SIZES.filter_map { |name, what| "#{what} #{size(evidence[name])}" if evidence[name] }
+        evidence = @reading.evidence
+        used, limit = evidence.values_at(:working_set_bytes, :limit_bytes)
+        full = "; #{size(used)} of the container's #{size(limit)} is in use" if used && limit
         @page.wrapped("#{counted(evidence[:points], 'values')}, one per #{evidence[:epoch_seconds] / 60} min, " \
-                      "#{[*sizes, format('p-value %.2g', evidence[:p_value])].join(', ')}, " \
-                      "#{format('confidence %.0f %%', 100 * @reading.confidence)}.")
+                      "#{format('confidence %.0f %%', 100 * @reading.confidence)}#{full}.")
       end
 
       # Series in bytes that changed. Each scale goes from the least value to the greatest, but over at least 1 MiB.
