@@ -18,7 +18,10 @@ class ChildWaitTest < MemscopeTest
         children.each do |pid|
           Process.kill(:STOP, pid)
           sleep 0.001 while state_of(pid) == "R"
-          return pid if state_of(pid) == "T"
+          next unless state_of(pid) == "T"
+
+          at_exit { children.each { |left| Process.kill(:CONT, left) } } # where the script fails meanwhile
+          return pid
         end
         abort "no child was found" if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
       rescue SystemCallError

@@ -24,6 +24,47 @@ class ExternalProcessTest < MemscopeTest
     assert_includes Memscope::ExternalProcess.rubies, process.pid
   end
 
+  # The child is stopped, so that it lives while the process is read.
+  def test_what_is_private_is_unknown_while_a_child_of_memscope_lives
+    skip_under_sanitizer
+    skip "this kernel does not list children" unless File.exist?("/proc/self/task/#{Process.pid}/children")
+    process = start("kept = Array.new(300_000) { 'kept' * 10 }; " \
+                    "Thread.new { loop { Memscope::Census.bounded(budget_us: 0) } }")
+    outside = beside_stopped_child(process.pid) { Memscope::ExternalProcess.read(process.pid) }
+
+    assert_equal [nil, nil, nil], [outside.pss_bytes, outside.uss_bytes, outside.shared_bytes]
+    assert_match(/smaps_rollup: a forked child of memscope shared/, outside.reasons[:uss_bytes])
+    assert_operator outside.rss_bytes, :>, 0
+  end
+
+  def beside_stopped_child(pid)
+    child = stopped_child(pid)
+    yield
+  ensure
+    Process.kill(:CONT, child) if child
+  end
+
+  def stopped_child(pid)
+    Timeout.timeout(PATIENCE) do
+      children = Dir["/proc/#{pid}/task/*/children"].flat_map { |path| File.read(path).split.map(&:to_i) }
+      children.each do |child|
+        Process.kill(:STOP, child)
+        sleep 0.001 until "TZX".include?(state = File.read("/proc/#{child}/stat")[/.*\) (.)/, 1])
+        return child if state == "T"
+      end
+      redo
+    rescue SystemCallError
+      retry # the child or a thread has ended
+    end
+  end
+
+  # A living child of another kind, such as a worker, really shares pages.
+  def test_what_a_worker_shares_is_told
+    process = start("worker = fork { sleep }; at_exit { Process.kill(:KILL, worker) }", requires: [])
+
+    assert_operator Memscope::ExternalProcess.read(process.pid).shared_bytes, :>, 0
+  end
+
   # Its envelope tells it from a later process of the same pid.
   def test_which_process_it_is
     own = Memscope::ExternalProcess.read(Process.pid)

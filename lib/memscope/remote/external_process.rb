@@ -91,6 +91,8 @@ module Memscope
       # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
                    shared_memory_bytes swap_bytes virtual_bytes threads].freeze
+      # Those that are wrong while memscope's own forked child lives in that process: it shares every page.
+      SHARES = %i[pss_bytes uss_bytes shared_bytes].freeze
 
       # @param pid [Integer]
       def initialize(pid)
@@ -133,9 +135,19 @@ module Memscope
       end
 
       def figures
+        spoilt = own_child?
         memory = ProcessMemory.capture(Native.process_memory(@pid.to_s))
-        @reasons.update(memory.reasons.slice(:extension, *FIGURES))
-        FIGURES.to_h { |name| [name, memory.public_send(name)] }
+        why = Reasons.sentence([:unread, "/proc/#{@pid}/smaps_rollup", :shared]) if spoilt || own_child?
+        @reasons.update(memory.reasons.slice(:extension, *FIGURES), why ? SHARES.to_h { |name| [name, why] } : {})
+        FIGURES.to_h { |name| [name, (memory.public_send(name) unless why && SHARES.include?(name))] }
+      end
+
+      # The end of memscope's own child sends no signal (exit_signal in proc(5), the 36th after the name), as that of no
+      # other child of a Ruby.
+      def own_child?
+        lists = Dir.glob("task/*/children", base: "/proc/#{@pid}").filter_map { |path| read(path, nil) }
+        stats = lists.flat_map(&:split).filter_map { |pid| read("../#{pid}/stat", nil) }
+        stats.any? { |stat| stat.rpartition(")").last.split[35] == "0" }
       end
 
       def mallocs
