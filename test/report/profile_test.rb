@@ -43,6 +43,7 @@ class ProfileReportTest < MemscopeTest
     said = unwrapped(shop.part(1..1).judged_up_to(1))
 
     assert_includes said, "All of it was allocated since the last full GC, and may be garbage."
+    assert_includes unwrapped(shop.part(1..1).judged_up_to(2)), "All of it survived a full GC."
     refute_includes said, "collect first"
   end
 

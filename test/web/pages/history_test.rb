@@ -2,6 +2,7 @@
 
 require "time"
 require_relative "../../support/web_case"
+require_relative "../../support/histories"
 require_relative "../../support/planted_history"
 
 # The page /history, and what the overview says about the history.
@@ -96,6 +97,16 @@ class WebHistoryTest < WebCase
 
     assert_includes body, "A history needs <code>x</code> or y."
     refute_includes body, "<tbody>"
+  end
+
+  # Not why the verdict has no number that no page shows.
+  def test_only_reasons_for_what_is_drawn
+    reasons = { floors: "no GC hook", malloc_active: "no jemalloc", malloc: "refused" }
+    history = Histories.plant(1, reasons: reasons) { {} }
+    body = page("/history", on: serving(history: -> { history })).body
+
+    assert_includes body, "refused"
+    refute_match(/no GC hook|no jemalloc/, body)
   end
 
   # Until there is a verdict, the overview leaves no room for it.
