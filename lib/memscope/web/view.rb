@@ -189,7 +189,7 @@ module Memscope
       # @return [String] what the machine is predicted to gain by a lever
       def predicted(lever)
         bytes = lever.predicted_gain or return "not predicted"
-        bytes == (0..0) ? "nothing" : between(*bytes.minmax)
+        bytes == (0..0) ? "nothing" : between(*bytes.minmax).tr("-", "−")
       end
     end
   end
