@@ -45,6 +45,23 @@ class PolicyPumaTest < MemscopeTest
     end
   end
 
+  # A worker that is stopped sends no reports: the others are restarted meanwhile, and it is left alone until it runs.
+  def test_leaves_a_stopped_worker_alone
+    skip "only in rake battery:policy_puma" unless GEMS
+
+    PolicyPuma.run(configuration: "worker_timeout 600") do |server|
+      server.until_found("workers") { server.log.scan(/^.* booted in /).size >= PolicyPuma::WORKERS }
+      stopped = Integer(server.log[/Worker 1 \(PID: (\d+)\) booted/, 1])
+      Process.kill(:STOP, stopped)
+      server.until_found("restarts") { measured(server).size >= 4 }
+
+      assert_empty server.decisions.grep(/ \(pid #{stopped}\)/)
+      assert_includes server.workers, stopped
+      Process.kill(:CONT, stopped)
+      server.until_found("its restart") { server.decisions.grep(/restart worker \d \(pid #{stopped}\)/).any? }
+    end
+  end
+
   # With fork_worker, the other workers are worker 0's children.
   def test_restarts_no_worker_that_others_are_forked_from
     skip "only in rake battery:policy_puma" unless GEMS
