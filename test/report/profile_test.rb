@@ -200,6 +200,8 @@ class ProfileReportTest < MemscopeTest
                           "4.0 MiB. The rest was allocated by calls that the backend imports does not see: through FFI"
     refute_includes said, "RSS grew"
     refute_includes grown(allocator_grown_bytes: 5 << 20), "does not see"
+    # Six samples are expected of 3 MiB, and none can be chance.
+    refute_includes unwrapped(Profiles.profile(Profiles.body([], allocator_grown_bytes: 3 << 20))), "does not see"
     refute_includes grown(allocator_grown_bytes: 31 << 20, backend: :jemalloc), "does not see"
     refute_includes grown(allocator_grown_bytes: nil, rss_grown_bytes: nil), " grew by "
   end

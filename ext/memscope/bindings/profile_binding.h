@@ -11,6 +11,14 @@
 
 enum memscope_profile_backend { MEMSCOPE_BACKEND_NONE, MEMSCOPE_BACKEND_JEMALLOC, MEMSCOPE_BACKEND_IMPORTS };
 
+/* Of this process at some moment. rss: 0 if it could not be read. */
+struct memscope_memory {
+    bool knows_live_bytes;
+    uint64_t live_bytes, rss;
+};
+
+struct memscope_memory memscope_memory_now(void);
+
 /*
  * The running profile, or the last one, whose samples stay until the next starts. Read and written only with the GVL,
  * which is its lock: neither start nor stop releases it. Forked children inherit the profile.
@@ -19,9 +27,8 @@ extern struct memscope_profile {
     enum memscope_profile_backend backend;
     bool running;
     unsigned rate_log;
-    uint64_t started_ns; /* since the epoch */
-    bool knows_live_bytes;
-    uint64_t live_bytes_at_start, rss_at_start; /* rss_at_start: 0 if it could not be read */
+    uint64_t started_ns;                     /* since the epoch */
+    struct memscope_memory at_start, at_end; /* at_end: once it has stopped */
 } memscope_profile;
 
 #endif

@@ -62,6 +62,16 @@ static enum memscope_status start_sampler(enum memscope_profile_backend backend,
                : memscope_jemalloc_profile_start(rate_log, memscope_read_stack);
 }
 
+struct memscope_memory memscope_memory_now(void) {
+    struct memscope_statm statm = {.resident_bytes = 0};
+    struct memscope_memory now;
+
+    (void)memscope_statm_read(&statm); /* leaves 0 on failure */
+    now.rss = statm.resident_bytes;
+    now.knows_live_bytes = memscope_allocator_live_bytes(&now.live_bytes);
+    return now;
+}
+
 /*
  * Native.start_profile(:jemalloc | :imports, log2 of the rate) -> Integer, the session number of the started profile
  * (see profile_session); :running if a profile is already running; else a Symbol that names why it could not start. The
@@ -71,7 +81,6 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     struct memscope_profile next = {.backend = backend == memscope_symbol("imports") ? MEMSCOPE_BACKEND_IMPORTS
                                                                                      : MEMSCOPE_BACKEND_JEMALLOC,
                                     .rate_log = NUM2UINT(rate_log)};
-    struct memscope_statm statm = {.resident_bytes = 0};
     enum memscope_status status;
 
     if (memscope_profile.running)
@@ -83,9 +92,7 @@ static VALUE native_start_profile(VALUE self, VALUE backend, VALUE rate_log) {
     if (status == MEMSCOPE_OK) {
         memscope_profile.backend = MEMSCOPE_BACKEND_NONE;
         memscope_stack_reader_begin();
-        next.knows_live_bytes = memscope_allocator_live_bytes(&next.live_bytes_at_start);
-        (void)memscope_statm_read(&statm); /* leaves 0 on failure */
-        next.rss_at_start = statm.resident_bytes;
+        next.at_start = memscope_memory_now();
         status = start_sampler(next.backend, next.rate_log);
         if (status != MEMSCOPE_OK)
             memscope_stack_reader_end();
@@ -112,6 +119,7 @@ static VALUE native_stop_profile(VALUE self) {
         memscope_import_sampler_stop();
     else
         memscope_jemalloc_profile_stop();
+    memscope_profile.at_end = memscope_memory_now();
     memscope_profile.running = false;
     memscope_stack_reader_end();
     return UINT2NUM(memscope_session());

@@ -145,17 +145,16 @@ struct scan {
     struct memscope_symbols symbols;
     struct memscope_jemalloc_inflation inflation; /* 0 if jemalloc does not sample */
     enum memscope_status status;
-    bool knows_live_bytes;
-    uint64_t live_bytes, rss, wall_ns, gvl_ns; /* rss: 0 if it could not be read */
+    struct memscope_memory memory; /* now, or when the profile stopped */
+    uint64_t wall_ns, gvl_ns;
     size_t table_bytes;
 };
 
 static void read_samples(void *argument) {
     struct scan *scan = argument;
-    struct memscope_statm statm = {.resident_bytes = 0};
 
-    (void)memscope_statm_read(&statm); /* before the reading adds its own memory */
-    scan->rss = statm.resident_bytes;
+    /* Before the reading adds its own memory. */
+    scan->memory = scan->profile.running ? memscope_memory_now() : scan->profile.at_end;
     if (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS) {
         scan->status = memscope_sample_table_read(&scan->scratch, &scan->stacks);
     } else {
@@ -163,7 +162,6 @@ static void read_samples(void *argument) {
         if (scan->status == MEMSCOPE_OK)
             scan->inflation = memscope_jemalloc_profile_inflation(&scan->stacks);
     }
-    scan->knows_live_bytes = memscope_allocator_live_bytes(&scan->live_bytes);
     scan->table_bytes = memscope_interned_bytes() + memscope_sampled_frames_bytes() +
                         memscope_native_frames_resident_bytes() +
                         (scan->profile.backend == MEMSCOPE_BACKEND_IMPORTS ? memscope_sample_table_bytes() : 0);
@@ -203,16 +201,17 @@ static VALUE why_no_coverage(double growth, double live_bytes, double enough) {
 static void set_coverage(VALUE body, VALUE reasons, const struct scan *scan, uint64_t live_bytes) {
     double enough = 16 * ldexp(1, (int)scan->profile.rate_log);
     double growth =
-        (double)scan->live_bytes - (double)scan->profile.live_bytes_at_start - (double)scan->inflation.allocated;
-    bool known = scan->knows_live_bytes && scan->profile.knows_live_bytes;
-    bool knows_rss = scan->rss != 0 && scan->profile.rss_at_start != 0;
+        (double)scan->memory.live_bytes - (double)scan->profile.at_start.live_bytes - (double)scan->inflation.allocated;
+    bool known = scan->memory.knows_live_bytes && scan->profile.at_start.knows_live_bytes;
+    bool knows_rss = scan->memory.rss != 0 && scan->profile.at_start.rss != 0;
 
     memscope_hash_set(body, "allocator_grown_bytes", known ? LL2NUM((int64_t)growth) : Qnil);
     memscope_hash_set(body, "rss_grown_bytes",
-                      knows_rss ? LL2NUM((int64_t)(scan->rss - scan->profile.rss_at_start)) : Qnil);
-    memscope_hash_set(body, "allocator_live_bytes", scan->knows_live_bytes ? ULL2NUM(scan->live_bytes) : Qnil);
+                      knows_rss ? LL2NUM((int64_t)(scan->memory.rss - scan->profile.at_start.rss)) : Qnil);
+    memscope_hash_set(body, "allocator_live_bytes",
+                      scan->memory.knows_live_bytes ? ULL2NUM(scan->memory.live_bytes) : Qnil);
     memscope_hash_set(body, "coverage", known && growth >= enough ? DBL2NUM((double)live_bytes / growth) : Qnil);
-    if (!scan->knows_live_bytes)
+    if (!scan->memory.knows_live_bytes)
         memscope_set_reason(reasons, "allocator_live_bytes", "live_bytes_unknown");
     if (!known)
         memscope_set_reason(reasons, "coverage", "live_bytes_unknown");

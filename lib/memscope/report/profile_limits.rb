@@ -38,7 +38,9 @@ module Memscope
       def unseen_calls
         grown = @reading.allocator_grown_bytes or return
         seen = @reading.live_bytes + @reading.own_bytes.to_i
-        return unless grown - seen >= [Quantity::MEBIBYTE, grown / 10, 3 * @reading.error_bytes].max
+        # Of so much growth, the samples stand for as much, with this error.
+        error = Math.sqrt([grown, 0].max * @reading.rate_bytes)
+        return unless grown - seen >= [Quantity::MEBIBYTE, grown / 10, 3 * error].max
 
         "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
           "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports does not see: through " \
