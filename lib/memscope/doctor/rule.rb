@@ -187,8 +187,8 @@ module Memscope
           return unless (rows = figures.objects&.unsized)&.any?
 
           came = rows.map { |row| "#{count(row.count)} #{row.name}" }.join(", ")
-          "More objects than in the census before, and Ruby does not know what they hold: #{came}. > " \
-            "#{heap(figures)} --paths-to CLASS"
+          "Between the last two censuses came #{came}: Ruby does not know how much memory such objects hold. " \
+            "`#{heap(figures)} --paths-to CLASS` shows what keeps them."
         end
 
         # What the process's history shows; nil if it is absent or too short.
