@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
-# What answers need is loaded here: beside threads that keep the GVL busy, the first require of a default gem takes
-# minutes.
+# What answers need is loaded here, also RubyGems' own file (profile/application.rb): beside threads that keep the GVL
+# busy, the first require of a default gem takes minutes.
 %w[digest etc forwardable open3].each { |name| require name }
+Gem::Specification.new.source if defined?(Gem::Specification)
 require_relative "../forks"
 require_relative "../spelling"
 require_relative "calls"
