@@ -693,6 +693,7 @@ class DiagnosisTest < DoctorTest
     assert_includes diagnose(ledger: { collected: collected }).to_s,
                     "Garbage was collected first, in 40 ms; RSS fell by 30.0 MiB; 5.0 MiB is no"
     assert_includes diagnose(ledger: { collected: { **collected, returned_bytes: 0 } }).to_s, "; RSS did not change; 5"
+    refute_match(/no longer shared/, diagnose(ledger: { collected: { **collected, unshared_bytes: 4_096 } }).to_s)
   end
 
   def test_the_first_line_says_what_goes_back

@@ -26,7 +26,7 @@ class CensusReportTest < MemscopeTest
     said = text(census(row("Order", 20, 1_000_000), row("Café\nLine" * 30, 9, 2), row("A", 1, 3), row("B", 1, 4)),
                 limit: 2)
 
-    assert_match(/^  1,234,567 objects: 3.0 MiB in slots, 31.0 MiB with what they hold outside$/, said)
+    assert_match(/^  1,234,567 objects: 3.0 MiB in slots, 31.0 MiB in all$/, said)
     assert_match(/^  1,000 are old; garbage included/, said)
     assert_match(/^   MiB  in slots    objects      old  class$/, said)
     assert_match(/^  20.0       1.0  1,000,000  500,000  Order$/, said)

@@ -46,7 +46,7 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
     else if (call->objects && !memscope_ledger_malloc_in_use(ledger, &in_use))
         memscope_set_reason(reasons, "objects",
                             ledger->walked_chunks ? "chunks_incomplete"
-                            : call->request.deep  ? "statistics_unread"
+                            : call->request.deep  ? "chunks_unread"
                                                   : "needs_deep");
     else if (call->objects && call->held.bytes > in_use)
         memscope_set_reason(reasons, "untracked_bytes", "held_beyond_malloc");

@@ -36,7 +36,7 @@ module Memscope
 
       def lede
         whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
-                "#{size(@reading.total_memsize_bytes)} with what they hold outside"
+                "#{size(@reading.total_memsize_bytes)} in all"
         garbage = "garbage included; --gc (gc: true) collects it first"
         garbage = "after a garbage collection" if @reading.collected?
         ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
@@ -86,7 +86,7 @@ module Memscope
       def lede
         ["  in #{format('%.1f', @reading.seconds)} s: #{signed(@reading.total_count)} objects, " \
          "#{signed_mebibytes(@reading.total_slot_bytes)} MiB in slots, " \
-         "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB with what they hold outside"]
+         "#{signed_mebibytes(@reading.total_memsize_bytes)} MiB in all"]
       end
 
       def columns

@@ -34,8 +34,8 @@ module Memscope
         returned = collected.returned_bytes
         by = " by #{Quantity.size(returned.abs)}" unless returned&.zero?
         moved = "; RSS #{{ -1 => 'rose', 0 => 'did not change', 1 => 'fell' }[returned <=> 0]}#{by}" if returned
-        unshared = collected.unshared_bytes
-        lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared&.positive?
+        unshared = collected.unshared_bytes.to_i
+        lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared >= MEBIBYTE / 20
         "Garbage was collected first, in #{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
       end
 
@@ -202,6 +202,7 @@ module Memscope
       def of(row)
         unverified = "unverified" if row.check && !row.check.verified?
         detail = row.detail.except(*HIDDEN)
+        detail.delete(:text_bytes) if row.id == :others # files of any kind, code or not
         trimmable = detail.delete(:trimmable_bytes)
         # Shown on leaves, which hold the trimmable memory; the detail of the row malloc has its sum.
         trim = "#{Quantity.size(trimmable)} trimmable" if row.leaf? && trimmable&.positive?
