@@ -150,7 +150,8 @@ class WebBrowserTest < MemscopeTest
 
   def test_a_button_returns_memory_under_jemalloc
     preload = ChildProcess::ALLOCATORS[:jemalloc]
-    WebServer.run(env: { "RAILS_ENV" => "test" }, preload: preload) do |server|
+    env = { "RAILS_ENV" => "test", "MALLOC_CONF" => "dirty_decay_ms:-1" } # nothing decays before the click
+    WebServer.run(env: env, preload: preload) do |server|
       server.get("/garbage?64")
       Browser.page do |page|
         page.go_to("http://localhost:#{server.port}/memscope/doctor")
