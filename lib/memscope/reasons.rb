@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "report/quantity"
-
 module Memscope
   # The sentences for reasons, by the ids that the extension uses.
   #
@@ -256,7 +254,7 @@ module Memscope
         when Symbol then table.fetch(reason)
         when Array then spelled(*reason).freeze
         when String then Field.text(reason)
-        when Integer then Report::Quantity.count(reason)
+        when Integer then reason.to_s.gsub(/(?<=\d)(?=(\d{3})+\z)/, ",") # "45,649"
         else reason
         end
       end
