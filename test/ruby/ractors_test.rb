@@ -101,6 +101,28 @@ class RactorsNoticedTest < MemscopeTest
     assert_match(/\Aa Ractor was created|\A\z/, tags)
   end
 
+  # Ruby code makes a profile of the last reading, while other threads may ask for it too.
+  def test_several_threads_may_read_a_profile_that_has_ended
+    sizes = child(<<~RUBY)
+      stack = Memscope::Profile::Stack
+      PROFILE.start(budget: 1)
+      HELD.replace(Array.new(1_000) { Object.new })
+      ended(Ractor.new { 1 })
+      profiles = []
+      point = TracePoint.new(:call) do |call|
+        next unless call.self == stack
+
+        point.disable
+        profiles << Thread.new { PROFILE.snapshot }.value
+      end
+      point.enable(target: stack.method(:plain_names))
+      profiles << PROFILE.snapshot << PROFILE.stop
+      puts JSON.generate(profiles.map { |profile| [profile.live_objects, profile.stacks.size] })
+    RUBY
+
+    assert_equal [3, 1], [sizes.size, sizes.uniq.size]
+  end
+
   # In the window between the call and the Ractor's birth, other threads run, such as in Warning.warn: no hook is added.
   def test_within_ractor_new_nothing_begins
     messages = child(<<~RUBY)

@@ -18,13 +18,14 @@
 #include "sampling/sampled_stack.h"
 
 #include <math.h>
+#include <ruby/ractor.h>
 
 static uint64_t started_ns; /* since the epoch */
 static uint32_t session;    /* number of profiles started in this process and its ancestors */
 
 /*
  * A profile that another Ractor has ended, until it is stopped: its last reading, from before that Ractor was created,
- * or a reason why there is none. Else nil.
+ * or a reason why there is none. Else nil. The reading is deeply frozen: several threads may convert it at a time.
  */
 static VALUE ended = Qnil;
 
@@ -578,7 +579,7 @@ static VALUE native_object_profile_with_objects(VALUE self) {
 }
 
 static VALUE read_before_ractor(VALUE unused) {
-    return read_profile((struct scan){.stop = true, .before_ractor = true}, true, body_of);
+    return rb_ractor_make_shareable(read_profile((struct scan){.stop = true, .before_ractor = true}, true, body_of));
 }
 
 /* Keeps a last reading of the running profile, and stops it. */
