@@ -160,6 +160,33 @@ class RactorsNoticedTest < MemscopeTest
     assert_equal ["a thread is creating a Ractor", true], messages
   end
 
+  # However a call ends without a Ractor, it ends the time in which nothing begins. Ruby asks for the name within it.
+  def test_calls_that_fail_refuse_nothing_afterwards
+    within, after, alive = child(<<~RUBY)
+      ENTERED = Queue.new
+      def create(&name)
+        object = Object.new
+        object.define_singleton_method(:to_str, &name)
+        Ractor.new(name: object) { 1 }
+      end
+      def waiting = Thread.new { create { ENTERED << 1; sleep } rescue 1 }.tap { ENTERED.pop }
+      def start = (PROFILE.start(budget: 1); PROFILE.halt; "started") rescue $!.message
+      start
+      create { raise "x" } rescue 1
+      catch(:away) { create { throw :away } }
+      Thread.new { create { Thread.current.kill } }.join
+      threads = [waiting, waiting]
+      within = start
+      threads[0].kill.join
+      threads[1].raise("x")
+      threads[1].join
+      Ractor.new rescue 1
+      puts JSON.generate([within, start, Ractor.count])
+    RUBY
+
+    assert_equal ["a thread is creating a Ractor", "started", 1], [within, after, alive]
+  end
+
   # There, Ruby calls no other TracePoint.
   def test_within_the_handler_of_a_trace_point_nothing_crashes
     message, running, measured = child(<<~RUBY)
