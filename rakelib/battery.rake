@@ -92,9 +92,18 @@ namespace :battery do
   end
 
   desc "Check that no process whose Ractors allocate beside profiles and measurements dies or hangs, RUNS=50 times " \
-       "each; and show how the same Ractors fare without memscope"
+       "each, for SECONDS=4; and show how the same Ractors fare without memscope. With this Ruby, and with those of " \
+       "MEMSCOPE_MATRIX_RUBIES"
   task ractors: ["compile", "compile:test"] do
-    run_tests ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"), "MEMSCOPE_RACTOR_SECONDS" => "4"
+    prefixes = ENV.fetch("MEMSCOPE_MATRIX_RUBIES", "").split(":")
+    Bundler.with_unbundled_env do
+      prefixes.each do |prefix|
+        build_extension "ext/memscope/extconf.rb", "tmp/#{File.basename(prefix)}", LIBRARY, ruby: "#{prefix}/bin/ruby"
+      end
+    end
+    run_tests ["test/acceptance/ractors_test.rb"], "RUNS" => ENV.fetch("RUNS", "50"),
+                                                   "MEMSCOPE_RACTOR_SECONDS" => ENV.fetch("SECONDS", "4"),
+                                                   "MEMSCOPE_RACTOR_RUBIES" => prefixes.join(":")
   end
 
   desc "Check that profiles keep none of METHODS=100000 methods, anonymous classes and objects alive"

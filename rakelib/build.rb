@@ -14,7 +14,7 @@ end
 
 # Builds an extension in directory and leaves the library at directory/path. A change to any of its sources, or to any
 # file in includes, rebuilds the whole extension.
-def build_extension(extconf, directory, path, includes: [], environment: {}, make: [])
+def build_extension(extconf, directory, path, includes: [], environment: {}, make: [], ruby: RbConfig.ruby)
   target = File.join(directory, path)
   building(directory) do
     next if uptodate?(target, FileList["#{File.dirname(extconf)}/**/*.{c,h,def,ld,rb}"] + includes)
@@ -22,7 +22,7 @@ def build_extension(extconf, directory, path, includes: [], environment: {}, mak
     rm_rf directory
     mkdir_p File.dirname(target)
     output = { chdir: directory, out: [File.join(directory, "build.log"), "a"] }
-    sh environment, RbConfig.ruby, File.expand_path(extconf), output
+    sh environment, ruby, File.expand_path(extconf), output
     sh environment, "make", "-j#{Etc.nprocessors}", *make, output
     built = File.join(directory, File.basename(path))
     mv built, target unless built == target

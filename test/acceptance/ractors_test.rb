@@ -10,33 +10,35 @@ class RactorsTest < MemscopeTest
   RUNS = Integer(ENV.fetch("RUNS", "1"))
   SECONDS = ENV.fetch("MEMSCOPE_RACTOR_SECONDS", "0.3")
   WORKLOAD = File.join(__dir__, "../support/workloads/ractors.rb")
+  CONTROLS = ENV.key?("RUNS") ? %w[control control_storm] : []
 
-  %w[profile default storm measure malloc unnoticed].each do |way|
-    define_method("test_#{way}") do
-      died = runs(way) - [:lived]
+  # The command of each Ruby, by name: the battery has compiled the extension for the others.
+  RUBIES = ENV.fetch("MEMSCOPE_RACTOR_RUBIES", "").split(":").to_h do |prefix|
+    name = File.basename(prefix)
+    [name, ["#{prefix}/bin/ruby", "--disable-gems", "-I#{ChildProcess::ROOT}/tmp/#{name}", "-I#{ChildProcess::ROOT}/lib"]]
+  end.merge(RUBY_VERSION => ChildProcess.ruby).freeze
 
-      assert_empty died
-    end
+  %w[profile default storm measure malloc unnoticed].product(RUBIES.keys) do |way, ruby|
+    define_method("test_#{way}_with_#{ruby}") { assert_empty deaths(way, ruby) }
   end
 
-  def test_control
-    skip "the battery's" unless ENV.key?("RUNS")
-
-    runs("control")
+  CONTROLS.product(RUBIES.keys) do |way, ruby|
+    define_method("test_#{way}_with_#{ruby}") { deaths(way, ruby) }
   end
 
   private
 
-  # @return [Array<Symbol, String>] for each run :lived, or how it ended
-  def runs(way)
-    ended = Array.new(RUNS) { run_one(way) }
-    puts "#{RUBY_VERSION} #{way}: #{RUNS - ended.count(:lived)} of #{RUNS} died" if ENV.key?("RUNS")
-    ended
+  # @return [Array<String>] how those runs ended that died or hung
+  def deaths(way, ruby)
+    died, lived = Array.new(RUNS) { run_one(way, ruby) }.partition { |ended| ended.is_a?(String) }
+    puts "#{ruby} #{way}: #{died.size} of #{RUNS} died; Ractors were created #{lived.sum} times" if ENV.key?("RUNS")
+    died
   end
 
-  def run_one(way)
-    result = ChildProcess.run_command(*ChildProcess.ruby, WORKLOAD, way, SECONDS)
-    result.success? ? :lived : result.to_s
+  # @return [Integer, String] how many times Ractors were created, or how it ended
+  def run_one(way, ruby)
+    result = ChildProcess.run_command(*RUBIES.fetch(ruby), WORKLOAD, way, SECONDS)
+    result.success? ? Integer(result.out) : result.to_s
   rescue ChildProcess::Failure => e
     e.message
   end

@@ -1,15 +1,19 @@
 # frozen_string_literal: true
 
 # Creates Ractors, which allocate, beside what hooks allocations: `ractors.rb WAY SECONDS`. WAYS says what memscope does
-# in each round; with "control", memscope is not even loaded. Prints the number of rounds.
+# in each round; in a control, it is not even loaded. Prints how many times Ractors were created.
 
 way, seconds = ARGV
 FINISH = Process.clock_gettime(Process::CLOCK_MONOTONIC) + Float(seconds)
 Warning[:experimental] = false
-require "memscope" unless way == "control"
+require "memscope" unless way.start_with?("control")
 
 module RactorWorkload
+  @times = 0
+
   module_function
+
+  def times = @times
 
   def time_left? = Process.clock_gettime(Process::CLOCK_MONOTONIC) < FINISH
 
@@ -22,6 +26,7 @@ module RactorWorkload
   end
 
   def ractors
+    @times += 1
     others = Array.new(3) do
       Ractor.new do
         30_000.times.each_with_object([]) { |index, list| list.size > 100 ? list.clear : list << "x#{index}" }.size
@@ -52,12 +57,16 @@ module RactorWorkload
     raise "#{profile.live_objects} objects" if profile.live_objects.negative?
   end
 
-  # In this round and the next, threads allocate beside the Ractors, and start and stop profiles whenever they can.
+  # The only round: threads allocate beside the Ractors, and start and stop profiles whenever they can.
   def storm
-    rivals = Array.new(2) { Thread.new { rival while time_left? } }
-    ractors { read_any } while time_left?
-    rivals.each(&:join)
+    control_storm(-> { rival }) { read_any }
     Memscope::ObjectProfile.halt
+  end
+
+  def control_storm(rival = -> { work(rand(500)) }, &)
+    rivals = Array.new(2) { Thread.new { rival.call while time_left? } }
+    ractors(&) while time_left?
+    rivals.each(&:join)
   end
 
   def rival
@@ -101,15 +110,14 @@ module RactorWorkload
   end
 
   WAYS = {
-    "control" => -> { ractors }, "profile" => -> { profile(1) }, "default" => -> { profile(0.01) },
-    "storm" => -> { storm }, "measure" => -> { measure }, "unnoticed" => -> { unnoticed }, "malloc" => -> { malloc }
+    "control" => -> { ractors }, "control_storm" => -> { control_storm }, "storm" => -> { storm },
+    "profile" => -> { profile(1) }, "default" => -> { profile(0.01) }, "measure" => -> { measure },
+    "unnoticed" => -> { unnoticed }, "malloc" => -> { malloc }
   }.freeze
 end
 
-rounds = 0
 loop do
   RactorWorkload::WAYS.fetch(way).call
-  rounds += 1
   break unless RactorWorkload.time_left?
 end
-puts rounds
+puts RactorWorkload.times
