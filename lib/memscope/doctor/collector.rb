@@ -37,11 +37,8 @@ module Memscope
         @environment.raised(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
       end
 
-      # @return [Boolean, nil]
-      def tracing? = @environment.allocation_tracing?
-
       # @return [Integer] bytes of records, at most; 0 unless allocations are traced
-      def traced_bytes = tracing? ? @heap.live_slots * TRACED_BYTES : 0
+      def traced_bytes = @environment.allocation_tracing? ? @heap.live_slots * TRACED_BYTES : 0
 
       # @return [String] a sentence: what Ruby goes by before it makes a full GC
       def next_full

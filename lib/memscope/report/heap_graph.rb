@@ -18,9 +18,7 @@ module Memscope
 
       private
 
-      def reasons
-        sentences(%i[names target_count] + (@reading.known? ? %i[reachable_count retained] + LACKING : []))
-      end
+      def reasons = sentences(%i[names target_count] + (@reading.known? ? %i[reachable_count retained] + LACKING : []))
 
       # Paths or objects, each with its bytes, the largest first. `all`: with the rows that are 0.0.
       def paths_under(heading, rows, all: false)

@@ -94,11 +94,8 @@ module Memscope
         super(profile, **display)
         @by = by
         @judged = profile.unjudged_generation unless profile.difference?
-        @entries, @dead = by_survival(profile.by(by)).partition do |entry|
-          !entry.live_bytes.zero? || entry.samples.positive?
-        end
+        @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
-        @unicode = display.fetch(:unicode, true)
         @signed = profile.difference?
         @generations = generations unless by == :generation || @signed || @judged
       end
@@ -182,11 +179,11 @@ module Memscope
       end
 
       def table
-        return dead if @entries.empty?
+        return [] if @entries.empty?
 
         lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others]
         notes = [legend, (FEW if few?), tie].compact
-        [@page.highlighted(heading), *lines, *dead, *notes.flat_map { |text| @page.wrapped(text) }]
+        [@page.highlighted(heading), *lines, *notes.flat_map { |text| @page.wrapped(text) }]
       end
 
       # The largest entries; entries with too few samples for an estimate only if there are no others. For a difference,
@@ -206,14 +203,6 @@ module Memscope
         return [] if hidden.empty?
 
         [row(sum(hidden), "#{count(hidden.size)} other #{noun(hidden)}")]
-      end
-
-      # How many places have no live memory left. Shows nothing for a difference: there, @dead holds the places whose
-      # live memory has not changed.
-      def dead
-        return [] if @dead.empty? || @signed
-
-        [line([""] * widths.size, "#{count(@dead.size)} #{noun(@dead)} with no live bytes")]
       end
 
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
@@ -286,7 +275,7 @@ module Memscope
         holder = @reading.holder(entry) if @by == :line && !@signed
         return unless holder
 
-        "held by #{holder.to_s(unicode: @unicode)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
+        "held by #{holder.to_s(unicode: @page.unicode?)}".scan(/\S.{0,#{room - 3}}(?=\s|\z)|\S{1,#{room - 2}}/)
       end
 
       # The first of the lines and, if it does not account for all of the entry's bytes, its bytes and those of the
@@ -306,7 +295,7 @@ module Memscope
       def ending(text, width)
         return text if text.length <= width
 
-        mark = @unicode ? "…" : "..."
+        mark = @page.unicode? ? "…" : "..."
         rest = text[(mark.length - width)..]
         "#{mark}#{rest[%r{\A.{0,#{width / 2}}?(/.*)}, 1] || rest}"
       end
@@ -325,7 +314,7 @@ module Memscope
         first = @generations.first
         heights = @generations.map { |generation| bytes.sum { |one, live| [one, first].max == generation ? live : 0 } }
         most = heights.max
-        bars = BARS.fetch(@unicode)
+        bars = BARS.fetch(@page.unicode?)
         heights.map { |height| height.zero? ? " " : bars[(height.fdiv(most) * (bars.size - 1)).round] }.join
       end
     end

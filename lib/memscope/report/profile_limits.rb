@@ -38,9 +38,8 @@ module Memscope
       def unseen_calls
         grown = @reading.allocator_grown_bytes or return
         seen = @reading.live_bytes + @reading.own_bytes.to_i
-        # Of so much growth, the samples stand for as much, with this error.
-        error = Math.sqrt([grown, 0].max * @reading.rate_bytes)
-        return unless grown - seen >= [Quantity::MEBIBYTE, grown / 10, 3 * error].max
+        # The root: the error of the samples that so much growth leads to.
+        return unless grown - seen >= [Quantity::MEBIBYTE, 3 * Math.sqrt([grown, 0].max * @reading.rate_bytes)].max
 
         "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
           "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports does not see: through " \

@@ -11,10 +11,9 @@ module Memscope
       private_constant :SPAN
 
       # @param history [History, nil]
-      def initialize(reading, history: nil, unicode: true, **display)
-        super(reading, unicode: unicode, **display)
+      def initialize(reading, history: nil, **display)
+        super(reading, **display)
         @history = history
-        @unicode = unicode
       end
 
       private
@@ -49,7 +48,7 @@ module Memscope
         return if values.empty?
 
         shown = Sparkline.parts(values, SPAN)
-        spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @unicode).ljust(SPAN)
+        spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @page.unicode?).ljust(SPAN)
         [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark}  #{HistoryPage.label(id)}"]
       end
 
