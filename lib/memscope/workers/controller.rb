@@ -72,11 +72,11 @@ module Memscope
         @host.advance
         return if Workers.setting(:policy) == :off || Clock.now < @due
 
-        policy = Policy.new(**rules)
-        @due = Clock.now + (policy.sustained_seconds / policy.readings)
         why = @host.obstacle
         return put_off(why) if why
 
+        policy = Policy.new(**rules)
+        @due = Clock.now + (policy.sustained_seconds / policy.readings)
         @groups = [*@groups, read(policy)].last(KEPT).freeze
         introduce(policy)
         follow(policy.decide(@groups))
