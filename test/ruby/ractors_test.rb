@@ -187,20 +187,21 @@ class RactorsNoticedTest < MemscopeTest
     assert_equal ["a thread is creating a Ractor", "started", 1], [within, after, alive]
   end
 
-  # There, Ruby calls no other TracePoint.
+  # There, Ruby calls no other TracePoint. The GC comes upon the Ractor, which waits.
   def test_within_the_handler_of_a_trace_point_nothing_crashes
     message, running, measured = child(<<~RUBY)
       def traced = nil
       unnoticed = lambda do
         ractor = nil
-        handler = TracePoint.new(:call) { ractor = Ractor.new { Array.new(1_000) { Object.new }.size } }
+        handler = TracePoint.new(:call) { ractor = Ractor.new { Array.new(receive) { Object.new }.size } }
         handler.enable(target: method(:traced)) { traced }
+        GC.start
+        ractor.send(1_000)
         ended(ractor)
       end
       PROFILE.start(budget: 1)
       HELD.replace(Array.new(1_000) { Object.new })
       unnoticed.call
-      GC.start
       message = begin
         PROFILE.stop.reasons[:live_objects]
       rescue PROFILE::Unavailable => e
