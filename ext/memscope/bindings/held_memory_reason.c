@@ -25,8 +25,9 @@ void memscope_set_left_out_reason(VALUE reasons, const struct memscope_held_memo
         memscope_hash_set(reasons, "held_by_objects_bytes",
                           memscope_reason_of("objects_left_out", left_out_types(held)));
     if (held->outside_bytes > 0)
-        memscope_hash_set(reasons, "buffers",
-                          memscope_reason_of("buffers_outside_malloc", DBL2NUM((double)held->outside_bytes / (1 << 20))));
+        memscope_hash_set(
+            reasons, "buffers",
+            memscope_reason_of("buffers_outside_malloc", DBL2NUM((double)held->outside_bytes / (1 << 20))));
 }
 
 void memscope_set_unasked_reason(VALUE reasons, const char *key, const struct memscope_held_memory *held) {
