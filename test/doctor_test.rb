@@ -445,7 +445,11 @@ class DoctorSinceTest < DoctorTest
                  [found.severity, found.affected_bytes, found.recoverable_bytes, found.evidence[:seconds]]
     assert_includes found.explanation, "In 60.0 s, it grew from 2.0 MiB to 42.0 MiB. " # too short for MiB an hour
     refute_match(/Read again in a few minutes/, finding(grown, :native_memory).explanation)
+    traced = diagnose(malloc: Charts.glibc(untracked: 42), environment: { allocation_tracing: true },
+                      ruby_heap: { live_slots: 655_360 })
     first = finding(diagnose(malloc: Charts.glibc(untracked: 42)), :native_memory)
+
+    assert_match(/Tracing takes up to 60\.0 MiB of it\./, finding(traced, :native_memory).explanation)
 
     assert_match(/Read again in a few minutes/, first.explanation)
     [since.to_json, since.to_h].each do |given|

@@ -17,7 +17,7 @@ module Memscope
       NOT_NATIVE = lambda do |f|
         [*("The sizes of objects: #{f.unsized_reason}." if f.unsized_reason),
          *("Ruby's just-in-time compiler holds #{between(*f.jit_bytes.minmax)} more." if f.jit_bytes.end >= MEBIBYTE),
-         *("Up to #{size(f.collector.traced_bytes)} of it may record allocations." if f.environment.allocation_tracing?)]
+         *("Tracing takes up to #{size(f.collector.traced_bytes)} of it." if f.collector.traced_bytes >= FLOOR)]
       end
 
       SMALL = table(
