@@ -47,6 +47,14 @@ class DoctorCollectorTest < MemscopeTest
                  told.call(variables: { RUBY_GC_OLDMALLOC_LIMIT: "999m", RUBY_GC_MALLOC_LIMIT: "9m" }))
   end
 
+  # Beside Ractors, Ruby 4.0 does not list its pages.
+  def test_a_heap_without_pages
+    unlisted = %i[pages slots live_slots empty_pages hidden_empty_pages compactable_bytes].to_h { |name| [name, nil] }
+    checks = diagnose(ruby_heap: unlisted, environment: { variables: { RUBY_GC_HEAP_INIT_SLOTS: "4000000" } }).checked
+
+    assert_equal :unknown, checks.find { |check| check.id == :empty_heap_pages }.outcome
+  end
+
   # Nothing says "collect garbage first" after a collection.
   def test_after_a_collection
     charts = [{ untracked: 50 }, { arenas: 12, arenas_free: 52, arenas_trimmable: 2 },

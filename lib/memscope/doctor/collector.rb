@@ -33,7 +33,7 @@ module Memscope
       # @return [Array<String>] the variables that explain at least half of the pages without any object
       def keepers
         empty = @heap.hidden_empty_pages.to_i + @heap.empty_pages.to_i
-        kept = @heap.free_slots_floor.to_i * @heap.pages / [@heap.slots, 1].max
+        kept = @heap.free_slots_floor.to_i * @heap.pages.to_i / [@heap.slots.to_i, 1].max
         @environment.raised(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
       end
 
