@@ -3,31 +3,28 @@
 module Memscope
   module Report
     # Objects by class or another grouping, one line for each row.
-    class CensusPage < ReadingPage
-      # How many rows are shown by default.
-      ROWS = 20
+    class CensusPage < ListPage
       # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       private_constant :NAMES
 
       # @param reading [Census, Census::Growth]
       # @param by [Symbol] as Census#by
-      # @param limit [Integer] rows that are shown; the others are summed up
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
-      def initialize(reading, by: :class, limit: ROWS, **display)
-        super(reading, **display)
+      # @param list [Hash{Symbol => Object}] as for ListPage
+      def initialize(reading, by: :class, **list)
+        super(reading, **list)
         @by = by
         @own, rows = reading.by(by).partition { |row| Terms.own?(row.name) }
         @scale = Scale.of(rows.map(&:memsize_bytes))
-        @rows, @rest = split(rows, limit)
+        @rows, @rest = split(rows)
       end
 
       private
 
       # The rows to list, and the rows to sum up: classes of less than 0.05 MiB too.
-      def split(rows, limit)
+      def split(rows)
         small, large = rows.partition { |row| @by == :class && @scale.tiny?(row.memsize_bytes) }
-        [large.first(limit), large.drop(limit) + small]
+        [large.first(@limit), large.drop(@limit) + small]
       end
 
       def sections = @reading.known? ? [lede, table] : []

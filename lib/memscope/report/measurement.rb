@@ -5,19 +5,12 @@ require_relative "ledger"
 module Memscope
   module Report
     # A measurement: the totals, the classes and lines that retain and allocate most, what the ledger's rows gained.
-    class MeasurementPage < ReadingPage
+    class MeasurementPage < ListPage
       # The columns that are left for a name.
       NAME = 34
       # How many classes, and how many lines, are shown by default.
       ROWS = 10
       private_constant :NAME
-
-      # @param limit [Integer] rows that are shown of classes, and of lines; the others are summed up
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
-      def initialize(reading, limit: ROWS, **display)
-        super(reading, **display)
-        @limit = limit
-      end
 
       private
 
@@ -67,11 +60,7 @@ module Memscope
         DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).rows
       end
 
-      # One sentence for all the numbers that have the same reason.
-      def reasons
-        same = @reading.reasons.except(:names).group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
-        unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
-      end
+      def reasons = unavailable_together(@reading.reasons.except(:names))
     end
   end
 end

@@ -231,6 +231,12 @@ module Memscope
         ["  unavailable or approximate:", *explained(reasons, indent: "    ")] unless reasons.empty?
       end
 
+      # The same, with one sentence for all the numbers that have the same reason.
+      def unavailable_together(reasons)
+        same = reasons.group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
+        unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
+      end
+
       # A cell in a column of MiB.
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
@@ -238,6 +244,19 @@ module Memscope
 
       # @param bytes [Range<Integer>, nil]
       def range_cell(bytes) = bytes ? mebibyte_range(bytes) : @page.unknown
+    end
+
+    # A page with lists, of which only the first rows are shown; the others are summed up.
+    class ListPage < ReadingPage
+      # How many rows of a list are shown by default.
+      ROWS = 20
+
+      # @param limit [Integer] rows of a list that are shown
+      # @param display [Hash{Symbol => Object}] as for ReadingPage
+      def initialize(reading, limit: self.class::ROWS, **display)
+        super(reading, **display)
+        @limit = limit
+      end
     end
   end
 end

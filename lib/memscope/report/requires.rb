@@ -3,20 +3,10 @@
 module Memscope
   module Report
     # What files and gems cost: the totals, a table of gems, the tree of files.
-    class RequiresPage < ReadingPage
-      # How many gems, and how many files, are listed by default.
-      ROWS = 20
+    class RequiresPage < ListPage
       # How many of the gems that require a gem are named.
       CALLERS = 2
       private_constant :CALLERS
-
-      # @param reading [Requires]
-      # @param limit [Integer] gems that are listed, and files in the tree
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
-      def initialize(reading, limit: ROWS, **display)
-        super(reading, **display)
-        @limit = limit
-      end
 
       private
 

@@ -3,17 +3,7 @@
 module Memscope
   module Report
     # What the runs of each tag allocate and retain, one line for each tag.
-    class TagsPage < ReadingPage
-      # How many rows are shown by default.
-      ROWS = 20
-
-      # @param limit [Integer] rows that are shown; the others are summed up
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
-      def initialize(reading, limit: ROWS, **display)
-        super(reading, **display)
-        @limit = limit
-      end
-
+    class TagsPage < ListPage
       # @param row [Tags::Row]
       # @return [String, nil] "2,987", "<120"; nil if it is unknown
       def self.retained(row)
@@ -49,11 +39,7 @@ module Memscope
 
       def decimal(number) = number ? self.class.decimal(number) : @page.unknown
 
-      # One sentence for all the numbers that have the same reason.
-      def reasons
-        same = @reading.reasons.group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
-        unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
-      end
+      def reasons = unavailable_together(@reading.reasons)
 
       def footer = (super unless @reading.seconds)
     end
