@@ -22,7 +22,7 @@ module Memscope
       def perform
         require "json"
         json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
-        self.class.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
+        CLI.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
       end
     end
 
@@ -42,7 +42,7 @@ module Memscope
       # @return [Integer] the exit status
       def run(arguments, out: $stdout, err: $stderr)
         name, *rest = arguments
-        return Command.write(out, overview) if %w[-h --help help].include?(name)
+        return write(out, overview) if %w[-h --help help].include?(name)
 
         name = "version" if %w[-v --version].include?(name)
         command = named(name) if COMMANDS.include?(name)
@@ -50,6 +50,20 @@ module Memscope
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status
+      end
+
+      # Writes all of a text.
+      #
+      # @param out [IO]
+      # @param text [String]
+      # @return [Integer] the exit status of success
+      # @raise [Failure]
+      def write(out, text)
+        out.write(text)
+        out.flush
+        Command::FINE
+      rescue SystemCallError, IOError => e
+        raise Failure.new("standard output: #{e.message}", Command::INPUT_OUTPUT)
       end
 
       # @param given [String] a wrong word

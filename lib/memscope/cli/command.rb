@@ -84,20 +84,6 @@ module Memscope
 
         # @return [String] the help of each form
         def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
-
-        # Writes all of a text.
-        #
-        # @param out [IO]
-        # @param text [String]
-        # @return [Integer] FINE
-        # @raise [Failure]
-        def write(out, text)
-          out.write(text)
-          out.flush
-          FINE
-        rescue SystemCallError, IOError => e
-          raise Failure.new("standard output: #{e.message}", INPUT_OUTPUT)
-        end
       end
 
       # @param form [Symbol] a key of FORMS
@@ -120,7 +106,7 @@ module Memscope
       # @raise [Failure]
       def run(arguments, command = [])
         rest = @parser.parse(arguments)
-        return self.class.write(@out, self.class.help) if @given[:help]
+        return CLI.write(@out, self.class.help) if @given[:help]
 
         take(rest)
         program? ? launch(command) : perform
@@ -156,8 +142,8 @@ module Memscope
 
       def program? = @form == :program
 
-      def take(operands)
-        refuse("unexpected argument: #{operands.first}") unless operands.empty?
+      def take(operands, most = 0)
+        refuse("unexpected argument: #{operands[most]}") if operands.size > most
       end
 
       def refuse(complaint) = usage_error("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}")
@@ -206,7 +192,7 @@ module Memscope
       # Writes to FILE, else to standard output.
       #
       # @yieldparam display [Report::Display] how to format the text
-      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : self.class.write(@out, yield(display))
+      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : CLI.write(@out, yield(display))
 
       # Writes readings: as JSON, one reading per line, or as pages, to which `view` passes options.
       def deliver_readings(readings, **view)
@@ -231,15 +217,16 @@ module Memscope
         failure("#{option} #{path}: #{e.class.new.message}")
       end
 
-      # Creates FILE, with mode 0600. Removes it again if it cannot be written in full.
+      # Creates FILE, with mode 0600, and removes it again if it cannot be written in full. Appends to it later on.
       def create(text)
-        created = false
-        File.open(output, File::WRONLY | File::CREAT | File::EXCL, 0o600) do |file|
-          created = true
+        earlier = @created
+        File.open(output, earlier ? "ab" : "wbx", 0o600, flags: File::NOFOLLOW) do |file|
+          @created = true
           file.write(text)
         end
       rescue SystemCallError => e
-        File.unlink(output) if created
+        failure("--output #{output}: #{e.class.new.message}") if earlier
+        File.unlink(output) if @created
         refuse_output(output, e)
       end
 
@@ -257,6 +244,13 @@ module Memscope
           File.unlink(output) if output
           raise
         end
+      end
+
+      # Waits for --seconds, or until it is interrupted.
+      def wait
+        sleep(@given[:seconds])
+      rescue Interrupt
+        say("stopped early")
       end
 
       # Whether the command is about another process.

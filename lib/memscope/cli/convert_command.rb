@@ -26,8 +26,8 @@ module Memscope
       def operands = "DUMP"
 
       def take(operands)
-        @dump, *others = operands
-        refuse(others.empty? ? "no dump given" : "unexpected argument: #{others.first}") if @dump.nil? || others.any?
+        super(operands, 1)
+        @dump = operands.first || refuse("no dump given")
       end
 
       def perform

@@ -45,9 +45,8 @@ module Memscope
       def operands = "[config.ru]"
 
       def take(operands)
-        @target, *more = operands
-        @target ||= "config.ru"
-        refuse("unexpected argument: #{more.first}") if more.any?
+        super(operands, 1)
+        @target = operands.fetch(0, "config.ru")
       end
 
       def give(name, value)

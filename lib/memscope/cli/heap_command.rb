@@ -45,8 +45,8 @@ module Memscope
       def operands = program? ? super : "[DUMP [DUMP [DUMP]]]"
 
       def take(operands)
+        super(operands, 3)
         @dump, *@later = operands.map { |dump| file_of(dump) }
-        refuse("unexpected argument: #{@later[2]}") if @later.size > 2
         usage_error("a DUMP takes no --#{excluded.name.tr('_', '-')}") if @dump && excluded
       end
 
@@ -55,36 +55,25 @@ module Memscope
       def note_own = @dump || super
 
       def read
-        return [growth] if @later.any?
-
-        reading = @dump ? of_dump : ask(:heap_graph, **calls[:heap_graph])
+        reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph])
         refuse_class(reading) if reading.reasons.key?(:target_count)
         [reading]
       end
 
-      def of_dump
-        check_dump(@dump)
-        reading = asking { HeapGraph.read(@dump, **@given.slice(:top, :paths_to)) }
-        reading.known? ? reading : refuse_dump(@dump, reason_of(reading, :reachable_count))
-      rescue SystemCallError => e
-        refuse_dump(@dump, e.class.new.message)
-      rescue Dump::Failed => e
-        refuse_dump(@dump, e.message)
-      end
+      def of_dumps(dumps)
+        dumps.each { |dump| check_dump(dump) }
+        call = dumps.one? ? :read : :growth
+        reading = asking { HeapGraph.public_send(call, *dumps, **@given.slice(:top, :paths_to)) }
+        return reading if reading.known?
 
-      def reason_of(reading, key) = reading.reasons.values_at(:extension, key).compact.first
-
-      def growth
-        dumps = [@dump, *@later].each { |dump| check_dump(dump) }
-        growth = asking { HeapGraph.growth(*dumps, **@given.slice(:top)) }
-        growth.known? ? growth : refuse_dumps(dumps, reason_of(growth, :new_count))
-      rescue SystemCallError => e
-        refuse_dumps(dumps, e.class.new.message)
-      rescue Dump::Failed => e
-        refuse_dumps(dumps, e.message)
+        refuse_dumps(dumps, reading.reasons.values_at(:extension, :reachable_count, :new_count).compact.first)
+      rescue SystemCallError, Dump::Failed => e
+        refuse_dumps(dumps, e.is_a?(Dump::Failed) ? e.message : e.class.new.message)
       end
 
       def refuse_dumps(dumps, why)
+        return refuse_dump(@dump, why) if dumps.one?
+
         failure("#{dumps.join(', ')}: #{why}; allowed: dumps of one process, all by ObjectSpace.dump_all or all by " \
                 "memscope dump --format objspace")
       end

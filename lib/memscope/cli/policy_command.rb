@@ -27,8 +27,8 @@ module Memscope
       def operands = "FILE"
 
       def take(operands)
-        @file, *others = operands
-        refuse(others.empty? ? "no file given" : "unexpected argument: #{others.first}") if @file.nil? || others.any?
+        super(operands, 1)
+        @file = operands.first || refuse("no file given")
       end
 
       def perform

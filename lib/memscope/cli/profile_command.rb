@@ -156,12 +156,6 @@ module Memscope
         failure(e.message.sub("the backend imports", "--backend=imports"))
       end
 
-      def wait
-        sleep(@given[:seconds])
-      rescue Interrupt
-        say("stopped early")
-      end
-
       def from = @given[:from]
 
       def read
@@ -174,11 +168,7 @@ module Memscope
 
       def write(profile)
         check_by(profile.groupings)
-        view = output ? { unicode: true } : display.to_h
-        text = Profile::Formats.write(profile, @given[:format], by: @given[:by], **view)
-        output ? File.binwrite(output, text) : self.class.write(@out, text)
-      rescue SystemCallError => e
-        failure("--output #{output}: #{e.class.new.message}")
+        deliver { |display| Profile::Formats.write(profile, @given[:format], by: @given[:by], **display.to_h) }
       end
 
       def start(program)

@@ -27,7 +27,9 @@ module Memscope
 
       def start(program)
         refuse_other_programs(program, "be measured")
-        reserve_output { report(record(program)) }
+        @out = @err # standard output is COMMAND's
+        reserve_output { deliver_readings([record(program)], limit: @given[:top]) }
+        FINE
       end
 
       # Runs a program to its end, in a child that becomes it.
@@ -68,15 +70,6 @@ module Memscope
       rescue Launch::Refusal, SystemCallError => e
         say(e.message)
         exit!(INPUT_OUTPUT)
-      end
-
-      def report(reading)
-        display = output ? Report::Display.new(unicode: true) : Report::Display.of(@err)
-        text = @given[:json] ? "#{reading.to_json}\n" : reading.to_s(**display.to_h, limit: @given[:top])
-        output ? File.write(output, text) : @err.write(text)
-        FINE
-      rescue SystemCallError => e
-        failure("--output #{output}: #{e.class.new.message}")
       end
     end
   end

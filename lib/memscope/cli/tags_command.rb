@@ -39,12 +39,6 @@ module Memscope
         wait
         ask(:tags) - earlier
       end
-
-      def wait
-        sleep(@given[:seconds])
-      rescue Interrupt
-        say("stopped early")
-      end
     end
   end
 end

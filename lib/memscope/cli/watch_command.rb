@@ -43,15 +43,6 @@ module Memscope
         deliver_readings([verdict], **(history&.known? ? { history: history } : {}))
         verdict.leak? ? LEAK : FINE
       end
-
-      # The first verdict creates FILE; later ones are appended.
-      def create(text)
-        return super.tap { @created = true } unless @created
-
-        File.open(output, File::WRONLY | File::APPEND | File::NOFOLLOW) { |file| file.write(text) }
-      rescue SystemCallError => e
-        failure("--output #{output}: #{e.class.new.message}")
-      end
     end
   end
 end
