@@ -107,7 +107,7 @@ module Memscope
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_glibc(ledger, heap)
-        malloc = ledger.rows.find { |row| row.id == :malloc }
+        malloc = ledger.row(:malloc)
         trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
         free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
         build(:glibc, ledger, heap, [ledger, heap],

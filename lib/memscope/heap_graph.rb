@@ -302,10 +302,7 @@ module Memscope
       # @param named [String] what the objects are, for people
       # @param deadline [Numeric] seconds for the child
       # @return [HeapGraph]
-      def to_sampled(sampled, named, deadline:)
-        body = Native.heap_graph(OPTIONS[:top], :sampled, sampled, false, false, (deadline * 1000).ceil)
-        capture(named_in(body).update(paths_to: named))
-      end
+      def to_sampled(sampled, named, deadline:) = to_objects(:sampled, sampled, named, deadline)
 
       # Paths to objects that no variable of the caller holds, in a child.
       #
@@ -314,9 +311,7 @@ module Memscope
       # @param named [String] what the objects are, for people
       # @return [HeapGraph]
       def to_addresses(addresses, named)
-        objects = addresses.sort.pack("J*")
-        body = Native.heap_graph(OPTIONS[:top], :addresses, objects, false, false, OPTIONS[:deadline] * 1000)
-        capture(named_in(body).update(paths_to: named))
+        to_objects(:addresses, addresses.sort.pack("J*"), named, OPTIONS[:deadline])
       end
 
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
@@ -355,6 +350,11 @@ module Memscope
       end
 
       private
+
+      def to_objects(kind, objects, named, deadline)
+        body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, (deadline * 1000).ceil)
+        capture(named_in(body).update(paths_to: named))
+      end
 
       def answered(body, paths_to)
         if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?

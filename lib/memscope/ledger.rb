@@ -212,6 +212,11 @@ module Memscope
       super({ **values, rows: values[:rows].sort_by.with_index { |row, index| [-row.bytes, index] }.freeze })
     end
 
+    # @api private
+    # @param path [Array<Symbol>]
+    # @return [Row, nil] the row at that path
+    def row(*path) = path.reduce(self) { |above, id| above&.part(id) }
+
     # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine gains when
     #   the process ends; nil without `shared: true`
     def private_bytes
@@ -226,7 +231,7 @@ module Memscope
     # @return [Range<Integer>, nil] bounds of how many of these bytes are on pages that no other process shares; nil if
     #   it is unknown which pages are shared
     def unshared(id, bytes, least: 0)
-      row = rows.find { |top| top.id == id }
+      row = part(id)
       return unless row&.shared_bytes
 
       most = [bytes.end, row.private_bytes].min
@@ -238,7 +243,7 @@ module Memscope
     # @return [Range<Integer>] bounds of how many of these bytes the kernel takes back when malloc returns them: no more
     #   than are resident
     def returnable(bytes)
-      malloc = rows.find { |row| row.id == :malloc } or return bytes
+      malloc = row(:malloc) or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
       most = (malloc.bytes - kept).clamp(0, bytes.end)
       (bytes.begin - kept).clamp(0, most)..most
@@ -247,7 +252,7 @@ module Memscope
     # @api private
     # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes back all of it
     def kept_reason
-      detail = rows.find { |row| row.id == :malloc }&.detail || {}
+      detail = row(:malloc)&.detail || {}
       if detail[:madvise_refused]
         "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
       elsif detail[:locked_bytes]
@@ -257,7 +262,7 @@ module Memscope
     end
 
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read
-    def unattributed_bytes = rss_bytes && (rows.find { |row| row.id == :unattributed }&.bytes || 0)
+    def unattributed_bytes = rss_bytes && (row(:unattributed)&.bytes || 0)
 
     # @yield [Row] each row without children, in order
     # @return [Enumerator<Row>, self] an Enumerator without a block
@@ -289,7 +294,7 @@ module Memscope
     # @return [Integer, nil] memory that Ruby accounts for: live slots and, with `objects: true`, memory that live
     #   objects hold through malloc; nil if Ruby's rows are not split
     def ruby_bytes
-      live = rows.find { |row| row.id == :ruby_heap }&.children&.find { |row| row.id == :live_slots }&.bytes
+      live = row(:ruby_heap, :live_slots)&.bytes
       live && (live + (held_by_objects_bytes || 0))
     end
 

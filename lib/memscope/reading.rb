@@ -316,9 +316,14 @@ module Memscope
     # @return [Record]
     # @raise [KeyError] naming the existing ids
     def [](id)
-      parts.find { |part| part.id == id } or
+      part(id) or
         raise KeyError.new("no #{Field.excerpt(id)} here; there are: #{ids}", receiver: self, key: id)
     end
+
+    # @api private
+    # @param id [Symbol, Integer]
+    # @return [Record, nil]
+    def part(id) = parts.find { |part| part.id == id }
 
     # @param id [Symbol, Integer]
     # @param deeper [Array<Symbol, Integer>] ids below it
@@ -341,6 +346,9 @@ module Memscope
 
     # @return [Integer] milliseconds since 1970
     def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+
+    # @return [Float] CPU time of this thread, in seconds
+    def self.cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
   end
 
   # What a reading cost.

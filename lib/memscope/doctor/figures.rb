@@ -38,7 +38,7 @@ module Memscope
       #   @return [Integer, nil]
       # @!method ruby_bytes
       #   @return [Integer, nil] bytes of live slots, plus what objects report holding through malloc
-      def_delegators :ledger, :rss_bytes, :ruby_bytes, :allocator, :garbage_max_bytes
+      def_delegators :ledger, :rss_bytes, :ruby_bytes, :allocator, :garbage_max_bytes, :row
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :objects,
                      :garbage, :verdict
       def_delegators :lint, :environment
@@ -429,12 +429,6 @@ module Memscope
       # Number of pages; nil if the two diagnoses cannot be compared.
       def purged_since_earlier
         jemalloc(:dirty_purged) - earlier.jemalloc(:dirty_purged) if jemalloc? && incomparable.nil? && earlier.jemalloc?
-      end
-
-      def row(*path)
-        ledger.dig(*path)
-      rescue KeyError
-        nil
       end
     end
   end

@@ -183,9 +183,9 @@ module Memscope
       end
 
       def run(task, now)
-        since = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+        since = Clock.cpu
         values = attempt(task.kind)
-        cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - since
+        cpu = Clock.cpu - since
         task.spacing = ([cpu / SHARE, task.least].max / SECONDS).ceil * SECONDS
         task.due = now + task.spacing - 1 # a second for the scheduler
         task.taken = now
@@ -203,8 +203,9 @@ module Memscope
       end
 
       def failed(error)
-        warn "memscope: history: a sample failed: #{error.message} (#{error.class})" unless @reasons.key?(:failed)
-        @reasons = { **@reasons, failed: "a sample failed: #{error.message} (#{error.class})" }
+        why = "a sample failed: #{error.message} (#{error.class})"
+        warn "memscope: history: #{why}" unless @reasons.key?(:failed)
+        explain(failed: why)
       end
 
       def totals
@@ -256,7 +257,7 @@ module Memscope
       # glibc's own sum, mallinfo2, takes as long, and holds the arenas' locks.
       def walk
         ledger = Ledger.read(deep: true)
-        malloc = ledger.rows.find { |row| row.id == :malloc }
+        malloc = ledger.row(:malloc)
         explain(malloc_in_use: ledger.reasons[:deep])
         @trimmable_bytes = malloc && malloc.detail.values_at(:trimmable_private_bytes, :trimmable_bytes).compact.first
         { **rows(ledger), malloc_in_use: malloc && malloc.detail[:in_use_bytes] }

@@ -72,15 +72,13 @@ module Memscope
       end
 
       def watch
-        @since ||= now
+        @since ||= Clock.now
         @order.background { wait_for_generations } if @order[:generations] || @order[:warmup]
         @order.background { wait_and_report } if @order[:seconds]
       end
 
-      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-
       # How many of the given seconds, counted from the start, are left.
-      def left(seconds) = [seconds - (now - @since), 0.0].max
+      def left(seconds) = [seconds - (Clock.now - @since), 0.0].max
 
       def give_up(error)
         @order.complain("#{error.message}; the program is not started")
@@ -92,11 +90,7 @@ module Memscope
 
       def profiler = objects? ? ObjectProfile : MallocProfile
 
-      def profile
-        return profile_malloc unless objects?
-
-        ObjectProfile.start(budget: @order[:budget])
-      end
+      def profile = objects? ? ObjectProfile.start(budget: @order[:budget]) : profile_malloc
 
       # Without a choice on the command line, the backend is jemalloc if its profiler is ready, else imports, which
       # needs no settings.

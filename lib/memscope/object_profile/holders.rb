@@ -22,8 +22,7 @@ module Memscope
       DEADLINE = 60
       # How many counts are kept.
       COUNTS = 30
-      CPU = Process::CLOCK_THREAD_CPUTIME_ID
-      private_constant :DEADLINE, :COUNTS, :CPU
+      private_constant :DEADLINE, :COUNTS
 
       @lock = Mutex.new
 
@@ -100,9 +99,9 @@ module Memscope
 
         # @return [Float] the CPU time that counting took, in seconds
         def count
-          since = Process.clock_gettime(CPU)
+          since = Clock.cpu
           @counts = [*@counts, Growth.count(ObjectProfile.survivors)].last(COUNTS)
-          Process.clock_gettime(CPU) - since
+          Clock.cpu - since
         end
 
         # A line with a known holder gets another heap graph only if no other line grows.

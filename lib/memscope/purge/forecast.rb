@@ -141,8 +141,7 @@ module Memscope
 
         # The ledger's trimmable bytes already exclude what the kernel does not take back.
         def trim(ledger)
-          bytes, own = ledger.rows.find { |row| row.id == :malloc }&.detail
-                             &.values_at(:trimmable_bytes, :trimmable_private_bytes)
+          bytes, own = ledger.row(:malloc)&.detail&.values_at(:trimmable_bytes, :trimmable_private_bytes)
           return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
 
           new(nil, nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))

@@ -16,7 +16,7 @@ module Memscope
       # @return [Hash{Symbol => Harm}] by lever
       def self.of(ledger)
         pause = Native.gc_pause_ms
-        shared = ledger.rows.find { |row| row.id == :ruby_heap }&.shared_bytes
+        shared = ledger.row(:ruby_heap)&.shared_bytes
         FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 

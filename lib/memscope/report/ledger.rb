@@ -131,7 +131,7 @@ module Memscope
                       "#{size(untracked)} is untracked: native memory, or garbage.")
       end
 
-      def malloc = @reading.rows.find { |row| row.id == :malloc }&.detail || {}
+      def malloc = @reading.row(:malloc)&.detail || {}
 
       # How much of the memory in use may be garbage; before that, if garbage was collected, what the collection did.
       def garbage

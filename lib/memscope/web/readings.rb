@@ -25,7 +25,7 @@ module Memscope
       # Kinds that are cheap enough to be read while another thread takes another reading.
       CHEAP = %i[ledger history workers metrics].freeze
       WALL = Clock.method(:now)
-      OWN_WORK = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }
+      OWN_WORK = Clock.method(:cpu)
       private_constant :SHORTEST, :LONGEST, :REST, :MOST, :REPORTED, :CHEAP, :WALL, :OWN_WORK
 
       # How each kind is read in this process.

@@ -66,12 +66,12 @@ module Memscope
       #
       # @return [Float] seconds to wait before the next
       def step
-        started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+        started = Clock.cpu
         turn_on_background_threads if @master_pid
         worker = sample
         @latest = worker if @deliver.nil? || @deliver.call(worker)
         @troubles.delete(:at)
-        pause(Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started)
+        pause(Clock.cpu - started)
       rescue StandardError => e
         @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
         pause(0)
