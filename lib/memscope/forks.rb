@@ -34,12 +34,13 @@ module Memscope
         end
       end
 
-      # Starts a thread with the mark that tells Puma not to warn about it when Puma forks.
+      # Starts a thread with the mark that tells Puma not to warn about it when Puma forks. A new thread inherits the
+      # caller's interrupt mask; this one can be killed whatever that mask is.
       #
       # @param name [String]
       # @return [Thread]
-      def background(name, &)
-        thread = Thread.new(&)
+      def background(name, &block)
+        thread = Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }
         thread.name = name
         thread.thread_variable_set(:fork_safe, true)
         thread

@@ -102,10 +102,7 @@ module Memscope
 
         def launch(sampler, delay)
           @sampler = sampler
-          @thread = Forks.background("memscope history") do
-            # Overrides an inherited interrupt mask, under which the thread could not be killed.
-            Thread.handle_interrupt(Object => :immediate) { follow(sampler, delay) }
-          end
+          @thread = Forks.background("memscope history") { follow(sampler, delay) }
           true
         rescue ThreadError => e
           @sampler = nil

@@ -33,12 +33,7 @@ module Memscope
         def watch
           @lock.synchronize do
             @hooked ||= Forks.listen(child: -> { forked }) && true
-            next if @thread&.alive?
-
-            # The thread inherits the caller's interrupt mask, under which it could not be killed.
-            @thread = Forks.background("memscope objects") do
-              Thread.handle_interrupt(Object => :immediate) { watch_sessions }
-            end
+            @thread = Forks.background("memscope objects") { watch_sessions } unless @thread&.alive?
           end
           nil
         end

@@ -59,10 +59,11 @@ module Memscope
       # The fields that must be equal in both profiles for the profiles' numbers to be comparable.
       SAME = %i[pid backend rate_bytes].freeze
       # The fields that are simply subtracted.
-      SUBTRACTED = %i[samples live_bytes own_bytes allocator_grown_bytes rss_grown_bytes].freeze
-      # The fields that describe the windows of a profile of objects.
-      WINDOWS = %i[windows allocations windows_share equal_windows].freeze
-      private_constant :SAME, :SUBTRACTED, :WINDOWS
+      SUBTRACTED = %i[samples live_bytes live_objects own_bytes allocator_grown_bytes rss_grown_bytes].freeze
+      # The fields that are as in the later profile.
+      KEPT = %i[backend rate_bytes generation application_root application_root_source
+                windows allocations windows_share equal_windows].freeze
+      private_constant :SAME, :SUBTRACTED, :KEPT
 
       class << self
         # @return [String] "profile_difference"
@@ -74,9 +75,7 @@ module Memscope
         # @raise [ArgumentError] unless both have the same process, rate and backend
         def between(earlier, later)
           SAME.each { |field| check_same(field, earlier.public_send(field), later.public_send(field)) }
-          growth = capture({ backend: later.backend, rate_bytes: later.rate_bytes, generation: later.generation,
-                             application_root: later.application_root,
-                             application_root_source: later.application_root_source,
+          growth = capture({ **KEPT.to_h { |field| [field, later.public_send(field)] },
                              **wholes(earlier, later), **matched(earlier, later),
                              reasons: reasons_of(earlier, later), cost: Cost.of(:T0) }, later.envelope)
           later.objects? ? growth.with_errors : growth
@@ -94,16 +93,10 @@ module Memscope
         def wholes(earlier, later)
           { seconds: (later.at - earlier.at).to_f,
             earlier_live_bytes: earlier.live_bytes, later_live_bytes: later.live_bytes,
-            **SUBTRACTED.to_h { |field| [field, change(earlier.public_send(field), later.public_send(field))] },
-            **(later.objects? ? objects(earlier, later) : {}) }
+            **SUBTRACTED.to_h { |field| [field, change(earlier.public_send(field), later.public_send(field))] } }
         end
 
         def change(before, after) = before && after && (after - before)
-
-        def objects(earlier, later)
-          WINDOWS.to_h { |field| [field, later.public_send(field)] }
-                 .merge(live_objects: later.live_objects - earlier.live_objects)
-        end
 
         # Matches the stacks of both profiles. The same frame can have different indexes in them, and the same line
         # different libraries, if a gem or Bundler was loaded in between.

@@ -108,10 +108,7 @@ module Memscope
 
       def watch(token, seconds)
         @watcher&.kill # of an earlier profile, which is over: it may sleep on for a day
-        # The thread inherits the interrupt mask of start, under which it could not be killed.
-        @watcher = Forks.background("memscope profile") do
-          Thread.handle_interrupt(Object => :immediate) { expire(token, seconds) }
-        end
+        @watcher = Forks.background("memscope profile") { expire(token, seconds) }
       end
 
       def expire(token, seconds)
