@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require "memscope/report/quantity"
 
 # What objects report holding, read without holding the GVL for long: types with slow size functions are left out.
 class HeldMemoryTest < MemscopeTest

@@ -133,7 +133,7 @@ class FlameGraphTest < MemscopeTest
     opened(shop) do |page|
       page.evaluate("[...document.querySelectorAll('#chart g.frame')].pop().dispatchEvent(new MouseEvent('mouseover'))")
 
-      assert_match(/\A\S.*: \d.* MiB ± .*, \d+ samples\z/, page.text("#details"))
+      assert_match(/\A\S.*: \d.* MiB ± .*, [\d,]+ samples\z/, page.text("#details"))
     end
   end
 
