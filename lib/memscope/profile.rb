@@ -161,12 +161,12 @@ module Memscope
     # @api private
     # @param generation [Integer] the first generation that no major GC has judged
     # @return [Profile] the same profile with this `unjudged_generation`
-    def judged_up_to(generation) = self.class.send(:new, { **values, unjudged_generation: generation })
+    def judged_up_to(generation) = changed(unjudged_generation: generation)
 
     # @api private
     # @param holders [Array<Holder>]
     # @return [Profile] the same profile with these holders
-    def held_by(holders) = self.class.send(:new, { **values, holders: holders.freeze })
+    def held_by(holders) = changed(holders: holders.freeze)
 
     # @param entry [Entry] of a line
     # @return [Holder, nil] what holds its objects, if that is known
@@ -219,12 +219,10 @@ module Memscope
     private
 
     def of_stacks(kept, **changes)
-      body = { **values, **changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),
-                                    samples: kept.sum(&:samples),
-                                    error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }) }
-      return self.class.send(:new, body) unless objects?
-
-      self.class.send(:new, { **body, live_objects: kept.sum(&:live_objects) }).with_errors
+      part = changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),
+                                samples: kept.sum(&:samples), live_objects: live_objects && kept.sum(&:live_objects),
+                                error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }))
+      objects? ? part.with_errors : part
     end
 
     def shown_values = { **super, started_at: started_at }

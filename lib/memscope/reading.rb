@@ -305,6 +305,9 @@ module Memscope
 
     private
 
+    # The same record with other values, which must be frozen.
+    def changed(**values) = self.class.send(:new, { **@values, **values })
+
     def shown_values
       @values.slice(*self.class.fields.map(&:name)).reject { |_name, value| value.nil? || value.is_a?(Record) }
     end

@@ -165,7 +165,7 @@ module Memscope
     # @return [Tags] the rows of `top` without totals; the row that sums up the other tags is named "[other]"
     def bounded
       shown = top.map { |row| row.named(row.totals ? row.name : OTHER) }
-      self.class.send(:new, { **values, rows: shown.freeze })
+      changed(rows: shown.freeze)
     end
 
     # What happened since an earlier reading of the same process.

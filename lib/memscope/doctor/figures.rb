@@ -344,6 +344,11 @@ module Memscope
       # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
       def growth_of = grown(yield(earlier), yield(self))
 
+      # @return [Hash{Symbol => Object}] these figures now, and as :earlier_… in the earlier diagnosis
+      def both(*names)
+        names.flat_map { |name| [[name, public_send(name)], [:"earlier_#{name}", earlier.public_send(name)]] }.to_h
+      end
+
       # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
       def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
 

@@ -98,8 +98,8 @@ module Memscope
       # @api private
       # @return [Sampled] the same profile of objects with the errors of its totals
       def with_errors
-        self.class.send(:new, { **values, error_objects: Shares.error(stacks, Shares::OBJECTS, self),
-                                          error_bytes: Shares.error(stacks, Shares::BYTES, self) })
+        changed(error_objects: Shares.error(stacks, Shares::OBJECTS, self),
+                error_bytes: Shares.error(stacks, Shares::BYTES, self))
       end
 
       # Sums over stacks with the same frames, for formats that have no thread, tag or generation.

@@ -43,7 +43,7 @@ module Memscope
 
       # @api private
       # @return [Row] a copy with this name, without totals
-      def named(name) = self.class.send(:new, { **values, name: name, totals: nil })
+      def named(name) = changed(name: name, totals: nil)
 
       class << self
         # @return [Symbol] the field that identifies a record in a list

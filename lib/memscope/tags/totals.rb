@@ -106,7 +106,7 @@ module Memscope
         grown = GROWING.to_h { |name| [name, since_of(name, earlier)] }
         grown[:shares] = shares_since(earlier) if shares
         grown[:samples] = grown[:shares].sum { |share| share[SAMPLES].abs } if shares
-        self.class.send(:new, { **values, **grown })
+        changed(**grown)
       end
 
       # Sorts by what a tag retains in total, even from few samples. Not per run: an endpoint that fills its caches in
@@ -119,7 +119,7 @@ module Memscope
       # @api private
       # @param fields [Array<Symbol>] the fields to set to nil
       # @return [Totals] to subtract from a later one
-      def without(fields) = self.class.send(:new, { **values, **fields.to_h { |name| [name, nil] } })
+      def without(fields) = changed(**fields.to_h { |name| [name, nil] })
 
       private
 

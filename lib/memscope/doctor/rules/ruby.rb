@@ -85,10 +85,8 @@ module Memscope
              *(by_history(f) || "A cache that is still filling looks the same, but stops growing.")].join(" ")
           end,
           evidence: lambda do |f|
-            { seconds: f.seconds, rss_bytes: f.rss_bytes, earlier_rss_bytes: f.earlier.rss_bytes,
-              untracked_bytes: f.untracked_bytes, earlier_untracked_bytes: f.earlier.untracked_bytes,
-              growth_of_objects_bytes: f.object_growth_bytes,
-              garbage_max_bytes: f.garbage_max_bytes }
+            { seconds: f.seconds, **f.both(:rss_bytes, :untracked_bytes),
+              growth_of_objects_bytes: f.object_growth_bytes, garbage_max_bytes: f.garbage_max_bytes }
           end,
           remedy: ->(f) { [profile(f), PROFILING] }
         },
@@ -108,8 +106,8 @@ module Memscope
              "objects: #{f.unsized_growth}.", *unsized(f), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
-            { seconds: f.seconds, rss_bytes: f.rss_bytes, in_use_bytes: f.in_use_bytes,
-              earlier_in_use_bytes: f.earlier.in_use_bytes, garbage_max_bytes: f.garbage_max_bytes }
+            { seconds: f.seconds, rss_bytes: f.rss_bytes, **f.both(:in_use_bytes),
+              garbage_max_bytes: f.garbage_max_bytes }
           end,
           remedy: ->(f) { [[heap(f), profile(f)].join("\n"), "#{WALKING}; the profile #{PROFILING}"] }
         },
@@ -127,7 +125,7 @@ module Memscope
              *ABSENT.call(f), *holders(f, bytes), *unjudged(f), *by_history(f)].join(" ")
           end,
           evidence: lambda do |f|
-            { seconds: f.seconds, ruby_bytes: f.ruby_bytes, earlier_ruby_bytes: f.earlier.ruby_bytes,
+            { seconds: f.seconds, **f.both(:ruby_bytes),
               garbage_bytes: f.garbage&.bytes, earlier_garbage_bytes: f.earlier.garbage&.bytes,
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
               garbage_max_bytes: f.garbage_max_bytes }
