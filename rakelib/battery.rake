@@ -1,5 +1,16 @@
 # frozen_string_literal: true
 
+# Installs gems into a directory, and returns its absolute path. Gems that are installed already are found only without
+# the bundle's settings.
+def install_gems(directory, *gems)
+  path = File.expand_path(directory)
+  Bundler.with_unbundled_env do
+    sh({ "GEM_HOME" => path, "GEM_PATH" => path }, "gem", "install", "--silent", "--no-document", "--conservative",
+       *gems)
+  end
+  path
+end
+
 # The long forms of tests, which measure, repeat, or install what they compare with.
 namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
@@ -22,12 +33,9 @@ namespace :battery do
   desc "Check that blocks which leave nothing behind never fail in ROUNDS=1000 rounds under each allocator, and that " \
        "all leaks are found; with RSpec, SimpleCov and SQLite, which it installs into GEMS=tmp/assertion_gems"
   task assertions: ["compile", "compile:test"] do
-    directory = File.expand_path(ENV.fetch("GEMS", "tmp/assertion_gems"))
     sqlite3 = RUBY_VERSION < "3.2" ? "sqlite3:1.7.3" : "sqlite3" # the last version with a binary for Ruby 3.1
-    Bundler.with_unbundled_env do
-      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
-         "--conservative", "rspec", "simplecov", "activerecord:7.2.4", sqlite3)
-    end
+    gems = ["rspec", "simplecov", "activerecord:7.2.4", sqlite3]
+    directory = install_gems(ENV.fetch("GEMS", "tmp/assertion_gems"), *gems)
     run_tests FileList["test/{growth_check,allocation_check,assertions,rspec}_test.rb",
                        "test/{growth,allocation}_check/*_test.rb", "test/acceptance/assertions_test.rb"],
               "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
@@ -51,11 +59,8 @@ namespace :battery do
 
   desc "Let the policy restart RESTARTS=20 workers of Puma 5, 6, 7 and 8 under load; installs them into GEMS=tmp/pumas"
   task policy_puma: ["compile", "compile:test"] do
-    directory = File.expand_path(ENV.fetch("GEMS", "tmp/pumas"))
-    Bundler.with_unbundled_env do
-      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
-         "--conservative", *%w[5.6.9 6.6.1 7.2.1 8.0.2].map { |version| "puma:#{version}" })
-    end
+    pumas = %w[5.6.9 6.6.1 7.2.1 8.0.2].map { |version| "puma:#{version}" }
+    directory = install_gems(ENV.fetch("GEMS", "tmp/pumas"), *pumas)
     run_tests ["test/acceptance/policy_puma_test.rb"], "MEMSCOPE_PUMA_GEMS" => directory,
                                                        "MEMSCOPE_POLICY_RESTARTS" => ENV.fetch("RESTARTS", "20")
   end
@@ -68,14 +73,9 @@ namespace :battery do
   desc "Check that transactions in SQLite and PostgreSQL, Unicorn's master and gRPC go on beside forked children; " \
        "installs gems into GEMS=tmp/host_gems"
   task hosts: ["compile", "compile:test"] do
-    directory = File.expand_path(ENV.fetch("GEMS", "tmp/host_gems"))
     # Later versions of grpc have no binary for Ruby 3.1, and take many minutes to compile.
     gems = ["sqlite3", "pg", "rack", "unicorn", RUBY_VERSION < "3.2" ? "grpc:1.71.0" : "grpc"]
-    # Gems that are installed already are found only without the bundle's settings.
-    Bundler.with_unbundled_env do
-      sh({ "GEM_HOME" => directory, "GEM_PATH" => directory }, "gem", "install", "--silent", "--no-document",
-         "--conservative", *gems)
-    end
+    directory = install_gems(ENV.fetch("GEMS", "tmp/host_gems"), *gems)
     run_tests ["test/acceptance/hosts_test.rb"], "MEMSCOPE_HOST_GEMS" => directory
   end
 
@@ -83,8 +83,7 @@ namespace :battery do
        "TOOLS=tmp/dump_tools"
   task dumps: :compile do
     tools = File.expand_path(ENV.fetch("TOOLS", "tmp/dump_tools"))
-    gems = %w[heapy heap-profiler sheap]
-    sh "gem", "install", "--silent", "--no-document", "--install-dir", "#{tools}/gems", *gems
+    install_gems("#{tools}/gems", "heapy", "heap-profiler", "sheap")
     # memlab depends on a browser that only its other parts need.
     sh({ "PUPPETEER_SKIP_DOWNLOAD" => "1" }, "npm", "install", "--silent", "--prefix", tools, "@vscode/v8-heap-parser",
        "@memlab/heap-analysis")
