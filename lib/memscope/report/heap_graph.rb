@@ -8,7 +8,8 @@ module Memscope
       MARGIN = 11
       # The fields whose reasons say what a dump lacks.
       LACKING = %i[garbage_count new_count].freeze
-      private_constant :MARGIN, :LACKING
+      CLASS = ->(row) { Terms.explained(row.name) }
+      private_constant :MARGIN, :LACKING, :CLASS
 
       # Takes the same arguments as ReadingPage#initialize.
       def initialize(reading, unicode: true, **display)
@@ -56,13 +57,26 @@ module Memscope
         ["#{number.rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
       end
 
-      # Yields each row, and the scale of the bytes in the given fields, for its cells. Leaves out rows that are 0.0.
-      def listed(headings, rows, *fields)
+      # A list with the field below each heading; "%s" in a heading is the unit of its bytes, "+" stands for growth. The
+      # last column has the block's texts. Leaves out rows that are 0.0.
+      def listed(columns, last, rows)
+        fields = columns.select { |heading, _field| heading.include?("%s") }.values
         scale = Scale.of(rows.flat_map { |row| fields.map { |field| row.public_send(field) } })
         rows = rows.reject { |row| fields.all? { |field| scale.tiny?(row.public_send(field)) } }
         return if rows.empty?
 
-        @page.listing(headings.map { |heading| format(heading, scale.unit) }, rows.map { |row| yield row, scale })
+        headings = columns.keys.map { |heading| format(heading, scale.unit) }
+        @page.listing([*headings, last], rows.map { |row| [*cells(row, columns, scale), yield(row)] })
+      end
+
+      def cells(row, columns, scale)
+        columns.map do |heading, field|
+          number = row.public_send(field)
+          growth = heading.start_with?("+")
+          next growth ? signed(number) : count(number) unless heading.include?("%s")
+
+          growth ? scale.signed(number) : scale.text(number)
+        end
       end
 
       def of_others(rows) = rows.reject { |row| Terms.own?(row.name) }
@@ -96,17 +110,12 @@ module Memscope
       end
 
       def classes
-        listed(["new %s", "new objects", "+%s", "+objects", "class"], of_others(@reading.classes), :new_bytes,
-               :bytes) do |row, scale|
-          [scale.text(row.new_bytes), count(row.new_count), scale.signed(row.bytes), signed(row.count),
-           Terms.explained(row.name)]
-        end
+        listed({ "new %s" => :new_bytes, "new objects" => :new_count, "+%s" => :bytes, "+objects" => :count }, "class",
+               of_others(@reading.classes), &CLASS)
       end
 
       def sites
-        listed(["new %s", "new objects", "allocated at"], @reading.sites, :new_bytes) do |row, scale|
-          [scale.text(row.new_bytes), count(row.new_count), row.name]
-        end
+        listed({ "new %s" => :new_bytes, "new objects" => :new_count }, "allocated at", @reading.sites, &:name)
       end
 
       # A dump does not say which process it is from.
@@ -118,7 +127,8 @@ module Memscope
     class HeapGraphPage < HeapPage
       # How many rows are shown of garbage by class, and of duplicate Strings.
       FEW = 5
-      private_constant :FEW
+      OWN = { "%s" => :bytes, "objects" => :count }.freeze
+      private_constant :FEW, :OWN
 
       private
 
@@ -155,36 +165,25 @@ module Memscope
       end
 
       def retained
-        rows = listed(["retained %s", "own %s", "objects", "class"], of_others(@reading.retained), :retained_bytes,
-                      :bytes) do |row, scale|
-          [scale.text(row.retained_bytes), scale.text(row.bytes), count(row.count), Terms.explained(row.name)]
-        end
+        rows = listed({ "retained %s" => :retained_bytes, "own %s" => :bytes, "objects" => :count }, "class",
+                      of_others(@reading.retained), &CLASS)
         note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
                "retains, so do not sum the rows."
         [*rows, *(@page.wrapped(note) if rows)]
       end
 
-      def sites
-        listed(["%s", "objects", "allocated at"], @reading.sites.to_a, :bytes) do |row, scale|
-          [scale.text(row.bytes), count(row.count), row.name]
-        end
-      end
+      def sites = listed(OWN, "allocated at", @reading.sites.to_a, &:name)
 
       def dominators
         paths_under("retained by one object", @reading.dominators.map { |one| [one.retained_bytes, one] })
       end
 
-      def garbage
-        listed(["%s", "objects", "class of garbage"], @reading.garbage.first(FEW), :bytes) do |row, scale|
-          [scale.text(row.bytes), count(row.count), Terms.explained(row.name)]
-        end
-      end
+      def garbage = listed(OWN, "class of garbage", @reading.garbage.first(FEW), &CLASS)
 
       def strings
         found = @reading.strings or return
-        rows = listed(["%s", "objects", "the same String"], found.duplicates.first(FEW), :saved_bytes) do |row, scale|
-          [scale.text(row.saved_bytes), count(row.count), "#{row.name} of #{count(row.length)} B"]
-        end
+        rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
+                      found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
         [*rows,
          @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
                        "others; the duplicates take #{size(found.saved_bytes)}")]
