@@ -7,17 +7,21 @@ require_relative "support/small_rails"
 class EagerLoadTest < MemscopeTest
   parallelize_me!
 
-  # Prints the constants that would still be loaded on first use, then the files that this use loads.
-  USE = <<~RUBY.freeze
+  # The constants that would still be loaded on first use.
+  WAITING = <<~'RUBY'
     pending = lambda do |namespace|
       namespace.constants(false).flat_map do |name|
-        next ["\#{namespace}::\#{name}"] if namespace.autoload?(name, false)
+        next ["#{namespace}::#{name}"] if namespace.autoload?(name, false)
 
         constant = namespace.const_get(name, false)
-        constant.is_a?(Module) && constant.name == "\#{namespace}::\#{name}" ? pending.call(constant) : []
+        constant.is_a?(Module) && constant.name == "#{namespace}::#{name}" ? pending.call(constant) : []
       end
     end
     waiting = pending.call(Memscope)
+  RUBY
+  # Prints them, then the files that this use loads.
+  USE = <<~RUBY.freeze
+    #{WAITING}
     before = $LOADED_FEATURES.dup
     ledger = Memscope.ledger(deep: true, objects: true)
     readings = [ledger, ledger - Memscope.ledger, Memscope.doctor, Memscope.lint, Memscope.arenas, Memscope.mappings,
@@ -61,10 +65,11 @@ class EagerLoadTest < MemscopeTest
   def test_rails_loads_it_with_the_application
     skip_under_sanitizer
     [true, false].each do |eager|
-      waiting, = ChildProcess.run(<<~RUBY, bundler: true).json
+      waiting = ChildProcess.run(<<~RUBY, bundler: true).json
         #{SmallRails.source(eager_load: eager)}
         App.initialize!
-        #{USE}
+        #{WAITING}
+        puts JSON.generate(waiting)
       RUBY
 
       assert_equal eager, (waiting - APART).empty?

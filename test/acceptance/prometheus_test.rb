@@ -108,7 +108,7 @@ end
 
 # A Rails application that two workers serve, scraped for a minute in bin/check, and for a part of it in bin/test.
 class PrometheusClusterTest < PrometheusAcceptanceTest
-  SCRAPES = ChildProcess::IN_FULL ? 60 : 15
+  SCRAPES = ChildProcess::IN_FULL ? 60 : 8
   PROCESSES = %w[0 1 master].freeze
   # Growth has a rate only with a verdict, in an hour.
   LATER = /\AWorkers: growth/

@@ -85,7 +85,7 @@ class MarkBitsTest < MemscopeTest
   end
 
   def test_bitmaps_at_another_place_are_refused
-    [-@bitmap, -40, -8, 8, 16, @bitmap, 2 * @bitmap].each do |bytes|
+    [-@bitmap, -8, 8, @bitmap].each do |bytes|
       assert_equal "refused", proof(:marked, bytes), "marked objects, #{bytes} bytes further"
       assert_equal "refused", proof(:uncollectible, bytes), "uncollectible objects, #{bytes} bytes further"
     end
