@@ -425,8 +425,10 @@ class DumpTest < MemscopeTest
     "the deadline" => ["$objects = Array.new(300_000) { Object.new }; options[:deadline] = 0.001",
                        "Memscope::Dump::Failed"],
     "no process" => ["Process.setrlimit(:NPROC, 0); Process::Sys.setuid(65534)", "Memscope::Dump::Failed"],
-    "an exception" => ["$objects = Array.new(300_000) { Object.new }\n" \
-                       "Thread.new(Thread.current) { |main| sleep 0.002; main.raise(IOError) }", "IOError"],
+    "an exception" => [<<~RUBY, "IOError"],
+      $objects = Array.new(300_000) { Object.new }
+      Thread.new(Thread.current) { |main| sleep 0.001 while Dir.empty?(directory); main.raise(IOError) }
+    RUBY
     "another Ractor" => ["Warning[:experimental] = false; Ractor.new { sleep }", "Memscope::Dump::Failed"]
   }.freeze
 
@@ -437,6 +439,7 @@ class DumpTest < MemscopeTest
         left = ChildProcess.run(<<~RUBY, requires: ["memscope"]).json
           require "json"
           options = {}
+          directory = #{directory.dump}
           descriptors = -> { Dir.children("/proc/self/fd").size }
           before = descriptors.call
           #{script}

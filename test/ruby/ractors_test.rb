@@ -235,6 +235,7 @@ class RactorsNoticedTest < MemscopeTest
       check = Memscope::GrowthCheck.run(warmup: 10, runs: 3, iterations: 10) do
         HELD << Object.new
         ended(Ractor.new { 1 })
+        alone
       end
       grown = check.grown.first
       puts JSON.generate([grown.name, grown.held_by, check.reasons[:places]])

@@ -8,13 +8,15 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # What bin/check runs beside the tests of bin/test, or again with all sizes and repetitions (ChildProcess::IN_FULL).
-  LONG = files("test/acceptance/{endurance,malloc_profile_overhead,packaging,requires_rails,stress}_test.rb")
+  LONG = files("test/acceptance/{copy_on_write,endurance,exercise,faults,heap_hostile,malloc_profile_overhead}_test.rb",
+               "test/acceptance/{object_growth,packaging,policy_sidekiq,requires_rails,stress}_test.rb",
+               "test/{exercise,engine/trend/verdict_battery,policy/battery}_test.rb", "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{compaction,depth,doctor,kept_alive,malloc_profile{,_threads},prometheus}_test.rb",
                   "test/engine/c_tests_test.rb", "test/ruby/named_references_test.rb")
 
-  # What bin/test runs: acceptance tests first, and of these the longest files, since they take most time.
+  # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
-    [file.start_with?("test/acceptance/") ? 0 : 1, -File.size("#{__dir__}/../../#{file}")]
+    [file.start_with?("test/acceptance/", "test/engine/c_tests") ? 0 : 1, -File.size("#{__dir__}/../../#{file}")]
   end.freeze
 
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
