@@ -23,7 +23,7 @@ class RailtieTest < MemscopeTest
   RUBY
 
   def rails(script, **options)
-    ran = ChildProcess.run("#{SmallRails.source(logs: true)}\n#{script}", bundler: true, **options)
+    ran = ChildProcess.run("#{SmallRails.source(eager_load: false, logs: true)}\n#{script}", bundler: true, **options)
 
     assert_predicate ran, :success?, ran
     ran

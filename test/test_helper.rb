@@ -22,6 +22,11 @@ class MemscopeTest < Minitest::Test
     end
   end
 
+  # For tests that make another one, of this file, more certain: bin/check runs them (Suites::IN_FULL).
+  def only_in_full
+    skip "in bin/check" unless ChildProcess::IN_FULL
+  end
+
   # For tests of what a known allocator reports: under a sanitizer, no known one serves malloc.
   def skip_under_sanitizer
     skip "a sanitizer's own allocator serves malloc" if ChildProcess::SANITIZER

@@ -55,6 +55,7 @@ class RailsApplicationTest < ApplicationTest
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
 
   both_allocators "a generated Rails application" do |preload|
+    only_in_full if preload
     skip_under_sanitizer
     ServedApplication.rails(initializer: CONFIGURATION, preload: preload, env: NEVER) do |application|
       closed_until_authorised(application)

@@ -94,6 +94,7 @@ class ClosedSumTest < MemscopeTest
   end
 
   both_allocators "a Rails application booted" do |preload|
+    only_in_full if preload
     skip_under_sanitizer
     ledger = assert_closed("require #{File.join(WORKLOADS, 'rails_app.rb').dump}; reading",
                            preload: preload, bundler: true)

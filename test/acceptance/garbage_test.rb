@@ -192,6 +192,7 @@ class GarbageTest < MemscopeTest
   RUBY
 
   both_allocators "four reports of a rails application at once" do |preload|
+    only_in_full if preload
     skip_under_sanitizer
     levers = preload ? %w[gc tcache purge] : %w[gc trim]
     Dir.mktmpdir do |directory|

@@ -466,6 +466,7 @@ class ObjectProfileTest < MemscopeTest
   end
 
   def test_under_gc_stress
+    only_in_full
     held = child(<<~RUBY)
       profile
       GC.stress = true

@@ -8,11 +8,14 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # What bin/check runs beside the tests of bin/test, or again with all sizes and repetitions (ChildProcess::IN_FULL).
-  LONG = files("test/acceptance/{copy_on_write,endurance,exercise,faults,heap_hostile,malloc_profile_overhead}_test.rb",
-               "test/acceptance/{object_growth,packaging,policy_sidekiq,requires_rails,stress}_test.rb",
+  LONG = files("test/acceptance/{assertions,copy_on_write,endurance,exercise,faults,heap_hostile}_test.rb",
+               "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
+               "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{exercise,engine/trend/verdict_battery,policy/battery}_test.rb", "test/generators/**/*_test.rb")
-  IN_FULL = files("test/acceptance/{compaction,depth,doctor,kept_alive,malloc_profile{,_threads},prometheus}_test.rb",
-                  "test/engine/c_tests_test.rb", "test/ruby/named_references_test.rb")
+  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
+                  "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus}_test.rb",
+                  "test/{cli/exec_command,dump/source,engine/c_tests,history/sampler}_test.rb",
+                  "test/launch/program_report_test.rb", "test/ruby/{heap_walk,named_references}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
