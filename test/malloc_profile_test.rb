@@ -5,6 +5,7 @@ require_relative "test_helper"
 class MallocProfileEndTest < MemscopeTest
   # A page shows an ended profile for as long as no other one begins.
   both_allocators "memory is as of the end of a profile" do |preload|
+    skip_under_sanitizer
     ended, later = child_json(<<~RUBY, preload: preload, requires: %w[json memscope])
       Memscope::MallocProfile.start(backend: :imports)
       kept = Array.new(100) { "k" * 100_000 }
