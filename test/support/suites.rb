@@ -14,8 +14,8 @@ module Suites
                "test/{exercise,engine/trend/verdict_battery,policy/battery}_test.rb", "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
                   "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus}_test.rb",
-                  "test/{cli/exec_command,dump/source,engine/c_tests,history/sampler}_test.rb",
-                  "test/launch/program_report_test.rb", "test/ruby/{heap_walk,named_references}_test.rb")
+                  "test/{dump/source,engine/c_tests,history/sampler}_test.rb",
+                  "test/ruby/{heap_walk,named_references}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
