@@ -237,6 +237,7 @@ class DoctorSettingTest < DoctorAcceptanceTest
     empty_heap_pages: [40_000, "8.times { GC.start }"] }.each do |id, (run, call)|
     define_method("test_#{id}") do
       skip_under_sanitizer
+      only_in_full
       skip_without_compaction if id == :compactable_heap
       skip "Ruby goes by another rule since 3.2" if (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 2]) >= 0
       usual = half_full(run, call)
@@ -305,6 +306,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
 
   both_allocators "a busy Puma" do |preload|
     skip_under_sanitizer
+    only_in_full if preload
     patient = patient(<<~RUBY, preload: preload, bundler: true)
       require #{"#{WORKLOADS}/busy_puma".dump}
       BusyPuma.while_serving { DIAGNOSE.call }

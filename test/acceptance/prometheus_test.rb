@@ -106,9 +106,9 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
   end
 end
 
-# A Rails application that two workers serve, scraped for a minute in bin/check, and for a part of it in bin/test.
+# A Rails application that two workers serve, scraped for a minute.
 class PrometheusClusterTest < PrometheusAcceptanceTest
-  SCRAPES = ChildProcess::IN_FULL ? 60 : 8
+  SCRAPES = 60
   PROCESSES = %w[0 1 master].freeze
   # Growth has a rate only with a verdict, in an hour.
   LATER = /\AWorkers: growth/
@@ -137,6 +137,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
 
   # The clusters of both allocators are scraped at the same time.
   def test_at_each_scrape_the_rows_of_each_worker_sum_to_its_rss
+    only_in_full
     need_prometheus
     clusters(ChildProcess::ALLOCATORS) do |applications|
       PrometheusServer.run(applications.to_h { |name, one| [name.to_s, job(one)] }) do |prometheus|

@@ -25,6 +25,7 @@ class WorkersAcceptanceTest < MemscopeTest
   end
 
   both_allocators "the processes of a preloaded cluster" do |preload|
+    only_in_full if preload
     skip_under_sanitizer
     PumaServer.run("workers 2; preload_app!", preload: preload) do |server|
       workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }

@@ -13,7 +13,7 @@ module Suites
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{exercise,engine/trend/verdict_battery,policy/battery}_test.rb", "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
-                  "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus}_test.rb",
+                  "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",
                   "test/{dump/source,engine/c_tests,history/sampler}_test.rb",
                   "test/ruby/{heap_walk,named_references}_test.rb")
 

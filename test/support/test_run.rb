@@ -4,7 +4,7 @@ require "etc"
 require "minitest"
 require "tmpdir"
 
-# Runs test files, each in a process that is forked from this one, two at a time for each processor: the tests of many
+# Runs test files, each in a process that is forked from this one, three at a time on two processors: the tests of many
 # files wait for child processes half of the time. Prints a line for each file as it ends; then why tests were skipped,
 # and each failure.
 class TestRun
@@ -51,7 +51,7 @@ class TestRun
     end
   end
 
-  AT_ONCE = Integer(ENV.fetch("MEMSCOPE_TEST_PROCESSES", Etc.nprocessors * 2))
+  AT_ONCE = Integer(ENV.fetch("MEMSCOPE_TEST_PROCESSES", Etc.nprocessors * 3 / 2))
   PATIENCE = 900 # seconds after which a file counts as hung
 
   # @param files [Array<String>] paths, in the order in which they start
