@@ -27,13 +27,13 @@ class CompactionAcceptanceTest < MemscopeTest
   end
 
   def test_512_megabytes_of_objects
-    skip "the large ones are in bin/check" unless ChildProcess::IN_FULL
+    only_in_full
 
     assert_returned("objects", "every 10", at_least: 0.6, megabytes: 512)
   end
 
   def test_512_megabytes_of_slot_sizes
-    skip "the large ones are in bin/check" unless ChildProcess::IN_FULL
+    only_in_full
 
     assert_inside("slot sizes", "random 5", megabytes: 512)
   end

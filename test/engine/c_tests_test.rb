@@ -18,11 +18,12 @@ class CTestsTest < Minitest::Test
   DEPENDENCIES = Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def}"), __FILE__].freeze
   FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
-  FLAVOURS = { gcc: ENV.key?("MEMSCOPE_IN_FULL") ? %w[gcc -O1] : %w[gcc],
+  IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
+  FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1] : %w[gcc],
                musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
   # The other flavours are built in bin/check.
-  CHOSEN = ENV.key?("MEMSCOPE_IN_FULL") ? FLAVOURS.keys : %i[gcc].freeze
+  CHOSEN = IN_FULL ? FLAVOURS.keys : %i[gcc].freeze
   BUILDING = FLAVOURS.transform_values { Mutex.new }.freeze
   MAKING_SCRATCH = Mutex.new
 

@@ -36,7 +36,8 @@ struct memscope_fork_room {
  * How much memory a child that lives for child_ns needs, and how much is free in the container and the machine. The
  * child needs page tables of its own, and each page that the process writes to meanwhile is copied: assumes 1 byte per
  * nanosecond, up to all resident bytes that are not a file's. Reads the cgroup and /proc/meminfo: 100 to 300 µs, no GVL
- * needed.
+ * needed. Then waits, no longer than half a second, for the readings that the child would spoil
+ * (kernel/own_children.h): here, since most callers hold the GVL when they fork.
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
 
