@@ -403,15 +403,24 @@ static VALUE overhead(const struct scan *scan) {
     return hash;
 }
 
-/* For each stack, a String of at most OBJECTS_OF_STACK struct memscope_sampled_object. */
 #define OBJECTS_OF_STACK 64
+static long objects_bytes(const struct memscope_object_group *group) {
+    uint64_t count = group->samples < OBJECTS_OF_STACK ? group->samples : OBJECTS_OF_STACK;
+
+    return (long)(count * sizeof(struct memscope_sampled_object));
+}
+
+/*
+ * For each stack, a String of at most OBJECTS_OF_STACK struct memscope_sampled_object. Each String has its room before
+ * the samples are read: an allocation may run a GC, and the samples that a GC removes move those behind them.
+ */
 static VALUE objects_of_stacks(const struct scan *scan) {
     const struct memscope_object_samples *samples = memscope_object_sampler_samples();
     const struct memscope_object_groups *groups = &scan->groups;
     VALUE list = rb_ary_new_capa((long)groups->count);
 
     for (size_t index = 0; index < groups->count; index++)
-        rb_ary_push(list, rb_str_new(NULL, 0));
+        rb_ary_push(list, rb_str_buf_new(objects_bytes(&groups->list[index])));
     for (uint32_t index = 0; index < samples->count; index++) {
         const struct memscope_object_sample *sample = &samples->list[index];
         const struct memscope_sampled_object object = {
@@ -420,7 +429,7 @@ static VALUE objects_of_stacks(const struct scan *scan) {
             sample->pending ? NULL : memscope_object_groups_find(groups, sample, &scan->state.generations);
         VALUE text = group == NULL ? Qnil : RARRAY_AREF(list, group - groups->list);
 
-        if (!NIL_P(text) && RSTRING_LEN(text) < (long)(OBJECTS_OF_STACK * sizeof object))
+        if (!NIL_P(text) && RSTRING_LEN(text) < objects_bytes(group))
             rb_str_cat(text, (const char *)&object, sizeof object);
     }
     return list;
