@@ -372,7 +372,7 @@ class ArenasTest < MemscopeTest
   both_allocators "repeated readings leave nothing behind" do |preload|
     env = { "MALLOC_CONF" => "dirty_decay_ms:0,muzzy_decay_ms:0" }
     grown, descriptors = child_json(<<~RUBY, preload: preload, env: env)
-      read = -> { 100.times { Memscope.arenas; Memscope.size_classes }; GC.start }
+      read = -> { 50.times { Memscope.arenas; Memscope.size_classes }; GC.start }
       5.times { read.call }
       before, open = Memscope.rss, Dir.children("/proc/self/fd").size
       5.times { read.call }

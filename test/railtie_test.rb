@@ -29,35 +29,40 @@ class RailtieTest < MemscopeTest
     ran
   end
 
-  both_allocators "logs one line at boot" do |preload|
+  # A boot with no setting: one line in the log, rake tasks, no route, and a history, but no socket, no file and no thread
+  # for one.
+  both_allocators "a boot with no setting" do |preload|
     skip_under_sanitizer
-    lines = rails("App.initialize!", preload: preload).out.lines.grep(/memscope/)
+    Dir.mktmpdir do |directory|
+      lines = rails(<<~RUBY, preload: preload, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines
+        App.initialize!
+        sockets = Dir["/proc/self/fd/*"].count { |path| File.socket?(path) }
+        puts [sockets, Thread.list.map(&:name).grep(/memscope(?! history)/),
+              Dir.children(#{directory.inspect}).grep(/memscope/)].inspect
+        puts Memscope::History.running?
+        App.load_tasks
+        p Rake::Task.task_defined?("memscope:report")
+        p App.routes.routes.map { |route| route.path.spec.to_s }.grep(/memscope/)
+      RUBY
 
-    assert_equal 1, lines.size
-    assert_match(/\AINFO memscope 0\.1\.0: malloc is #{preload ? 'jemalloc 5' : 'glibc 2'}\S* \(proved: .+\)\n\z/,
-                 lines.first)
-  end
+      assert_equal ["[0, [], []]", "true", "true", "[]"], lines.last(4).map(&:chomp)
+      logged = lines.grep(/memscope 0/)
 
-  def test_gives_the_application_its_rake_tasks_and_mounts_nothing
-    out = rails(<<~RUBY).out
-      App.initialize!
-      App.load_tasks
-      p Rake::Task.task_defined?("memscope:report")
-      p App.routes.routes.map { |route| route.path.spec.to_s }.grep(/memscope/)
-    RUBY
-
-    assert_equal %w[true []], out.lines(chomp: true).last(2)
+      assert_equal 1, logged.size
+      assert_match(/\AINFO memscope 0\.1\.0: malloc is #{preload ? 'jemalloc 5' : 'glibc 2'}\S* \(proved: .+\)\n\z/,
+                   logged.first)
+    end
   end
 
   def test_a_logger_and_a_socket_that_fail_do_not_stop_the_boot
-    ran = rails(<<~RUBY, env: { "MEMSCOPE_LISTEN" => "/a.sock" })
+    ran = rails(<<~RUBY, env: { "MEMSCOPE_LISTEN" => "/a.sock", "MEMSCOPE_HISTORY" => "0" })
       def Memscope.listen(path:) = raise(ArgumentError, "no place for \#{path}")
       App.config.logger.define_singleton_method(:info) { |*| raise IOError, "disk full" }
       App.initialize!
-      puts "booted"
+      puts "booted, history: \#{Memscope::History.running?}"
     RUBY
 
-    assert_equal "booted", ran.out.lines.last.chomp
+    assert_equal "booted, history: false", ran.out.lines.last.chomp
     assert_match(/^memscope 0\.1\.0: not logged at boot: disk full \(IOError\)$/, ran.err)
     assert_match(%r{^memscope 0\.1\.0: not listening at boot: no place for /a\.sock \(ArgumentError\)$}, ran.err)
   end
@@ -126,29 +131,6 @@ class RailtieTest < MemscopeTest
                   "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; " \
                   "background_thread keeps the value set in code"],
                  lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] })
-  end
-
-  # No socket, no file and no thread for one.
-  def test_a_boot_with_no_setting_listens_nowhere
-    Dir.mktmpdir do |directory|
-      lines = rails(<<~RUBY, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines(chomp: true)
-        App.initialize!
-        sockets = Dir["/proc/self/fd/*"].count { |path| File.socket?(path) }
-        puts [sockets, Thread.list.map(&:name).grep(/memscope(?! history)/),
-              Dir.children(#{directory.inspect}).grep(/memscope/)].inspect
-      RUBY
-
-      assert_equal "[0, [], []]", lines.last
-    end
-  end
-
-  def test_a_boot_starts_the_history
-    ran = [nil, "0"].map do |value|
-      rails("App.initialize!\nputs Memscope::History.running?",
-            env: { "MEMSCOPE_HISTORY" => value }).out.lines.last.chomp
-    end
-
-    assert_equal %w[true false], ran
   end
 
   def test_without_rails_there_is_no_railtie

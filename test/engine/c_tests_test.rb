@@ -19,7 +19,8 @@ class CTestsTest < Minitest::Test
   FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
   IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
-  FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1] : %w[gcc],
+  # IN_FULL: as many repetitions as make a test of estimates certain.
+  FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1 -DIN_FULL] : %w[gcc],
                musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
   # The other flavours are built in bin/check.

@@ -200,17 +200,17 @@ class CensusOfTheHeapTest < MemscopeTest
       def closed?(census) = %i[type slot_size age].all? { |by| census.by(by).sum(&:count) == census.total_count }
       results = []
       garbage = Thread.new { loop { Array.new(1_000) { "x" * 100 } } }
-      6.times { results << closed?(Memscope::Census.bounded(budget_us: 0)) << closed?(Memscope.census) }
+      2.times { results << closed?(Memscope::Census.bounded(budget_us: 0)) << closed?(Memscope.census) }
       garbage.kill.join
       GC.auto_compact = true if GC.respond_to?(:auto_compact=) && RUBY_VERSION >= "3.2.1"
-      5.times { results << closed?(Memscope.census(gc: true)) }
+      2.times { results << closed?(Memscope.census(gc: true)) }
       GC.stress = true
       results << closed?(NATIVE.then { Memscope.census })
       GC.stress = false
       puts JSON.generate(results.tally)
     RUBY
 
-    assert_equal({ "true" => 18 }, sums)
+    assert_equal({ "true" => 7 }, sums)
   end
 
   # MEMSCOPE_CENSUSES=10000 for as many calls.

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "fileutils"
-require "open3"
 require "tmpdir"
 require_relative "puma_process"
 require_relative "rails_skeleton"
@@ -117,7 +116,6 @@ class ServedApplication < PumaProcess
                "BUNDLE_PATH" => File.join(ROOT, "vendor", "bundle"), **env
     )
     configure(root, workers, puma)
-    install_bundle(root, env)
     super(%w[bundle exec puma -C config/puma.rb], env, root)
     until_found("answer") { answers? }
   end
@@ -152,11 +150,6 @@ class ServedApplication < PumaProcess
       plugin :memscope
       raise_exception_on_sigterm false
     RUBY
-  end
-
-  def install_bundle(root, env)
-    said, status = Open3.capture2e({ **env, "LD_PRELOAD" => nil }, "bundle", "install", "--local", chdir: root)
-    raise ChildProcess::Failure, "#{status}\n#{said}" unless status.success?
   end
 
   def answers?

@@ -10,10 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || !defined(__linux__) || !defined(__GLIBC__)
-#define RUNS 60 /* the numbers are the same everywhere */
-#else
+#ifdef IN_FULL
 #define RUNS 1000
+#else
+#define RUNS 60
 #endif
 
 #define ALLOCATIONS 10000000u
