@@ -29,8 +29,7 @@ class RailtieTest < MemscopeTest
     ran
   end
 
-  # A boot with no setting: one line in the log, rake tasks, no route, and a history, but no socket, no file and no thread
-  # for one.
+  # One line in the log, rake tasks and a history, but no route, no socket, no file and no thread for one.
   both_allocators "a boot with no setting" do |preload|
     skip_under_sanitizer
     Dir.mktmpdir do |directory|

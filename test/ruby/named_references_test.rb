@@ -72,6 +72,7 @@ class NamedReferencesTest < MemscopeTest
     IDENTITY[Object.new] = ["i" * 50]
     LARGE = (1..100).to_h { |number| ["key #{number}", ["value #{number}" * 5]] }
     $global = { list: ["g" * 50] }
+    $k = { list: ["k" * 50] }
     SHARED = Array.new(100) { |number| "shared #{number}" * 5 }
     PART = SHARED.drop(50)
   RUBY
@@ -80,7 +81,7 @@ class NamedReferencesTest < MemscopeTest
               "Bus @state → Hash {Integer} → Object", "Bus @@shared → Array",
               "Holder::ONE → Holder @pair → Pair [0] → Array",
               "MARKED → String @note → Array", "IDENTITY → Hash {Object} → Array",
-              "$global → Hash {Symbol} → Array"].freeze
+              "$global → Hash {Symbol} → Array", "$k → Hash {Symbol} → Array"].freeze
 
   # How many paths to each target are followed; MEMSCOPE_PATHS=300 for all.
   FOLLOWED = Integer(ENV.fetch("MEMSCOPE_PATHS", ChildProcess::IN_FULL ? "15" : "5"))

@@ -46,6 +46,11 @@ static VALUE value_of_global(VALUE name) {
  * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
  * run code; $FILENAME, which opens the next file of ARGF, is not read.
  */
+/* $! and the like: Ruby's own, of the running frame or thread. Those with a letter, as in $k, are a program's. */
+static bool is_special(VALUE name) {
+    return (RSTRING_LEN(name) < 3 && !rb_isalpha(RSTRING_PTR(name)[1])) || strcmp(RSTRING_PTR(name), "$FILENAME") == 0;
+}
+
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
 
@@ -55,7 +60,7 @@ static void list_globals(struct graph_scan *scan) {
         struct memscope_global global;
         int failed = 0;
 
-        if (RSTRING_LEN(name) < 3 || strcmp(RSTRING_PTR(name), "$FILENAME") == 0) /* $! and the like */
+        if (is_special(name))
             continue;
         value = rb_protect(value_of_global, name, &failed);
         if (failed)
