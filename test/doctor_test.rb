@@ -31,7 +31,7 @@ class DoctorRulesTest < DoctorTest
     private_allocator: [:info, nil, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/r.so",
                                                               prefix: "_rjem_", reason: "a private copy" }] } }],
     preload_without_effect: [:warning, nil, { environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
-    invalid_settings: [:warning, nil, { problems: { unknown_option: {}, invalid_value: { severity: :info } } }],
+    invalid_settings: [:warning, nil, { problems: { invalid_value: {} } }],
     unread_settings: [:info, nil, { problems: { other_allocator: { severity: :info, replacement: "unset X" } } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
     possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE } }],
@@ -196,12 +196,12 @@ class DoctorRulesTest < DoctorTest
   end
 
   def test_what_lint_says_is_pasted
-    found = finding(diagnose(problems: { unknown_option: { text: "narena: unknown", replacement: "MALLOC_CONF=a:b" },
-                                         malformed: { text: "no colon", replacement: "MALLOC_CONF=a:b" } }),
-                    :invalid_settings)
+    found = finding(diagnose(problems: { debugging: { text: "junk:true", replacement: "MALLOC_CONF=a:b" },
+                                         never_returned: { text: "for ever", replacement: "MALLOC_CONF=a:b" } }),
+                    :harmful_settings)
 
-    assert_equal ["narena: unknown", "MALLOC_CONF=a:b"], [found.title, found.remedy]
-    assert_match(/\Ano colon\. .*--settings/, found.explanation)
+    assert_equal ["junk:true", "MALLOC_CONF=a:b"], [found.title, found.remedy]
+    assert_match(/\Afor ever\. .*--settings/, found.explanation)
   end
 
   def test_what_most_mappings_are_of

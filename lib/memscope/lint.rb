@@ -27,15 +27,14 @@ module Memscope
 
     # A setting that has no effect, or does harm.
     class Problem < Record
-      # @return [Symbol] the broken rule: :unknown_option, :invalid_value, :malformed, :given_twice, :other_allocator,
-      #   :misspelt_variable, :wrong_prefix, :ignored_environment, :never_returned, :debugging, :without_effect,
-      #   :background_thread, :too_many_arenas, :huge_pages, :raised_gc
+      # @return [Symbol] the broken rule: :invalid_value, :other_allocator, :misspelt_variable, :ignored_environment,
+      #   :never_returned, :debugging, :background_thread, :too_many_arenas, :huge_pages, :raised_gc
       field :id, :symbol, null: false
       # @return [Symbol] :warning, or :info if the problem matters little
       field :severity, :symbol, null: false, one_of: %i[info warning]
       # @return [String] where the setting is, and what is wrong with it
       field :text, :string, null: false
-      # @return [String, nil] what to paste instead: an assignment, a shell command, or a line of Ruby
+      # @return [String, nil] what helps: an assignment, "unset NAME", or a line of Ruby
       field :replacement, :string
     end
 
@@ -65,8 +64,8 @@ module Memscope
     field :problems, [Problem], null: false
     # @return [Array<Recommendation>] each part of `recommended`, with its reason
     field :recommendations, [Recommendation], null: false
-    # @return [String, nil] the assignments, or the shell command, that apply all the recommendations and keep the
-    #   settings that do no harm; nil, with a reason, if nothing needs to be set or nothing can be set
+    # @return [String, nil] the assignments that apply all the recommendations and keep the settings that do no harm;
+    #   nil, with a reason, if nothing needs to be set or nothing can be set
     field :recommended, :string
     # @return [String, nil] the line of Ruby that sets what jemalloc takes at run time: shorter decay times, and
     #   background threads, which return freed pages while the program is idle; nil if there is nothing to set
@@ -85,11 +84,11 @@ module Memscope
     # @param inputs [Inputs]
     # @return [Hash{Symbol => Object}] the fields of a Lint of these inputs, except its cost
     def self.body_of(inputs)
-      { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, Verdict).new(inputs).body
+      { jemalloc: Jemalloc, glibc: Glibc }.fetch(inputs.allocator.name, SettingsCheck).new(inputs).body
     end
   end
 end
 
-require_relative "lint/verdict"
+require_relative "lint/settings_check"
 require_relative "lint/jemalloc"
 require_relative "lint/glibc"

@@ -9,17 +9,10 @@ module Memscope
     PAIR = /\G([A-Za-z0-9_]*):([^,]*)(?:,|\z)/
     # A number in C's notation: 0x for hexadecimal, 0 for octal.
     NUMBER = /\A\s*[+-]?(0x\h+|\d+)\z/i
-    SIZES = [/\A(\d+-\d+:[1-9]\d?(\||\z))+\z/, "SIZE-SIZE:NUMBER, with | between two"].freeze
-    RATIO = [/\A\d+(\.\d+)?\z/, "a number"].freeze
-    BYTES = [/\A\d+\z/, "an integer"].freeze
-    BOOLEAN = [/\A(true|false)\z/, "true or false"].freeze
-    # Options that jemalloc (5.1.0 to 5.3.1) accepts but does not report: the form of their values, and how to write
-    # them. Whether jemalloc accepts `log` depends on its build.
-    UNREPORTED = { "bin_shards" => SIZES, "slab_sizes" => SIZES, "lg_tcache_max" => [/\A\d{1,2}\z/, "0 to 63"],
-                   "narenas_ratio" => RATIO, "hpa_dirty_mult" => RATIO, "hpa_hugification_threshold_ratio" => RATIO,
-                   "prof_log" => BOOLEAN, "prof_unbias" => BOOLEAN, "san_guard_small" => BYTES,
-                   "san_guard_large" => BYTES, "log" => [nil, "in a build with --enable-log only"] }.freeze
-    private_constant :PAIR, :NUMBER, :SIZES, :RATIO, :BYTES, :BOOLEAN
+    # Options that jemalloc (5.1.0 to 5.3.1) accepts but does not report; `log` in a build with --enable-log only.
+    UNREPORTED = %w[bin_shards slab_sizes lg_tcache_max narenas_ratio hpa_dirty_mult hpa_hugification_threshold_ratio
+                    prof_log prof_unbias san_guard_small san_guard_large log].freeze
+    private_constant :PAIR, :NUMBER
 
     class << self
       # @param text [String] as MALLOC_CONF has it
@@ -77,7 +70,7 @@ module Memscope
       # A text's options that jemalloc does not report, and the rest of the text, which jemalloc does not read.
       def others(source, pairs, rest)
         unknown = "this jemalloc has no option of this name"
-        found = pairs.map { |name, given| [name, given, (unknown unless UNREPORTED.key?(name))] }
+        found = pairs.map { |name, given| [name, given, (unknown unless UNREPORTED.include?(name))] }
         found << [rest, rest, "malformed: jemalloc stops reading here"] unless rest.to_s.empty?
         found.map { |name, given, ignored| { name: name, source: source, given: given, ignored: ignored } }
       end

@@ -99,7 +99,7 @@ class CLIDoctorTest < MemscopeTest
                  env: { "MALLOC_ARENA_MAX" => "few" })
 
     assert_exit 0, ran
-    assert_match(/^  warning: MALLOC_ARENA_MAX, given "few".*^script$/m, ran.err)
+    assert_match(/^  warning: MALLOC_ARENA_MAX: arena_max, given "few".*^script$/m, ran.err)
     ran = launch("doctor", "--settings", "--json", "--", RbConfig.ruby, "-e", "exit 3")
 
     assert_exit 3, ran

@@ -2,7 +2,6 @@
 
 require "etc"
 require_relative "../cgroup"
-require_relative "../spelling"
 
 module Memscope
   class Lint < Reading
@@ -190,104 +189,5 @@ module Memscope
                   **Native.allocator_inputs, environment: HostEnvironment.read(Cgroup.read) })
       end
     end
-
-    # The environment variables that an allocator reads, or whose names resemble the name of such a variable.
-    #
-    # @api private
-    class Variables
-      # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
-      GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
-                "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_", "trim_threshold" => "MALLOC_TRIM_THRESHOLD_",
-                "mmap_max" => "MALLOC_MMAP_MAX_", "top_pad" => "MALLOC_TOP_PAD_", "perturb" => "MALLOC_PERTURB_",
-                "check" => "MALLOC_CHECK_" }.freeze
-      # The variable of all of glibc's tunables.
-      TUNABLES = "GLIBC_TUNABLES"
-      READERS = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].to_h { |name| [name, :glibc] }
-                                                         .update("MALLOC_CONF" => :jemalloc).freeze
-      # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
-      CONF = /\A(.*?)_?MALLOC_?CONF\z/i
-      FAMILIES = { /\AMIMALLOC_/i => :mimalloc, /\ATCMALLOC_/ => :tcmalloc }.freeze
-
-      # @param inputs [Inputs]
-      def initialize(inputs)
-        @inputs = inputs
-        @serving = inputs.allocator.name
-        @given = inputs.variables.reject { |_name, value| value.empty? }.transform_keys(&:name)
-      end
-
-      # @return [String, nil] the value of a variable; nil if it is not set or empty
-      def [](name) = @given[name]
-
-      # @param recommended [String, nil] what to paste instead of variables that the allocator ignores
-      # @return [Array<Array>] arguments of Verdict#problem for each variable that does not do what its name promises
-      def problems(recommended)
-        return [] if @serving == :unknown
-        return ignored(recommended) if @inputs.secure?
-
-        @given.keys.filter_map { |name| (reader = reader(name)) ? foreign(name, reader) : misspelling(name) }
-      end
-
-      private
-
-      # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.
-      def reader(name)
-        return (:jemalloc if name == @inputs.conf_variable) if @serving == :jemalloc && name.match?(CONF)
-
-        READERS[name] || FAMILIES.find { |form, _allocator| name.match?(form) }&.last
-      end
-
-      def misspelling(name)
-        conf = name.match?(CONF)
-        right = conf ? @inputs.conf_variable || "MALLOC_CONF" : Spelling.nearest(name, READERS.keys, edits: 2)
-        return if right.nil? || private_copy?(name)
-
-        hint = conf ? "this jemalloc's variable is #{right}" : "did you mean #{right}?"
-        hint = "#{right} is #{reader(right)}'s, but #{@serving} serves malloc" unless reader(right) == @serving
-        problem(conf ? :wrong_prefix : :misspelt_variable, :warning, "#{name}: no allocator here reads it; #{hint}")
-      end
-
-      # Whether a jemalloc with a prefix reads the variable: one with the prefix "_rjem_" reads _RJEM_MALLOC_CONF.
-      def private_copy?(name)
-        @inputs.allocator.others.any? { |other| name.casecmp?("#{other.prefix}MALLOC_CONF") && !other.prefix.empty? }
-      end
-
-      # A variable of another allocator. Whoever sets MALLOC_CONF expects jemalloc to serve malloc; MALLOC_ARENA_MAX is
-      # often set for whichever allocator there is.
-      def foreign(name, reader)
-        return if reader == @serving
-        return foreign_tunables if name == TUNABLES
-
-        text = "#{name}: #{reader} reads it, but #{@serving} serves malloc#{idle(reader)}"
-        return problem(:other_allocator, reader == :glibc ? :info : :warning, text) unless reader == :jemalloc
-
-        problem(:other_allocator, :warning, "#{text}; memscope exec -- COMMAND starts a program under jemalloc",
-                "memscope exec -- COMMAND")
-      end
-
-      # Whichever allocator serves malloc, the dynamic linker reads the tunables outside of glibc.malloc.
-      def foreign_tunables
-        malloc, others = @given[TUNABLES].split(":").partition { |part| part.start_with?("glibc.malloc.") }
-        return if malloc.empty?
-
-        problem(:other_allocator, :info,
-                "#{TUNABLES}: #{malloc.join(':')} is for glibc's malloc, but #{@serving} serves malloc",
-                others.empty? ? "unset #{TUNABLES}" : "#{TUNABLES}=#{others.join(':')}")
-      end
-
-      def idle(reader)
-        other = @inputs.allocator.others.find { |candidate| candidate.name == reader && candidate.prefix.empty? }
-        ", though #{other.path} is loaded" if other
-      end
-
-      def ignored(recommended)
-        @given.keys.select { |name| reader(name) == @serving }.map do |name|
-          problem(:ignored_environment, :warning,
-                  "#{name} is ignored, because the program runs set-user-ID or with file capabilities", recommended)
-        end
-      end
-
-      def problem(id, severity, text, replacement = "unset #{text[/\A\w+/]}") = [id, severity, text, replacement]
-    end
-    private_constant :Variables
   end
 end

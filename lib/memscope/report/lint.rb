@@ -21,7 +21,7 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        [*(fitting("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from") if shown.any?),
+        [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
          *shown.map { |setting| setting_line(setting) },
          *("  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values." \
            if others.any?)]
@@ -33,17 +33,14 @@ module Memscope
 
       def setting_line(setting)
         given = ", given #{setting.given.inspect}" if setting.problem && setting.given
-        fitting("  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}")
+        line = "  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}"
+        line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
       end
 
-      def fitting(line) = line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
-
       def value(value)
-        case value
-        when nil then @page.unknown
-        when Integer then value.negative? ? value.to_s : count(value)
-        else value.to_s
-        end
+        return value.nil? ? @page.unknown : value.to_s unless value.is_a?(Integer) && value.positive?
+
+        count(value)
       end
 
       def problems
@@ -51,27 +48,24 @@ module Memscope
 
         @reading.problems.flat_map do |problem|
           text = @page.wrapped("#{problem.severity}: #{problem.text}")
-          [text.sub(/\w+/) { |severity| @page.highlighted(severity, problem.severity) },
-           *(paste(problem.replacement) if problem.replacement)]
+          [text.sub(/\w+/) { |severity| @page.highlighted(severity, problem.severity) }, *paste(problem.replacement)]
         end
       end
 
       # Not wrapped: people paste it.
-      def paste(text) = text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
+      def paste(text)
+        return if text.nil?
+
+        text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
+      end
 
       def recommendations
-        parts = @reading.recommendations.map do |part|
-          @page.wrapped("#{part.text}  #{part.reason}#{now(part)}", indent: "    ")
-        end
+        parts = @reading.recommendations.map { |part| @page.wrapped("#{part.text}  #{part.reason}", indent: "    ") }
         { "  Recommended for this process" => @reading.recommended,
           "  Recommended at run time, in each process: it then returns pages while idle" => @reading.tuning }
           .compact.flat_map do |title, line|
             [title, "", "    #{line}", *(["", *parts] if line == @reading.recommended)]
           end
-      end
-
-      def now(part)
-        " (now #{value(part.now)})" unless part.now.nil? || part.text.end_with?(":#{part.now}", "=#{part.now}")
       end
 
       def reasons

@@ -16,9 +16,9 @@ module Memscope
 
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
       PROBLEMS = {
-        invalid_settings: ["invalid settings", %i[unknown_option invalid_value malformed given_twice]],
+        invalid_settings: ["invalid settings", %i[invalid_value]],
         unread_settings: ["settings that no allocator reads",
-                          %i[other_allocator misspelt_variable wrong_prefix ignored_environment without_effect]],
+                          %i[other_allocator misspelt_variable ignored_environment]],
         harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]]
       }.freeze

@@ -1,20 +1,18 @@
 # frozen_string_literal: true
 
 require_relative "../report/quantity"
+require_relative "variables"
 
 module Memscope
   class Lint < Reading
-    # The verdict on the inputs, whichever allocator serves malloc: the settings, and a problem for each setting that
-    # the allocator refused. A subclass knows the rules of one allocator. It keeps the options that took effect, except
-    # options that this process has a reason to change.
+    # Judges the settings of the allocator that serves malloc: what it did not accept, what does harm, and what suits
+    # this process better. A subclass has the rules of one allocator. The recommendation keeps the options that took
+    # effect, except options that this process has a reason to change.
     #
     # @api private
-    class Verdict
+    class SettingsCheck
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
-      # Problems that do no harm by themselves. The doctor's rules on free memory in arenas show whether the number of
-      # arenas does harm.
-      HARMLESS = %i[without_effect too_many_arenas].freeze
       # What the variables that HostEnvironment#raised names do.
       COLLECTOR = { pages: "Ruby keeps more pages without objects",
                     malloc: "malloc may grow further before Ruby collects garbage" }.freeze
@@ -43,11 +41,14 @@ module Memscope
 
       def shown(setting) = Setting.capture({ **setting.to_h.except(:ignored), problem: setting.ignored })
 
-      # Values by name of those options in the text to replace that took effect.
+      # Texts by name of the options to keep.
       def kept = {}
 
       # Fills @harms, and changes @pairs, which holds the value and reason of each option to set.
       def judge; end
+
+      # Whether a text set the option to its value.
+      def taken?(setting) = !setting.given.nil? && setting.ignored.nil? && setting.source != "default"
 
       def judge_arenas(name)
         limit = @values[name]
@@ -68,15 +69,16 @@ module Memscope
         "#{threads ? "#{threads} thread#{'s' unless threads == 1}" : 'its threads'} on #{@environment.processors}"
       end
 
-      def harm(setting, id, text, replacement = nil)
-        @harms << [id, HARMLESS.include?(id) ? :info : :warning, "#{setting}: #{text}", replacement]
-      end
+      def harm(setting, id, text, replacement = nil) = @harms << [id, "#{setting}: #{text}", replacement]
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
 
+      # The doctor's rules on free memory in arenas show whether the number of arenas does harm.
       def problems
-        harms = @harms.map { |id, severity, text, own| problem(id, severity, text, own || replacement) }
-        [*refused, *harms, *@variables.problems(replacement).map { |parts| problem(*parts) }, *collector]
+        harms = @harms.map do |id, text, own|
+          problem(id, id == :too_many_arenas ? :info : :warning, text, own || recommended)
+        end
+        [*refused, *harms, *@variables.problems.map { |parts| problem(*parts) }, *collector]
       end
 
       # Settings of Ruby's garbage collector, which are no problem by themselves: the doctor's rules on pages without
@@ -89,12 +91,20 @@ module Memscope
         end
       end
 
-      # A problem for each setting that the allocator itself did not accept.
+      # A problem for each text that the allocator did not accept.
       def refused
-        @allocator.settings.values.select(&:ignored).map do |setting|
-          problem(:invalid_value, :warning, "#{setting.name}, given #{setting.given.inspect}: #{setting.ignored}")
-        end
+        @allocator.settings.values.select(&:ignored).map { |setting| refusal(setting, setting.ignored) }
       end
+
+      def refusal(setting, reason)
+        place = source_of(setting)
+        text = "#{"#{place}: " if place}#{"#{setting.name}, given " unless setting.name == setting.given}" \
+               "#{Field.excerpt(setting.given)}: #{reason}"
+        problem(:invalid_value, :warning, text, recommended || ("unset #{place}" if @variables[place]))
+      end
+
+      # The environment variable, or jemalloc's other source of options, whose text names the setting.
+      def source_of(_setting) = nil
 
       def recommendations
         @recommendations ||= @pairs.map do |name, (value, reason)|
@@ -106,23 +116,22 @@ module Memscope
 
       def tuning = nil
 
-      # What to paste instead of a wrong setting.
-      def replacement = recommended
-
       def reasons
         { **@allocator.reasons.slice(:name, :settings, *@allocator.settings.keys),
           **(recommended ? {} : { recommended: nothing_recommended }) }
       end
 
-      def nothing_recommended = "memscope has recommendations for jemalloc and glibc only"
+      def nothing_recommended
+        return "memscope has recommendations for jemalloc and glibc only" if instance_of?(SettingsCheck)
+        return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure?
 
-      # Quoted for a shell, if the text needs quotes.
-      def quoted(text) = text.match?(%r{[^\w:,.=/+-]}) ? "'#{text.gsub("'") { "'\\''" }}'" : text
+        "#{@allocator.name}'s own defaults suit this process#{', apart from what Memscope.tune sets' if tuning}"
+      end
 
       def problem(id, severity, text, replacement = nil)
         Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
       end
     end
-    private_constant :Verdict
+    private_constant :SettingsCheck
   end
 end
