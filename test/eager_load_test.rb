@@ -30,7 +30,7 @@ class EagerLoadTest < MemscopeTest
                 Memscope.tags, Memscope.purge(dry_run: true), profile = Memscope.malloc_profile(backend: :imports) { 1 }]
     readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
     [profile.to_html, profile.to_pprof, profile.to_speedscope, profile.to_collapsed, (profile - profile).to_s]
-    Memscope::MallocProfile::Lease.state
+    Memscope::MallocProfile.lease.state
     Memscope::Census::Kept.take
     Memscope::Prometheus.text
     Memscope.purge(:gc)

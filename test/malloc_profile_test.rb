@@ -24,7 +24,7 @@ class MallocProfileInterruptTest < MemscopeTest
   # Interrupts the main thread when Native.start_profile, or a method that calls it, returns: the profile is running,
   # but the caller does not know it yet.
   INTERRUPT = <<~RUBY
-    require "memscope/malloc_profile/lease"
+    require "memscope/malloc_profile"
     Memscope.malloc_profile(backend: :imports) { nil }
     at_return = lambda do |name, &interrupt|
       trace = TracePoint.new(:c_return, :return) do |point|
@@ -71,11 +71,11 @@ class MallocProfileInterruptTest < MemscopeTest
   def test_an_interrupted_lease_ends_by_itself
     ended = child_json(<<~RUBY, requires: %w[json memscope])
       #{INTERRUPT}
-      Memscope::Profile::Leasing.send(:remove_const, :GRACE)
-      Memscope::Profile::Leasing::GRACE = 0
+      Memscope::Profile::Lease.send(:remove_const, :GRACE)
+      Memscope::Profile::Lease::GRACE = 0
       at_return.call(:start_profile) { Thread.main.raise(Interrupt) }
       begin
-        Memscope::MallocProfile::Lease.start(seconds: 0.05, backend: :imports)
+        Memscope::MallocProfile.lease.start(seconds: 0.05, backend: :imports)
       rescue Interrupt
         started = Memscope::MallocProfile.running?
       end
@@ -94,7 +94,7 @@ class MallocProfileInterruptTest < MemscopeTest
       Thread.define_singleton_method(:new) { |*| raise ThreadError, "can't create Thread" }
       profilers = { Memscope::MallocProfile => { backend: :imports }, Memscope::ObjectProfile => {} }
       answers = profilers.map do |profiler, options|
-        profiler::Lease.start(seconds: 600, **options)
+        profiler.lease.start(seconds: 600, **options)
       rescue profiler::Unavailable => e
         [e.message, profiler.running?]
       end
@@ -106,8 +106,8 @@ class MallocProfileInterruptTest < MemscopeTest
 
   # However long it is.
   def test_a_lease_ends_when_it_is_over
-    slept = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])
-      lease = Memscope::MallocProfile::Lease
+    slept = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile])
+      lease = Memscope::MallocProfile.lease
       lease.define_singleton_method(:sleep) do |seconds|
         raise ArgumentError, "time interval must not be negative" if seconds.negative?
 
@@ -116,7 +116,7 @@ class MallocProfileInterruptTest < MemscopeTest
       puts JSON.generate([0.5, 62.4, 90, 86_400].map do |seconds|
         lease.instance_variable_set(:@slept, 0)
         lease.send(:expire, "none", seconds)
-        lease.instance_variable_get(:@slept) - Memscope::Profile::Leasing::GRACE
+        lease.instance_variable_get(:@slept) - Memscope::Profile::Lease::GRACE
       end)
     RUBY
 
@@ -124,8 +124,8 @@ class MallocProfileInterruptTest < MemscopeTest
   end
 
   def test_leases_that_were_stopped_leave_one_thread
-    alive = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile/lease])
-      lease = Memscope::MallocProfile::Lease
+    alive = child_json(<<~RUBY, requires: %w[json memscope memscope/malloc_profile])
+      lease = Memscope::MallocProfile.lease
       5.times { lease.stop(lease.start(seconds: 600, backend: :imports)) }
       named = -> { Thread.list.count { |thread| thread.name == "memscope profile" } }
       200.times { named.call > 1 && sleep(0.01) }
@@ -137,8 +137,8 @@ class MallocProfileInterruptTest < MemscopeTest
 
   def test_a_process_with_a_lease_ends_at_once
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    ran = ChildProcess.run("Memscope::MallocProfile::Lease.start(seconds: 600, backend: :imports)",
-                           requires: %w[memscope memscope/malloc_profile/lease])
+    ran = ChildProcess.run("Memscope::MallocProfile.lease.start(seconds: 600, backend: :imports)",
+                           requires: %w[memscope memscope/malloc_profile])
 
     assert_predicate ran, :success?, ran
     assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 60

@@ -52,9 +52,9 @@ module Memscope
     # A profile cannot be started or read. The message says why.
     class Unavailable < StandardError; end
 
-    autoload :Lease, File.join(__dir__, "malloc_profile/lease.rb")
-
     extend Profile::Profiler
+
+    @lease = Profile::Lease.new(self, judge: true)
 
     class << self
       # @param rate [Integer] bytes from one sample to the next on average, a power of two from 512 to 2^30

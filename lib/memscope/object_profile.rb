@@ -35,10 +35,11 @@ module Memscope
     autoload :Growth, File.join(__dir__, "object_profile/growth.rb")
     # @api private
     autoload :Holders, File.join(__dir__, "object_profile/holders.rb")
-    # @api private
-    autoload :Lease, File.join(__dir__, "object_profile/lease.rb")
 
     extend Profile::Profiler
+
+    # Since somebody looks at the profile, Holders watches it from then on.
+    @lease = Profile::Lease.new(self, keep: true) { Holders.watch }
 
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1

@@ -23,7 +23,7 @@ module Memscope
     autoload :Grouping, File.join(__dir__, "profile/grouping.rb")
     autoload :Leaks, File.join(__dir__, "profile/leaks.rb")
     # @api private
-    autoload :Leasing, File.join(__dir__, "profile/leasing.rb")
+    autoload :Lease, File.join(__dir__, "profile/lease.rb")
     autoload :Libraries, File.join(__dir__, "profile/libraries.rb")
     # @api private
     autoload :Profiler, File.join(__dir__, "profile/profiler.rb")

@@ -404,7 +404,7 @@ class MallocProfileTest < MemscopeTest
 
   def test_no_profile_shows_what_memscope_allocates
     lines = child_json(<<~RUBY, requires: ["json"])
-      Memscope::MallocProfile::Lease.start(seconds: 60, rate: 512, backend: :imports) # its thread is memscope's
+      Memscope::MallocProfile.lease.start(seconds: 60, rate: 512, backend: :imports) # its thread is memscope's
       kept = Memscope::HeapGraph::Kept.keep(Memscope.heap_graph)
       census = Memscope.census.to_json
       text = "x" * 1_000_000

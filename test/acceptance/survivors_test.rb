@@ -10,7 +10,7 @@ class SurvivorsTest < MemscopeTest
   MEBIBYTE = 1_048_576
   # 8 MiB are kept, and judged by a major GC of the program's own; then 24 MiB are allocated, and are garbage at once.
   PROGRAM = <<~RUBY
-    lease = Memscope::MallocProfile::Lease
+    lease = Memscope::MallocProfile.lease
     kept = []
     def keep(kept) = 2_048.times { kept << ("k" * 4_096) }
     def waste = 6_144.times.map { "w" * 4_096 } && nil

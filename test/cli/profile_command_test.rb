@@ -170,8 +170,8 @@ class CLIProfileTest < MemscopeTest
   end
 
   def test_it_ends_by_itself_where_nobody_stops_it
-    process = listening("Memscope::Profile::Leasing.send(:remove_const, :GRACE); " \
-                        "Memscope::Profile::Leasing::GRACE = 0.2; #{KEEPER}")
+    process = listening("Memscope::Profile::Lease.send(:remove_const, :GRACE); " \
+                        "Memscope::Profile::Lease::GRACE = 0.2; #{KEEPER}")
     client = Memscope::Client.new(process.pid)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     client.call(:malloc_profile_start, seconds: 0.2, backend: "imports")

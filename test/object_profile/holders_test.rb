@@ -94,7 +94,7 @@ class ObjectHoldersTest < MemscopeTest
       profile.start
       profile.snapshot
       answer = [watched.call]
-      profile::Lease.snapshot
+      profile.lease.snapshot
       answer << watched.call
       profile.stop
       threads.call.each { |thread| thread.kill.join }

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "shellwords"
-
 module Memscope
   class Lint < Reading
     # The rules for jemalloc. It prints by itself, on standard error, which pairs of its options are invalid.
@@ -101,7 +99,7 @@ module Memscope
       def recommended
         return if recommendations.empty? || @inputs.secure?
 
-        "#{variable}=#{Shellwords.escape(recommendations.map(&:text).join(','))}"
+        "#{variable}=#{recommendations.map(&:text).join(',').gsub(%r{[^\w:,.=/+-]}) { |special| "\\#{special}" }}"
       end
 
       # Background threads are not among the pairs: jemalloc's manual warns against starting them while jemalloc

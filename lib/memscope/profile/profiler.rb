@@ -9,6 +9,9 @@ module Memscope
     #
     # @api private
     module Profiler
+      # @return [Lease] through which other processes start, read and stop this profile
+      attr_reader :lease
+
       # @return [String] "malloc profile" for MallocProfile
       def noun = name[/\w+\z/].gsub(/\B[A-Z]/, ' \0').downcase
 

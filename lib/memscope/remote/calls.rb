@@ -248,10 +248,10 @@ module Memscope
       def begin_profile(profiler, seconds: nil, shared: false, **options)
         check_actions
         Field.choice("shared", shared, [true, false])
-        profiler::Lease.start(seconds: seconds, shared: shared, **options)
+        profiler.lease.start(seconds: seconds, shared: shared, **options)
       end
 
-      def lease(profiler) = Memscope.const_get(profiler)::Lease
+      def lease(profiler) = Memscope.const_get(profiler).lease
 
       def check_actions
         return if Loading.unit(:Configuration).so_far.actions

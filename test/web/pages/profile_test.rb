@@ -170,7 +170,7 @@ class WebProfileTest < WebCase
 
   def page_of_objects(*samples)
     @application = application
-    lease = Memscope::ObjectProfile::Lease
+    lease = Memscope::ObjectProfile.lease
     lease.stub(:state, { session: 1, running: true, shared: true }) do
       lease.stub(:snapshot, Profiles.objects(*samples)) { page("/profile?kind=objects").body }
     end

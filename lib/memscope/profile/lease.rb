@@ -1,0 +1,176 @@
+# frozen_string_literal: true
+
+require "json"
+require_relative "../forks"
+
+module Memscope
+  class Profile < Reading
+    # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may
+    # die before the profile is over, so the profile ends automatically. Each profiler has one lease.
+    #
+    # @api private
+    class Lease
+      # The allowed duration, in seconds.
+      SECONDS = (0.001..86_400)
+      # Seconds that the profile continues beyond its duration, so that the requester has time to stop it.
+      GRACE = 10
+      # A lease that judges starts a new generation every TICK seconds (a long one TICKS generations, evenly spaced), to
+      # tell what was allocated before a major GC.
+      TICK = 1.0
+      TICKS = 60
+      private_constant :TICK, :TICKS
+
+      # @param profiler [Module] MallocProfile or ObjectProfile
+      # @param judge [Boolean] tell what survived a major GC from what may be garbage
+      # @param keep [Boolean] keep a stopped profile that a page started, which the profiler cannot read again: as JSON,
+      #   since one String adds hardly any objects to the next profile
+      # @yield whenever another process starts or reads the profile
+      def initialize(profiler, judge: false, keep: false, &watch)
+        @profiler = profiler
+        @judge = judge
+        @keep = keep
+        @watch = watch
+        @lock = Mutex.new
+      end
+
+      # @param seconds [Numeric]
+      # @param shared [Boolean] whether stop_shared may stop it without the token: any of several processes may serve
+      #   the page that stops it
+      # @param options [Hash] those of the profiler's `start`
+      # @return [String] the token that stops it
+      # @raise [ArgumentError] for an invalid duration or option
+      # @raise [Unavailable] as the profiler's `start`
+      def start(seconds:, shared: false, **options)
+        Field.seconds("seconds", seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
+        # Interrupts are deferred until the thread that ends the profile exists.
+        @lock.synchronize { Thread.handle_interrupt(Object => :never) { begin_lease(seconds, shared, options) } }
+      end
+
+      # @param token [String] from start
+      # @param gc [Boolean] collect garbage first
+      # @return [Profile]
+      # @raise [Unavailable] if the profile of this token has already ended
+      def stop(token, gc: false)
+        @lock.synchronize do
+          ended = token.nil? || token != @token || !held?
+          refuse("this #{@profiler.noun} has ended already, or another requester stopped it") if ended
+
+          finish(gc: gc)
+        end
+      end
+
+      # Stops a shared profile on behalf of any process of the cluster.
+      #
+      # @return [Profile]
+      # @raise [Unavailable] unless a profile that was started as shared is running
+      def stop_shared
+        @lock.synchronize do
+          noun = @profiler.noun
+          refuse("no #{noun} is running here") unless @profiler.running?
+          refuse("the running #{noun} was not started on a page: only its starter can stop it") unless shared?
+
+          finish
+        end
+      end
+
+      # @return [Profile] the running profile, whoever started it, or else the last one, as far as it can be read
+      # @raise [Unavailable] if there is no such profile
+      def snapshot
+        return Profile.from_json(@last) if @last && !@profiler.running?
+
+        @profiler.snapshot.tap { @watch&.call }
+      end
+
+      # @return [Hash{Symbol => Object}] `session`: the number of the profile that `snapshot` reads, 0 if there is none;
+      #   `running`: whether a profile is running; `shared`: whether stop_shared can stop it; `jemalloc`: whether
+      #   jemalloc's profiler is ready
+      def state
+        running = @profiler.running?
+        { session: running || @last || !@keep ? @profiler.session : 0, running: running, shared: shared?,
+          jemalloc: Native.jemalloc_profiling == :on }
+      end
+
+      private
+
+      # Whether the running profile is a lease.
+      def held? = !@token.nil? && @profiler.running? && @profiler.session == @session
+
+      def shared? = @shared == true && held?
+
+      def refuse(message) = raise(@profiler::Unavailable, message)
+
+      def begin_lease(seconds, shared, options)
+        @session = @profiler.start_session(**options)
+        @hooked ||= Forks.listen(child: -> { forked }) && true
+        @ends = [] # for each ended generation, how many major GCs had begun by then
+        @shared = shared
+        @token = Random.urandom(8).unpack1("H*")
+        @watcher&.kill # of an earlier profile, which is over: it may sleep on for a day
+        @watcher = Forks.background("memscope profile") { expire(@token, seconds) }
+        @watch&.call
+        @token
+      rescue ThreadError => e # no thread would end the profile
+        @token = nil
+        @profiler.halt if @profiler.session == @session
+        refuse("no thread could be started to end this #{@profiler.noun}: #{e.message}")
+      end
+
+      # A forked child continues its parent's profile, but lacks the thread that would end it: the profile ends here.
+      def forked
+        held = held?
+        @token = @last = nil
+        @lock = Mutex.new
+        @profiler.halt if held
+      end
+
+      # The second collection frees what the first has left to finalizers.
+      def finish(gc: false)
+        @token = nil
+        mark if gc && @judge
+        2.times { GC.start } if gc
+        taken
+      end
+
+      def taken
+        judged = judged_majors
+        profile = @profiler.stop
+        profile = profile.judged_up_to(@ends.count { |majors| majors < judged }) if @judge
+        @last = JSON.generate(profile.to_h).freeze if @keep && @shared
+        profile
+      end
+
+      # Ends a generation. A major GC that begins later judges everything that was allocated in that generation.
+      def mark
+        @ends << GC.stat(:major_gc_count)
+        @profiler.next_generation
+      end
+
+      # How many major GCs have finished. A GC that is still sweeping has not freed all garbage.
+      def judged_majors
+        over = GC.latest_gc_info(:state) == :none || GC.latest_gc_info(:major_by).nil?
+        GC.stat(:major_gc_count) - (over ? 0 : 1)
+      end
+
+      def expire(token, seconds)
+        wait(token, seconds)
+        sleep(GRACE)
+        @lock.synchronize do
+          next unless @token == token
+
+          taken if held?
+          @token = nil
+        end
+      end
+
+      def wait(token, seconds)
+        tick = [TICK, seconds / TICKS].max
+        ticks = @judge ? (seconds / tick).floor : 0
+        ticks.times do
+          sleep(tick)
+          @lock.synchronize { mark if @token == token && held? }
+        end
+        sleep([seconds - (ticks * tick), 0].max) # in Floats, 60 sixtieths of 62.4 are more than 62.4
+      end
+    end
+  end
+end
