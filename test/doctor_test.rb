@@ -388,8 +388,7 @@ end
 
 class DoctorGrowthTest < DoctorTest
   def test_a_leak_by_the_history
-    leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
-    verdict = Memscope::Verdict.of(leak)
+    verdict = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     found = finding(diagnose(verdict: verdict), :leak)
 
     assert_match(/\Aleak of native memory: \+[34]\d\.\d MiB.h\z/, found.title)
@@ -400,7 +399,7 @@ class DoctorGrowthTest < DoctorTest
     diagnosis = diagnose(verdict: verdict)
 
     assert_equal diagnosis, Memscope::Diagnosis.from_json(diagnosis.to_json)
-    steady = diagnose(verdict: Memscope::Verdict.of(Histories.plant(5) { {} }))
+    steady = diagnose(verdict: Histories.judge(5) { {} })
 
     assert_clear :leak, steady
     assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :leak }.outcome
@@ -409,14 +408,14 @@ class DoctorGrowthTest < DoctorTest
   # A worker after a deploy: code and caches fill for half an hour.
   def test_a_healthy_worker_in_its_first_hour
     [1, 3, 5, 10, 30, 60].each do |minutes|
-      history = Histories.plant(minutes / 60.0) do |hour|
+      verdict = Histories.judge(Rational(minutes, 60)) do |hour|
         grown = 150 * (1 - Math.exp(-6 * hour))
         { malloc: grown, malloc_in_use: grown, held: 0.7 * grown, ruby_heap: grown / 4, live_bytes: grown / 5 }
       end
-      diagnosis = diagnose(verdict: Memscope::Verdict.of(history))
+      diagnosis = diagnose(verdict: verdict)
 
       assert_predicate diagnosis, :healthy?, minutes
-      assert_match(/By its history: (Too early to tell|Plateau|Steady)/, diagnosis.to_s, minutes)
+      assert_match(/By its history: (Too early to tell|Filling|Steady)/, diagnosis.to_s, minutes)
       refute_match(%r{MiB/h}, diagnosis.to_s, minutes) if minutes < 60
     end
   end
@@ -428,9 +427,9 @@ class DoctorSinceTest < DoctorTest
   def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
 
   def test_growth_since_an_earlier_diagnosis_cites_the_history
-    leak = Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
+    leak = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     since = earlier(malloc: Charts.glibc(untracked: 2))
-    grown = later(since, malloc: Charts.glibc(untracked: 42), verdict: Memscope::Verdict.of(leak))
+    grown = later(since, malloc: Charts.glibc(untracked: 42), verdict: leak)
 
     assert_match(/By its history: Leak of native memory/, finding(grown, :native_growth).explanation)
     assert_clear :leak, grown

@@ -130,8 +130,8 @@ class HistoryTest < MemscopeTest
     skip_under_sanitizer
     rows, points, cost = child_json(<<~RUBY, requires: ["json"])
       native = Memscope.const_get(:Native)
-      native.open_history(Array.new(22, 1024))
-      add = ->(at) { native.add_to_history(Array.new(22) { |series| at << 10 }, at) }
+      native.open_history
+      add = ->(at) { native.add_to_history(Memscope::History::SERIES.transform_values { at << 10 }, at) }
       rows = [Memscope.ledger[:memscope].bytes]
       2.times do |week|
         (0...604_800).step(10) { |at| add.call(week * 604_800 + at) }

@@ -4,6 +4,7 @@ require_relative "test_helper"
 require "json"
 require "memscope/loader"
 require_relative "support/groups"
+require_relative "support/histories"
 require_relative "support/planted_history"
 require_relative "support/profiles"
 
@@ -39,7 +40,7 @@ class LoaderTest < MemscopeTest
     history[:curves].flat_map { |curve| curve[:rings] }.each do |ring|
       ring.update(ring.slice(:min, :last).transform_values { |samples| samples.first(3) })
     end
-    [Memscope::History.from_h(history), Memscope::Verdict.of(week)]
+    [Memscope::History.from_h(history), Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }]
   end
 
   def profiles

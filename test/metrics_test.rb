@@ -37,7 +37,8 @@ class MetricsTest < MemscopeTest
   both_allocators "reads nothing above T1 unless asked to" do |preload|
     read = counted(interval: nil, arenas: false, preload: preload)
 
-    assert_equal({ "snapshot" => 5, "cgroup" => 5, "tags_begun?" => 5, "allocator" => 1, "allocator_settings" => 1 },
+    assert_equal({ "snapshot" => 5, "cgroup" => 5, "tags_begun?" => 5, "allocator" => 1, "allocator_settings" => 1,
+                   "history_series" => 1 },
                  read["calls"])
     assert_equal(%w[T0 T1], read["tiers"].values.uniq.sort)
     assert_empty read["names"].grep(/ledger|arena_|worker_/)
@@ -198,7 +199,7 @@ class MetricsTest < MemscopeTest
   end
 
   def test_the_verdict_of_each_worker
-    verdict = ->(grown) { Memscope::Verdict.of(Histories.plant(5, &grown)) }
+    verdict = ->(grown) { Histories.judge(5, &grown) }
     leak = verdict.call(->(hour) { { malloc: 36 * hour, malloc_in_use: 36 * hour } })
     families = in_cluster(worker(0, verdict: leak), worker(1, verdict: verdict.call(->(_hour) { {} })), worker(2))
 

@@ -293,7 +293,7 @@ class PolicyTest < MemscopeTest
 
   # gitlab-org/gitlab#32646: a limit alone kills too early on busy hosts and too late on idle ones.
   def test_workers_that_need_their_memory_were_killed_for_it
-    needed = (0..3).to_h { |index| [index, { private: 350, verdict: index.even? ? :steady : :plateau }] }
+    needed = (0..3).to_h { |index| [index, { private: 350, verdict: index.even? ? :steady : :filling }] }
 
     assert_none(/a new worker would need as much memory \(4 workers\)/, decide(1700, workers: needed))
   end

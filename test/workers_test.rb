@@ -420,11 +420,11 @@ class WorkersTest < MemscopeTest
   end
 
   def test_the_verdict_of_each_worker
-    leak = Memscope::Verdict.of(Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } })
+    leak = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     read = workers(worker(verdict: leak), worker(index: 1))
     text = read.to_s
 
-    early = Memscope::Verdict.of(Histories.plant(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } })
+    early = Histories.judge(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } }
     young = workers(worker(verdict: early)).to_s
 
     assert_match(/^ *worker 0 .* too early$/, young)

@@ -148,9 +148,9 @@ module Memscope
     # @return [History]
     def history = Loading.unit(:History).read
 
-    # Whether the memory of this process grows: a leak, a step, a plateau, not at all, or too early to tell; in which
-    # layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1 before
-    # the first judgement, else T0.
+    # Whether the memory of this process grows: a leak, a step, a cache that fills, not at all, or too early to tell;
+    # in which layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1
+    # before the first judgement, else T0.
     #
     #   puts Memscope.verdict.sentence
     #

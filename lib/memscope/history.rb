@@ -23,10 +23,7 @@ module Memscope
     # What each series counts. `live_bytes` are those of live slots, `held` is the malloc memory that objects report,
     # `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's, `requests`
     # those that Puma has taken in this process.
-    SERIES = { rss: :bytes, live_slots: :count, live_bytes: :bytes, old_objects: :count, minor_gcs: :count,
-               major_gcs: :count, threads: :count, requests: :count, malloc_in_use: :bytes,
-               malloc_active: :bytes, malloc_resident: :bytes, held: :bytes, pss: :bytes, uss: :bytes,
-               **ROWS.to_h { |row| [row, :bytes] } }.freeze
+    SERIES = Native.history_series
     # Seconds that a bucket lasts, for each ring.
     STEPS = [10, 60, 600].freeze
     # What an event can be: the process began to sample itself; it forked a child.
@@ -70,15 +67,6 @@ module Memscope
         (bucket(since)...min.size).map do |at|
           Point.capture({ at: values[:at] + (at * step), min: min[at], last: last[at] })
         end
-      end
-
-      # @api private
-      # @param since [Integer] milliseconds since 1970
-      # @return [Integer, nil] the rise from the last sample in the bucket of `since`, or in the next bucket that has a
-      #   sample, to the latest sample; nil unless at least two buckets have samples
-      def rise(since)
-        samples = last.drop(bucket(since)).compact
-        samples.last - samples.first if samples.size > 1
       end
 
       # @return [Boolean] whether the first bucket begins at that time or earlier
@@ -170,12 +158,19 @@ module Memscope
         warn "memscope: history: process #{Process.pid} does not sample itself: #{e.message}"
       end
 
+      # @api private
+      # @param series [Symbol]
+      # @return [String] "Ruby heap", "RSS", "minor GCs"
+      def label(series)
+        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(series) do
+          series.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
+        end
+      end
+
       # (see Memscope.history)
       def read
         body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
-        curves = SERIES.zip(body[:curves]).filter_map do |(id, unit), curve|
-          curve&.update(id: id, unit: unit, spacing_seconds: Sampler.spacing(id))
-        end
+        curves = body[:curves].each { |curve| curve[:spacing_seconds] = Sampler.spacing(curve[:id]) }
         events = body[:events].each { |event| event[:kind] = EVENTS[event[:kind]] }
         reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
         capture({ **body, running: running?, curves: curves, events: events, reasons: reasons })
@@ -208,12 +203,6 @@ module Memscope
       known.chunk { |_point, count| epoch = count || epoch }
            .map { |_epoch, points| points.map(&:first).min_by(&:min) }
     end
-
-    # @api private
-    # @param name [Symbol] a series that only rises
-    # @param since [Numeric] seconds since 1970
-    # @return [Integer, nil] by how much it has risen; nil if that is unknown
-    def rise(name, since) = (ring(name, since, nil).rise(milliseconds(since)) if series.include?(name))
 
     # @api private
     # @return [Boolean] whether there is a sample

@@ -35,6 +35,10 @@ module Memscope
       object_unknown: the dynamic linker lists no object that contains malloc
       others_truncated: only the first %s are listed
       version_unknown: this allocator reports no version
+      # The verdict.
+      series_unsampled: %s has no sample yet
+      series_began_late: %s has no sample in the first %s minutes judged
+      series_ended: %s has no sample in the last %s minutes judged
       # Arenas, size classes and totals.
       arena_absent: arena %s does not exist or is not initialized
       arenas_changing: an arena was created or grew while the arenas were read, or this glibc's list of arenas is

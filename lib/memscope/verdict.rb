@@ -18,27 +18,29 @@ module Memscope
   # warm-up, no cache that fills, no step, no daily or weekly pattern of load. A leak is called when two judgements in a
   # row find it and the growth has lasted; it is cleared when three judgements in a row do not find it.
   #
+  # The extension judges (engine/trend); this is its answer. All surfaces cite it, in the same words.
+  #
   # In JSON, `kind` has the key `verdict`, since each reading already has a key `kind`.
   class Verdict < Reading
-    # :insufficient, too early to tell; :steady, no growth; :plateau, growth that levels off, as of a cache that fills;
-    # :step, a sudden rise that stayed; :leak, unbounded growth.
-    KINDS = %i[insufficient steady plateau step leak].freeze
+    # :too_early to tell; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden rise that
+    # stayed; :leak, unbounded growth.
+    KINDS = %i[too_early steady filling step leak].freeze
+    # The layers of memory: see `layer`.
+    LAYERS = %i[objects native free stacks code shared unattributed].freeze
 
-    require_relative "verdict/floors"
-    require_relative "verdict/layers"
     require_relative "verdict/sentence"
 
     # @return [Symbol] one of KINDS
     field :verdict, :symbol, null: false, one_of: KINDS
     # @return [Symbol, nil] which layer most of the growth is in: :objects (Ruby's, with what they hold through malloc),
-    #   :native (malloc's memory in use that no object holds), :fragmentation (free memory in malloc and in Ruby's
-    #   heap), :threads (stacks), :code, :copy_on_write (pages shared with the parent that became private) or
-    #   :unattributed; nil if nothing grows
-    field :layer, :symbol, one_of: Layers::NAMES
+    #   :native (malloc's memory in use that no object holds), :free (memory that malloc and Ruby's heap keep free),
+    #   :stacks (of threads and fibers), :code, :shared (shared memory, and pages shared with the parent that became
+    #   private) or :unattributed; nil if nothing grows
+    field :layer, :symbol, one_of: LAYERS
     # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
     field :shares, :numbers, null: false
     # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow;
-    #   nil if insufficient
+    #   nil if it is too early
     field :bytes_per_hour, :signed_bytes
     # @return [Integer, nil] lower bound of its 95 % interval
     field :bytes_per_hour_low, :signed_bytes
@@ -59,11 +61,17 @@ module Memscope
     field :needs_seconds, :count
     # @return [Integer, nil] the smallest growth that can be told from no growth now
     field :detectable_bytes_per_hour, :bytes
-    # @return [Float] confidence that the kind is right, 0 to 1; 0 if insufficient
+    # @return [Hash{Symbol => Integer}, nil] by how many bytes each row of the ledger has grown since `growth_since`,
+    #   the largest first; they sum to the growth of RSS; nil until the rows were sampled twice
+    field :growth, :numbers
+    # @return [Time, nil] when all rows were sampled for the first time
+    field :growth_since, :time
+    # @return [Float] confidence that the kind is right, 0 to 1; 0 if it is too early
     field :confidence, :number, null: false
     # @return [Hash{Symbol => Numeric}] the numbers that the verdict rests on: `points` of `epoch_seconds` over
     #   `span_seconds`, `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`,
-    #   `ends_near_bytes`, `limit_bytes`, `working_set_bytes`; since the growth began, `lasting_seconds` and the
+    #   `ends_near_bytes`, `unshared_bytes` (private, and shared with the parent once), `limit_bytes`,
+    #   `working_set_bytes`; since the growth began, `lasting_seconds` and the
     #   `requests` of Puma
     field :evidence, :numbers, null: false
     # @return [String, nil] what to do next: commands to paste, or a sentence
@@ -72,19 +80,14 @@ module Memscope
     # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
     # is longer than growth must have lasted before it is called a leak.
     REPLAYED = 3 * 3600
-    # Fields that the extension returns as Floats, to be rounded.
-    WHOLE = %i[bytes_per_hour bytes_per_hour_low bytes_per_hour_high eta_seconds eta_seconds_low eta_seconds_high
-               needs_seconds detectable_bytes_per_hour].freeze
     # With fewer requests, most of the growth may have another cause.
     ENOUGH_REQUESTS = 100
-    # Replaces the extension's judgement if it could not judge.
-    UNJUDGED = { kind: :insufficient, shares: Layers::NAMES.to_h { |name| [name, 0.0] }.freeze, confidence: 0.0 }.freeze
     # The fields and the evidence that a verdict of each kind has; :known, if there was anything to judge; :limited, if
     # the limit will be reached.
-    KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], plateau: [:ends_near_bytes], step: %i[since step_bytes],
+    KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], filling: [:ends_near_bytes], step: %i[since step_bytes],
               leak: %i[layer bytes_per_hour bytes_per_hour_low bytes_per_hour_high lasting_seconds],
               known: %i[epoch_seconds span_seconds p_value], limited: [:limit_bytes] }.freeze
-    private_constant :REPLAYED, :WHOLE, :ENOUGH_REQUESTS, :UNJUDGED, :KNOWN
+    private_constant :REPLAYED, :ENOUGH_REQUESTS, :KNOWN
 
     class << self
       # @api private
@@ -92,7 +95,7 @@ module Memscope
       def load(hash, where)
         super.tap do |verdict|
           needed = KNOWN.values_at(verdict.kind, *(:known if verdict.known?), *(:limited if verdict.eta_seconds))
-          needed = needed.flatten.compact - (verdict.layer == :copy_on_write ? [:ends_near_bytes] : [])
+          needed = needed.flatten.compact - (verdict.unshared? ? [:ends_near_bytes] : [])
           unknown = needed.find { |name| verdict.to_h.merge(verdict.evidence)[name].nil? }
           Loader.refuse([where, unknown], nil, "a value, as the verdict is #{verdict.kind}") if unknown
         end
@@ -101,7 +104,7 @@ module Memscope
       # (see Memscope.verdict)
       def read(now: false)
         check_switch(:now, now)
-        (latest unless now) || of(History.read, cgroup: Cgroup.read)
+        (latest unless now) || of(replayed: REPLAYED)
       end
 
       # @api private
@@ -112,62 +115,35 @@ module Memscope
       #
       # @api private
       # @return [Verdict]
-      def judge = @latest = of(History.read, cgroup: Cgroup.read, replayed: nil)
+      def judge = @latest = of
 
       # @api private
-      # @param history [History]
-      # @param cgroup [Cgroup, nil] nil: no limit
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
       #   nil continues from this process's last judgement
+      # @param cgroup [Cgroup, nil] nil: no limit
+      # @param sampler [#spacings, #reasons, #now] what takes the samples
       # @return [Verdict]
-      def of(history, cgroup: nil, replayed: REPLAYED)
-        since = Cost.now
-        floors = Floors.new(history)
-        layers = Layers.new(floors)
+      def of(replayed: nil, cgroup: Cgroup.read, sampler: History::Sampler)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
-        judged = judgement(floors, layers.series, room, replayed)
-        judged = { **judged, needs_seconds: floors.until_complete(judged[:needs_seconds], history.at) }
-        requests = judged[:since] && history.rise(:requests, judged[:since])
-        capture({ **body(judged), evidence: { **evidence(judged, floors), requests: requests, **room }.compact,
-                                  remedy: remedy(judged, history), reasons: reasons(judged, history, layers),
-                                  cost: Cost.of(:T1, Cost.now - since) }, history.envelope)
+        body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
+        body = { **body, evidence: { **body[:evidence], **room }.compact, reasons: reasons(body, sampler.reasons) }
+        capture({ **body, remedy: remedy(body) })
       end
 
       private
 
-      # Judges each epoch of the last `replayed` seconds; with nil, only the last epoch. Returns the last judgement.
-      def judgement(floors, series, room, replayed)
-        epochs = replayed && [floors.seconds.count { |at| at >= floors.seconds.last - replayed }, 1].max
-        judged = Native.judge(floors.seconds, floors.rss, series, room.values.map(&:to_i), epochs)
-        judged.is_a?(Hash) ? judged : { **UNJUDGED, why: judged }
+      # Why the process is not sampled; or why layers are unknown, if there is a verdict.
+      def reasons(body, sampling)
+        return body[:reasons] if body[:reasons].keys.intersect?(%i[verdict extension])
+        return sampling.slice(:running) if body[:evidence][:points].zero? && body[:growth].nil?
+
+        body[:verdict] == :too_early ? {} : body[:reasons].transform_values { |why| sampling[why[1].to_sym] || why }
       end
 
-      def body(judged)
-        since = judged[:kind] == :step ? judged[:step_at] : judged[:since]
-        { verdict: judged[:kind], layer: judged[:layer], since: since && (since * 1000).round,
-          shares: judged[:shares].transform_values { |share| share.round(4) },
-          confidence: judged[:confidence].round(4), **judged.slice(*WHOLE).transform_values { |number| number&.round } }
-      end
+      def remedy(body)
+        return (START if body[:reasons].key?(:running)) if body[:verdict] == :too_early
 
-      def evidence(judged, floors)
-        bytes = judged.slice(:noise_bytes, :step_bytes, :ends_near_bytes).transform_values { |number| number&.round }
-        { points: floors.seconds.size, epoch_seconds: floors.epoch_seconds, span_seconds: floors.span_seconds,
-          lasting_seconds: judged[:since] && (floors.seconds.last + floors.epoch_seconds - judged[:since]).round,
-          rss_bytes: floors.rss.last, p_value: judged[:p_value]&.round(6), **bytes }
-      end
-
-      def reasons(judged, history, layers)
-        return { verdict: judged[:why] } if judged[:why]
-
-        return history.reasons.slice(:running) if history.series.empty?
-
-        judged[:kind] == :insufficient ? {} : layers.reasons
-      end
-
-      def remedy(judged, history)
-        return (START if history.series.empty?) if judged[:kind] == :insufficient
-
-        REMEDIES[judged[:layer]]&.gsub("PID", history.pid.to_s) unless judged[:kind] == :steady
+        REMEDIES[body[:layer]]&.gsub("PID", Process.pid.to_s) unless body[:verdict] == :steady
       end
     end
 
@@ -186,6 +162,10 @@ module Memscope
     def leak? = kind == :leak
 
     # @api private
+    # @return [Boolean] whether RSS does not grow, but pages that were shared with the parent have become private
+    def unshared? = kind == :filling && layer == :shared && !evidence[:ends_near_bytes]
+
+    # @api private
     # @return [String, nil] the layer, for people
     def layer_text = Sentence::LAYERS[layer]
 
@@ -193,10 +173,10 @@ module Memscope
     def sentence = Sentence.of(self)
 
     # @return [String] the kind in a word or two, for tables
-    def word = kind == :insufficient ? "too early" : kind.name
+    def word = kind.name.tr("_", " ")
 
     # @api private
     # @return [Boolean] whether there was a history to judge
-    def known? = !reasons.key?(:running) && !reasons.key?(:verdict)
+    def known? = !reasons.keys.intersect?(%i[running verdict extension])
   end
 end

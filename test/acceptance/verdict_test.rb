@@ -9,8 +9,7 @@ class VerdictAcceptanceTest < MemscopeTest
 
   # Each case's code runs every 150 s of that clock; `at` is its time in hours.
   PREPARE = <<~RUBY
-    units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
-    Memscope.const_get(:Native).open_history(units)
+    Memscope.const_get(:Native).open_history
     SAMPLER = Memscope::History::Sampler.new
     NOW = Memscope::History::Sampler.now.to_i
     KEPT = []
@@ -26,14 +25,14 @@ class VerdictAcceptanceTest < MemscopeTest
   RUBY
 
   # From Ruby 3.3 on, more of a thread's memory is in malloc than in its stack.
-  OF_THREADS = RUBY_VERSION < "3.3" ? :threads : :native
+  OF_THREADS = RUBY_VERSION < "3.3" ? :stacks : :native
 
   CASES = {
     "objects" => [:leak, :objects, "KEPT << Array.new(6000) { Object.new } << Array.new(45) { 'k' * 30_000 }"],
     "native memory" => [:leak, :native, "Leaks.leak(30_000, 80, :here)"],
     "threads" => [:leak, OF_THREADS, "2.times { Thread.new { Host.touch_stack(525_000); sleep } }; sleep 0.001"],
     "a cache that fills" =>
-      [:plateau, :objects, "KEPT << Array.new((180 * Math.exp(-at * 2)).ceil) { 'c' * 30_000 }"],
+      [:filling, :objects, "KEPT << Array.new((180 * Math.exp(-at * 2)).ceil) { 'c' * 30_000 }"],
     "one fat request" => [:step, :objects, "KEPT << ('f' * (64 << 20)) if at == 1.5"],
     "a full heap" =>
       [:steady, nil, "(at.zero? ? 200 : 1).times { KEPT.replace([Array.new(50) { 'r' * rand(20_000) }]) }"]

@@ -11,8 +11,7 @@ class CLIWatchTest < MemscopeTest
 
   # Four hours of samples, of a process that leaks in C.
   LEAK = <<~RUBY
-    units = Memscope::History::SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 }
-    Memscope.const_get(:Native).open_history(units)
+    Memscope.const_get(:Native).open_history
     sampler = Memscope::History::Sampler.new
     now = Memscope::History::Sampler.now.to_i
     96.times { |step| Leaks.leak(30_000, 80, :here); sampler.step(now + step * 150) }

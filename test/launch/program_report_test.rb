@@ -179,7 +179,7 @@ class ProgramReportIntervalTest < ProgramReportTest
     sleep 0.01 until Memscope.history.series.any?
     now = Memscope::History::Sampler.now.to_i
     [60, 30, 90].each_with_index do |mebibytes, at|
-      Memscope.const_get(:Native).add_to_history([mebibytes << 20], now + 10 + (10 * at))
+      Memscope.const_get(:Native).add_to_history({ rss: mebibytes << 20 }, now + 10 + (10 * at))
     end
   RUBY
 

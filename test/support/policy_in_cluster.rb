@@ -198,10 +198,10 @@ module RestartRules
     end
 
     def verdict(worker, leak, hours)
-      return :insufficient if hours < 3
+      return :too_early if hours < 3
       return :leak if leak > 40 / hours
 
-      worker.filling? ? :plateau : :steady
+      worker.filling? ? :filling : :steady
     end
 
     def bytes(mebibytes) = (mebibytes * MEBIBYTE).round

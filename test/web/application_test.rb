@@ -402,7 +402,7 @@ class WebApplicationTest < WebCase
 
   # Its remedy has no cost.
   def test_the_page_of_a_leak
-    leak = Memscope::Verdict.of(Histories.plant(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } })
+    leak = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     diagnosis = Memscope::Doctor.diagnose(Charts.evidence(verdict: leak))
     body = page_of(diagnosis)
 
@@ -413,7 +413,7 @@ class WebApplicationTest < WebCase
 
   # The table of processes says "too early" of a young one, and no rate.
   def test_the_page_of_a_young_process
-    early = Memscope::Verdict.of(Histories.plant(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } })
+    early = Histories.judge(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } }
     young = Memscope::Workers.of([Memscope.workers.first.with(verdict: early)], since: Memscope::Cost.now)
     readings, = counting(workers: -> { young })
     body = get("/workers", BROWSER, on: application(readings: readings)).body

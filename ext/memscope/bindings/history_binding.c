@@ -1,20 +1,31 @@
 /*
- * Native.open_history, add_to_history, mark_history, history: the rings of samples of this process.
+ * Native.history_series, open_history, add_to_history, mark_history, history: the rings of samples of this process.
  *
  * Whoever uses the rings holds the GVL from beginning to end, so that a fork by Ruby never copies them half written. A
  * forked child empties them before its first use.
  */
 #include "bindings/reasons.h"
 
+#include "bindings/history_rings.h"
 #include "init.h"
-#include "trend/rings.h"
+#include "trend/history.h"
 
 #include <unistd.h>
+
+const char *const memscope_history_names[MEMSCOPE_HISTORY_SERIES] = {
+#define SERIES(name, unit) #name,
+#include "trend/series.def"
+};
+static const uint32_t units[MEMSCOPE_HISTORY_SERIES] = {
+#define SERIES(name, unit) unit,
+#include "trend/series.def"
+};
+_Static_assert(MEMSCOPE_HISTORY_SERIES == MEMSCOPE_RINGS_SERIES, "the rings have room for each series");
 
 static struct memscope_rings *rings; /* never unmapped */
 static pid_t owner;                  /* the process whose samples they hold */
 
-static struct memscope_rings *rings_of_this_process(void) {
+struct memscope_rings *memscope_rings_of_this_process(void) {
     if (rings != NULL && owner != getpid()) {
         memscope_rings_restart(rings);
         owner = getpid();
@@ -22,20 +33,23 @@ static struct memscope_rings *rings_of_this_process(void) {
     return rings;
 }
 
-/*
- * Native.open_history(units) -> true, or a reason if there is no memory. units: an Integer for each series, as
- * memscope_rings_map takes them; the units of later calls are ignored.
- */
-static VALUE native_open_history(VALUE self, VALUE units) {
-    uint32_t numbers[MEMSCOPE_RINGS_SERIES];
-    long count = RARRAY_LEN(units);
+static VALUE unit_of(size_t series) {
+    return memscope_symbol(units[series] == 1 ? "count" : "bytes");
+}
 
-    if (count > MEMSCOPE_RINGS_SERIES)
-        rb_raise(rb_eArgError, "Native.open_history: units: given %ld, allowed: %d", count, MEMSCOPE_RINGS_SERIES);
-    for (long series = 0; series < count; series++)
-        numbers[series] = NUM2UINT(RARRAY_AREF(units, series));
-    if (rings_of_this_process() == NULL) {
-        rings = memscope_rings_map(numbers, (size_t)count);
+/* Native.history_series -> {rss: :bytes, ...}: what each series counts, in the order in which they are shown. */
+static VALUE native_history_series(VALUE self) {
+    VALUE hash = rb_hash_new();
+
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
+        memscope_hash_set(hash, memscope_history_names[series], unit_of(series));
+    return rb_obj_freeze(hash);
+}
+
+/* Native.open_history -> true, or a reason if there is no memory. */
+static VALUE native_open_history(VALUE self) {
+    if (memscope_rings_of_this_process() == NULL) {
+        rings = memscope_rings_map(units, MEMSCOPE_HISTORY_SERIES);
         owner = getpid();
     }
     return rings == NULL ? memscope_status_reason(MEMSCOPE_NO_MEMORY) : Qtrue;
@@ -43,22 +57,25 @@ static VALUE native_open_history(VALUE self, VALUE units) {
 
 /*
  * Native.add_to_history(values, seconds) -> true if the values were added; false if there is no history, or if
- * `seconds` is before that of an earlier call. values: an Integer or nil for each series; seconds: of CLOCK_BOOTTIME.
+ * `seconds` is before that of an earlier call. values: an Integer or nil for each series that was sampled, by its name;
+ * seconds: of CLOCK_BOOTTIME.
  */
 static VALUE native_add_to_history(VALUE self, VALUE values, VALUE seconds) {
-    uint64_t numbers[MEMSCOPE_RINGS_SERIES];
+    uint64_t numbers[MEMSCOPE_HISTORY_SERIES];
 
-    for (long series = 0; series < MEMSCOPE_RINGS_SERIES; series++) {
-        VALUE value = rb_ary_entry(values, series);
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++) {
+        VALUE value = rb_hash_lookup(values, memscope_symbol(memscope_history_names[series]));
 
         numbers[series] = NIL_P(value) ? MEMSCOPE_RINGS_UNKNOWN : NUM2ULL(value);
     }
-    return rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers) ? Qtrue : Qfalse;
+    return memscope_rings_of_this_process() != NULL && memscope_rings_add(rings, NUM2ULL(seconds), numbers) ? Qtrue
+                                                                                                            : Qfalse;
 }
 
 /* Native.mark_history(kind, seconds) -> whether the event was noted. */
 static VALUE native_mark_history(VALUE self, VALUE kind, VALUE seconds) {
-    bool noted = rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
+    bool noted =
+        memscope_rings_of_this_process() != NULL && memscope_rings_mark(rings, NUM2ULL(seconds), NUM2UINT(kind));
 
     return noted ? Qtrue : Qfalse;
 }
@@ -90,14 +107,13 @@ static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) 
     return hash;
 }
 
-/* nil for a series without a sample in this process. */
 static VALUE curve_to_hash(size_t series, int64_t boot) {
     VALUE hash = rb_hash_new(), list = rb_ary_new();
 
-    if (memscope_rings_latest(rings, series) == MEMSCOPE_RINGS_UNKNOWN)
-        return Qnil;
     for (int ring = 0; ring < MEMSCOPE_RING_COUNT; ring++)
         rb_ary_push(list, ring_to_hash((enum memscope_ring)ring, series, boot));
+    memscope_hash_set(hash, "id", memscope_symbol(memscope_history_names[series]));
+    memscope_hash_set(hash, "unit", unit_of(series));
     memscope_hash_set(hash, "baseline", number_or_nil(memscope_rings_baseline(rings, series)));
     memscope_hash_set(hash, "rings", list);
     return hash;
@@ -118,8 +134,7 @@ static VALUE events_to_array(int64_t boot) {
     return list;
 }
 
-/* When CLOCK_BOOTTIME was 0, in seconds since 1970. */
-static int64_t boot_second(void) {
+int64_t memscope_boot_second(void) {
 #ifdef CLOCK_BOOTTIME
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
 #else
@@ -130,13 +145,14 @@ static int64_t boot_second(void) {
 /* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil without a sample or event. Tier T1. */
 static VALUE native_history(VALUE self) {
     uint64_t begun_ns = memscope_now_ns(), first, last;
-    int64_t boot = boot_second();
+    int64_t boot = memscope_boot_second();
     VALUE body = rb_hash_new(), curves = rb_ary_new();
 
-    if (rings_of_this_process() == NULL || !memscope_rings_span(rings, &first, &last))
+    if (memscope_rings_of_this_process() == NULL || !memscope_rings_span(rings, &first, &last))
         return Qnil;
-    for (size_t series = 0; series < MEMSCOPE_RINGS_SERIES; series++)
-        rb_ary_push(curves, curve_to_hash(series, boot));
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
+        if (memscope_rings_latest(rings, series) != MEMSCOPE_RINGS_UNKNOWN)
+            rb_ary_push(curves, curve_to_hash(series, boot));
     memscope_hash_set(body, "started_at", time_of_day(first, boot));
     memscope_hash_set(body, "curves", curves);
     memscope_hash_set(body, "events", events_to_array(boot));
@@ -146,7 +162,8 @@ static VALUE native_history(VALUE self) {
 }
 
 void Init_memscope_history(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "open_history", native_open_history, 1);
+    rb_define_singleton_method(rb_mMemscopeNative, "history_series", native_history_series, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "open_history", native_open_history, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "add_to_history", native_add_to_history, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "mark_history", native_mark_history, 2);
     rb_define_singleton_method(rb_mMemscopeNative, "history", native_history, 0);

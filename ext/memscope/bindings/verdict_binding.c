@@ -1,20 +1,22 @@
 /*
- * Native.judge: the verdict over series of numbers.
+ * Native.judge: the verdict on the history of this process.
  *
  * What one judgement leaves for the next belongs to one process: a forked child begins without it. All uses hold the
- * GVL; a judgement of 2,000 values takes 100 µs.
+ * GVL; a judgement of a week takes some milliseconds.
  */
 #include "bindings/reasons.h"
 
+#include "bindings/history_rings.h"
 #include "init.h"
 #include "trend/verdict.h"
 
 #include <math.h>
 #include <unistd.h>
 
-static const char *const kinds[] = {"insufficient", "steady", "plateau", "step", "leak"};
-static const char *const layers[MEMSCOPE_LAYERS] = {"objects", "native",        "fragmentation", "threads",
-                                                    "code",    "copy_on_write", "unattributed"};
+static const char *const kinds[] = {"too_early", "steady", "filling", "step", "leak"};
+/* Memory that became private was shared: one layer for people, two for the verdict, since only one is part of RSS. */
+static const char *const layers[MEMSCOPE_LAYERS] = {"objects", "native", "free",         "stacks",
+                                                    "code",    "shared", "unattributed", "shared"};
 
 static struct memscope_verdict_memory *memory_of_this_process(void) {
     static struct memscope_verdict_memory memory;
@@ -27,84 +29,192 @@ static struct memscope_verdict_memory *memory_of_this_process(void) {
     return &memory;
 }
 
-/* Fills and returns the next `count` numbers of `*room`, which it moves past them. */
-static const double *take(VALUE list, size_t count, double **room) {
-    double *numbers = *room;
-
-    if ((size_t)RARRAY_LEN(list) != count)
-        rb_raise(rb_eArgError, "Native.judge: given %ld values, allowed: %zu, as many as times", RARRAY_LEN(list),
-                 count);
-    for (size_t index = 0; index < count; index++)
-        numbers[index] = NUM2DBL(RARRAY_AREF(list, (long)index));
-    *room += count;
-    return numbers;
+static VALUE integer_or_nil(double number) {
+    return isfinite(number) ? LL2NUM((long long)llround(number)) : Qnil;
 }
 
-static VALUE number_or_nil(double number) {
-    return isfinite(number) ? DBL2NUM(number) : Qnil;
+/* Milliseconds since 1970. */
+static VALUE time_or_nil(double seconds) {
+    return isfinite(seconds) ? LL2NUM((memscope_boot_second() + llround(seconds)) * 1000) : Qnil;
+}
+
+static void set_unless_nil(VALUE hash, const char *key, VALUE value) {
+    if (!NIL_P(value))
+        memscope_hash_set(hash, key, value);
+}
+
+static VALUE rounded(double number, double digits) {
+    return DBL2NUM(round(number * digits) / digits);
 }
 
 static VALUE shares_to_hash(const struct memscope_verdict *verdict) {
     VALUE hash = rb_hash_new();
 
-    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
-        memscope_hash_set(hash, layers[layer], DBL2NUM(verdict->shares[layer]));
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
+        VALUE known = rb_hash_lookup(hash, memscope_symbol(layers[layer]));
+
+        memscope_hash_set(hash, layers[layer],
+                          rounded(verdict->shares[layer] + (NIL_P(known) ? 0 : NUM2DBL(known)), 1e4));
+    }
     return hash;
 }
 
-static VALUE verdict_to_hash(const struct memscope_verdict *verdict, const struct memscope_verdict_memory *memory) {
+static VALUE reason_of(const struct memscope_history *history, enum memscope_history_series series) {
+    VALUE name = rb_utf8_str_new_cstr(memscope_history_names[series]);
+    VALUE minutes = UINT2NUM(history->unsampled_epochs[series] * history->epoch_seconds / 60);
+
+    if (history->uses[series] == MEMSCOPE_HISTORY_UNSAMPLED)
+        return memscope_reason_of("series_unsampled", name);
+    if (history->uses[series] == MEMSCOPE_HISTORY_BEGAN_LATE)
+        return memscope_reason_of("series_began_late", name, minutes);
+    return memscope_reason_of("series_ended", name, minutes);
+}
+
+/* Why layers, or parts of them, are unknown: by layer, with the series that is missing. */
+static VALUE reasons_to_hash(const struct memscope_history *history) {
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "kind", memscope_symbol(kinds[verdict->kind]));
-    memscope_hash_set(hash, "layer",
-                      verdict->layer == MEMSCOPE_LAYER_NONE ? Qnil : memscope_symbol(layers[verdict->layer]));
-    memscope_hash_set(hash, "shares", shares_to_hash(verdict));
-    memscope_hash_set(hash, "bytes_per_hour", number_or_nil(verdict->bytes_per_hour));
-    memscope_hash_set(hash, "bytes_per_hour_low", number_or_nil(verdict->bytes_per_hour_low));
-    memscope_hash_set(hash, "bytes_per_hour_high", number_or_nil(verdict->bytes_per_hour_high));
-    memscope_hash_set(hash, "since", number_or_nil(verdict->since_seconds));
-    memscope_hash_set(hash, "eta_seconds", number_or_nil(verdict->eta_seconds));
-    memscope_hash_set(hash, "eta_seconds_low", number_or_nil(verdict->eta_seconds_low));
-    memscope_hash_set(hash, "eta_seconds_high", number_or_nil(verdict->eta_seconds_high));
-    memscope_hash_set(hash, "needs_seconds", number_or_nil(verdict->needs_seconds));
-    memscope_hash_set(hash, "detectable_bytes_per_hour", number_or_nil(verdict->detectable_bytes_per_hour));
-    memscope_hash_set(hash, "ends_near_bytes", number_or_nil(verdict->ends_near_bytes));
-    memscope_hash_set(hash, "step_at", number_or_nil(verdict->step_seconds));
-    memscope_hash_set(hash, "step_bytes", number_or_nil(verdict->step_bytes));
-    memscope_hash_set(hash, "confidence", DBL2NUM(verdict->confidence));
-    memscope_hash_set(hash, "p_value", DBL2NUM(verdict->p_value));
-    memscope_hash_set(hash, "noise_bytes", DBL2NUM(memory->noise.white * 1048576.0));
+    for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
+        if (history->missing[layer] != MEMSCOPE_HISTORY_SERIES)
+            memscope_hash_set(hash, layers[layer], reason_of(history, history->missing[layer]));
     return hash;
+}
+
+/* The rows that have grown or shrunk since all of them were known, most growth first. */
+static void set_growth(VALUE hash) {
+    int64_t bytes[MEMSCOPE_HISTORY_ROWS];
+    bool done[MEMSCOPE_HISTORY_ROWS] = {false};
+    uint64_t since;
+    VALUE growth = rb_hash_new();
+
+    if (memscope_rings_of_this_process() == NULL ||
+        !memscope_history_growth(memscope_rings_of_this_process(), bytes, &since))
+        return;
+    for (int turn = 0; turn < MEMSCOPE_HISTORY_ROWS; turn++) {
+        int most = -1;
+
+        for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++)
+            if (!done[row] && (most < 0 || bytes[row] > bytes[most]))
+                most = row;
+        done[most] = true;
+        memscope_hash_set(growth, memscope_history_names[MEMSCOPE_HISTORY_FIRST_ROW + most], LL2NUM(bytes[most]));
+    }
+    memscope_hash_set(hash, "growth", growth);
+    memscope_hash_set(hash, "growth_since", time_or_nil((double)since));
+}
+
+static VALUE evidence_to_hash(const struct memscope_history *history, const struct memscope_verdict *verdict,
+                              const struct memscope_verdict_memory *memory) {
+    VALUE hash = rb_hash_new();
+    uint64_t requests = MEMSCOPE_RINGS_UNKNOWN;
+
+    memscope_hash_set(hash, "points", SIZET2NUM(history->trend.count));
+    memscope_hash_set(hash, "epoch_seconds", UINT2NUM(history->epoch_seconds));
+    memscope_hash_set(hash, "span_seconds", integer_or_nil(history->last_seconds - history->first_seconds));
+    set_unless_nil(hash, "lasting_seconds",
+                   integer_or_nil(history->last_seconds + history->epoch_seconds - verdict->since_seconds));
+    set_unless_nil(hash, "rss_bytes", integer_or_nil(history->rss_bytes));
+    set_unless_nil(hash, "unshared_bytes", integer_or_nil(history->unshared_bytes));
+    memscope_hash_set(hash, "p_value", rounded(verdict->p_value, 1e6));
+    memscope_hash_set(hash, "noise_bytes", integer_or_nil(memory->noise.white * 1048576.0));
+    set_unless_nil(hash, "step_bytes", integer_or_nil(verdict->step_bytes));
+    set_unless_nil(hash, "ends_near_bytes", integer_or_nil(verdict->ends_near_bytes));
+    if (isfinite(verdict->since_seconds))
+        requests = memscope_history_rise(memscope_rings_of_this_process(), MEMSCOPE_HISTORY_requests,
+                                         (uint64_t)verdict->since_seconds);
+    if (requests != MEMSCOPE_RINGS_UNKNOWN)
+        memscope_hash_set(hash, "requests", ULL2NUM(requests));
+    return hash;
+}
+
+/* Seconds from now until the epochs that are needed have ended; before the first has ended, from when it began. */
+static double until_complete(const struct memscope_history *history, double now, double needs) {
+    double length = history->epoch_seconds;
+
+    if (history->ended == 0 || !isfinite(needs))
+        return needs;
+    return fmax(needs - fmin(fmax(now - (double)history->ended, -length), length), 1);
+}
+
+static VALUE verdict_to_hash(const struct memscope_history *history, double now, const struct memscope_verdict *verdict,
+                             const struct memscope_verdict_memory *memory) {
+    VALUE hash = rb_hash_new();
+    bool grows = verdict->layer != MEMSCOPE_LAYER_NONE;
+
+    memscope_hash_set(hash, "verdict", memscope_symbol(kinds[verdict->kind]));
+    memscope_hash_set(hash, "layer", grows ? memscope_symbol(layers[verdict->layer]) : Qnil);
+    memscope_hash_set(hash, "shares", shares_to_hash(verdict));
+    memscope_hash_set(hash, "bytes_per_hour", integer_or_nil(verdict->bytes_per_hour));
+    memscope_hash_set(hash, "bytes_per_hour_low", integer_or_nil(verdict->bytes_per_hour_low));
+    memscope_hash_set(hash, "bytes_per_hour_high", integer_or_nil(verdict->bytes_per_hour_high));
+    memscope_hash_set(
+        hash, "since",
+        time_or_nil(verdict->kind == MEMSCOPE_VERDICT_STEP ? verdict->step_seconds : verdict->since_seconds));
+    memscope_hash_set(hash, "eta_seconds", integer_or_nil(verdict->eta_seconds));
+    memscope_hash_set(hash, "eta_seconds_low", integer_or_nil(verdict->eta_seconds_low));
+    memscope_hash_set(hash, "eta_seconds_high", integer_or_nil(verdict->eta_seconds_high));
+    memscope_hash_set(hash, "needs_seconds", integer_or_nil(until_complete(history, now, verdict->needs_seconds)));
+    memscope_hash_set(hash, "detectable_bytes_per_hour", integer_or_nil(verdict->detectable_bytes_per_hour));
+    memscope_hash_set(hash, "confidence", rounded(verdict->confidence, 1e4));
+    memscope_hash_set(hash, "evidence", evidence_to_hash(history, verdict, memory));
+    memscope_hash_set(hash, "reasons", reasons_to_hash(history));
+    set_growth(hash);
+    return hash;
+}
+
+/* Judges the last epochs in turn: one, or all that began in the last `replayed` seconds. */
+static enum memscope_status judge(const struct memscope_history *history, double replayed,
+                                  struct memscope_verdict_memory *memory, struct memscope_verdict *verdict) {
+    struct memscope_trend trend = history->trend;
+    enum memscope_status status = MEMSCOPE_OK;
+    size_t count = trend.count;
+
+    while (trend.count > 1 && trend.seconds[trend.count - 2] >= trend.seconds[count - 1] - replayed)
+        trend.count--;
+    for (; status == MEMSCOPE_OK && trend.count <= count; trend.count++)
+        status = memscope_verdict_judge(&trend, memory, verdict);
+    return status;
+}
+
+static void take_spacing(VALUE hash, unsigned *spacing) {
+    for (size_t series = 0; series < MEMSCOPE_HISTORY_SERIES; series++)
+        spacing[series] = (unsigned)memscope_hash_get_size(hash, memscope_history_names[series]);
 }
 
 /*
- * Native.judge(seconds, rss, series, room, replayed) -> a Hash, or the reason why there is none.
+ * Native.judge(spacing, limit, working_set, now, replayed) -> the fields of a verdict.
  *
- * seconds, rss: an Array each; series: for each layer, an Array or nil; room: [limit, working set], 0 for none;
- * replayed: nil continues from this process's last judgement; a number makes that many judgements from scratch, each
- * with one value more.
+ * spacing: seconds between the samples of a series, by its name; limit, working_set: bytes, 0 for none; now: seconds of
+ * CLOCK_BOOTTIME; replayed: nil
+ * continues from this process's last judgement; a number judges from scratch each epoch of so many seconds.
  */
-static VALUE native_judge(VALUE self, VALUE seconds, VALUE rss, VALUE series, VALUE room, VALUE replayed) {
+static VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VALUE now, VALUE replayed) {
     struct memscope_verdict_memory fresh = {0}, *memory = NIL_P(replayed) ? memory_of_this_process() : &fresh;
-    struct memscope_verdict verdict = {0};
-    struct memscope_trend trend = {0};
-    enum memscope_status status = MEMSCOPE_OK;
-    size_t count = (size_t)RARRAY_LEN(seconds), judgements = NIL_P(replayed) ? 1 : NUM2SIZET(replayed);
-    VALUE buffer;
-    double *numbers = ALLOCV_N(double, buffer, count *(MEMSCOPE_LAYERS + 2) + 1);
+    struct memscope_verdict verdict;
+    struct memscope_history history = {0};
+    struct memscope_scratch scratch;
+    unsigned apart[MEMSCOPE_HISTORY_SERIES];
+    double limit_bytes = NUM2DBL(limit), used_bytes = NUM2DBL(working_set), moment = NUM2DBL(now);
+    double seconds = NIL_P(replayed) ? 0 : NUM2DBL(replayed);
+    uint64_t begun_ns = memscope_now_ns();
+    enum memscope_status status;
+    VALUE hash;
 
-    trend.seconds = take(seconds, count, &numbers);
-    trend.rss = take(rss, count, &numbers);
-    for (long layer = 0; layer < MEMSCOPE_LAYERS; layer++)
-        if (!NIL_P(rb_ary_entry(series, layer)))
-            trend.layers[layer] = take(rb_ary_entry(series, layer), count, &numbers);
-    trend.limit_bytes = NUM2DBL(rb_ary_entry(room, 0));
-    trend.working_set_bytes = NUM2DBL(rb_ary_entry(room, 1));
-    trend.count = count < judgements ? 0 : count - judgements + 1;
-    for (; status == MEMSCOPE_OK && trend.count <= count; trend.count++)
-        status = memscope_verdict_judge(&trend, memory, &verdict);
-    ALLOCV_END(buffer);
-    return status == MEMSCOPE_OK ? verdict_to_hash(&verdict, memory) : memscope_status_reason(status);
+    take_spacing(spacing, apart);
+    memscope_verdict_judge(&history.trend, &(struct memscope_verdict_memory){0}, &verdict); /* of nothing */
+    status = memscope_scratch_open(&scratch);
+    if (status == MEMSCOPE_OK)
+        status = memscope_history_take(memscope_rings_of_this_process(), apart, &scratch, &history);
+    history.trend.limit_bytes = limit_bytes;
+    history.trend.working_set_bytes = used_bytes;
+    if (status == MEMSCOPE_OK)
+        status = judge(&history, seconds, memory, &verdict);
+    memscope_scratch_close(&scratch);
+    hash = verdict_to_hash(&history, moment, &verdict, memory);
+    if (status != MEMSCOPE_OK)
+        memscope_hash_set(rb_hash_lookup(hash, memscope_symbol("reasons")), "verdict", memscope_status_reason(status));
+    memscope_hash_set(hash, "cost", memscope_cost("T1", memscope_now_ns() - begun_ns, memscope_now_ns() - begun_ns, 0));
+    return hash;
 }
 
 void Init_memscope_verdict(void) {

@@ -395,7 +395,7 @@ module Memscope
       end
 
       # @return [Boolean] whether the history is long enough to tell how memory grows
-      def judged? = !verdict.nil? && verdict.kind != :insufficient
+      def judged? = !verdict.nil? && verdict.kind != :too_early
 
       # @return [Integer, nil] by how much what leaks has grown since the earlier diagnosis; nil if unknown
       def growth_of_leak

@@ -44,7 +44,7 @@ module Memscope
         # @param least [Integer] the fewest seconds between two walks of malloc's heaps, but not in forked children
         def start(least = SLOW)
           @lock.synchronize do
-            opened = Native.open_history(SERIES.each_value.map { |unit| unit == :bytes ? 1024 : 1 })
+            opened = Native.open_history
             Loading.unit(:Verdict) # before the thread that asks for one
             next (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
@@ -73,6 +73,9 @@ module Memscope
         # @param series [Symbol]
         # @return [Integer, nil] seconds between its samples; nil if they are not taken
         def spacing(series) = @sampler&.spacing(series)
+
+        # @return [Hash{Symbol => Integer}] seconds between the samples of the series that are sampled rarely
+        def spacings = @sampler&.spacings || {}
 
         # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
         #   other processes share, if these are known
@@ -147,6 +150,9 @@ module Memscope
       # @return [Integer] seconds between its samples
       def spacing(series) = @tasks.find { |task| task.series.include?(series) }&.spacing || SECONDS
 
+      # @return [Hash{Symbol => Integer}]
+      def spacings = @tasks.flat_map { |task| task.series.map { |series| [series, task.spacing] } }.to_h
+
       # Takes one sample of each series that is due.
       #
       # @param at [Numeric, nil] Sampler.now by default
@@ -176,7 +182,7 @@ module Memscope
       private
 
       def add(values, now = nil)
-        Native.add_to_history(SERIES.each_key.map { |series| values[series] }, (now || self.class.now).to_i)
+        Native.add_to_history(values, (now || self.class.now).to_i)
       end
 
       def run(task, now)

@@ -21,6 +21,7 @@ module Memscope
         heap_growth: [:T3, { classes: [], sites: [], paths: [] }],
         tags: [:T2, { tags: [] }],
         arenas: [:T1, { allocator: :unknown, arenas: [] }],
+        judge: [:T1, { verdict: :too_early, shares: {}, confidence: 0.0, evidence: { points: 0 } }],
         tune: [:T1, { allocator: :unknown, arenas: [] }]
       }.freeze
       ANSWERS = {
@@ -32,7 +33,7 @@ module Memscope
         object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
-        history: nil, judge: :unsupported, terminate: :unsupported, tags_begun?: false
+        history: nil, history_series: {}.freeze, terminate: :unsupported, tags_begun?: false
       }.freeze
 
       # @param error [LoadError] of the extension

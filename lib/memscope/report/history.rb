@@ -15,14 +15,6 @@ module Memscope
       SPAN = 8
       private_constant :NAMES, :NUMBERS, :SPAN
 
-      # @param series [Symbol]
-      # @return [String] "Ruby heap", "RSS", "minor GCs"
-      def self.label(series)
-        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(series) do
-          series.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
-        end
-      end
-
       # @return [Array<String>] the RSS as two lines; none if it has fewer than two samples
       def curve
         points = @reading.series.include?(:rss) ? @reading.points(:rss) : []
@@ -58,7 +50,7 @@ module Memscope
         known = values.compact
         return unless known.any?(&:positive?)
 
-        name = self.class.label(curve.id).ljust(NAMES)
+        name = History.label(curve.id).ljust(NAMES)
         spark = sparkline(values, @page.width - NAMES - (3 * NUMBERS) - 4, curve.unit)
         "  #{name}#{cells(known.first, known.last, curve.unit)}  #{spark}"[0, @page.width].rstrip
       end

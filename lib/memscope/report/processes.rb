@@ -11,7 +11,7 @@ module Memscope
       # Fields for which the table shows a dash if they are missing; their reasons are not printed.
       DASHED = %i[unshared_since_fork_bytes].freeze
       # Verdicts whose sentence is below the table.
-      TOLD = %i[leak insufficient].freeze
+      TOLD = %i[leak too_early].freeze
       private_constant :SIZES, :ROWS, :DASHED, :TOLD
 
       private

@@ -21,7 +21,7 @@ module Memscope
       def sections = [@page.wrapped(@reading.sentence), evidence, curves, remedy]
 
       def evidence
-        return if @reading.kind == :insufficient
+        return if @reading.kind == :too_early
 
         evidence = @reading.evidence
         used, limit = evidence.values_at(:working_set_bytes, :limit_bytes)
@@ -49,7 +49,7 @@ module Memscope
 
         shown = Sparkline.parts(values, SPAN)
         spark = Sparkline.of(shown, scale: [shown.max - shown.min, MEBIBYTE].max, unicode: @page.unicode?).ljust(SPAN)
-        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark}  #{HistoryPage.label(id)}"]
+        [mebibytes(values.last), signed_mebibytes(values.last - values.first), "#{spark}  #{History.label(id)}"]
       end
 
       # Why there is no verdict is part of its sentence.

@@ -6,14 +6,13 @@ module Memscope
   class Verdict < Reading
     # What to do about growth in each layer; PID stands for the process.
     REMEDIES = {
-      objects: "memscope heap --pid PID\nmemscope profile --pid PID --objects",
+      objects: "memscope heap --pid PID",
       native: "memscope profile --pid PID --backend=imports --seconds 30",
-      fragmentation: "memscope purge --pid PID --dry-run",
-      threads: "memscope report --pid PID # its row stacks; in the program, Thread.list names the threads",
+      free: "memscope purge --pid PID --dry-run",
+      stacks: "memscope heap --pid PID --paths-to Thread # or Fiber",
       code: "memscope report --pid PID # its rows files, JIT code, Ruby internals; code is loaded and compiled once",
-      copy_on_write: "nothing to do: pages that were shared after the fork become private when a process writes to " \
-                     "them; what is loaded before the fork and not changed stays shared",
-      unattributed: "memscope report --pid PID"
+      shared: "memscope report --pid PID --shared",
+      unattributed: "memscope report --pid PID --mappings"
     }.freeze
     # What to do without a history.
     START = "Memscope::History.start # or MEMSCOPE_HISTORY=1 in the environment"
@@ -25,14 +24,16 @@ module Memscope
     module Sentence
       extend Report::Quantity
 
-      LAYERS = { objects: "Ruby objects", native: "native memory", fragmentation: "free memory that is not returned",
-                 threads: "stacks of threads", code: "code", copy_on_write: "pages shared with the parent",
+      LAYERS = { objects: "Ruby objects", native: "native memory", free: "free memory that is not returned",
+                 stacks: "stacks", code: "code", shared: "shared memory",
                  unattributed: "memory of an unknown owner" }.freeze
       # The least share that is named.
       NAMED = 0.05
+      # Most rows that are named while it is too early.
+      MOST_ROWS = 3
       # Seconds that growth must have lasted before it is called a leak (MEMSCOPE_STANDING_HOURS).
       LASTING = 2 * 3600
-      private_constant :NAMED, :LASTING
+      private_constant :NAMED, :MOST_ROWS, :LASTING
 
       class << self
         # @param verdict [Verdict]
@@ -49,14 +50,14 @@ module Memscope
 
         private
 
-        def insufficient(verdict)
-          why = verdict.reasons.values_at(:verdict, :running).compact.first
+        def too_early(verdict)
+          why = verdict.reasons.values_at(:verdict, :running, :extension).compact.first
           return "Not judged: #{why}" if why
 
           points, span, = verdict.evidence.values_at(:points, :span_seconds)
           seen = "#{counted(points, 'values')} over #{duration(span)}" if points > 1
           seen ||= points == 1 ? "one value so far" : "no value yet"
-          "Too early to tell: #{seen}, #{needs(verdict)}"
+          "Too early to tell: #{seen}, #{needs(verdict)}#{meanwhile(verdict)}"
         end
 
         # Before the first judgement, the noise is unknown; the text then adds how long growth must last to be a leak.
@@ -69,17 +70,28 @@ module Memscope
             "#{called unless verdict.detectable_bytes_per_hour}"
         end
 
+        # What has changed so far, the largest change first.
+        def meanwhile(verdict)
+          rows = verdict.growth.to_h.select { |_row, bytes| bytes.abs >= Report::Quantity::MEBIBYTE }.first(MOST_ROWS)
+          return if rows.empty?
+
+          grown = signed_mebibytes(verdict.growth.each_value.sum)
+          "; since #{verdict.growth_since.strftime('%H:%M')} UTC, RSS changed by #{grown} MiB: " \
+            "#{rows.map { |row, bytes| "#{History.label(row)} #{signed_mebibytes(bytes)}" }.join(', ')}"
+        end
+
         def steady(verdict)
           "Steady: RSS is #{size(verdict.evidence[:rss_bytes])}; growth above " \
             "#{per_hour(verdict.detectable_bytes_per_hour)} would show"
         end
 
-        def plateau(verdict)
-          if verdict.layer == :copy_on_write
-            return "Plateau: RSS does not grow; pages that were shared with the parent have become private"
+        def filling(verdict)
+          if verdict.unshared?
+            return "Filling: RSS does not grow; #{size(verdict.evidence[:unshared_bytes])} that was shared with the " \
+                   "parent has become private"
           end
 
-          "Plateau: RSS grew#{shares(verdict)}, and ends near #{size(verdict.evidence[:ends_near_bytes])}"
+          "Filling: RSS grew#{shares(verdict)}, and ends near #{size(verdict.evidence[:ends_near_bytes])}"
         end
 
         def step(verdict)

@@ -154,7 +154,7 @@ module Memscope
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
 
       # @return [String] a row's path in words: "Ruby heap › free slots"
-      def path_words(path) = path.to_s.split("/").map { |id| Report::HistoryPage.label(id.to_sym) }.join(" › ")
+      def path_words(path) = path.to_s.split("/").map { |id| History.label(id.to_sym) }.join(" › ")
 
       # @return [String, nil] a link to this page in another format, for the same worker; nil if the page answers a form
       def data_link(extension)
@@ -180,7 +180,7 @@ module Memscope
       def self.mark(id) = Memscope::History::ROWS.index(id)&.succ
 
       # @return [String] as JSON, the label of each row of a history, in the order of their numbers
-      def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Report::HistoryPage.label(row)] })
+      def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, History.label(row)] })
 
       # @param text [String] may contain code in backquotes
       # @return [Markup]

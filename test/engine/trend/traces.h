@@ -101,7 +101,7 @@ static void add_days(struct trace *trace, double size, double weekend) {
 
         trace->layers[MEMSCOPE_LAYER_OBJECTS][point] += 0.55 * load;
         trace->layers[MEMSCOPE_LAYER_NATIVE][point] += 0.30 * load;
-        trace->layers[MEMSCOPE_LAYER_THREADS][point] += 0.15 * load;
+        trace->layers[MEMSCOPE_LAYER_STACKS][point] += 0.15 * load;
     }
 }
 
@@ -143,9 +143,9 @@ static void add_noise(struct trace *trace) {
     for (size_t point = 0; point < trace->count; point++) {
         value = point == 0 ? normal(trace) : correlation * value + sqrt(1 - correlation * correlation) * normal(trace);
         trace->layers[MEMSCOPE_LAYER_OBJECTS][point] += objects * value + residue * uniform(trace);
-        trace->layers[MEMSCOPE_LAYER_FRAGMENTATION][point] -= moved * objects * value;
+        trace->layers[MEMSCOPE_LAYER_FREE][point] -= moved * objects * value;
         trace->layers[MEMSCOPE_LAYER_NATIVE][point] += native * normal(trace);
-        trace->layers[MEMSCOPE_LAYER_COPY_ON_WRITE][point] += 0.3 * normal(trace);
+        trace->layers[MEMSCOPE_LAYER_UNSHARED][point] += 0.3 * normal(trace);
     }
     trace->noise = sqrt(pow((1 - moved) * objects, 2) * (1 + correlation) / (1 - correlation) + native * native +
                         residue * residue / 12);
@@ -256,7 +256,7 @@ static void key_space_grows(struct trace *trace) {
 }
 
 static void fat_requests(struct trace *trace) {
-    static const int layers[] = {MEMSCOPE_LAYER_OBJECTS, MEMSCOPE_LAYER_NATIVE, MEMSCOPE_LAYER_FRAGMENTATION};
+    static const int layers[] = {MEMSCOPE_LAYER_OBJECTS, MEMSCOPE_LAYER_NATIVE, MEMSCOPE_LAYER_FREE};
 
     for (int left = 1 + (int)between(trace, 0, 3); left > 0; left--)
         add_step(trace, layers[(int)between(trace, 0, 3)], trace->base * between(trace, 0.03, 0.25),
@@ -279,9 +279,9 @@ static void copy_on_write_loss(struct trace *trace) {
     double size = trace->base * between(trace, 0.3, 0.7);
 
     if (uniform(trace) < 0.5)
-        add_warm_up(trace, MEMSCOPE_LAYER_COPY_ON_WRITE, size, scale_between(trace, 0.2, 6), 0);
+        add_warm_up(trace, MEMSCOPE_LAYER_UNSHARED, size, scale_between(trace, 0.2, 6), 0);
     else
-        add_logarithm(trace, MEMSCOPE_LAYER_COPY_ON_WRITE, size / 8, 0.1);
+        add_logarithm(trace, MEMSCOPE_LAYER_UNSHARED, size / 8, 0.1);
 }
 
 /* Each deploy starts a process, which warms up. */
@@ -389,9 +389,9 @@ static void masked_leak(struct trace *trace) {
 static void leak_of_threads(struct trace *trace) {
     double slope = scale_between(trace, 1, 20), size = between(trace, 0.1, 0.6), hour = 0;
 
-    leak(trace, MEMSCOPE_LAYER_THREADS, slope, 0);
+    leak(trace, MEMSCOPE_LAYER_STACKS, slope, 0);
     for (; hour < 168; hour += exponential(trace, size / slope)) {
-        add_step(trace, MEMSCOPE_LAYER_THREADS, 0.75 * size, hour);
+        add_step(trace, MEMSCOPE_LAYER_STACKS, 0.75 * size, hour);
         add_step(trace, MEMSCOPE_LAYER_NATIVE, 0.25 * size, hour);
     }
 }
@@ -400,10 +400,10 @@ static void leak_of_threads(struct trace *trace) {
 static void leak_of_fragments(struct trace *trace) {
     double slope = scale_between(trace, 2, 60), rate = 2;
 
-    leak(trace, MEMSCOPE_LAYER_FRAGMENTATION, slope, 0);
+    leak(trace, MEMSCOPE_LAYER_FREE, slope, 0);
     trace->burst_hours = 16 / rate;
     for (double hour = 0; hour < 168; hour += exponential(trace, 1 / rate))
-        add_step(trace, MEMSCOPE_LAYER_FRAGMENTATION, between(trace, 0.5, 1.5) * slope / rate, hour);
+        add_step(trace, MEMSCOPE_LAYER_FREE, between(trace, 0.5, 1.5) * slope / rate, hour);
     add_walk(trace, MEMSCOPE_LAYER_OBJECTS, 2, 0.5);
 }
 
@@ -454,7 +454,7 @@ static double office_at(double hour) {
 static void add_load(struct trace *trace, size_t point, double size) {
     trace->layers[MEMSCOPE_LAYER_OBJECTS][point] += 0.55 * size;
     trace->layers[MEMSCOPE_LAYER_NATIVE][point] += 0.30 * size;
-    trace->layers[MEMSCOPE_LAYER_THREADS][point] += 0.15 * size;
+    trace->layers[MEMSCOPE_LAYER_STACKS][point] += 0.15 * size;
 }
 
 /*
@@ -469,9 +469,9 @@ static void add_job(struct trace *trace, double from, double until, double peak,
             size = peak * (1 - exp(-(hour - from) / (0.15 * (until - from)))) * between(trace, 0.85, 1);
             trace->layers[MEMSCOPE_LAYER_OBJECTS][point] += 0.55 * size;
             trace->layers[MEMSCOPE_LAYER_NATIVE][point] += 0.45 * size;
-            trace->layers[MEMSCOPE_LAYER_FRAGMENTATION][point] -= reused * fmin(size / peak, 1);
+            trace->layers[MEMSCOPE_LAYER_FREE][point] -= reused * fmin(size / peak, 1);
         } else if (hour >= until)
-            trace->layers[MEMSCOPE_LAYER_FRAGMENTATION][point] += 0.3 * peak * exp(-(hour - until) / returning);
+            trace->layers[MEMSCOPE_LAYER_FREE][point] += 0.3 * peak * exp(-(hour - until) / returning);
     }
 }
 
@@ -494,7 +494,7 @@ static void nightly_batch(struct trace *trace) {
         if (uniform(trace) < 0.04)
             continue;
         add_job(trace, from, until, peak, 0.7 * held, returning);
-        add_step(trace, MEMSCOPE_LAYER_FRAGMENTATION, more, until);
+        add_step(trace, MEMSCOPE_LAYER_FREE, more, until);
         held += more;
     }
 }
@@ -515,8 +515,8 @@ static void traffic_doubles(struct trace *trace) {
         at[step] = first + 72 * (step + between(trace, 0, 0.8)) / steps;
         add_warm_up(trace, MEMSCOPE_LAYER_OBJECTS, 0.45 * part, settles, at[step]);
         add_warm_up(trace, MEMSCOPE_LAYER_NATIVE, 0.30 * part, settles, at[step]);
-        add_warm_up(trace, MEMSCOPE_LAYER_FRAGMENTATION, 0.15 * part, settles, at[step]);
-        add_warm_up(trace, MEMSCOPE_LAYER_THREADS, 0.10 * part, settles, at[step]);
+        add_warm_up(trace, MEMSCOPE_LAYER_FREE, 0.15 * part, settles, at[step]);
+        add_warm_up(trace, MEMSCOPE_LAYER_STACKS, 0.10 * part, settles, at[step]);
     }
     for (size_t point = 0; point < trace->count; point++) {
         double level = 1;
@@ -641,7 +641,7 @@ static void finish(struct trace *trace, double *seconds, double *rss) {
         seconds[point] = 1000 + trace->hours[point] * 3600;
         for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
             trace->layers[layer][point] = floor(fmax(trace->layers[layer][point], 0) * 256) * 4096;
-            rss[point] += layer == MEMSCOPE_LAYER_COPY_ON_WRITE ? 0 : trace->layers[layer][point];
+            rss[point] += layer == MEMSCOPE_LAYER_UNSHARED ? 0 : trace->layers[layer][point];
         }
         if (rss[point] > trace->limit * BYTES_OF_MIB) {
             trace->count = point;

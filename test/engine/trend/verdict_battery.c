@@ -62,7 +62,7 @@ static void know_the_truth(const struct trace *trace, struct outcome *outcome) {
     struct memscope_trend_noise noise;
 
     outcome->leaks = trace->leaks;
-    outcome->last = MEMSCOPE_VERDICT_INSUFFICIENT;
+    outcome->last = MEMSCOPE_VERDICT_TOO_EARLY;
     outcome->called = outcome->false_call = NEVER;
     for (int peer = 0; peer < PEERS; peer++)
         outcome->peers[peer] = NEVER;
@@ -285,7 +285,7 @@ static void print_verdicts(void) {
     double cpu = 0, judgements = 0;
 
     printf("%-26s %41s | %6s | %34s | %6s\n", "", "verdict at the end, % of runs", "false", "called", "layer");
-    printf("%-26s %6s %6s %6s %6s %6s | %6s | %6s %6s %6s %6s %6s | %6s\n", "", "insuff", "steady", "platea", "step",
+    printf("%-26s %6s %6s %6s %6s %6s | %6s | %6s %6s %6s %6s %6s | %6s\n", "", "early", "steady", "fills", "step",
            "leak", "leak", "ever", "1.5f", "1.5n", "t/f", "t/n", "right");
     for (int generator = 0; generator < GENERATORS; generator++) {
         const struct outcome *of = outcomes + (ptrdiff_t)generator * seeds();

@@ -28,7 +28,7 @@ static struct memscope_trend trend_of(size_t count) {
     }
     trend.layers[MEMSCOPE_LAYER_OBJECTS] = objects;
     trend.layers[MEMSCOPE_LAYER_NATIVE] = native;
-    trend.layers[MEMSCOPE_LAYER_COPY_ON_WRITE] = copied;
+    trend.layers[MEMSCOPE_LAYER_UNSHARED] = copied;
     return trend;
 }
 
@@ -109,7 +109,7 @@ static void test_not_yet_steady(void) {
         step(native, point, point + 1, 12 * random_normal(&state));
     trend.count = 14;
     verdict = judge_last(trend, 1);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && !verdict.grows && verdict.confidence == 0);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY && !verdict.grows && verdict.confidence == 0);
     EXPECT(verdict.detectable_bytes_per_hour > 100 * MIB);
     needs = verdict.needs_seconds;
     EXPECT(needs > EPOCH && needs < 6 * 3600);
@@ -144,7 +144,7 @@ static void test_hysteresis(void) {
     grow(objects, 0, 200, 20);
     for (trend.count = 200 - STANDING + 1; trend.count < 200; trend.count++) {
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows && verdict.confidence == 0);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY && verdict.grows && verdict.confidence == 0);
         EXPECT(isnan(verdict.bytes_per_hour) && isnan(verdict.bytes_per_hour_high));
         EXPECT(fabs(verdict.needs_seconds - EPOCH * (double)(200 - trend.count)) < 1);
     }
@@ -170,7 +170,7 @@ static void test_urgency(void) {
     trend.working_set_bytes = 1000 * MIB; /* an hour is left */
     for (trend.count = 200 - STANDING / 2 - 1; trend.count < 197; trend.count++) {
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.needs_seconds < 4000);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY && verdict.needs_seconds < 4000);
     }
     for (; trend.count <= 200; trend.count++)
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
@@ -188,10 +188,10 @@ static void test_missed_growth(void) {
 
         grow(objects, 0, 200, 20);
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.grows);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY && verdict.grows);
         EXPECT(fabs(verdict.needs_seconds - (missed == 3 ? EPOCH : 7200)) < 1);
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-        EXPECT(verdict.kind == (missed == 3 ? MEMSCOPE_VERDICT_LEAK : MEMSCOPE_VERDICT_INSUFFICIENT));
+        EXPECT(verdict.kind == (missed == 3 ? MEMSCOPE_VERDICT_LEAK : MEMSCOPE_VERDICT_TOO_EARLY));
     }
 }
 
@@ -233,7 +233,7 @@ static void test_step(void) {
     EXPECT(verdict.shares[MEMSCOPE_LAYER_NATIVE] > 0.95 && fabs(sum_of_shares(&verdict) - 1) < 1e-9);
 }
 
-static void test_plateau(void) {
+static void test_filling(void) {
     struct memscope_trend trend = trend_of(200);
     struct memscope_verdict verdict;
 
@@ -244,7 +244,7 @@ static void test_plateau(void) {
         rss[point] += bytes;
     }
     verdict = judge_last(trend, 3);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_PLATEAU && verdict.layer == MEMSCOPE_LAYER_OBJECTS);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_FILLING && verdict.layer == MEMSCOPE_LAYER_OBJECTS);
     EXPECT(fabs(verdict.ends_near_bytes / MIB - 520) < 8);
     EXPECT(fabs(sum_of_shares(&verdict) - 1) < 1e-9);
 }
@@ -255,8 +255,8 @@ static void test_copy_on_write(void) {
 
     grow(copied, 0, 300, 4);
     verdict = judge_last(trend, 3);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_PLATEAU && verdict.layer == MEMSCOPE_LAYER_COPY_ON_WRITE);
-    EXPECT(verdict.shares[MEMSCOPE_LAYER_COPY_ON_WRITE] == 1 && sum_of_shares(&verdict) == 1);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_FILLING && verdict.layer == MEMSCOPE_LAYER_UNSHARED);
+    EXPECT(verdict.shares[MEMSCOPE_LAYER_UNSHARED] == 1 && sum_of_shares(&verdict) == 1);
 }
 
 /* After a restart, nothing earlier counts. */
@@ -264,7 +264,7 @@ static void test_restart(void) {
     struct memscope_trend trend = trend_of(300);
 
     step(objects, 0, 290, 400);
-    EXPECT(judge_last(trend, 3).kind == MEMSCOPE_VERDICT_INSUFFICIENT);
+    EXPECT(judge_last(trend, 3).kind == MEMSCOPE_VERDICT_TOO_EARLY);
     EXPECT(judge_last(trend, 3).needs_seconds > 0);
 }
 
@@ -275,12 +275,12 @@ static void test_short(void) {
 
     for (trend.count = 0; trend.count < 12; trend.count++) {
         EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-        EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT && verdict.needs_seconds >= 0);
+        EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY && verdict.needs_seconds >= 0);
         EXPECT(verdict.confidence == 0 && verdict.layer == MEMSCOPE_LAYER_NONE);
     }
     trend = (struct memscope_trend){0}; /* nothing at all */
     EXPECT(memscope_verdict_judge(&trend, &memory, &verdict) == MEMSCOPE_OK);
-    EXPECT(verdict.kind == MEMSCOPE_VERDICT_INSUFFICIENT);
+    EXPECT(verdict.kind == MEMSCOPE_VERDICT_TOO_EARLY);
 }
 
 static void expect_malformed(const struct memscope_trend *trend) {
@@ -328,7 +328,7 @@ static void test_malformed(void) {
 
 static void expect_no_nan(const struct memscope_verdict *verdict) {
     EXPECT(isfinite(verdict->detectable_bytes_per_hour) ||
-           (verdict->kind == MEMSCOPE_VERDICT_INSUFFICIENT && isnan(verdict->bytes_per_hour)));
+           (verdict->kind == MEMSCOPE_VERDICT_TOO_EARLY && isnan(verdict->bytes_per_hour)));
     EXPECT(isfinite(verdict->confidence) && isfinite(verdict->p_value));
     EXPECT(verdict->confidence >= 0 && verdict->confidence <= 1 && verdict->p_value >= 0 && verdict->p_value <= 1);
     for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
@@ -411,7 +411,7 @@ int main(void) {
     test_rise_that_flattens();
     test_rise_of_a_day();
     test_step();
-    test_plateau();
+    test_filling();
     test_copy_on_write();
     test_restart();
     test_short();

@@ -102,7 +102,8 @@ class WebHistoryTest < WebCase
   # Not why the verdict has no number that no page shows.
   def test_only_reasons_for_what_is_drawn
     reasons = { floors: "no GC hook", malloc_active: "no jemalloc", malloc: "refused" }
-    history = Histories.plant(1, reasons: reasons) { {} }
+    _verdict, planted = Histories.plant(1) { {} }
+    history = Memscope::History.from_h({ **planted.to_h, reasons: reasons })
     body = page("/history", on: serving(history: -> { history })).body
 
     assert_includes body, "refused"

@@ -119,15 +119,22 @@ static uint64_t latest_of(uint64_t one, uint64_t other) {
     return one > other ? one : other;
 }
 
+uint64_t memscope_rings_start(const struct memscope_rings *rings, enum memscope_ring ring) {
+    const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
+    uint64_t last = rings->head.last / shape->step_seconds, number = rings->head.first / shape->step_seconds;
+
+    if (last >= shape->buckets)
+        number = latest_of(number, last + 1 - shape->buckets);
+    return number * shape->step_seconds;
+}
+
 size_t memscope_rings_read(const struct memscope_rings *rings, enum memscope_ring ring, size_t series, uint64_t since,
                            struct memscope_rings_point *points, uint64_t *start) {
     const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
     uint64_t last = rings->head.last / shape->step_seconds;
-    uint64_t number = latest_of(rings->head.first, since) / shape->step_seconds;
+    uint64_t number = latest_of(memscope_rings_start(rings, ring), since) / shape->step_seconds;
     size_t count = 0;
 
-    if (last >= shape->buckets)
-        number = latest_of(number, last + 1 - shape->buckets);
     *start = number * shape->step_seconds;
     for (; rings->head.begun && number <= last; number++) {
         const struct bucket *bucket = &rings->buckets[place_of(ring, number)];

@@ -62,6 +62,9 @@ bool memscope_rings_mark(struct memscope_rings *rings, uint64_t seconds, uint32_
 /* The time of the first sample or event, and that of the last; false if there was none. */
 bool memscope_rings_span(const struct memscope_rings *rings, uint64_t *first, uint64_t *last);
 
+/* The time at which a ring's oldest bucket begins. */
+uint64_t memscope_rings_start(const struct memscope_rings *rings, enum memscope_ring ring);
+
 /*
  * Copies a ring's points of one series, oldest first and one for every bucket, from the bucket that holds the time
  * `since`, or the oldest that is kept, to the bucket of the last sample or event. Returns how many, at most the ring's

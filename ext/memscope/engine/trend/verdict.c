@@ -42,7 +42,7 @@
 /* Growth that was found still counts as having held if judgements miss it for no longer than this. */
 #define FORGETTING_SECONDS (2 * STANDING_SECONDS)
 /*
- * A plateau's curve must be better than a line by this difference of BIC, and may still grow by this share of the
+ * A curve that levels off must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit.
  */
 #define BETTER_CURVE 6
@@ -248,7 +248,7 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
     if (grows(judgement, MEMSCOPE_SERIES_RSS))
         return true;
     for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
-        if (layer == MEMSCOPE_LAYER_COPY_ON_WRITE || !judgement->floors.known[layer] ||
+        if (layer == MEMSCOPE_LAYER_UNSHARED || !judgement->floors.known[layer] ||
             growth_of_thirds(judgement, layer) <
                 fmax(judgement->matters / 2, 2 * growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS)))
             continue;
@@ -275,7 +275,7 @@ static void share(const struct judgement *judgement, const double *direction, st
     double rows[MEMSCOPE_REGRESSION_ROWS], parts[MEMSCOPE_SERIES] = {0}, sum = 0;
 
     for (int series = 0; series < MEMSCOPE_SERIES; series++) {
-        if (!floors->known[series] || series == MEMSCOPE_LAYER_COPY_ON_WRITE || series == MEMSCOPE_LAYER_UNATTRIBUTED)
+        if (!floors->known[series] || series == MEMSCOPE_LAYER_UNSHARED || series == MEMSCOPE_LAYER_UNATTRIBUTED)
             continue;
         memscope_regression_series(&judgement->regression, floors->values[series], rows);
         parts[series] = memscope_product(rows, direction, judgement->regression.rows);
@@ -358,7 +358,7 @@ static void tell_needs(const struct judgement *judgement, double slope, double o
     double interval = interval_of(judgement);
     double hours = memscope_growth_needs(slope, onset, interval, judgement->level, &judgement->growth.noise);
 
-    verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
+    verdict->kind = MEMSCOPE_VERDICT_TOO_EARLY;
     verdict->needs_seconds = fmax(hours - hours_of(judgement), interval) * 3600;
 }
 
@@ -406,7 +406,7 @@ static size_t without_steps(const struct judgement *judgement, double *hours, do
 }
 
 /* Whether RSS grew along a curve that levels off, and where. */
-static bool tell_plateau(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static bool tell_filling(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS], one = 1, span, more, room;
     size_t count = without_steps(judgement, hours, values), scales = sizeof curve_hours / sizeof *curve_hours;
     struct memscope_curve line, curve, other;
@@ -435,17 +435,17 @@ static bool tell_plateau(const struct judgement *judgement, struct memscope_verd
 }
 
 /* Whether private memory grew, or grows, while RSS does not: pages that were shared after the fork are copied. */
-static bool tell_copy_on_write(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static bool tell_unshared(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double lost;
 
-    if (!judgement->floors.known[MEMSCOPE_LAYER_COPY_ON_WRITE])
+    if (!judgement->floors.known[MEMSCOPE_LAYER_UNSHARED])
         return false;
-    lost = growth_of_thirds(judgement, MEMSCOPE_LAYER_COPY_ON_WRITE);
+    lost = growth_of_thirds(judgement, MEMSCOPE_LAYER_UNSHARED);
     if (lost < judgement->matters / 2 || lost < 2 * growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS))
         return false;
-    verdict->kind = MEMSCOPE_VERDICT_PLATEAU;
-    verdict->layer = MEMSCOPE_LAYER_COPY_ON_WRITE;
-    verdict->shares[MEMSCOPE_LAYER_COPY_ON_WRITE] = 1;
+    verdict->kind = MEMSCOPE_VERDICT_FILLING;
+    verdict->layer = MEMSCOPE_LAYER_UNSHARED;
+    verdict->shares[MEMSCOPE_LAYER_UNSHARED] = 1;
     verdict->confidence = 1 - memscope_normal_tail(lost / judgement->growth.noise.white);
     return true;
 }
@@ -468,11 +468,11 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
     double rows[MEMSCOPE_REGRESSION_ROWS];
     bool stepped = tell_step(judgement, verdict);
 
-    if (tell_copy_on_write(judgement, verdict))
+    if (tell_unshared(judgement, verdict))
         return;
     if (!(stepped && is_most_of_growth(judgement, verdict->step_bytes / MEBIBYTE)) &&
-        tell_plateau(judgement, verdict)) {
-        verdict->kind = MEMSCOPE_VERDICT_PLATEAU;
+        tell_filling(judgement, verdict)) {
+        verdict->kind = MEMSCOPE_VERDICT_FILLING;
         memscope_regression_growth(&judgement->regression, 0, rows);
         judgement->regression.columns = 1;
         memscope_regression_residual(&judgement->regression, rows);
@@ -528,12 +528,12 @@ static void judge(struct judgement *judgement, struct memscope_verdict_memory *m
         tell_leak(judgement, memory, verdict);
         tell_step(judgement, verdict);
     } else if (verdict->grows) {
-        verdict->kind = MEMSCOPE_VERDICT_INSUFFICIENT;
+        verdict->kind = MEMSCOPE_VERDICT_TOO_EARLY;
         verdict->needs_seconds = fmax(awaited_seconds(judgement, memory, verdict), interval_of(judgement) * 3600);
     } else {
         tell_rest(judgement, memory, verdict);
     }
-    if (verdict->kind == MEMSCOPE_VERDICT_INSUFFICIENT)
+    if (verdict->kind == MEMSCOPE_VERDICT_TOO_EARLY)
         verdict->bytes_per_hour = verdict->bytes_per_hour_low = verdict->bytes_per_hour_high = NAN;
 }
 

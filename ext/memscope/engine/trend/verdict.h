@@ -4,7 +4,7 @@
  *
  * One regression explains a series by all that moves memory in a healthy process (warm-up and a day's and a week's
  * load, each with a size that is expected beforehand, and steps), and by unbounded growth, which may have begun at any
- * time. Growth is a leak only if nothing else explains it; while something else may, the verdict is "insufficient".
+ * time. Growth is a leak only if nothing else explains it; while something else may, it is "too early" to tell.
  *
  * A pure function of its arguments: no clock, no Ruby, no malloc; up to 80 KiB of stack. No GVL needed.
  */
@@ -19,19 +19,20 @@
 enum memscope_layer {
     MEMSCOPE_LAYER_OBJECTS,
     MEMSCOPE_LAYER_NATIVE,
-    MEMSCOPE_LAYER_FRAGMENTATION,
-    MEMSCOPE_LAYER_THREADS,
+    MEMSCOPE_LAYER_FREE,
+    MEMSCOPE_LAYER_STACKS,
     MEMSCOPE_LAYER_CODE,
-    MEMSCOPE_LAYER_COPY_ON_WRITE, /* private memory that was shared after the fork: no part of RSS's growth */
-    MEMSCOPE_LAYER_UNATTRIBUTED,  /* also what is in RSS and in no other layer */
+    MEMSCOPE_LAYER_UNSHARED,     /* private memory that was shared after the fork: no part of RSS's growth */
+    MEMSCOPE_LAYER_UNATTRIBUTED, /* also what is in RSS and in no other layer */
+    MEMSCOPE_LAYER_SHARED,       /* mapped files and objects of shared memory */
     MEMSCOPE_LAYERS,
     MEMSCOPE_LAYER_NONE = MEMSCOPE_LAYERS,
 };
 
 enum memscope_verdict_kind {
-    MEMSCOPE_VERDICT_INSUFFICIENT,
+    MEMSCOPE_VERDICT_TOO_EARLY,
     MEMSCOPE_VERDICT_STEADY,
-    MEMSCOPE_VERDICT_PLATEAU, /* grew while it warmed up or filled a cache, and levels off */
+    MEMSCOPE_VERDICT_FILLING, /* grew while it warmed up or filled a cache, and levels off */
     MEMSCOPE_VERDICT_STEP,    /* grew at once, and stayed */
     MEMSCOPE_VERDICT_LEAK,
 };
@@ -49,7 +50,7 @@ struct memscope_trend {
     const double *layers[MEMSCOPE_LAYERS]; /* bytes; NULL: unknown */
     double limit_bytes;                    /* 0: there is none */
     double working_set_bytes;              /* what counts towards the limit now */
-    double horizon_seconds;                /* how far ahead a plateau is predicted; 0: a day */
+    double horizon_seconds;                /* how far ahead RSS is predicted; 0: a day */
 };
 
 /* In mebibytes. */
@@ -78,22 +79,22 @@ struct memscope_verdict {
     enum memscope_layer layer;
     double shares[MEMSCOPE_LAYERS];
     /*
-     * Unless insufficient: growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while
+     * Unless too early: growth apart from all else, and its 95 % interval: of RSS, or of the layer that leaks while
      * RSS does not grow.
      */
     double bytes_per_hour, bytes_per_hour_low, bytes_per_hour_high;
     double since_seconds;                                  /* when that growth began */
     double eta_seconds, eta_seconds_low, eta_seconds_high; /* of a leak, to the limit; INFINITY: perhaps never */
     /*
-     * If insufficient: the time until the present slope, or a slope that matters, can be told from none, and has held
+     * If too early: the time until the present slope, or a slope that matters, can be told from none, and has held
      * for long enough; INFINITY: over a month.
      */
     double needs_seconds;
     double detectable_bytes_per_hour; /* the smallest growth since the start that can be told from none now; NAN:
                                          unknown */
-    double ends_near_bytes;           /* of a plateau: RSS at the horizon */
+    double ends_near_bytes;           /* if filling: RSS at the horizon */
     double step_seconds, step_bytes;  /* the largest step up, if it matters: its time, its height */
-    double confidence;                /* that the kind is right, 0 to 1; 0 if insufficient */
+    double confidence;                /* that the kind is right, 0 to 1; 0 if too early */
     double p_value;                   /* of so much growth since that time without a trend (Mann-Kendall) */
 };
 
@@ -105,7 +106,7 @@ struct memscope_verdict {
  * Judges the series. Growth is called a leak when two judgements in a row find it unbounded, and the first judgement
  * that found it was MEMSCOPE_STANDING_HOURS ago, or as long ago as the growth would now take to reach the limit;
  * judgements in between may have missed it, for at most twice MEMSCOPE_STANDING_HOURS. Until then the kind is
- * insufficient whenever growth is found, and needs_seconds is what is left of that time. Three judgements in a row that
+ * too early whenever growth is found, and needs_seconds is what is left of that time. Three judgements in a row that
  * find no growth clear the leak.
  *
  * Growth is not unbounded if its rate in the last quarter of its time is less than half its mean rate, or if its rate
