@@ -236,7 +236,7 @@ class CLITest < MemscopeTest
 
   def test_usage_errors
     commands = "report, doctor, census, heap, dump, convert, profile, leaks, tags, requires, exercise, watch, " \
-               "policy, purge, top, ps, exec, version, --help, --version"
+               "purge, top, ps, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"

@@ -9,9 +9,9 @@ class ConfigurationTest < MemscopeTest
   SETTINGS = Memscope::Configuration::SETTINGS
   DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
                worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
-               metrics_objects: false, objects_profile: false, history: true, policy: :observe, policy_soft: 0.8,
-               policy_interval_seconds: 900, policy_min_uptime_seconds: 1800, policy_evidence_directory: nil,
-               policy_supervised: false, background_thread: false, logger: nil }.freeze
+               metrics_objects: false, objects_profile: false, history: true, policy: :off, policy_soft: 0.8,
+               policy_interval_seconds: 900, policy_min_uptime_seconds: 1800, policy_supervised: false,
+               background_thread: false, logger: nil }.freeze
   CALLABLE = ->(_request) { true }
   WRITER = Struct.new(:info, :warn).new
   ABSENT = Object.new.freeze
@@ -30,7 +30,6 @@ class ConfigurationTest < MemscopeTest
     history: { true => true, false => false },
     policy: { off: :off, observe: :observe, act: :act }, policy_soft: { 0.1 => 0.1, Rational(3, 4) => 0.75, 1 => 1.0 },
     policy_interval_seconds: { 1 => 1, 604_800 => 604_800 }, policy_min_uptime_seconds: { 0 => 0, 1.5 => 1.5 },
-    policy_evidence_directory: { nil => nil, "/var/lib/app" => "/var/lib/app" },
     policy_supervised: { true => true, false => false },
     background_thread: { true => true, false => false },
     logger: { nil => nil, WRITER => WRITER }
@@ -44,7 +43,7 @@ class ConfigurationTest < MemscopeTest
     objects_profile: [nil, :no_ractors, 0.01], history: [nil, 1], background_thread: [nil, "1"],
     policy: [nil, true, "act", :acts], policy_soft: [nil, 0, 1.01, 80, "0.8", Float::NAN],
     policy_interval_seconds: [nil, 0, 604_801], policy_min_uptime_seconds: [nil, -1],
-    policy_evidence_directory: ["var", ""], policy_supervised: [nil, 1],
+    policy_supervised: [nil, 1],
     logger: [true, $stderr, "log"]
   }.freeze
   # The same for texts of environment variables.
@@ -57,7 +56,7 @@ class ConfigurationTest < MemscopeTest
     metrics_objects: { "1" => true }, objects_profile: { "1" => true, "0" => false },
     history: { "0" => false }, policy: { "act" => :act, "OFF" => :off }, policy_soft: { "0.75" => 0.75, "1" => 1.0 },
     policy_interval_seconds: { "60" => 60 }, policy_min_uptime_seconds: { "0" => 0 },
-    policy_evidence_directory: { "/var" => "/var" }, policy_supervised: { "1" => true },
+    policy_supervised: { "1" => true },
     background_thread: { "1" => true }
   }.freeze
   BAD_TEXT = {
@@ -67,7 +66,7 @@ class ConfigurationTest < MemscopeTest
     metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
     objects_profile: %w[never 0.01], history: ["never"], background_thread: ["2"],
     policy: ["1", "acts", "\xff"], policy_soft: ["80", "80%", "0"], policy_interval_seconds: ["0"],
-    policy_min_uptime_seconds: ["-1"], policy_evidence_directory: ["var"], policy_supervised: ["2"]
+    policy_min_uptime_seconds: ["-1"], policy_supervised: ["2"]
   }.freeze
 
   # What a setting becomes if its variable is wrong, where that is not its default.

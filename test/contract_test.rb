@@ -43,7 +43,7 @@ class ContractTest < MemscopeTest
     "Tags" => %i[each rows top - to_h to_json to_s],
     "Tags::Row" => %i[name runs running allocated_objects allocated_objects_error malloc_allocated_bytes live_objects
                       live_bytes malloc_live_bytes retained_objects retained_objects_error retained_objects_below],
-    "Policy" => %i[decide replay], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
+    "Policy" => %i[decide], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
     "Exercise" => %i[verdict check points per_request judged_requests longer_requests target path threads environment
@@ -58,7 +58,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks tags requires exercise watch policy
+  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks tags requires exercise watch
                 exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze

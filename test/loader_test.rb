@@ -50,8 +50,8 @@ class LoaderTest < MemscopeTest
   end
 
   def decided
-    groups = Groups.take(1900, workers: { 1 => Groups.leak(200) })
-    [groups.last, Memscope::Policy.new.decide(groups), Memscope::Policy.new]
+    groups = Groups.take(1900, workers: { 1 => { leak: 200 } })
+    [groups.last, Memscope::Policy.new.decide(groups)]
   end
 
   # Mutants differ in one value from what a reading wrote.

@@ -148,8 +148,6 @@ module Memscope
     #   @return [Integer, Float]
     # @!attribute [r] policy_min_uptime_seconds
     #   @return [Integer, Float]
-    # @!attribute [r] policy_evidence_directory
-    #   @return [String, nil]
     # @!attribute [r] policy_supervised
     #   @return [Boolean]
     # @!attribute [r] background_thread

@@ -12,47 +12,9 @@ module Memscope
   #   decision.reason                    # => "The working set is 1,700.2 MiB, ..."
   #
   # A policy only decides: it reads no clock and no file, and changes nothing. See docs/policy.md for the rules.
-  class Policy < Record
+  class Policy
     # From the mildest to the last resort.
-    ACTIONS = %i[none purge gc compact fewer_threads restart].freeze
-
-    # @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
-    field :soft, :number, null: false
-    # @return [Numeric] share of the limit above which a restart comes before all other actions, and need not wait as
-    #   long
-    field :hard, :number, null: false
-    # @return [Integer] how many readings in a row must be above `soft`
-    field :readings, :count, null: false
-    # @return [Numeric] how many seconds these readings must span at least
-    field :sustained_seconds, :number, null: false
-    # @return [Numeric] a leak that reaches the limit within this many seconds counts as above `soft`
-    field :eta_seconds, :number, null: false
-    # @return [Numeric] the least share of the excess that an action must return
-    field :least_share, :number, null: false
-    # @return [Numeric] a worker that started less than this many seconds ago is not restarted
-    field :min_uptime_seconds, :number, null: false
-    # @return [Numeric] replaces `min_uptime_seconds` above `hard` if the group is about to reach the limit (at its
-    #   present growth, within `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
-    field :hard_min_uptime_seconds, :number, null: false
-    # @return [Numeric] the least time between two restarts, and between two equal actions on one worker
-    field :interval_seconds, :number, null: false
-    # @return [Numeric] the least time between two restarts above `hard`
-    field :hard_interval_seconds, :number, null: false
-    # @return [Numeric] the time from an action's end, or from a successor's boot, to the measurement of the result
-    field :settle_seconds, :number, null: false
-    # @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for an action
-    #   that has not ended, and how long the worker that was restarted last is spared
-    field :stop_seconds, :number, null: false
-    # @return [Integer] how many failed boots, summed over the last two restarts, stop all restarts until a successor
-    #   has run for `min_uptime_seconds`
-    field :failed_boots, :count, null: false
-    # @return [Integer, nil] how many workers must serve during a restart; nil for all but one
-    field :min_healthy, :count
-    # @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share. How much
-    #   depends on the host and the worker, so that hosts do not act at the same time. No time is shortened
-    field :jitter, :number, null: false
-    # @return [Numeric] readings before a gap longer than this do not count
-    field :gap_seconds, :number, null: false
+    ACTIONS = %i[none purge restart].freeze
 
     # A duration of up to a week.
     WEEK = (0..604_800)
@@ -62,59 +24,67 @@ module Memscope
       eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
       hard_min_uptime_seconds: [600.0, WEEK], interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK],
       settle_seconds: [60.0, WEEK], stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000],
-      min_healthy: [nil, 0..1000], jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
+      jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
     }.freeze
     private_constant :WEEK, :RULES
 
-    class << self
-      # @api private
-      # @return [Policy]
-      def load(hash, where)
-        Loading.whole { require_relative "loader" }
-        new(**Loader.values(self, hash, where))
-      end
+    # @!attribute [r] soft
+    #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
+    # @!attribute [r] hard
+    #   @return [Numeric] share of the limit above which a restart comes before a purge, and need not wait as long
+    # @!attribute [r] readings
+    #   @return [Integer] how many readings in a row must be above `soft`
+    # @!attribute [r] sustained_seconds
+    #   @return [Numeric] how many seconds these readings must span at least
+    # @!attribute [r] eta_seconds
+    #   @return [Numeric] leaks that reach the limit within this many seconds count as above `soft`
+    # @!attribute [r] least_share
+    #   @return [Numeric] the least share of the excess that an action must return
+    # @!attribute [r] min_uptime_seconds
+    #   @return [Numeric] a worker that started less than this many seconds ago is not restarted
+    # @!attribute [r] hard_min_uptime_seconds
+    #   @return [Numeric] replaces `min_uptime_seconds` above `hard` if the group is about to reach the limit (at its
+    #     present growth, within `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
+    # @!attribute [r] interval_seconds
+    #   @return [Numeric] the least time between two restarts, and between two purges of one worker
+    # @!attribute [r] hard_interval_seconds
+    #   @return [Numeric] the least time between two restarts above `hard`
+    # @!attribute [r] settle_seconds
+    #   @return [Numeric] the time from a purge, or from a successor's boot, to the measurement of the result
+    # @!attribute [r] stop_seconds
+    #   @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for an action
+    #     that has not ended, and how long the worker that was restarted last is spared
+    # @!attribute [r] failed_boots
+    #   @return [Integer] how many failed boots, summed over the last two restarts, stop all restarts until a successor
+    #     has run for `min_uptime_seconds`
+    # @!attribute [r] jitter
+    #   @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share. How
+    #     much depends on the host and the worker, so that hosts do not act at the same time. No time is shortened
+    # @!attribute [r] gap_seconds
+    #   @return [Numeric] readings before a gap longer than this do not count
+    attr_reader(*RULES.keys)
 
-      public :new
-    end
-
-    # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the fields
+    # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the attributes
     # @raise [ArgumentError] naming the rule, what was given and what is allowed
     def initialize(**rules)
       unknown = rules.keys - RULES.keys
       Field.refuse("Memscope::Policy.new", unknown.first, RULES.keys.join(", ")) if unknown.any?
-      super(RULES.to_h { |name, (default, range)| [name, checked(name, rules.fetch(name, default), default, range)] })
+      RULES.each do |name, (default, range)|
+        instance_variable_set(:"@#{name}", checked(name, rules.fetch(name, default), default, range))
+      end
       Field.refuse("Memscope::Policy.new: hard", hard, "#{soft} or more, which soft is") if hard < soft
+      freeze
     end
 
-    # @param readings [Array<Group>] all of the last `window_seconds`, or more, oldest first; the decision is about the
-    #   newest reading
+    # @param readings [Array<Group>] those of the last quarter of an hour, or more, oldest first; the decision is about
+    #   the newest reading
     # @return [Decision]
     # @raise [ArgumentError] unless there is at least one reading, and all are Groups
     def decide(readings)
       groups = readings.is_a?(Array) && readings.any? && readings.all?(Group)
       groups or Field.refuse("Memscope::Policy#decide: readings", readings, "an Array of one or more Policy::Group")
-      Ladder.new(self, Window.new(self, readings)).decision
+      DecisionRules.new(self, ReadingWindow.new(self, readings)).decision
     end
-
-    # What this policy would have decided if it had only observed: for the later decisions, each decision counts as not
-    # carried out.
-    #
-    # @param readings [Array<Group>] oldest first
-    # @return [Array<Decision>] one for each reading
-    # @raise [ArgumentError] as `decide`
-    def replay(readings)
-      window = []
-      seen = []
-      readings.map do |group|
-        outcomes = [*group.outcomes.select(&:executed?), *seen].sort_by(&:seconds)
-        window = [*window, group.with(outcomes: outcomes)]
-        window.shift while group.seconds - window.first.seconds > window_seconds
-        decide(window).tap { |decision| seen << Outcome.observed(decision, group.seconds) unless decision.none? }
-      end
-    end
-
-    # @return [Float] how far back `decide` looks, in seconds
-    def window_seconds = [sustained_seconds * (1 + jitter), readings * gap_seconds].max + gap_seconds
 
     # @api private
     # @param rule [Symbol] one of the rules in seconds
@@ -128,17 +98,16 @@ module Memscope
     private
 
     def checked(name, given, default, range)
-      return given if given.nil? && default.nil?
+      whole = default.is_a?(Integer)
+      return given if given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
 
-      whole = !default.is_a?(Float)
-      fits = given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
-      allowed = "#{'nil, ' if default.nil?}#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
-      fits ? given : Field.refuse("Memscope::Policy.new: #{name}", given, allowed)
+      allowed = "#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
+      Field.refuse("Memscope::Policy.new: #{name}", given, allowed)
     end
   end
 end
 
 require_relative "policy/group"
 require_relative "policy/decision"
-require_relative "policy/window"
-require_relative "policy/ladder"
+require_relative "policy/reading_window"
+require_relative "policy/decision_rules"

@@ -20,7 +20,7 @@ module Memscope
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
-      "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage], "decision" => %w[policy DecisionPage],
+      "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
       "growth_check" => %w[growth_check GrowthCheckPage], "exercise" => %w[exercise ExercisePage],
       "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]

@@ -8,7 +8,7 @@ module Groups
   # When the newest one was taken, in seconds: the workers have run for 10 hours.
   NOW = 40_000.0
   LIMIT = 2000
-  NAMES = %i[private purge gc compact thread].to_h { |name| [name, :"#{name}_bytes"] }.freeze
+  NAMES = { private: :private_bytes, purge: :purge_bytes, leak: :leak_bytes_per_hour }.freeze
   private_constant :NAMES
 
   module_function
@@ -26,9 +26,6 @@ module Groups
     end
   end
 
-  # A leak, in the fields of a member.
-  def leak(per_hour, **others) = { verdict: :leak, bytes_per_hour: per_hour * MEBIBYTE, **others }
-
   # An outcome from `ago` seconds before NOW.
   def outcome(action, index, ago, expected: 100, returned: nil, pid: 90 + index, **others)
     { action: action, index: index, pid: pid, executed: true, seconds: NOW - ago, private_bytes: nil, failed_boots: 0,
@@ -40,11 +37,9 @@ module Groups
 
   def one(working_set, seconds, workers, count, special)
     members = Array.new(count) { |index| member(index, workers.fetch(index, {})) }.compact
-    body = { seconds: seconds, host: "web-1", limit_bytes: bytes(LIMIT), working_set_bytes: bytes(working_set),
-             supervisor: :puma, workers: count, members: members, outcomes: [], reasons: {},
-             cost: Memscope::Cost.of(:T0), **special.except(:at, :pid) }
-    Memscope::Policy::Group.capture(body, { memscope: "0.1.0", ruby: "3.4.7", pid: special.fetch(:pid, 42),
-                                            at: special.fetch(:at, (seconds * 1000).round), process: nil })
+    Memscope::Policy::Group.capture({ seconds: seconds, at: (seconds * 1000).round, pid: 42, host: "web-1",
+                                      limit_bytes: bytes(LIMIT), working_set_bytes: bytes(working_set),
+                                      supervised: true, workers: count, members: members, outcomes: [], **special })
   end
 
   def member(index, special)
@@ -52,6 +47,6 @@ module Groups
 
     sizes = special.slice(*NAMES.keys).to_h { |name, megabytes| [NAMES.fetch(name), bytes(megabytes)] }
     { index: index, pid: 100 + index, started_seconds: NOW - 36_000, booted: true, private_bytes: bytes(200),
-      verdict: :steady, refused: {}, **sizes, **special.except(*NAMES.keys) }
+      **sizes, **special.except(*NAMES.keys) }
   end
 end

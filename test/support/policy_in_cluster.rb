@@ -11,8 +11,7 @@ module RestartRules
     # Readings that it keeps: 16 minutes.
     KEPT = 16
     MEBIBYTE = 1_048_576
-    COST = Memscope::Cost.of(:T0).freeze
-    private_constant :PERIOD, :KEPT, :MEBIBYTE, :COST
+    private_constant :PERIOD, :KEPT, :MEBIBYTE
 
     # @return [Hash{Symbol => Integer}] how many decisions there were, by action
     attr_reader :decisions
@@ -74,28 +73,15 @@ module RestartRules
 
     def follow(cluster)
       last = @outcomes.last
-      return if last.nil? || last[:saved]
+      return if last.nil? || last[:returned_bytes]
 
       worker = cluster.workers.find { |one| one.index == last[:index] }
       if last[:booted_seconds].nil?
         last[:failed_boots] = cluster.boots[last[:index]] - last[:boots]
         last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
       elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
-        measure(last, cluster, worker)
+        last[:returned_bytes] = last[:private_bytes] - bytes(worker.private)
       end
-    end
-
-    def measure(outcome, cluster, worker)
-      grown = growth_of_others(outcome, cluster)
-      outcome[:returned_bytes] = outcome[:before] - bytes(cluster.working_set - grown) if grown
-      outcome[:saved] = outcome[:private_bytes] - bytes(worker.private)
-    end
-
-    # nil if one of them was replaced meanwhile.
-    def growth_of_others(outcome, cluster)
-      earlier = outcome[:others]
-      others = cluster.workers.reject { |one| one.index == outcome[:index] }
-      others.sum { |one| one.rss - earlier.fetch(one.pid) } if others.all? { |one| earlier.key?(one.pid) }
     end
 
     def act(cluster, decision)
@@ -103,8 +89,7 @@ module RestartRules
       @outcomes << { action: decision.action, index: worker.index, pid: worker.pid, executed: true,
                      seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
                      expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
-                     before: bytes(cluster.working_set), boots: cluster.boots[worker.index],
-                     others: (cluster.workers - [worker]).to_h { |one| [one.pid, one.rss] } }
+                     boots: cluster.boots[worker.index] }
       return cluster.terminate(worker) if decision.action == :restart
 
       worker.purge
@@ -145,10 +130,9 @@ module RestartRules
         now - (last.last[:booted_seconds] || now) < @policy.min_uptime_seconds
     end
 
-    # Judged by the memory that the successor does not use.
     def useless?(outcome, now)
-      saved, expected, since = outcome.values_at(:saved, :expected_bytes, :seconds)
-      saved && 2 * saved < expected && now - since < @policy.stop_seconds
+      returned, expected, since = outcome.values_at(:returned_bytes, :expected_bytes, :seconds)
+      returned && 2 * returned < expected && now - since < @policy.stop_seconds
     end
 
     def hard?(cluster) = cluster.working_set > @policy.hard * cluster.trace.limit
@@ -160,12 +144,10 @@ module RestartRules
     def group(cluster)
       trace = cluster.trace
       Memscope::Policy::Group.capture(
-        { seconds: cluster.now.to_f, host: "web-1", limit_bytes: trace.limit && bytes(trace.limit),
-          working_set_bytes: bytes(cluster.working_set), supervisor: trace.supervisor, workers: trace.count,
-          members: cluster.workers.map { |worker| member(worker, cluster) }, outcomes: outcomes(cluster.now),
-          reasons: {}.freeze, cost: COST },
-        { memscope: "0.1.0", ruby: "3.4.7", pid: cluster.master_pid, process: nil,
-          at: (cluster.now + @suspended) * 1000 }
+        { seconds: cluster.now.to_f, at: (cluster.now + @suspended) * 1000, pid: cluster.master_pid, host: "web-1",
+          limit_bytes: trace.limit && bytes(trace.limit), working_set_bytes: bytes(cluster.working_set),
+          supervised: !trace.supervisor.nil?, workers: trace.count,
+          members: cluster.workers.map { |worker| member(worker, cluster) }, outcomes: outcomes(cluster.now) }
       )
     end
 
@@ -173,35 +155,24 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:before, :boots, :others, :saved) }
+      @outcomes.map { |one| one.except(:boots) }
     end
 
     def member(worker, cluster)
-      { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?, busy: nil,
-        private_bytes: bytes(worker.private), rss_bytes: bytes(worker.rss), **judged(worker, cluster),
-        purge_bytes: bytes(predicted(0.8 * worker.free)), gc_bytes: nil, compact_bytes: nil, thread_bytes: nil,
-        threads: 5, least_threads: nil, exempt: exempt(cluster.trace, worker), refused: {}.freeze }
+      { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?,
+        private_bytes: bytes(worker.private), leak_bytes_per_hour: leak(worker, cluster)&.then { |rate| bytes(rate) },
+        purge_bytes: bytes(predicted(0.8 * worker.free)), exempt: exempt(cluster.trace, worker) }
     end
 
     def exempt(trace, worker) = ("the others are forked from it" if trace.fork_worker && worker.index.zero?)
 
     def predicted(amount) = amount * (0.8 + (0.4 * @noise.rand))
 
-    # What Memscope.verdict would say: a leak after three hours at the earliest.
-    def judged(worker, cluster)
-      leak = cluster.trace.leak(worker.index) / 2
-      kind = verdict(worker, leak, worker.uptime(cluster.now) / 3600.0)
-      rate = kind == :leak ? leak * (0.85 + (0.3 * @noise.rand)) : worker.growth
-      room = cluster.trace.limit && [cluster.trace.limit - cluster.working_set, 0].max
-      { verdict: kind, bytes_per_hour: bytes(rate),
-        eta_seconds: (kind == :leak && room ? room * 3600 / rate : nil)&.round }
-    end
-
-    def verdict(worker, leak, hours)
-      return :too_early if hours < 3
-      return :leak if leak > 40 / hours
-
-      worker.filling? ? :filling : :steady
+    # The growth that Memscope.verdict would call a leak: after three hours at the earliest. nil if none.
+    def leak(worker, cluster)
+      rate = cluster.trace.leak(worker.index) / 2
+      hours = worker.uptime(cluster.now) / 3600.0
+      rate * (0.85 + (0.3 * @noise.rand)) if hours >= 3 && rate > 40 / hours
     end
 
     def bytes(mebibytes) = (mebibytes * MEBIBYTE).round

@@ -94,8 +94,7 @@ class PolicyPuma < PumaProcess
 
   def settings(gems, setting)
     given = { "RACK_ENV" => "test", "MEMSCOPE_WORKER_INTERVAL" => "1", "MEMSCOPE_SOCKET_DIRECTORY" => @directory,
-              "MEMSCOPE_POLICY" => setting, "MEMSCOPE_POLICY_INTERVAL" => "7", "MEMSCOPE_POLICY_MIN_UPTIME" => "7",
-              "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY" => File.join(@directory, "evidence") }
+              "MEMSCOPE_POLICY" => setting, "MEMSCOPE_POLICY_INTERVAL" => "7", "MEMSCOPE_POLICY_MIN_UPTIME" => "7" }
     return self.class.environment(nil, given) unless gems
 
     ChildProcess.environment(nil, { "GEM_HOME" => gems, "GEM_PATH" => gems, **given })

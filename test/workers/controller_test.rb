@@ -3,7 +3,6 @@
 require_relative "../test_helper"
 require "memscope/workers/cluster"
 require "minitest/mock"
-require "tmpdir"
 
 class ControllerTest < MemscopeTest
   MEBIBYTE = 1 << 20
@@ -23,22 +22,17 @@ class ControllerTest < MemscopeTest
 
     def worker(index, bytes, **rest)
       report = Memscope::Worker.capture({ index: index, pid: 1000 + index, role: :worker, samples: 9, uss_bytes: bytes,
-                                          rss_bytes: bytes + (100 * MEBIBYTE), reasons: {}, **rest })
+                                          reasons: {}, **rest })
       Memscope::Workers::Controller.member(report, started_seconds: 0, booted: true)
     end
 
     def workers = 2
-    def supervisor = :puma
+    def supervised? = true
     def advance = nil
     def successor(_outcome) = booted
     def log(text) = said << text
-    def reports(_pid) = [nil, nil]
-    def census(_pid) = raise("no room")
-
-    def earlier_restarts = []
-    def restart(member, _outcome) = act(:restart, member)
+    def restart(member) = act(:restart, member)
     def purge(member, levers) = act(:purge, member, levers)
-    def lower_threads(member, most) = act(:threads, member, most)
 
     def act(*what)
       raise failure if failure
@@ -63,14 +57,10 @@ class ControllerTest < MemscopeTest
     cgroup = Memscope::Cgroup.capture({ version: :v2, limit_bytes: @limit, working_set_bytes: @working_set,
                                         reasons: {}, cost: Memscope::Cost.of(:T1) })
     at = (1_700_000_000_000 + (@now * 1000)).round
-    Dir.mktmpdir do |directory|
-      setting = ->(name) { { policy_evidence_directory: directory, **@settings }[name] }
-      Memscope::Cgroup.stub(:read, cgroup) do
-        Memscope::Clock.stub(:now, ->(unit = nil) { unit ? (@now * 1e6).round : @now }) do
-          Memscope::Clock.stub(:time, at) { Memscope::Workers.stub(:setting, setting) { @controller.step } }
-        end
+    Memscope::Cgroup.stub(:read, cgroup) do
+      Memscope::Clock.stub(:now, @now) do
+        Memscope::Clock.stub(:time, at) { Memscope::Workers.stub(:setting, ->(name) { @settings[name] }) { @controller.step } }
       end
-      @evidence = Dir[File.join(directory, "restart-*")].map { |path| File.read(path) }
     end
   end
 
@@ -84,50 +74,37 @@ class ControllerTest < MemscopeTest
     step
 
     assert_nil @controller.groups.last.outcomes.last.booted_seconds
-    @working_set = 600 * MEBIBYTE
-    @host.booted = [true, 1]
-    2.times { step }
-    outcome = @controller.groups.last.outcomes.last
+    outcome = after_its_successor(30)
 
     assert_equal [1, 370 * MEBIBYTE], [outcome.failed_boots, outcome.returned_bytes]
     assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 370.0 MiB, expected 300.0 MiB"
     assert_equal [[:restart, 1000]], @host.done
   end
 
-  # What a restart of worker 0 returned, if afterwards the working set is this, and the members are these.
-  def returned_with(working_set, *members)
-    step
-    @host.members = members
-    @host.booted = [true, 0]
-    @working_set = working_set * MEBIBYTE
+  # The outcome once the successor, which has booted at its second attempt, has this much private memory.
+  def after_its_successor(mebibytes)
+    @host.members = [@host.worker(0, mebibytes && (mebibytes * MEBIBYTE), pid: 2000), @host.members.last]
+    @host.booted = [true, 1]
+    @working_set = 600 * MEBIBYTE
     2.times { step }
-    @controller.groups.last.outcomes.last.returned_bytes&./(MEBIBYTE)
+    @controller.groups.last.outcomes.last
   end
 
-  # While successors fail to boot, for hours, the other workers go on leaking.
-  def test_what_other_workers_grow_by_is_not_taken_from_what_a_restart_returned
-    assert_equal 370, returned_with(1000, @host.worker(1, 500 * MEBIBYTE))
+  # What others do meanwhile to the working set does not count.
+  def test_a_successor_that_needs_the_memory_again
+    step
+    outcome = after_its_successor(330)
+
+    assert_predicate outcome, :useless?
+    assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 70.0 MiB, expected 300.0 MiB, less " \
+                                "than half: no restart for 6 hours"
   end
 
-  # With fork_worker, a successor shares worker 0's memory; and what two workers shared is private to the other
-  # afterwards.
-  def test_memory_that_becomes_shared_or_private_is_not_growth
-    assert_equal 370, returned_with(600, @host.worker(1, 0, rss_bytes: 200 * MEBIBYTE))
-  end
-
-  def test_a_worker_that_was_added_meanwhile_is_growth
-    assert_equal 440, returned_with(600, @host.members.last, @host.worker(2, 0, rss_bytes: 70 * MEBIBYTE))
-  end
-
-  def test_if_the_kernel_has_killed_another_worker_meanwhile_it_stays_unknown
-    assert_nil returned_with(300, @host.worker(1, 0, pid: 4711))
+  def test_a_successor_that_does_not_report_is_not_measured
     step
 
-    assert_nil @controller.groups.last.outcomes.last.returned_bytes
-  end
-
-  def test_without_a_report_of_another_worker_its_growth_is_unknown
-    assert_equal 370, returned_with(600, @host.worker(1, 500 * MEBIBYTE, rss_bytes: nil))
+    assert_nil after_its_successor(nil).returned_bytes
+    assert_equal 270 * MEBIBYTE, after_its_successor(130).returned_bytes
   end
 
   def test_what_a_purge_returned
@@ -135,21 +112,10 @@ class ControllerTest < MemscopeTest
     @working_set = 900 * MEBIBYTE
     step
     @host.members = [@host.worker(0, 100 * MEBIBYTE)]
-    @working_set = 600 * MEBIBYTE
     step
 
     assert_equal([%i[purge], [1000]], @host.done.map { |what| what.first(2) }.transpose)
     assert_equal [300 * MEBIBYTE], @controller.groups.last.outcomes.map(&:returned_bytes)
-  end
-
-  def test_says_what_follows_from_a_restart_that_did_not_help
-    step
-    @host.booted = [true, 0]
-    @working_set = 900 * MEBIBYTE
-    2.times { step }
-
-    assert_includes @host.said, "policy: restart of worker 0 (pid 1000) returned 70.0 MiB, expected 300.0 MiB, less " \
-                                "than half: no restart for 6 hours"
   end
 
   def test_observing_does_nothing_and_says_what_it_would_do
@@ -157,7 +123,6 @@ class ControllerTest < MemscopeTest
     20.times { step }
 
     assert_empty @host.done
-    assert_empty @evidence
     assert_operator @controller.fields[:policy_decisions].dig(:restart, :not_executed), :>=, 2
     assert_match(/\Apolicy: would restart worker 0/, @host.said[1])
     assert_equal 15, @controller.groups.size
@@ -171,13 +136,6 @@ class ControllerTest < MemscopeTest
     assert_empty @host.said
   end
 
-  def test_keeps_the_evidence_before_a_restart
-    step
-    kept = JSON.parse(@evidence.fetch(0))
-
-    assert_equal [1, "no room", "restart"], [kept["groups"].size, kept["classes"], kept.dig("decision", "action")]
-  end
-
   def test_a_purge_by_the_allocators_lever
     @working_set = 900 * MEBIBYTE
     @host.members = [@host.worker(0, 400 * MEBIBYTE, predicted_bytes: { purge: 90 * MEBIBYTE })]
@@ -189,16 +147,14 @@ class ControllerTest < MemscopeTest
     assert_in_delta @now - 60, @controller.groups.last.outcomes.first.booted_seconds
   end
 
-  def test_starts_anew_after_the_server_has_restarted_all
+  def test_nothing_is_read_or_done_while_the_server_restarts_all
     @working_set = 100 * MEBIBYTE
     step
     @host.obstacle = "it restarts all"
+    @working_set = 970 * MEBIBYTE
     step
 
     assert_equal "Nothing to do: it restarts all.", @controller.fields[:policy_decision]
-    @host.obstacle = nil
-    step
-
     assert_equal 1, @controller.groups.size
     assert_empty @host.done
   end
@@ -218,12 +174,13 @@ class ControllerTest < MemscopeTest
     assert_equal 1, @host.said.grep(/an error/).size
   end
 
-  # As when the readings cannot be kept while nothing can be restarted.
   def test_an_error_and_a_reason_that_alternate_are_logged_once_each
-    @host.members = [@host.worker(0, 400 * MEBIBYTE), @host.worker(1, 400 * MEBIBYTE)]
+    full = [@host.worker(0, 400 * MEBIBYTE), @host.worker(1, 400 * MEBIBYTE)]
     @working_set = 900 * MEBIBYTE
-    Memscope::Workers::Evidence.stub(:record, ->(_group) { raise "disk full" }) { 90.times { step } }
-
+    90.times do |number|
+      @host.members = (full if number.even?)
+      step
+    end
     said = @host.said.map { |line| line[/acts|The working set|an error/] }
 
     assert_equal ["acts", "The working set", "an error"], said
@@ -253,15 +210,20 @@ class ControllerTest < MemscopeTest
 
   # The numbers of the last report are those of a while ago.
   def test_of_a_worker_that_does_not_report_everything_is_unknown
-    sizes = %i[private_bytes rss_bytes bytes_per_hour verdict eta_seconds purge_bytes compact_bytes thread_bytes]
-    leak = Memscope::Verdict.capture({ verdict: :leak, shares: {}, bytes_per_hour: MEBIBYTE, eta_seconds: 9,
-                                       confidence: 1.0, evidence: {}, reasons: {}, cost: Memscope::Cost.of(:T0) })
-    known, silent = [{}, { at: "no report for 90 s" }].map do |reasons|
-      report = { verdict: leak, predicted_bytes: { purge: 1, compact: 2, thread: 3 }, reasons: reasons }
-      @host.worker(0, 400 * MEBIBYTE, **report).to_h.values_at(*sizes)
-    end
+    known, silent = [{}, { at: "no report for 90 s" }].map { |reasons| member(:leak, reasons: reasons) }
 
-    assert_equal [400 * MEBIBYTE, 500 * MEBIBYTE, MEBIBYTE, :leak, 9, 1, 2, 3], known
+    assert_equal [400 * MEBIBYTE, MEBIBYTE, 1], known
     assert_equal [nil], silent.uniq
+  end
+
+  def test_only_a_leak_has_a_rate
+    assert_equal [400 * MEBIBYTE, nil, 1], member(:steady)
+  end
+
+  def member(kind, reasons: {})
+    verdict = Memscope::Verdict.capture({ verdict: kind, shares: {}, bytes_per_hour: MEBIBYTE, eta_seconds: 9,
+                                          confidence: 1.0, evidence: {}, reasons: {}, cost: Memscope::Cost.of(:T0) })
+    report = { verdict: verdict, predicted_bytes: { purge: 1 }, reasons: reasons }
+    @host.worker(0, 400 * MEBIBYTE, **report).to_h.values_at(:private_bytes, :leak_bytes_per_hour, :purge_bytes)
   end
 end

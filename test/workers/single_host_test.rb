@@ -7,130 +7,141 @@ require "tmpdir"
 
 # The signals are noted, not sent; test/acceptance/policy_sidekiq_test.rb has a real Sidekiq.
 class SingleHostTest < MemscopeTest
-  LAUNCHER = Struct.new(:stopping?).new(false)
+  # Sidekiq, as far as the host knows it.
+  module Sidekiq
+    module Processor
+      WORK_STATE = [] # rubocop:disable Style/MutableConstant
+    end
 
-  # As Sidekiq knows its jobs: the payload is JSON since Sidekiq 7.
-  def job(payload, seconds: 0) = { queue: "default", payload: payload, run_at: Time.now.to_i - seconds }
+    def self.logger = nil
+  end
 
   def setup
     @directory = Dir.mktmpdir
     @now = 1000.0
-    @said = []
     @signals = []
-    @work = []
-    @host = sidekiq
+    @jobs = Sidekiq::Processor::WORK_STATE.clear
   end
 
   def teardown = FileUtils.remove_entry(@directory)
 
   def sidekiq
     host = Memscope::Workers::SingleHost.new
-    work = -> { @work }
-    said = @said
-    host.define_singleton_method(:sidekiq) { LAUNCHER }
-    host.define_singleton_method(:work) { work.call }
-    host.define_singleton_method(:log) { |text| said << text }
+    host.define_singleton_method(:sidekiq) { Struct.new(:stopping?).new(false) }
     host
   end
 
-  def settled(&block)
-    Memscope::Workers.stub(:setting, ->(name) { @directory if name == :socket_directory }) do
+  def stubbed(&block)
+    Object.const_set(:Sidekiq, Sidekiq)
+    settings = { socket_directory: @directory, policy_supervised: true }
+    Memscope::Workers.stub(:setting, ->(name) { settings[name] }) do
       Memscope::Clock.stub(:now, -> { @now }) do
-        Process.stub(:kill, ->(signal, _pid) { @signals << signal }, &block)
+        Process.stub(:kill, ->(signal, pid) { @signals << (pid == Process.pid ? signal : pid) }, &block)
       end
     end
+  ensure
+    Object.send(:remove_const, :Sidekiq)
   end
 
-  def restart(host = @host) = settled { host.restart(nil, { action: :restart }) }
-  def advance(seconds) = settled { (@now += seconds) && @host.advance }
+  def restart(host) = stubbed { host.restart(nil) }
 
-  def test_becomes_quiet_and_ends_five_seconds_after_its_last_job
-    restart
-    @work = [job({ "class" => "Job" })]
-    advance(60)
-    @work = []
-    advance(4)
+  def advance(host, seconds)
+    @now += seconds
+    stubbed { host.advance }
+  end
+
+  def test_a_process_is_ended
+    host = Memscope::Workers::SingleHost.new
+
+    assert_nil host.obstacle
+    restart(host)
+    advance(host, 9000)
+
+    assert_equal [:TERM], @signals
+    assert_equal "this process is about to end", host.obstacle
+  end
+
+  def test_whether_it_is_started_again_is_a_setting
+    assert(stubbed { Memscope::Workers::SingleHost.new.supervised? })
+  end
+
+  def test_sidekiq_becomes_quiet_and_ends_after_its_last_job
+    host = sidekiq
+    @jobs << :job
+    restart(host)
+    advance(host, 60)
 
     assert_equal [:TSTP], @signals
-    advance(1)
+    @jobs.clear
+    2.times { advance(host, 10) }
+
+    assert_equal %i[TSTP TERM], @signals
+    assert_equal "this process is about to end", host.obstacle
+  end
+
+  def test_sidekiq_may_have_fetched_a_job_before_it_became_quiet
+    host = sidekiq
+    restart(host)
+    advance(host, 4)
+
+    assert_equal [:TSTP], @signals
+    advance(host, 1)
 
     assert_equal %i[TSTP TERM], @signals
   end
 
-  def test_its_successor_knows_of_the_restart
-    outcome = Memscope::Policy::Outcome.capture({ action: :restart, pid: 1, executed: false, seconds: 9,
-                                                  expected_bytes: 5, failed_boots: 0 })
-    outcome = { **outcome.to_h, before: 7, others: {} }
-    left = settled { @host.restart(nil, outcome) && Memscope::Workers::Evidence.left }
+  def test_sidekiq_ends_although_a_job_does_not
+    host = sidekiq
+    @jobs << :job
+    restart(host)
+    advance(host, 899)
 
-    assert_equal [{ **outcome, executed: true }], left
+    assert_equal [:TSTP], @signals
+    advance(host, 1)
+
+    assert_equal %i[TSTP TERM], @signals
   end
 
-  def test_a_job_that_may_never_end
-    @work = [job({ "class" => "Short" }), job('{"class":"Wrapper","wrapped":"Endless"}', seconds: 901)]
+  # Opening a file a second time is like another process's opening it: flock tells the two apart.
+  def test_one_process_of_a_user_at_a_time
+    restart(sidekiq)
+    error = assert_raises(RuntimeError) { restart(sidekiq) }
 
-    assert_equal "a job of Endless has run for more than 15 minutes", assert_raises(RuntimeError) { restart }.message
-    assert_empty @signals
+    assert_equal "another process of this user is being restarted", error.message
+    assert_equal [:TSTP], @signals
   end
 
-  def test_says_which_jobs_keep_it_from_ending
-    restart
-    @work = [job({ "class" => "Import" }), job('{"class":"Import"}'), job('{"class":"Mail"}')]
-    9.times { advance(100) }
+  def test_the_next_one_after_its_end
+    told, tell = IO.pipe
+    pid = fork do
+      restart(sidekiq)
+      tell.close
+      sleep
+    end
+    tell.close
+    told.read
 
-    assert_equal ["policy: still waits for 3 jobs (Import, Mail), 900 s after Sidekiq became quiet"], @said
-    8.times { advance(100) }
+    assert_match(/another process/, assert_raises(RuntimeError) { restart(sidekiq) }.message)
+    Process.kill(:KILL, pid) && Process.wait(pid)
+    restart(sidekiq)
 
-    assert_equal 1, @said.size
-  end
-
-  def test_jobs_that_cannot_be_counted
-    @work = nil
-
-    assert_equal "its jobs cannot be counted", assert_raises(RuntimeError) { restart }.message
+    assert_equal [:TSTP], @signals
   end
 
   # In Puma's log, if Puma has no workers and no logger is set.
   def test_logs_where_its_server_does
     log = Class.new { define_method(:log) { |text| (@lines ||= []) << text } }.new
-    settled { Memscope::Workers::SingleHost.new(log).log("policy: x") }
+    stubbed { Memscope::Workers::SingleHost.new(log).log("policy: x") }
 
     assert_equal ["memscope: policy: x"], log.instance_variable_get(:@lines)
-    assert_nil(settled { Memscope::Workers::SingleHost.new.log("policy: x") })
+    assert_nil(stubbed { Memscope::Workers::SingleHost.new.log("policy: x") })
   end
 
-  # Opening a file a second time is like another process's opening it: flock tells the two apart.
-  def test_one_process_of_a_container_at_a_time
-    restart
-    error = assert_raises(RuntimeError) { restart(sidekiq) }
+  def test_itself_is_its_only_member
+    assert_empty Memscope::Workers::SingleHost.new.members
+    own = Memscope::Worker.capture({ pid: Process.pid, role: :single, samples: 1, uss_bytes: 7, reasons: {} })
+    member = Memscope::Workers.stub(:own, own) { Memscope::Workers::SingleHost.new.members.first }
 
-    assert_equal "another process of this container is being restarted", error.message
-    assert_equal [:TSTP], @signals
-    Socket.stub(:gethostname, "another") { restart(sidekiq) }
-
-    assert_equal %i[TSTP TSTP], @signals
-  end
-
-  def test_the_next_one_after_its_end
-    pid = fork do
-      restart
-      sleep
-    end
-    sleep 0.01 until Dir.children(@directory).grep(/outcome/).any?
-
-    assert_match(/another process/, assert_raises(RuntimeError) { restart }.message)
-    finish(pid)
-    restart
-
-    assert_equal [:TSTP], @signals
-  ensure
-    finish(pid)
-  end
-
-  def finish(pid)
-    Process.kill(:KILL, pid)
-    Process.wait(pid)
-  rescue Errno::ESRCH
-    nil
+    assert_equal [Process.pid, 7, true, nil], [member.pid, member.private_bytes, member.booted?, member.exempt]
   end
 end

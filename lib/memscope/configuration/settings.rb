@@ -234,14 +234,13 @@ module Memscope
                   "any other process, only the environment variable starts it."
       },
       policy: {
-        type: Types.one_of(:off, :observe, :act), default: :observe, variable: "MEMSCOPE_POLICY", example: ":act",
+        type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY", example: ":observe",
         sentence: "Whether Puma's master (with `plugin :memscope`) and a process that has called " \
                   "`Memscope::Workers.watch`, such as Sidekiq's, look once a minute at how near their memory is to " \
-                  "the container's limit, and decide what to do about it: purge or compact a worker, lower its " \
-                  "threads for good (Puma 8), or restart it. With `:observe` they log what they would do; with " \
-                  "`:act` they do it. In Puma's master, which does not always load the application, only the " \
-                  "environment variable is sure to be seen. With a `worker_interval_seconds` above 60 they look " \
-                  "only that often, and above 150 they do nothing."
+                  "the container's limit, and decide whether to purge a worker or to restart one. With `:observe` " \
+                  "they log what they would do; with `:act` they do it. In Puma's master, which does not always " \
+                  "load the application, only the environment variable is sure to be seen. With a " \
+                  "`worker_interval_seconds` above 60 they look only that often, and above 150 they do nothing."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
@@ -259,21 +258,11 @@ module Memscope
                   "about to be reached, and the last restart was at least this long ago, 600 s are enough for one " \
                   "worker."
       },
-      policy_evidence_directory: {
-        type: Types::PATH, variable: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY", example: '"/var/lib/app/memory"',
-        sentence: "Where the policy records, before a restart, the reason: the worker's memory by owner, how it " \
-                  "grew, the verdict, the largest classes, and the last readings that it decided by. Each file has " \
-                  "at most 50 KB of JSON; the newest 20 stay. If it is nil, they are in the directory of the " \
-                  "sockets. If it is set, each reading also goes to groups.jsonl there, which `memscope policy` " \
-                  "replays; above 8 MiB it is renamed to groups.old.jsonl. The directory is created if it is " \
-                  "missing, and must belong to the process's user with mode 0700. Each server needs its own."
-      },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
-        sentence: "Whether something starts this process again when it ends, so that the policy may restart it. Set " \
-                  "it only where memscope cannot tell. memscope knows that Puma's master starts its workers again, " \
-                  "and systemd a service with Restart=always or on-success. It assumes that Kubernetes starts " \
-                  "Sidekiq again if Sidekiq has pid 1 (not under tini or sh -c); it cannot read restartPolicy."
+        sentence: "Whether something, such as systemd or Kubernetes, starts this process again when it ends with " \
+                  "success, so that the policy may restart it. Puma's workers need no setting: their master starts " \
+                  "them again."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",

@@ -70,7 +70,6 @@ module Memscope
       workers: Call.new(:Workers, []),
       tags: Call.new(:Tags, []),
       purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
-      lower_threads: Call.new(nil, %w[most]),
       dump: Call.new(:Dump, %w[path format gc deadline]),
       malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
       object_profile_start: Call.new(nil, %w[seconds shared budget]),
@@ -84,7 +83,7 @@ module Memscope
     LONGEST_REQUEST = 16 * 1024
 
     # Calls that change the process.
-    ACTIONS = [:purge, :lower_threads, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
+    ACTIONS = [:purge, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
 
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
@@ -95,10 +94,6 @@ module Memscope
     private_constant :PROFILERS, :ACTIONS, :OWN
 
     class << self
-      # @return [Puma::ServerPluginControl, nil] sets the number of threads that this process uses for requests; nil
-      #   unless Puma 8 or newer has passed it to memscope
-      attr_accessor :thread_control
-
       # @return [#pid, #to_json, nil] what answers `workers` in Puma's master, the process of that pid
       attr_accessor :master
 
@@ -163,20 +158,6 @@ module Memscope
         Field.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
         levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
-      end
-
-      # Threads beyond `most` end when their requests do.
-      def lower_threads(most: nil)
-        check_actions
-        now = thread_control&.max_threads
-        raise Refused, "this process's number of threads cannot be set while it runs" unless now
-
-        fits = most.is_a?(Integer) && most.between?(1, now)
-        Field.refuse("lower_threads: most", most, "an Integer from 1 to #{now}") unless fits
-        thread_control.update_thread_pool_min_max(min: [thread_control.min_threads, most].min, max: most)
-        raise Refused, "the number of threads cannot be set while Puma boots" unless thread_control.max_threads == most
-
-        { "threads" => most }
       end
 
       # With `in: "process"`, the walk stops all threads, so it counts as an action.

@@ -13,22 +13,19 @@ module Memscope
 
     # The longest path that fits into struct sockaddr_un, in bytes, without its NUL.
     LONGEST = 107
-    # What a directory is for, with the variable that sets it.
-    PURPOSES = { sockets: "MEMSCOPE_SOCKET_DIRECTORY", evidence: "MEMSCOPE_POLICY_EVIDENCE_DIRECTORY" }.freeze
-    private_constant :LONGEST, :PURPOSES
+    private_constant :LONGEST
 
     class << self
       # @param configured [String, nil] the configured directory, if any
-      # @param purpose [Symbol] :sockets or :evidence, for messages
       # @return [String] the directory for this process's socket, created if missing
       # @raise [Refused]
-      def directory(configured = nil, purpose: :sockets)
+      def directory(configured = nil)
         path = configured || candidates(Process.euid).first
         make(path)
-        check_directory(path, Process.euid, purpose: purpose)
+        check_directory(path, Process.euid)
       rescue SystemCallError => e
-        raise Refused, "the directory for #{purpose} #{path}: #{e.class.new.message}; allowed: one that exists or " \
-                       "can be created, set with #{PURPOSES.fetch(purpose)}"
+        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; allowed: one that exists or " \
+                       "can be created, set with MEMSCOPE_SOCKET_DIRECTORY"
       end
 
       # The default directories for a user's sockets, the likeliest first.
@@ -42,10 +39,9 @@ module Memscope
 
       # @param path [String]
       # @param uid [Integer] the required owner
-      # @param purpose [Symbol] as for `directory`
       # @return [String] the path
       # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
-      def check_directory(path, uid, purpose: :sockets)
+      def check_directory(path, uid)
         stat = File.lstat(path)
         fault = if !stat.directory? then "is a #{stat.ftype}"
                 elsif stat.uid != uid then "belongs to uid #{stat.uid}"
@@ -53,8 +49,7 @@ module Memscope
                 end
         return path unless fault
 
-        raise Refused, "the directory for #{purpose} #{path} #{fault}; allowed: a directory of uid #{uid} with mode " \
-                       "0700"
+        raise Refused, "the directory for sockets #{path} #{fault}; allowed: a directory of uid #{uid} with mode 0700"
       end
 
       # @param path [String] for a socket

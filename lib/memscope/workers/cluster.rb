@@ -88,7 +88,6 @@ module Memscope
         take(text)
         @began = @at
         first = worker or raise ArgumentError, @fault
-        @first = first.leaves
         @index = first.index
         @pid = first.pid
       end
@@ -108,9 +107,6 @@ module Memscope
         @fault = "its last report is not understood: #{e.message}"
         nil
       end
-
-      # @return [Array(Worker, Hash)] the last report, and the leaves of the first
-      def to_a = [worker, @first]
 
       # Adds the last report to a text.
       #
@@ -215,10 +211,6 @@ module Memscope
 
       # @return [Worker, nil] the master's last reading of itself
       def own = @watch&.own
-
-      # @param pid [Integer]
-      # @return [Array(Worker, Hash)] a worker's last report, and the leaves of its first; empty before the first
-      def reports(pid) = @reports[pid].to_a
 
       # @return [Workers] what the master knows of itself and of its workers
       def read

@@ -2,7 +2,6 @@
 
 require "socket"
 require_relative "../cgroup"
-require_relative "evidence"
 Memscope::Loading.units :Policy, :Purge
 
 module Memscope
@@ -11,44 +10,34 @@ module Memscope
     # logs and counts the decision and, if the setting `policy` is :act, carries it out.
     #
     # The thread that takes readings of this process calls `step`, which raises nothing. A step does not wait for the
-    # effects of an action: a later step reads them. Only an action, or the evidence of a restart, blocks the thread, in
-    # a cluster for at most Evidence::PATIENCE seconds each.
+    # effects of an action: a later step reads them. Only a purge blocks the thread, in a cluster for at most
+    # PumaHost::TIMEOUT seconds.
     #
-    # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervisor`, why
-    # nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervised?`,
+    # why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
     #
     # @api private
     class Controller
       include Report::Quantity
 
       # The number of readings that a decision is based on: those of a quarter of an hour.
-      KEPT = 15
+      MAX_READINGS = 15
+      # The number of actions that are known: those of more than `Policy#stop_seconds`.
+      MAX_OUTCOMES = 1000
       # A line that has not come up for this many seconds is logged again.
       AGAIN = 3600
       NO_LIMIT = ", but there is no memory limit: it does nothing"
-      private_constant :KEPT, :AGAIN, :NO_LIMIT
+      private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :NO_LIMIT
 
-      class << self
-        # @param worker [Worker] its last report
-        # @param rest [Hash{Symbol => Object}] what the host knows of it
-        # @return [Policy::Member]
-        def member(worker, **rest)
-          Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes(worker),
-                                   refused: { compact: Purge.missing[:compact] }.compact, **rest })
-        end
-
-        private
-
-        # Nothing if the report is missing or old.
-        def sizes(worker)
-          return {} if worker.reasons.key?(:at)
-
-          verdict = worker.verdict
-          predicted = worker.predicted_bytes || {}
-          { private_bytes: worker.uss_bytes, rss_bytes: worker.rss_bytes, verdict: verdict&.kind,
-            bytes_per_hour: verdict&.bytes_per_hour, eta_seconds: verdict&.eta_seconds, purge_bytes: predicted[:purge],
-            compact_bytes: predicted[:compact], thread_bytes: predicted[:thread] }
-        end
+      # @param worker [Worker] its last report; if it is missing or old, its memory is unknown
+      # @param rest [Hash{Symbol => Object}] what the host knows of it
+      # @return [Policy::Member]
+      def self.member(worker, **rest)
+        verdict = worker.verdict if worker.verdict&.kind == :leak
+        sizes = { private_bytes: worker.uss_bytes, leak_bytes_per_hour: verdict&.bytes_per_hour,
+                  purge_bytes: worker.predicted_bytes.to_h[:purge] }
+        sizes = {} if worker.reasons.key?(:at)
+        Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes, **rest })
       end
 
       # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
@@ -56,10 +45,10 @@ module Memscope
 
       def initialize(host)
         @host = host
-        @groups = [].freeze
+        @groups = @outcomes = [].freeze
         @decided = {}.freeze
         @due = 0
-        @said = {}
+        @logged = {}
       end
 
       # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
@@ -73,25 +62,18 @@ module Memscope
         return if Workers.setting(:policy) == :off || Clock.now < @due
 
         why = @host.obstacle
-        return put_off(why) if why
+        return @last = "Nothing to do: #{why}." if why
 
         policy = Policy.new(**rules)
         @due = Clock.now + (policy.sustained_seconds / policy.readings)
-        @groups = [*@groups, read(policy)].last(KEPT).freeze
+        @groups = [*@groups, read(policy)].last(MAX_READINGS).freeze
         introduce(policy)
         follow(policy.decide(@groups))
-        Evidence.record(@groups.last)
       rescue StandardError => e
         log_once("policy: an error: #{e.message} (#{e.class})")
       end
 
       private
-
-      # What the group does now must not count in later decisions.
-      def put_off(why)
-        @groups = [].freeze
-        @last = "Nothing to do: #{why}."
-      end
 
       def rules
         soft = Workers.setting(:policy_soft)
@@ -102,92 +84,56 @@ module Memscope
       # Logs what to expect of the policy, at first and whenever that changes.
       def introduce(policy)
         limit = @groups.last.limit_bytes
-        text = "policy: #{Workers.setting(:policy) == :act ? 'acts' : 'observes'}" \
+        text = "policy: #{act? ? 'acts' : 'observes'}" \
                "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}"
         @host.log(text) unless @introduced == text
         @introduced = text
       end
 
+      def act? = Workers.setting(:policy) == :act
+
       def read(policy)
-        since = Cost.now
         cgroup = Cgroup.read
         now = Clock.now.round(3)
         members = @host.members
-        @outcomes ||= @host.earlier_restarts
-        @outcomes.each { |outcome| settle(outcome, policy, cgroup.working_set_bytes, members, now) }
-        forget(now - policy.stop_seconds)
-        Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
-                                working_set_bytes: cgroup.working_set_bytes, supervisor: @host.supervisor,
-                                workers: @host.workers, members: members,
-                                outcomes: @outcomes.map { |outcome| public_part(outcome) },
-                                reasons: {}, cost: Cost.of(:T1, Cost.now - since) })
+        @outcomes = @outcomes.map { |outcome| settled(outcome, policy, members, now) }.freeze
+        Policy::Group.capture({ seconds: now, at: Clock.time, pid: Process.pid, host: Socket.gethostname,
+                                limit_bytes: cgroup.limit_bytes, working_set_bytes: cgroup.working_set_bytes,
+                                supervised: @host.supervised?, workers: @host.workers, members: members,
+                                outcomes: @outcomes })
       end
 
-      # Measures what an action returned, `settle_seconds` after it or, for a restart, after the successor has booted.
-      def settle(outcome, policy, working_set, members, now)
-        return unless outcome[:executed] && outcome[:returned_bytes].nil? && outcome[:others]
+      # Follows an action until what it returned is measured, `settle_seconds` after it or, for a restart, after the
+      # successor has booted.
+      def settled(outcome, policy, members, now)
+        return outcome if !outcome.executed? || outcome.returned_bytes
 
-        if outcome[:action] == :restart && outcome[:booted_seconds].nil?
-          booted, outcome[:failed_boots] = @host.successor(outcome)
-          outcome[:booted_seconds] = now if booted
-        elsif working_set && now >= outcome[:booted_seconds] + policy.settle_seconds
-          measure(outcome, policy, working_set, others(members, outcome[:index]))
+        unless outcome.booted_seconds
+          booted, failed = @host.successor(outcome)
+          return outcome.with(failed_boots: failed, booted_seconds: (now if booted))
         end
+        left = members.find { |member| member.index == outcome.index }&.private_bytes
+        return outcome unless left && outcome.private_bytes && now >= outcome.booted_seconds + policy.settle_seconds
+
+        outcome.with(returned_bytes: outcome.private_bytes - left).tap { |measured| log_result(measured, policy) }
       end
 
-      def measure(outcome, policy, working_set, others)
-        grown = growth(outcome[:others], others)
-        return outcome[:others] = nil unless grown # it stays unknown
-
-        outcome[:returned_bytes] = outcome[:before] - working_set + grown
-        @host.log("policy: #{returned(Policy::Outcome.capture(public_part(outcome)), policy)}")
-      end
-
-      def public_part(outcome) = outcome.except(:before, :others)
-
-      # The RSS of each worker except the one with this index, by number and pid. Not the USS, which changes when
-      # another process that shares the pages ends or begins.
-      def others(members, index)
-        numbered = members.select { |member| member.index && member.index != index }
-        numbered.to_h { |member| [[member.index, member.pid], member.rss_bytes] }
-      end
-
-      # The growth of the workers whose sizes are known both times; a worker that did not exist had 0 bytes. Returns nil
-      # if a worker was replaced, as when the kernel has killed it: the memory that its end returned cannot be told from
-      # the memory that the action returned.
-      def growth(earlier, later)
-        gone, come = [earlier.keys - later.keys, later.keys - earlier.keys].map { |workers| workers.map(&:first) }
-        return if gone.intersect?(come)
-
-        (earlier.keys | later.keys).sum do |worker|
-          before, after = [earlier, later].map { |sizes| sizes.fetch(worker, 0) }
-          before && after ? after - before : 0
-        end
-      end
-
-      def returned(outcome, policy)
+      def log_result(outcome, policy)
         stopped = outcome.action == :restart ? "no restart" : "not again"
         less = ", less than half: #{stopped} for #{Verdict::Sentence.duration(policy.stop_seconds)}" if outcome.useless?
-        "#{outcome.action} of #{outcome.title} returned #{size(outcome.returned_bytes)}, expected " \
-          "#{size(outcome.expected_bytes)}#{less}"
-      end
-
-      def forget(before)
-        restarts = @outcomes.select { |outcome| outcome[:action] == :restart }.last(2)
-        @outcomes.select! { |outcome| outcome[:seconds] > before || restarts.include?(outcome) }
+        @host.log("policy: #{outcome.action} of #{outcome.title} returned #{size(outcome.returned_bytes)}, expected " \
+                  "#{size(outcome.expected_bytes)}#{less}")
       end
 
       def follow(decision)
         return nothing(decision) if decision.none?
 
-        act = Workers.setting(:policy) == :act
-        outcome = outcome_of(decision)
-        failure = act ? carry_out(decision, outcome) : nil
-        outcome[:executed] = act && failure.nil?
-        outcome[:booted_seconds] = Clock.now.round(3) if outcome[:executed] && decision.action != :restart
-        @outcomes << outcome
-        tally(decision.action, outcome[:executed])
-        @last = "#{'would ' unless act}#{sentence(decision)}#{" Not done: #{failure}" if failure}"
+        failure = (carry_out(decision) if act?)
+        executed = act? && failure.nil?
+        @outcomes = [*@outcomes, outcome_of(decision, executed)].last(MAX_OUTCOMES).freeze
+        tally(decision.action, executed)
+        @last = "#{'would ' unless act?}#{decision.action} #{decision.worker.title}: #{decision.reason}" \
+                "#{" Not done: #{failure}" if failure}"
         @host.log("policy: #{@last}")
       end
 
@@ -198,37 +144,21 @@ module Memscope
         log_once("policy: #{decision.reason}") if decision.over_bytes
       end
 
-      def outcome_of(decision)
-        group = @groups.last
-        others = others(group.members, decision.worker.index)
-        { **Policy::Outcome.observed(decision, group.seconds).to_h, before: group.working_set_bytes, others: others }
+      def outcome_of(decision, executed)
+        worker = decision.worker
+        ended = Clock.now.round(3) if executed && decision.action == :purge
+        Policy::Outcome.capture({ action: decision.action, index: worker.index, pid: worker.pid, executed: executed,
+                                  seconds: @groups.last.seconds, private_bytes: worker.private_bytes, failed_boots: 0,
+                                  expected_bytes: decision.expected_bytes, booted_seconds: ended })
       end
 
       # Returns why the decision was not carried out; nil if it was.
-      def carry_out(decision, outcome)
+      def carry_out(decision)
         worker = decision.worker
-        case decision.action
-        when :restart
-          Evidence.keep(@host, decision, @groups)
-          @host.restart(worker, outcome)
-        when :fewer_threads then @host.lower_threads(worker, decision.threads)
-        else @host.purge(worker, levers(decision.action))
-        end
+        decision.action == :restart ? @host.restart(worker) : @host.purge(worker, [*Purge.allocators_lever])
         nil
       rescue StandardError => e
         "#{e.message} (#{e.class})"
-      end
-
-      # malloc keeps what a garbage collection frees, so malloc is purged afterwards.
-      def levers(action)
-        [*{ purge: [], gc: %i[gc], compact: %i[gc compact] }.fetch(action), *Purge.allocators_lever]
-      end
-
-      def sentence(decision)
-        worker = decision.worker
-        name = worker.index ? worker.title : "process #{worker.pid}"
-        threads = " to #{decision.threads}" if decision.threads
-        "#{decision.action}#{threads} #{name}: #{decision.reason}"
       end
 
       def tally(action, executed)
@@ -241,9 +171,9 @@ module Memscope
       # logged once, and again only after it has not come up for AGAIN seconds.
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
-        @said.delete_if { |_kind, at| Clock.now - at > AGAIN }
-        @host.log(text) unless @said.key?(kind)
-        @said[kind] = Clock.now
+        @logged.delete_if { |_kind, at| Clock.now - at > AGAIN }
+        @host.log(text) unless @logged.key?(kind)
+        @logged[kind] = Clock.now
       end
     end
   end

@@ -13,13 +13,11 @@ module Memscope
     #
     # @api private
     class PumaHost
-      # The event that Puma's master fires when a restart of all workers begins; its name changed in Puma 7. The event
-      # that says that all workers have booted is unreliable: Puma 5.6 does not fire it after a refork, and if a worker
-      # crashes meanwhile, it comes too early.
-      RESTARTING = %i[on_restart before_restart].freeze
       # The event that Puma fires once the application is loaded; its name changed in Puma 7.
       BOOTED = %i[on_booted after_booted].freeze
-      private_constant :RESTARTING, :BOOTED
+      # The longest wait for a worker's answer, in seconds.
+      TIMEOUT = 30
+      private_constant :BOOTED, :TIMEOUT
 
       # @param launcher [Puma::Launcher]
       # @return [#log]
@@ -42,19 +40,14 @@ module Memscope
         @options = launcher.options
         @log = self.class.log_of(launcher)
         @identities = {}
-        @first_threads = {}
         @begun = []
-        RESTARTING.each { |event| launcher.events.register(event) { @left_phase = oldest_phase } }
       end
-
-      # @return [Array] none: the master stays
-      def earlier_restarts = []
 
       # @return [nil] nothing is left to do from an earlier step
       def advance = nil
 
-      # @return [Symbol]
-      def supervisor = :puma
+      # @return [Boolean] true: the master does
+      def supervised? = true
 
       # @return [Integer] the number of workers, which the signals TTIN and TTOU change
       def workers = @options[:workers]
@@ -65,10 +58,8 @@ module Memscope
         return "Puma is stopping" if handles.any? && handles.all?(&:term?)
 
         # A restart of all workers puts each of them into the next phase.
-        phases = handles.map(&:phase).uniq
-        @served = phases if phases.one? && handles.size >= workers
-        served = phases == @served && (@left_phase.nil? || phases.first > @left_phase)
-        "Puma boots its workers or restarts all of them" unless served
+        whole = serving.size >= workers && handles.map(&:phase).uniq.one?
+        "Puma boots its workers or restarts all of them" unless whole
       end
 
       # Counts the workers that begin in place of the worker restarted last. Puma's hook after a fork could not count
@@ -84,28 +75,25 @@ module Memscope
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
         @identities = workers.to_h { |worker| [worker.pid, identity(worker.pid)] }
-        @first_threads = @first_threads.slice(*@identities.keys)
         workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
       end
 
-      # @param outcome [Hash] of a restart: the fields of a Policy::Outcome
+      # @param outcome [Policy::Outcome] of a restart
       # @return [Array(Boolean, Integer)] whether a worker has booted in place of the restarted one, or none will, as
       #   after TTOU; and how many workers in that place died before it
       def successor(outcome)
-        booted = serving.any? { |handle| handle.index == outcome[:index] && handle.pid != outcome[:pid] }
-        booted ||= serving.size >= workers && identity(outcome[:pid]).first != @stopped
-        [booted, [(@begun - [outcome[:pid]]).size - 1, 0].max]
+        booted = serving.any? { |handle| handle.index == outcome.index && handle.pid != outcome.pid }
+        booted ||= serving.size >= workers && identity(outcome.pid).first != @stopped
+        [booted, [(@begun - [outcome.pid]).size - 1, 0].max]
       end
 
       # Asks a worker to finish its requests and end.
       #
       # @param member [Policy::Member]
-      # @param _outcome [Hash]
       # @return [void]
       # @raise [RuntimeError] saying why not
-      def restart(member, _outcome)
-        why = obstacle || ("it is being stopped" unless serving?(member.pid)) ||
-              ("only #{serving.size} of #{workers} workers serve" if serving.size < workers)
+      def restart(member)
+        why = obstacle || ("it is being stopped" unless serving?(member.pid))
         raise why if why
 
         @restarted = member
@@ -115,17 +103,10 @@ module Memscope
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
       end
 
-      # Runs in the worker's listener thread. A purge runs beside its requests; a GC or a compaction stops them.
-      def purge(member, levers) = ask(member.pid, :purge, levers: levers.map(&:name))
-
-      # Puma 8 and newer.
-      def lower_threads(member, most) = ask(member.pid, :lower_threads, most: most)
-
-      # @return [Census] taken in a forked child, if the worker has room for one
-      def census(pid) = ask(pid, :census)
-
-      # @return [Array(Worker, Hash)] the worker's last report, and the leaves of its first
-      def reports(pid) = @cluster.reports(pid)
+      # Runs in the worker's listener thread, beside its requests.
+      def purge(member, levers)
+        Client.new(member.pid, timeout: TIMEOUT).call(:purge, levers: levers.map(&:name))
+      end
 
       # @param text [String]
       # @return [void]
@@ -135,15 +116,6 @@ module Memscope
       end
 
       private
-
-      # Leaves out worker 0 with fork_worker: a refork does not restart it, and moves it into the next phase first.
-      def oldest_phase
-        handles = @cluster.handles.values
-        handles.reject! { |handle| handle.index.zero? } if @options[:fork_worker]
-        handles.map(&:phase).min
-      end
-
-      def ask(pid, call, **options) = Client.new(pid, timeout: Evidence::PATIENCE).call(call, **options)
 
       # When a process started, in clock ticks since the machine booted, and in seconds of the monotonic clock.
       def identity(pid)
@@ -159,18 +131,8 @@ module Memscope
       def serving?(pid) = serving.any? { |handle| handle.pid == pid }
 
       def member(worker)
-        status = @cluster.handles[worker.pid]&.last_status || {}
-        most = status[:max_threads]
         Controller.member(worker, started_seconds: @identities[worker.pid].last, booted: serving?(worker.pid),
-                                  busy: most && (most - status[:pool_capacity]), threads: most,
-                                  least_threads: least_threads(worker.pid, most),
                                   exempt: exempt(worker.index))
-      end
-
-      # Half of the threads that the worker began with, since nothing raises the number again. Puma 8 and newer.
-      def least_threads(pid, most)
-        first = (@first_threads[pid] ||= most)
-        (first / 2.0).ceil if most && defined?(::Puma::ServerPluginControl)
       end
 
       def exempt(index) = ("the other workers are forked from it" if index&.zero? && @options[:fork_worker])

@@ -40,9 +40,5 @@ Puma::Plugin.create do
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }
     dsl.after_worker_fork { cluster.forked }
-    # Each time Puma 8 starts a thread, it passes an object that can change the worker's number of threads.
-    return unless defined?(Puma::ServerPluginControl)
-
-    dsl.before_thread_start { |control| Memscope::Calls.thread_control = control }
   end
 end

@@ -1,20 +1,17 @@
 # frozen_string_literal: true
 
 module Memscope
-  class Policy < Record
+  class Policy
     # The readings that count, and how far the group is above the limits. The readings that count are the latest, back
     # to the last gap, backward step of the clock, suspension of the machine or change of master.
     #
     # @api private
-    class Window
+    class ReadingWindow
       # This many readings in a row must be above the hard limit: one may be an outlier.
       HARD_READINGS = 2
       # The growth of the group is measured over this many readings.
       RISING_READINGS = 3
       private_constant :HARD_READINGS, :RISING_READINGS
-
-      # @return [Array<Group>] oldest first
-      attr_reader :readings
 
       # @param policy [Policy]
       # @param readings [Array<Group>] oldest first
@@ -24,17 +21,18 @@ module Memscope
       end
 
       # @return [Group]
-      def newest = readings.last
+      def newest = @readings.last
 
       # @return [Boolean] whether the group is above the hard limit
       def hard?
-        readings.size >= HARD_READINGS && readings.last(HARD_READINGS).all? { |one| above?(one, @policy.hard) }
+        last = @readings.last(HARD_READINGS)
+        last.size == HARD_READINGS && last.all? { |one| above?(one, @policy.hard) }
       end
 
       # @return [Boolean] whether it is above the hard limit, and its present growth reaches the limit within
       #   `gap_seconds`
       def imminent?
-        first = readings.last(RISING_READINGS).find(&:known?)
+        first = @readings.last(RISING_READINGS).find(&:working_set_bytes)
         hard? && room_bytes * span([newest, first]) <
           @policy.gap_seconds * (newest.working_set_bytes - first.working_set_bytes)
       end
@@ -43,17 +41,18 @@ module Memscope
       def soft? = lasting?(above_soft)
 
       # @return [Array<Group>] the latest consecutive readings above the soft limit, newest first
-      def above_soft = @above_soft ||= readings.reverse_each.take_while { |one| above?(one, @policy.soft) }
+      def above_soft = @above_soft ||= @readings.reverse_each.take_while { |one| above?(one, @policy.soft) }
+
+      # @return [Float] for how many seconds the working set has been above the soft limit
+      def soft_seconds = span(above_soft)
 
       # @return [Boolean] whether leaks reach the limit soon
-      def leak? = lasting?(readings) && eta_seconds && eta_seconds < @policy.eta_seconds
+      def leak? = lasting?(@readings) && eta_seconds && eta_seconds < @policy.eta_seconds
 
       # @return [Float, nil] seconds until the leaks of all workers together reach the limit; nil without a leak
       def eta_seconds
-        rate = leak_bytes_per_hour
-        alone = newest.members.select { |member| member.verdict == :leak }.filter_map(&:eta_seconds).min
-        together = room_bytes * 3600.0 / rate if rate.positive?
-        [alone, together].compact.min
+        rate = newest.members.sum { |member| member.leak_bytes_per_hour.to_i.clamp(0..) }
+        room_bytes * 3600.0 / rate if rate.positive?
       end
 
       # @return [Integer, nil] how far the working set is above the soft limit, or will be above it when the leaks have
@@ -63,9 +62,6 @@ module Memscope
         over += (room_bytes * @policy.eta_seconds / [eta_seconds, 1].max).ceil if over <= 0 && leak?
         over if over.positive?
       end
-
-      # @return [Float] for how many seconds the working set has been above the soft limit
-      def soft_seconds = span(above_soft)
 
       private
 
@@ -87,11 +83,7 @@ module Memscope
       def room_bytes = [newest.limit_bytes - newest.working_set_bytes, 0].max
 
       def span(readings) = readings.empty? ? 0.0 : (readings.first.seconds - readings.last.seconds).abs
-
-      def leak_bytes_per_hour
-        newest.members.select { |member| member.verdict == :leak }.sum { |member| [member.bytes_per_hour.to_i, 0].max }
-      end
     end
-    private_constant :Window
+    private_constant :ReadingWindow
   end
 end

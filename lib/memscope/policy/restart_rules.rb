@@ -3,18 +3,18 @@
 require_relative "../report/quantity"
 
 module Memscope
-  class Policy < Record
+  class Policy
     # Which worker to restart, or why none.
     #
     # @api private
-    class Restarts
+    class RestartRules
       include Report::Quantity
 
       HOUR = 3600.0
       private_constant :HOUR
 
       # @param policy [Policy]
-      # @param window [Window]
+      # @param window [ReadingWindow]
       def initialize(policy, window)
         @policy = policy
         @group = window.newest
@@ -24,7 +24,7 @@ module Memscope
       end
 
       # @return [String, nil] why no worker may be restarted now; nil if one may
-      def refusal = all_exempt || no_supervisor || failed_boots || useless || too_soon || unhealthy
+      def refusal = unsupervised || failed_boots || useless || too_soon || unhealthy
 
       # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with the bytes that its restart
       #   returns, the largest first
@@ -32,7 +32,7 @@ module Memscope
         uses = @group.members.filter_map do |member|
           [member, expected_bytes(member)] if why_not(member).nil? && expected_bytes(member).positive?
         end
-        uses.sort_by { |member, bytes| [-bytes, -member.bytes_per_hour.to_i, member.busy.to_i, member.pid] }
+        uses.sort_by { |member, bytes| [-bytes, -member.leak_bytes_per_hour.to_i, member.pid] }
       end
 
       # @return [Integer] how many workers can be restarted within an hour
@@ -51,16 +51,16 @@ module Memscope
       def why_not(member)
         return "exempt: #{member.exempt}" if member.exempt
         return "its private memory is unknown" unless member.private_bytes
-        return "it has run for less than #{least_uptime(member).round} s" if young?(member)
+
+        least = least_uptime(member)
+        return "it has run for less than #{least.round} s" if uptime(member) < least
 
         "it was the last to be restarted" if last?(member)
       end
 
-      def young?(member) = uptime(member) < least_uptime(member)
-
       def least_uptime(member)
-        times = @hurried ? %i[min_uptime_seconds hard_min_uptime_seconds] : %i[min_uptime_seconds]
-        least_time(times, member.index || member.pid)
+        rules = @hurried ? %i[min_uptime_seconds hard_min_uptime_seconds] : %i[min_uptime_seconds]
+        least_time(rules, member.index || member.pid)
       end
 
       # Whether a worker was restarted recently. If so, the other workers will soon have run for long enough.
@@ -74,16 +74,16 @@ module Memscope
       # after `stop_seconds`.
       def last?(member)
         last = @past.last
-        last&.index && last.index == member.index && @group.members.size > 1 && member.verdict != :leak &&
+        last&.index && last.index == member.index && @group.members.size > 1 && member.leak_bytes_per_hour.nil? &&
           @group.seconds - last.seconds < @policy.stop_seconds
       end
 
       # What a successor will not need again: what has leaked, or what the worker has beyond the others' usual memory.
       # Above the hard limit, at least half of its private memory: a successor needs a while to use as much.
       def expected_bytes(member)
-        leaked = [:leak, nil].include?(member.verdict) ? member.bytes_per_hour.to_i * uptime(member) / HOUR : 0
+        leaked = (member.leak_bytes_per_hour.to_i * uptime(member) / HOUR).round
         least = @hard ? member.private_bytes / 2 : 0
-        [leaked.round, member.private_bytes - usual_bytes(member), least].max.clamp(0, member.private_bytes)
+        [leaked, member.private_bytes - usual_bytes(member), least].max.clamp(0, member.private_bytes)
       end
 
       # The median private memory of the other workers that are warm.
@@ -93,10 +93,8 @@ module Memscope
         sizes.empty? ? member.private_bytes : sizes[sizes.size / 2]
       end
 
-      def all_exempt = (nobody if @group.members.any? && @group.members.all?(&:exempt))
-
-      def no_supervisor
-        "no supervisor is proved that would start a worker again" unless @group.supervisor
+      def unsupervised
+        "nothing is known to start it again: the setting policy_supervised is false" unless @group.supervised?
       end
 
       def failed_boots
@@ -119,8 +117,8 @@ module Memscope
         return unless left.positive?
 
         "restarting does not help: of the #{size(last.expected_bytes)} expected from the last one, " \
-          "#{size(last.returned_bytes)} came back, so the memory is shared, another process's, or needed again at " \
-          "once; no restart for #{Verdict::Sentence.duration(left)}"
+          "#{size(last.returned_bytes)} came back, so the rest is needed again at once; no restart for " \
+          "#{Verdict::Sentence.duration(left)}"
       end
 
       def too_soon
@@ -131,12 +129,12 @@ module Memscope
 
       def interval = least_time(@hard ? %i[interval_seconds hard_interval_seconds] : %i[interval_seconds])
 
+      # All workers but one must serve during a restart.
       def unhealthy
         serving = @group.members.count(&:booted?)
-        needed = @policy.min_healthy || (@group.workers - 1)
-        "#{serving} of #{@group.workers} workers serve, and #{needed} must during a restart" if serving - 1 < needed
+        "only #{serving} of #{@group.workers} workers serve" if serving < @group.workers
       end
     end
-    private_constant :Restarts
+    private_constant :RestartRules
   end
 end
