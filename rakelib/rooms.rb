@@ -48,7 +48,7 @@ class Rooms
     "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
-    "tags" => { files: "lib/memscope/{tags,tags/*}.rb", may: sampling },
+    "tags" => { files: "lib/memscope/tags.rb", may: sampling },
     "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
                         may: [*sampling, "measurement"] },
     "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check"] },

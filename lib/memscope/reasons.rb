@@ -213,8 +213,7 @@ module Memscope
       tags_few_malloc_samples: unknown for tags without a sample in the malloc profile, or if it counts no freed memory
       tags_few_samples: unknown for tags with fewer than 10 samples
       tags_malloc_uncounted: only jemalloc counts what a thread allocates; else it needs Memscope::MallocProfile.start
-      tags_unjudged: fewer than two full garbage collections have run since the profile of objects, or the time reported on,
-        began
+      tags_unjudged: fewer than two full garbage collections have run since the profile of objects began
       tags_unset: no block of Memscope.tag has run (Memscope::RackTags calls it while a profile is running)
       tags_without_malloc_profile: no malloc profile is running (memscope profile --pid N, MallocProfile.start)
       tags_without_profile: no profile of objects is running (memscope profile --objects --pid N, ObjectProfile.start)

@@ -4,7 +4,7 @@ require_relative "collection"
 Memscope::Loading.units :MallocProfile, :ObjectProfile
 
 module Memscope
-  # What endpoints and jobs allocate and retain: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
+  # What endpoints and jobs allocate and keep: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
   # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
   #
   #   Memscope::ObjectProfile.start
@@ -14,36 +14,52 @@ module Memscope
   #   row.retained_objects_error      # => 104.3
   #
   # Retained objects are those that were allocated before the last but one major GC and that the last major GC found
-  # alive: objects that requests in progress hold meanwhile are not among them. As runs go on, the number per run tends
-  # to 0 for a cache that fills up, and stays the same for a leak. `later - earlier` has the numbers for the time
-  # between the two readings.
+  # alive: objects that requests in progress hold meanwhile are not among them. What grew in a time is in the difference
+  # of two profiles: `(later - earlier).by(:tag)`.
   class Tags < Reading
-    require_relative "tags/totals"
-    require_relative "tags/row"
+    # What the runs of one tag allocate and keep.
+    class Row < Record
+      # @return [String] the tag
+      field :name, :string, null: false
+      # @return [Integer] runs that have begun: requests, jobs
+      field :runs, :count, null: false, counters: true
+      # @return [Integer] runs in progress
+      field :running, :count, null: false
+      # @return [Float, nil] objects that a run allocates
+      field :allocated_objects, :number
+      # @return [Integer, nil] bytes that a run allocates through malloc: exact with jemalloc, else estimated
+      field :malloc_allocated_bytes, :bytes
+      # @return [Integer, nil] live objects that runs have allocated since the profile of objects began; nil for few
+      #   samples
+      field :live_objects, :count
+      # @return [Integer, nil] bytes of these live objects, with the malloc memory that they report
+      field :live_bytes, :bytes
+      # @return [Integer, nil] live memory that runs have allocated through malloc since the malloc profile began
+      field :malloc_live_bytes, :bytes
+      # @return [Float, nil] objects that 1,000 runs retain; nil for few samples
+      field :retained_objects, :number
+      # @return [Float, nil] one standard error of `retained_objects`
+      field :retained_objects_error, :number
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
 
     # @return [Array<Row>] the tags whose runs together retain most come first, even if samples are too few for a number
     collection :rows, [Row]
-    # @return [Float, nil] for a difference: time from the earlier reading to the later
-    field :seconds, :number, sparse: true
-    # @return [Integer, nil] the number of the running profile of objects in its process; nil if none is running
-    field :session, :count, sparse: true
-    # @return [Integer, nil] the number of the malloc profile that malloc_allocated_bytes comes from; nil if the
-    #   allocator counts these bytes, or no malloc profile is running
-    field :malloc_session, :count, sparse: true
-    # @return [Windows, nil] what was sampled since the profile of objects began; nil if none is running
-    field :profiled, Windows
-    # @return [Windows, nil] what had been sampled at the last but one major GC; nil before the second major GC
-    field :judged, Windows
-    # @return [Float, nil] how many objects one sample stands for
-    field :sample_objects, :number
 
     # Fields that need a profile of objects.
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
-    # Fields with the windows of a profile of objects.
-    WINDOWS = %i[profiled judged].freeze
+    # The fewest samples from which a number is estimated.
+    ENOUGH = Profile::Entry::ENOUGH_SAMPLES
+    # Fields that several tags have together.
+    SUMS = %i[runs running live_objects live_bytes malloc_live_bytes].freeze
     # Seconds between two readings for metrics, unless an interval for ledgers is configured.
     INTERVAL = 60
-    private_constant :OF_OBJECTS, :WINDOWS, :INTERVAL
+    # As much of a stack, and of a profile, as Profile::Shares.error needs: the samples that two major GCs have judged.
+    Judged = Struct.new(:samples, :live_objects, :shares)
+    Windows = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
+    private_constant :OF_OBJECTS, :ENOUGH, :SUMS, :INTERVAL, :Judged, :Windows
     # In metrics, the name of the row that sums up the tags without a row of their own.
     #
     # @api private
@@ -58,29 +74,16 @@ module Memscope
         body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
         malloc, unread = malloc_profile
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
-        WINDOWS.each { |name| body[name] &&= Windows.capture(body[name]) }
-        body.update(sessions(body, malloc))
-        of(totals(body.delete(:tags), malloc), body, malloc: unread || !malloc.nil?)
+        rows = rows(body, malloc)
+        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, unread || !malloc.nil?)
+        capture({ rows: rows, reasons: { **reasons, **body[:reasons] }, cost: body[:cost] })
       end
 
       # @api private
       # @param cache [TtlCache]
       # @param interval [Numeric, nil] seconds between two ledgers for metrics
-      # @return [Tags] without the totals that a difference needs
+      # @return [Tags]
       def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
-
-      # A profile that began between the two readings counts from its beginning.
-      #
-      # @param earlier [Tags]
-      # @param later [Tags]
-      # @return [Tags] of the time between the readings, in the later reading's envelope
-      def between(earlier, later)
-        windows = windows_between(earlier, later)
-        body = { seconds: (later.at - earlier.at).to_f, session: later.session, malloc_session: later.malloc_session,
-                 sample_objects: sample_objects(later, windows[:judged]), cost: Cost.of(:T0),
-                 reasons: later.reasons.slice(:profiled, :samples), **windows }
-        of(totals_between(earlier, later), body, later.envelope, malloc: later.any?(&:malloc_live_bytes))
-      end
 
       private
 
@@ -91,53 +94,50 @@ module Memscope
         [nil, e.message]
       end
 
-      def sessions(body, malloc)
-        counted = body[:tags].any? { |tag| tag[:malloc_allocated_bytes] }
-        { session: (Native.object_profile_session if body[:profiled]),
-          malloc_session: (MallocProfile.session if malloc && !counted) }
-      end
-
-      def windows_between(earlier, later)
-        same = earlier.session == later.session
-        WINDOWS.to_h { |name| [name, later.public_send(name)&.since((earlier.public_send(name) if same))] }
-      end
-
-      # The smaller the share of allocations in windows, the more objects a sample stands for.
-      def sample_objects(later, judged)
-        judged ? later.sample_objects * later.profiled.windows_share / judged.windows_share : later.sample_objects
-      end
-
-      def totals_between(earlier, later)
-        anew = Totals::SESSIONS.reject { |session, _| earlier.public_send(session) == later.public_send(session) }
-        before = earlier.rows.to_h { |row| [row.name, row.totals.without(anew.values.flatten)] }
-        later.map { |row| row.totals.since(before[row.name]) }
-      end
-
-      # Adds each tag's numbers from the malloc profile.
-      def totals(tags, malloc)
+      # Sorted by what a tag retains in total. Not per run: an endpoint that fills its caches in its first request would
+      # come before a leak.
+      def rows(body, malloc)
         entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
-        tags.map do |tag|
-          entry = entries[tag[:name]]
-          tag[:malloc_live_bytes] = entry&.live_bytes
-          tag[:malloc_allocated_bytes] ||= entry&.allocated_bytes
-          Totals.capture(tag)
-        end
+        body[:tags].sort_by { |tag| [-kept(tag), -tag[:live_bytes].to_i, -tag[:runs], tag[:name]] }
+                   .map { |tag| row(tag, entries[tag[:name]], body[:judged]) }
       end
 
-      def of(totals, body, envelope = nil, malloc:)
-        rows = totals.sort_by(&:rank).map { |total| Row.of([total], **body.slice(:profiled, :judged, :sample_objects)) }
-        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, malloc)
-        capture({ seconds: nil, session: nil, malloc_session: nil, profiled: nil, judged: nil, sample_objects: nil,
-                  **body, rows: rows, reasons: { **reasons, **body[:reasons] } }, envelope)
+      def kept(tag) = (tag[:shares] || []).sum { |share| share[Profile::Shares::OBJECTS] }
+
+      def row(tag, entry, windows)
+        malloc = tag[:malloc_allocated_bytes] || entry&.allocated_bytes
+        { name: tag[:name], runs: tag[:runs], running: tag[:running], malloc_live_bytes: entry&.live_bytes,
+          malloc_allocated_bytes: a_run(malloc, tag[:malloc_runs])&.round, **sampled(tag),
+          **(windows ? retained(tag, windows) : {}) }
+      end
+
+      def sampled(tag)
+        live = tag[:live_samples].to_i >= ENOUGH ? tag.slice(:live_objects, :live_bytes) : {}
+        return live if tag[:counted].to_i < ENOUGH
+
+        { **live, allocated_objects: a_run(tag[:allocated_objects], tag[:profiled_runs]) }
+      end
+
+      def a_run(whole, runs) = ((whole / runs.to_f).round(2) if whole && runs&.positive?)
+
+      def retained(tag, windows)
+        thousands = tag[:judged_runs].fdiv(1000)
+        return {} if tag[:samples] < ENOUGH || !thousands.positive?
+
+        error = Profile::Shares.error([Judged.new(tag[:samples], kept(tag), tag[:shares])], Profile::Shares::OBJECTS,
+                                      Windows.new(**windows))
+        { retained_objects: (kept(tag) / thousands).round(2), retained_objects_error: (error / thousands).round(2) }
       end
 
       # Why a row lacks a number.
       def missing(rows, body, malloc)
-        without = body[:reasons][:profiled] || :tags_without_profile
-        { **OF_OBJECTS.to_h { |name| [name, body[:session] ? :tags_few_samples : without] },
-          **(body[:session] && !body[:judged] ? { retained_objects: :tags_unjudged } : {}),
-          **without_malloc(malloc) }
-          .select { |name, _why| rows.any? { |row| row.public_send(name).nil? } }
+        { **without_objects(body), **without_malloc(malloc) }.select { |name, _why| rows.any? { |row| row[name].nil? } }
+      end
+
+      def without_objects(body)
+        why = body[:profiled] ? :tags_few_samples : body[:reasons][:profiled] || :tags_without_profile
+        reasons = OF_OBJECTS.to_h { |name| [name, why] }
+        body[:profiled] && !body[:judged] ? { **reasons, retained_objects: :tags_unjudged } : reasons
       end
 
       # @param malloc [Boolean, String] whether a malloc profile was read; or why it could not be read
@@ -156,31 +156,17 @@ module Memscope
       rest = rows.drop(most)
       return rows if rest.empty?
 
-      others = Row.of(rest.map(&:totals), name: "#{rest.size} other tags", profiled: profiled, judged: judged,
-                                          sample_objects: sample_objects)
-      [*rows.first(most), others]
+      sums = SUMS.to_h { |name| [name, rest.filter_map(&name).then { |known| known.sum if known.any? }] }
+      [*rows.first(most), Row.capture({ name: "#{rest.size} other tags", **sums })]
     end
 
     # @api private
-    # @return [Tags] the rows of `top` without totals; the row that sums up the other tags is named "[other]"
+    # @return [Tags] the rows of `top`; the row that sums up the other tags is named "[other]"
     def bounded
-      shown = top.map { |row| row.named(row.totals ? row.name : OTHER) }
-      changed(rows: shown.freeze)
-    end
+      shown = top
+      return self if shown.size == rows.size
 
-    # What happened since an earlier reading of the same process.
-    #
-    # @param other [Tags] the earlier reading
-    # @return [Tags]
-    # @raise [TypeError] for a reading of another kind
-    # @raise [ArgumentError] for a reading of another process
-    def -(other)
-      same = of_this_kind(other).pid == pid
-      Field.refuse("Memscope::Tags#-: pid", other.pid, "#{pid}, as in the later reading") unless same
-      bare = [*rows, *other.rows].find { |row| row.totals.nil? }
-      Field.refuse("Memscope::Tags#-: rows", bare.name, "rows with totals, which a report of a worker lacks") if bare
-
-      Tags.between(other, self)
+      changed(rows: [*shown[0...-1], Row.capture({ **shown.last.to_h, name: OTHER })].freeze)
     end
 
     # @api private

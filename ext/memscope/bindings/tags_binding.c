@@ -14,7 +14,6 @@
 #include "sampling/sampled_stack.h"
 #include "sampling/tag_objects.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- Native.tag -------------------------------------------------------------------------------------------------- */
@@ -44,8 +43,7 @@ struct reading {
     bool judged;  /* running, and two major GCs have run since the profile began */
     struct memscope_object_sampler_state state;
     struct memscope_tag_mark *start, *mark; /* copies; mark: of the last but one major GC, if judged */
-    double widest;
-    uint64_t dropped; /* samples */
+    uint64_t dropped;                       /* samples */
     struct memscope_tag_runs *runs;
     struct memscope_tag_objects *objects;
     struct memscope_window_sums *allocated;
@@ -88,7 +86,6 @@ static enum memscope_status read_profile(struct reading *reading) {
     reading->state = memscope_object_sampler_state();
     reading->dropped = memscope_object_sampler_samples()->dropped;
     reading->judged = tags.judged != NULL;
-    reading->widest = tags.widest;
     *reading->start = *tags.start;
     if (tags.judged)
         *reading->mark = *tags.judged;
@@ -152,8 +149,6 @@ static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag)
     memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, reading->start->half_runs[tag]));
     memscope_hash_set(hash, "counted", ULL2NUM(reading->counted[tag]));
     memscope_hash_set(hash, "allocated_objects", DBL2NUM(allocated->sum));
-    memscope_hash_set(hash, "squares", DBL2NUM(allocated->squares));
-    memscope_hash_set(hash, "products", DBL2NUM(allocated->products));
     memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
     memscope_hash_set(hash, "live_objects", memscope_estimate(objects->objects));
     memscope_hash_set(hash, "live_bytes", memscope_estimate(objects->bytes));
@@ -199,11 +194,8 @@ static VALUE body_of(VALUE argument) {
         if (reading->runs[tag].begun > 0)
             rb_ary_push(list, tag_hash(reading, tag));
     memscope_hash_set(body, "tags", list);
-    if (reading->running) {
+    if (reading->running)
         memscope_hash_set(body, "profiled", windows_hash(&reading->state.plan));
-        memscope_hash_set(body, "sample_objects",
-                          DBL2NUM(reading->widest / fmax(memscope_plan_share(&reading->state.plan), 1e-9)));
-    }
     if (reading->judged)
         memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
     gvl_ns = memscope_now_ns() - reading->begun_ns;

@@ -39,7 +39,6 @@ static struct sampler {
     uint64_t watched;            /* allocations of this window, the skipped ones included */
     double stands_for;
     double stands_before;                       /* stands_for of the window before */
-    double widest;                              /* the longest interval so far */
     struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
     struct memscope_generations generations;
 
@@ -172,7 +171,6 @@ static void make_room(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 
     memscope_object_samples_make_room(samples, MEMSCOPE_OBJECT_RECORDS, &sampler.plan);
-    sampler.widest = fmax(sampler.widest, sampler.plan.interval);
     sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 }
 
@@ -806,6 +804,5 @@ struct memscope_object_tags memscope_object_sampler_tags(void) {
         .stands_for = sampler.skipping ? sampler.stands_before : sampler.stands_for,
         .start = &tags->start,
         .judged = sampler.marks < 2 ? NULL : &tags->marks[sampler.marks % 2],
-        .widest = sampler.widest,
     };
 }

@@ -102,7 +102,6 @@ struct memscope_object_tags {
     const struct memscope_tag_mark *start;
     const struct memscope_tag_mark *judged; /* the major GC before the last: the last major GC has judged all objects
                                                allocated before it; NULL if there were fewer than two */
-    double widest;                          /* the longest interval of samples so far */
 };
 
 /* Of a running profile. Settle it first. */

@@ -9,18 +9,16 @@ module Memscope
       NOTES = <<~TEXT
         The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
         Memscope.tag. Retained counts need a running object profile (the setting
-        `objects_profile`, or memscope profile --objects --pid N meanwhile), and two
-        full garbage collections since that began; with --seconds, two after the first
-        reading. For a tag with fewer than 10 samples, there is only an
-        upper bound, such as "<120".
+        `objects_profile`, or memscope profile --objects --pid N meanwhile), two full
+        garbage collections since that began, and 10 samples. What grew in a time, by
+        tag: memscope profile --objects --pid N --since FILE --by tag.
       TEXT
       FORMS = {
         process: { summary: "print what endpoints and jobs allocate and retain",
-                   example: "memscope tags --pid 4711 --seconds 600", notes: NOTES,
+                   example: "memscope tags --pid 4711 --top 10", notes: NOTES,
                    defaults: { top: Report::TagsPage::ROWS },
-                   options: [*PROCESS, *TEXT, ["--seconds S", Float, SECONDS, "count only the next S seconds"],
-                             ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
-                              "the number of rows to print"]] }
+                   options: [*PROCESS, *TEXT, ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
+                                               "the number of rows to print"]] }
       }.freeze
       private_constant :NOTES, :FORMS
 
@@ -28,16 +26,8 @@ module Memscope
 
       def perform
         usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-        deliver_readings([read], limit: @given[:top])
+        deliver_readings([ask(:tags)], limit: @given[:top])
         FINE
-      end
-
-      def read
-        return ask(:tags) unless @given[:seconds]
-
-        earlier = ask(:tags)
-        wait
-        ask(:tags) - earlier
       end
     end
   end

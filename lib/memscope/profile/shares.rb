@@ -33,7 +33,7 @@ module Memscope
       #   adds, and n how many allocations it stands for
       # @param samples [Integer] how many samples the sum is estimated from
       # @param objects [Numeric] how many objects the samples stand for
-      # @param profile [Profile, Difference, Tags::Windows]
+      # @param profile [Profile, Difference, #windows_share]
       # @param whole [Numeric] Σx; if some samples stand for negative numbers, the sum of their absolute values instead
       # @return [Float] one standard error of the sum
       def deviation(sums, samples, objects, profile, whole = sums.first)

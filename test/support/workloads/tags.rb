@@ -2,8 +2,8 @@
 
 # What memscope says of five endpoints under 16 threads, beside the truth: /leak keeps ENV["KEPT"] objects a request,
 # /cache fills a cache of bounded size and then replaces its entries, the others make garbage only. ENV["SEED"] decides
-# the order of the requests; which objects are sampled cannot be decided. Prints for the whole profile, and for the time
-# after the cache was full, each row's numbers.
+# the order of the requests; which objects are sampled cannot be decided. Prints what 1,000 runs of each tag retain, and
+# what each tag's live objects grew by after the cache was full, with one standard error and the truth.
 
 require "json"
 require "memscope"
@@ -42,10 +42,19 @@ serve = lambda do |random|
 end
 
 random = Random.new(Integer(ENV.fetch("SEED")))
+settled = -> { 2.times { GC.start } && Memscope::ObjectProfile.snapshot }
 Memscope::ObjectProfile.start(budget: BUDGETS.sample(random: random))
 serve.call(random)
-earlier = Memscope.tags
+earlier = settled.call
+before = leaked.size
 serve.call(random)
-later = Memscope.tags
-readings = { whole: later, later: later - earlier }
-puts JSON.generate(readings.transform_values { |tags| tags.map { |row| row.to_h.except(:totals) } })
+whole = Memscope.tags.map do |row|
+  truth = row.name == "/leak" ? 1000 * KEPT : 0
+  [row.name, truth, row.retained_objects, row.retained_objects_error] unless row.name == "/cache" # it filled up
+end
+grown = (settled.call - earlier).by(:tag).filter_map do |entry|
+  truth = entry.name == "/leak" ? leaked.size - before : 0
+  number = entry.live_objects if entry.estimated?
+  [entry.name, truth, number, entry.error_objects] if ENDPOINTS.key?(entry.name)
+end
+puts JSON.generate(whole: whole.compact, later: grown)

@@ -106,10 +106,11 @@ module Memscope
         end
 
         def retained(row)
-          number = Report::TagsPage.retained(row) or return
+          numbers = [row.retained_objects, row.retained_objects_error]
+          return if numbers.include?(nil)
 
-          error = " (error #{Report::TagsPage.decimal(row.retained_objects_error)})" if row.retained_objects_error
-          "#{number.rjust(9)} objects#{error} retained by 1,000 runs of #{row.name}"
+          number, error = numbers.map { |one| Report::TagsPage.decimal(one) }
+          "#{number.rjust(9)} objects (error #{error}) retained by 1,000 runs of #{row.name}"
         end
 
         def leaves(ledger)
