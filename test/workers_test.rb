@@ -53,23 +53,6 @@ class WorkersTest < MemscopeTest
     found
   end
 
-  # What a compaction is predicted to return, where a full GC takes so many milliseconds.
-  def compactable(role, pause_ms)
-    Memscope.const_get(:Native).stub(:gc_pause_ms, pause_ms) do
-      Memscope::History::Sampler.stub(:compactable_bytes, MEBIBYTE) do
-        Memscope::Workers::Sampler.new(role: role).read.predicted_bytes[:compact]
-      end
-    end
-  end
-
-  # A worker's compaction writes to shared pages: the process then has its own copies. Others may stop Ruby for long.
-  def test_a_compaction_that_does_harm_is_not_predicted
-    assert_equal MEBIBYTE, compactable(:single, 1.0)
-    assert_nil compactable(:worker, 1.0)
-    assert_nil compactable(:single, 650.0)
-    assert_nil compactable(:single, nil)
-  end
-
   def test_a_purge_under_jemalloc_returns_what_is_predicted
     skip_under_sanitizer
     keeping = { "MALLOC_CONF" => "dirty_decay_ms:-1" } # jemalloc would return some by itself
@@ -78,26 +61,12 @@ class WorkersTest < MemscopeTest
       kept = Array.new(20_000) { "a" * 3000 }
       kept.select!.with_index { |_string, index| (index % 100).zero? } # so that free itself returns nothing
       GC.start
-      predicted = Memscope::Workers::Sampler.new(role: :single).read.predicted_bytes[:purge]
+      predicted = Memscope::Workers::Sampler.new(role: :single).read.purge_bytes
       puts JSON.generate([predicted, Memscope.purge(:purge).returned_bytes])
     RUBY
 
     assert_operator predicted, :>, 10 * MEBIBYTE
     assert_operator returned, :>=, 0.9 * predicted
-  end
-
-  # Twenty threads, each of which has touched this much of its stack.
-  def test_one_thread_less_returns_its_stack
-    skip "a thread's stack is malloc's" if RUBY_VERSION >= "3.3"
-
-    touched = 500_000
-    predicted = child_json(<<~RUBY, requires: %w[json memscope_test])
-      threads = Array.new(20) { Thread.new { Host.touch_stack(#{touched}); sleep } }
-      Thread.pass until threads.all?(&:stop?)
-      puts Memscope::Workers::Sampler.new(role: :single).read.predicted_bytes[:thread].to_json
-    RUBY
-
-    assert_includes touched..(1.3 * touched), predicted
   end
 
   def test_a_purge_is_predicted_by_what_no_other_process_shares

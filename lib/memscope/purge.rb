@@ -79,10 +79,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether :compact would be left out because it stops Ruby for long
-      def compaction_stops_long? = Harm.new(Native.gc_pause_ms&.*(FULL_GCS[:compact]), 0).long?
-
-      # @api private
       # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator
       def allocators_lever
         missing = Native.levers

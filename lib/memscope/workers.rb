@@ -60,10 +60,8 @@ module Memscope
     # @return [Verdict, nil] the last verdict on the process's history; nil before the first verdict, or if the process
     #   keeps no history
     field :verdict, Verdict, sparse: true
-    # @return [Hash{Symbol => Integer}, nil] what each action would return, as far as that is known without a separate
-    #   reading. `:purge` and `:compact` are lower bounds; those of a compaction, and of a purge under glibc, are as of
-    #   the history's last reading. `:thread` is for one thread fewer: the mean of all threads but the main thread
-    field :predicted_bytes, :sizes, sparse: true
+    # @return [Integer, nil] what a purge would return at least; under glibc, as of the history's last reading
+    field :purge_bytes, :bytes, sparse: true
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] for each action, how many of the policy's decisions for it
     #   were executed, and how many were not: {restart: {executed: 2}}; nil unless this process follows the policy
     field :policy_decisions, :tables, sparse: true

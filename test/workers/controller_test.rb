@@ -108,7 +108,7 @@ class ControllerTest < MemscopeTest
   end
 
   def test_what_a_purge_returned
-    @host.members = [@host.worker(0, 400 * MEBIBYTE, predicted_bytes: { purge: 300 * MEBIBYTE })]
+    @host.members = [@host.worker(0, 400 * MEBIBYTE, purge_bytes: 300 * MEBIBYTE)]
     @working_set = 900 * MEBIBYTE
     step
     @host.members = [@host.worker(0, 100 * MEBIBYTE)]
@@ -138,7 +138,7 @@ class ControllerTest < MemscopeTest
 
   def test_a_purge_by_the_allocators_lever
     @working_set = 900 * MEBIBYTE
-    @host.members = [@host.worker(0, 400 * MEBIBYTE, predicted_bytes: { purge: 90 * MEBIBYTE })]
+    @host.members = [@host.worker(0, 400 * MEBIBYTE, purge_bytes: 90 * MEBIBYTE)]
     step
 
     assert_equal [[:purge, 1000, [Memscope::Purge.allocators_lever]]], @host.done
@@ -223,7 +223,7 @@ class ControllerTest < MemscopeTest
   def member(kind, reasons: {})
     verdict = Memscope::Verdict.capture({ verdict: kind, shares: {}, bytes_per_hour: MEBIBYTE, eta_seconds: 9,
                                           confidence: 1.0, evidence: {}, reasons: {}, cost: Memscope::Cost.of(:T0) })
-    report = { verdict: verdict, predicted_bytes: { purge: 1 }, reasons: reasons }
+    report = { verdict: verdict, purge_bytes: 1, reasons: reasons }
     @host.worker(0, 400 * MEBIBYTE, **report).to_h.values_at(:private_bytes, :leak_bytes_per_hour, :purge_bytes)
   end
 end

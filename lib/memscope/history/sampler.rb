@@ -4,7 +4,6 @@ require_relative "../forks"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../ruby_heap"
-require_relative "../ruby_heap/compaction_forecast"
 require_relative "../snapshot"
 
 module Memscope
@@ -81,9 +80,6 @@ module Memscope
         #   other processes share, if these are known
         def trimmable_bytes = @sampler&.trimmable_bytes
 
-        # @return [Integer, nil] the least that a compaction would return, as of the last walk of Ruby's heap
-        def compactable_bytes = @sampler&.compactable_bytes
-
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
           sampler = @sampler
@@ -131,7 +127,7 @@ module Memscope
       # @return [Hash{Symbol => String}] why series have no samples
       attr_reader :reasons
       # @return [Integer, nil]
-      attr_reader :trimmable_bytes, :compactable_bytes
+      attr_reader :trimmable_bytes
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them.
       #
@@ -201,7 +197,6 @@ module Memscope
       rescue StandardError => e
         failed(e)
         @trimmable_bytes = nil if kind == :walk
-        @compactable_bytes = nil if kind == :held
         {}
       end
 
@@ -269,7 +264,6 @@ module Memscope
       # Unknown if objects were left out.
       def held
         heap = RubyHeap.bounded(objects: true)
-        @compactable_bytes = RubyHeap::CompactionForecast.new(heap).range&.begin
         explain(held: heap.reasons[:held_by_objects_bytes])
         { held: (heap.held_by_objects_bytes unless heap.reasons[:held_by_objects_bytes]) }
       end

@@ -35,7 +35,7 @@ module Memscope
       def self.member(worker, **rest)
         verdict = worker.verdict if worker.verdict&.kind == :leak
         sizes = { private_bytes: worker.uss_bytes, leak_bytes_per_hour: verdict&.bytes_per_hour,
-                  purge_bytes: worker.predicted_bytes.to_h[:purge] }
+                  purge_bytes: worker.purge_bytes }
         sizes = {} if worker.reasons.key?(:at)
         Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes, **rest })
       end

@@ -52,27 +52,17 @@ module Memscope
                          rss_at_boot_bytes: @rss_at_boot, samples: @samples,
                          verdict: Verdict.latest, reasons: reasons(ledger, memory, unshared),
                          snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
-                         tags: tags&.rows, predicted_bytes: predicted(ledger, memory),
-                         costs: costs(ledger, memory, snapshot, arenas, tags) })
+                         tags: tags&.rows, costs: costs(ledger, memory, snapshot, arenas, tags) })
       end
 
       private
-
-      # What a purge, a compaction and one thread fewer would return. A purge under glibc and a compaction are predicted
-      # from what was last read for the history. A compaction that does harm is not predicted: a forked worker's, which
-      # writes to pages that are shared, and one that stops Ruby for long.
-      def predicted(ledger, memory)
-        threads = ledger.leaf_bytes[:"stacks/threads"] if memory.threads.to_i > 1
-        { purge: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes,
-          compact: (History::Sampler.compactable_bytes unless @role == :worker || Purge.compaction_stops_long?),
-          thread: threads && (threads / (memory.threads - 1)) }.compact
-      end
 
       def rows(ledger)
         return {} unless ledger.known?
 
         { rows: ledger.rows.to_h { |row| [row.id, row.bytes] }, leaves: ledger.leaf_bytes,
-          unverified_rows: ledger.unverified_rows }
+          unverified_rows: ledger.unverified_rows,
+          purge_bytes: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes }
       end
 
       def costs(*readings)
