@@ -3,7 +3,6 @@
 require_relative "test_helper"
 require_relative "support/compiled"
 require "memscope/launch"
-require "timeout"
 require "tmpdir"
 
 class LaunchTest < MemscopeTest
@@ -15,44 +14,17 @@ class LaunchTest < MemscopeTest
 end
 
 class AllocatorChoiceTest < LaunchTest
-  Choice = Launch::AllocatorChoice
-
-  def choice(option = nil, **environment)
-    Choice.read(option, { "XDG_CONFIG_HOME" => "/nowhere", **environment.transform_keys(&:to_s) })
+  def choice(option = nil, variable = nil)
+    Launch::AllocatorChoice.read(option, { "MEMSCOPE_ALLOCATOR" => variable }.compact)
   end
 
-  def with_file(text)
-    in_directory do |directory|
-      path = File.join(directory, "allocator")
-      File.write(path, text)
-      yield path
-    end
-  end
-
-  def test_the_option_counts_before_the_variable_and_that_before_the_file
-    with_file("/from/a/file.so") do |path|
-      assert_equal "glibc", choice("glibc", MEMSCOPE_ALLOCATOR: "off", MEMSCOPE_ALLOCATOR_FILE: path).name
-      assert_equal "off", choice(MEMSCOPE_ALLOCATOR: "off", MEMSCOPE_ALLOCATOR_FILE: path).name
-      assert_equal "/from/a/file.so", choice(MEMSCOPE_ALLOCATOR: "", MEMSCOPE_ALLOCATOR_FILE: path).name
-    end
-  end
-
-  def test_a_file_of_the_user
-    in_directory do |directory|
-      { "glibc" => directory, "off" => File.join(directory, ".config") }.each do |name, place|
-        FileUtils.mkdir_p(File.join(place, "memscope"))
-        File.write(File.join(place, "memscope", "allocator"), "#{name}\n")
-      end
-
-      assert_equal "glibc", choice(XDG_CONFIG_HOME: directory).name
-      assert_equal "off", choice(XDG_CONFIG_HOME: "", HOME: directory).name
-    end
-  end
-
-  def test_a_file_may_hold_comments
-    with_file("# for this host\n\n  glibc \n") do |path|
-      assert_equal "glibc", choice(MEMSCOPE_ALLOCATOR_FILE: path).name
-    end
+  def test_the_option_counts_before_the_variable_and_that_before_the_default
+    assert_equal %w[glibc off jemalloc jemalloc],
+                 [choice("glibc", "off"), choice(nil, "off"), choice(nil, ""), choice].map(&:name)
+    assert_predicate choice("off"), :off?
+    assert_equal(["libjemalloc.so.2", nil, "/lib/x.so"], %w[jemalloc glibc /lib/x.so].map do |name|
+      choice(name).library
+    end)
   end
 
   def test_what_is_none
@@ -60,39 +32,9 @@ class AllocatorChoiceTest < LaunchTest
 
     assert_equal '--allocator: given "tcmalloc", allowed: jemalloc, glibc, off, or the path of a shared library',
                  error.message
-    assert_match(/\AMEMSCOPE_ALLOCATOR: given "on", allowed: .*library \(an absolute one\)\z/,
-                 assert_raises(Launch::Misuse) { choice(MEMSCOPE_ALLOCATOR: "on") }.message)
-    ["", "# nothing\n", "jemalloc glibc", "off\nglibc\n", "/a.so\n/b.so\n", "lib/x.so", "\xFF\n"].each do |text|
-      with_file(text) do |path|
-        error = assert_raises(Launch::Misuse, text.inspect) { choice(MEMSCOPE_ALLOCATOR_FILE: path) }
-
-        assert_match(/\A#{path}: given ".*", allowed: jemalloc, glibc, off, or /, error.message)
-      end
-    end
-  end
-
-  def test_a_named_file_that_is_not_there
-    error = assert_raises(Launch::Refusal) { choice(MEMSCOPE_ALLOCATOR_FILE: "/nowhere/allocator") }
-
-    assert_equal "/nowhere/allocator: No such file or directory", error.message
-  end
-
-  def test_a_file_that_is_none
-    in_directory do |directory|
-      pipe = File.join(directory, "allocator")
-      File.mkfifo(pipe)
-      link = File.join(directory, "link")
-      File.symlink("allocator", link)
-      { pipe => "fifo", link => "fifo", directory => "directory", "/dev/null" => "characterSpecial" }
-        .each do |path, type|
-        error = assert_raises(Launch::Refusal) { Timeout.timeout(5) { choice(MEMSCOPE_ALLOCATOR_FILE: path) } }
-
-        assert_equal "#{path}: given a #{type}, allowed: a regular file", error.message
-      end
-      FileUtils.rm(pipe)
-      File.write(pipe, "off\n")
-
-      assert_equal "off", choice(MEMSCOPE_ALLOCATOR_FILE: link).name
+    ["on", "jemalloc glibc", "off\nglibc\n", "/a.so\n/b.so\n", "lib/x.so"].each do |text|
+      assert_match(/\AMEMSCOPE_ALLOCATOR: given ".*", allowed: .*library \(an absolute one\)\z/,
+                   assert_raises(Launch::Misuse, text) { choice(nil, text) }.message)
     end
   end
 
@@ -161,128 +103,50 @@ class LaunchEnvironmentTest < LaunchTest
 end
 
 class LaunchProgramTest < LaunchTest
-  def program(*command, search_path: ENV.fetch("PATH")) = Launch::Program.new(command, search_path)
+  def program(*command) = Launch::Program.new(command)
 
   def with_script(text)
     in_directory do |directory|
       path = File.join(directory, "script")
-      File.write(path, text)
+      File.binwrite(path, text)
       File.chmod(0o755, path)
       yield path
     end
   end
 
-  def assert_unavailable(status, *command, **options)
-    error = assert_raises(Launch::Program::Unavailable) { program(*command, **options).executable }
-
-    assert_equal status, error.status, error.message
+  def test_a_program_of_this_c_library_takes_a_preload
+    ["ruby", "sh", "env", RbConfig.ruby].each { |name| assert_nil program(name).obstacle("libjemalloc.so.2"), name }
   end
 
-  def test_a_command_is_searched_as_execvp_does
-    with_script("#!/bin/sh\n") do |path|
-      place = File.dirname(path)
-
-      assert_equal path, program("script", search_path: "/nowhere:#{place}").path
-      assert_equal "/bin/sh", program("sh", search_path: nil).path
-      Dir.chdir(place) { assert_equal "./script", program("script", search_path: "/nowhere:").path }
-      File.chmod(0o644, path)
-
-      assert_unavailable 126, "script", search_path: place
-      assert_unavailable 126, path
-      assert_unavailable 126, place
-      assert_unavailable 126, File.join(path, "below")
-    end
-    assert_unavailable 127, "script", search_path: "/nowhere"
-    assert_unavailable 127, "/nowhere/script"
-    assert_unavailable 127, ""
-  end
-
-  def test_what_runs_a_script
-    shell = File.realpath("/bin/sh")
-    ["#!/bin/sh\n", "#! /bin/sh -e\n", "echo no first line\n", ""].each do |text|
-      with_script(text) { |path| assert_equal shell, File.realpath(program(path).executable), text }
-    end
-    ["#!#{RbConfig.ruby}\n", "#!/usr/bin/env ruby\n", "#!/usr/bin/env -S A=1 ruby -w\n"].each do |text|
-      with_script(text) { |path| assert_predicate program(path), :ruby?, text }
-    end
-  end
-
-  # Like `bundle` in a relocatable Ruby.
-  def test_a_shell_script_that_runs_the_ruby_beside_it
-    text = <<~SH
-      #!/bin/sh
-      # -*- ruby -*-
-      # This file was generated by RubyGems.
-      _=_\\
-      =begin
-      bindir="${0%/*}"
-      exec "$bindir/ruby" "-x" "$0" "$@"
-      =end
-      #!/usr/bin/env ruby
-    SH
-    with_script(text) do |path|
-      File.symlink(RbConfig.ruby, File.join(File.dirname(path), "ruby"))
-
-      assert_predicate program(path, "exec"), :ruby?
-    end
-    with_script(text.sub("# -*- ruby -*-\n", "")) { |path| refute_predicate program(path), :ruby? }
-  end
-
-  def test_env_is_followed
-    assert_predicate program("env", "A=1", "ruby"), :ruby?
-    refute_predicate program("env", "sh"), :ruby?
-    refute_predicate program("env"), :ruby?
-    assert_unavailable 127, "env", "nowhere-to-be-found"
-    assert_match(/cannot tell which variables this keeps/,
-                 assert_raises(Launch::Refusal) { program("env", "-i", "ruby").executable }.message)
-  end
-
-  # Another Ruby, for instance, cannot load memscope's extension.
-  def test_env_looks_for_the_program_in_the_path_that_it_sets
-    Dir.mktmpdir do |directory|
-      other = File.join(directory, "ruby")
-      FileUtils.cp("/bin/true", other)
-
-      assert_equal other, program("env", "PATH=/nowhere", "A=1", "PATH=#{directory}:/bin", "ruby").executable
-      assert_equal other, program("env", "PATH=#{directory}:/usr/bin:/bin", "env", "ruby").executable
-      assert_predicate program("env", "NOPATH=#{directory}", "ruby"), :ruby?
-      assert_unavailable 127, "env", "PATH=/nowhere", "ruby"
-    end
-  end
-
-  def test_what_env_sets_on_the_way
-    with_script("#!/usr/bin/env -S A=1 LD_X=2=3 ruby -w\n") do |path|
-      assert_equal %w[B A LD_X], program("env", "B=", path, "C=1").assigned
-      assert_equal %w[A], program("env", "A=1").assigned
-      assert_empty program("ruby", "A=1").assigned
-    end
-  end
-
-  def test_a_script_without_its_interpreter
-    with_script("#!/nowhere/sh\n") { |path| assert_unavailable 127, path }
-    with_script("#!\n") do |path|
-      assert_match(/names no interpreter/, assert_raises(Launch::Refusal) { program(path).executable }.message)
-    end
-    with_script("") do |path|
-      File.write(path, "#!#{path}\n")
-
-      assert_match(/too many nested scripts/, assert_raises(Launch::Refusal) { program(path).executable }.message)
-    end
-  end
-
-  def test_the_dynamic_linker
-    assert_match(/ld-linux|ld64|ld-musl/, program("ruby").dynamic_linker)
-  end
-
-  def test_a_damaged_executable
+  def test_nothing_is_known_of_scripts_damaged_files_and_what_is_not_there
     header = File.binread(RbConfig.ruby, 64)
-    [header, header[0, 20], header[0, 4], header.dup.tap { |bytes| bytes.setbyte(4, 9) },
-     header[0, 32] + ("\xFF".b * 32)].each do |bytes|
+    ["#!/bin/sh\n", "", header, header[0, 20], header[0, 32] + ("\xFF".b * 32)].each do |bytes|
       with_script(bytes) do |path|
-        File.binwrite(path, bytes)
-
-        assert_raises(Launch::Refusal) { program(path).dynamic_linker }
+        assert_equal [nil, nil], [program(path).obstacle("libjemalloc.so.2"), program(path).stranger]
       end
+    end
+
+    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each do |name|
+      assert_equal [nil, nil], [program(name).obstacle("libjemalloc.so.2"), program(name).stranger]
+    end
+  end
+
+  def test_what_is_not_this_ruby
+    assert_equal([nil, nil, "/bin/true"], ["ruby", "env", "/bin/true"].map { |name| program(name).stranger })
+    assert_match(%r{/sh\z}, program("sh").stranger)
+  end
+
+  def test_what_env_sets
+    environment = Launch::Environment.new({})
+    environment["LD_PRELOAD"] = "/x.so"
+
+    error = assert_raises(Launch::Refusal) do
+      program("/usr/bin/env", "A=1", "LD_PRELOAD=2=3", "ruby").check_overridden(environment, "memscope exec")
+    end
+    assert_match(/\ALD_PRELOAD is set by env in the command, .*: env LD_PRELOAD=\.\.\. memscope exec -- \.\.\./,
+                 error.message)
+    [%w[env A=1 ruby -e LD_PRELOADED=1], %w[ruby LD_PRELOAD=]].each do |command|
+      assert_nil program(*command).check_overridden(environment, "memscope exec")
     end
   end
 end
@@ -315,7 +179,7 @@ class HandoffTest < LaunchTest
   end
 
   def test_an_order_may_be_kept_for_what_the_process_becomes
-    %w[report profile].each do |mode|
+    %w[report profile leaks].each do |mode|
       environment = given(mode)
 
       assert_equal environment.changes, taken(environment).last

@@ -3,8 +3,8 @@
 require_relative "facade"
 
 module Memscope
-  # Starts another program: what `memscope exec` and `memscope report -- COMMAND` check and prepare before their process
-  # becomes the program. No memscope process remains.
+  # Starts another program: `memscope exec`, `memscope report -- COMMAND` and others prepare the environment, and become
+  # the program; what is left to do, such as the proof of its allocator, is done inside. No memscope process remains.
   #
   # @api private
   module Launch
@@ -19,4 +19,3 @@ end
 require_relative "launch/environment"
 require_relative "launch/handoff"
 require_relative "launch/program"
-require_relative "launch/proof"

@@ -36,7 +36,7 @@ class ObjectLeaksTest < MemscopeTest
   private
 
   def leaks(leak)
-    launch("leaks", "--objects", "--after=USR2", "--threshold=#{leak.requests / 5}", "--",
-           RbConfig.ruby, make("leaking.rb", leak.program))
+    launch("leaks", "--objects", "--warmup=0.1", "--threshold=#{leak.requests / 5}", "--",
+           *RUBY, make("leaking.rb", leak.program))
   end
 end

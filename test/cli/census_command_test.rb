@@ -38,7 +38,7 @@ class CLICensusTest < MemscopeTest
   def test_a_program_when_it_ends
     result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli", "-e",
                                       "exit Memscope::CLI.run(ARGV)", "--", "census", "--gc", "--by", "class", "--top",
-                                      "3", "--", RbConfig.ruby, "-e", "#{LEAK}; KEPT.each { |one| def one.x = 1 }")
+                                      "3", "--", *ChildProcess.ruby, "-e", "#{LEAK}; KEPT.each { |one| def one.x = 1 }")
 
     assert_predicate result, :success?, result
     assert_match(/after a garbage collection/, result.err)
@@ -47,8 +47,8 @@ class CLICensusTest < MemscopeTest
   end
 
   def test_wrong_arguments
-    { %w[--by colour] => 'memscope census: --by: given "colour", allowed: class, type, imemo, slot_size, age',
-      %w[--top 0] => "memscope census: --top: given 0, allowed: a number from 1 to 10000",
+    { %w[--by colour] => "memscope census: invalid argument: --by colour; allowed: class, type, imemo, slot_size, age",
+      %w[--top 0] => "memscope census: invalid argument: --top 0; allowed: a number from 1 to 10000",
       %w[--since /nowhere.json] => "memscope census: --since /nowhere.json: No such file or directory" }
       .each do |arguments, message|
         err = StringIO.new

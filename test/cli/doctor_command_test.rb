@@ -95,12 +95,12 @@ class CLIDoctorTest < MemscopeTest
 
   # The report comes before the program's script runs, since a server does not end.
   def test_settings_of_a_program
-    ran = launch("doctor", "--settings", "--", RbConfig.ruby, "-e", "warn :script",
+    ran = launch("doctor", "--settings", "--", *RUBY, "-e", "warn :script",
                  env: { "MALLOC_ARENA_MAX" => "few" })
 
     assert_exit 0, ran
     assert_match(/^  warning: MALLOC_ARENA_MAX: arena_max, given "few".*^script$/m, ran.err)
-    ran = launch("doctor", "--settings", "--json", "--", RbConfig.ruby, "-e", "exit 3")
+    ran = launch("doctor", "--settings", "--json", "--", *RUBY, "-e", "exit 3")
 
     assert_exit 3, ran
     assert_equal "lint", JSON.parse(ran.err.lines.last)["kind"]
@@ -119,7 +119,7 @@ class CLIDoctorTest < MemscopeTest
   end
 
   def test_of_a_program_when_it_ends
-    ran = launch("doctor", "--", RbConfig.ruby, "-e", "puts 1; exit 3")
+    ran = launch("doctor", "--", *RUBY, "-e", "puts 1; exit 3")
 
     assert_exit 3, ran, out: "1\n", err: /No problems found\. RSS .* MiB/
   end

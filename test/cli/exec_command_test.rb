@@ -3,6 +3,8 @@
 require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require_relative "../support/launching"
+require "memscope/cli"
+require "stringio"
 
 class ExecTest < MemscopeTest
   parallelize_me!
@@ -19,8 +21,6 @@ class ExecTest < MemscopeTest
 
   def exec(*arguments, **options) = launch("exec", *arguments, **options)
 
-  def ruby(script) = [RbConfig.ruby, "-e", script]
-
   # A program named env that drops LD_PRELOAD.
   def deceptive_env
     File.write(path("env.c"), <<~C)
@@ -35,8 +35,9 @@ class ExecTest < MemscopeTest
   def assert_refused(reason, *options, command: ruby("puts 'started'"), **environment)
     ran = exec(*options, "--", *command, env: environment.transform_keys(&:to_s))
 
-    assert_exit 74, ran, out: "", err: /\Amemscope exec: .*#{reason}.*; #{Regexp.escape(command.first)} is not started$/
-    assert_equal 1, ran.err.lines.size, ran.err
+    assert_exit 74, ran, out: "",
+                         err: /^memscope exec: .*#{reason}.*; (the program|#{command.first}) is not started$/
+    ran
   end
 end
 
@@ -49,16 +50,16 @@ class ExecStartTest < ExecTest
   end
 
   def test_the_programs_it_starts_have_the_allocator_and_no_trace
-    ran = exec("--", *ruby("system(#{RbConfig.ruby.dump}, '-e', #{"puts #{MAPPED}, (#{TRACES}).inspect".dump})"))
+    ran = exec("--", *ruby("system(*#{RUBY}, '-e', #{"puts #{MAPPED}, (#{TRACES}).inspect".dump})"))
 
     assert_exit 0, ran, out: %("libjemalloc"\n[]\n), err: ""
   end
 
   def test_no_process_is_left_between
-    ran = exec("--", "sh", "-c", 'echo $$; exec "$@"', "sh", *ruby("puts Process.pid, Process.ppid"))
-    started, pid, parent = ran.out.split
+    ran = exec("--", "sh", "-c", 'echo $$; exec "$@"', "sh", *ruby("puts Process.pid, Process.ppid, #{MAPPED}"))
+    started, pid, parent, allocator = ran.out.split
 
-    assert_equal [started, Process.pid.to_s], [pid, parent]
+    assert_equal [started, Process.pid.to_s, '"libjemalloc"'], [pid, parent, allocator]
   end
 
   def test_a_given_library
@@ -96,14 +97,11 @@ class ExecStartTest < ExecTest
   def test_a_program_that_calls_no_malloc_and_one_that_does
     File.write(path("idle.c"), "int main(void) { return 3; }")
     File.write(path("busy.c"), "#include <stdlib.h>\nint main(int n, char **v) { (void)v; return 3 * !!malloc(n); }")
-    traces = { "LD_DEBUG_OUTPUT" => path("traces"), "LC_ALL" => "C" }
     %w[idle busy].product(%w[jemalloc glibc]) do |name, allocator|
       Compiled.run("cc", path("#{name}.c"), "-o", path("é #{name}"))
 
-      assert_exit 3, exec("--allocator=#{allocator}", "--", path("é #{name}"), env: traces), out: "", err: ""
+      assert_exit 3, exec("--allocator=#{allocator}", "--", path("é #{name}")), out: "", err: ""
     end
-
-    assert_empty Dir[path("traces*")]
   end
 
   def test_a_shell_script
@@ -133,6 +131,27 @@ class ExecStartTest < ExecTest
 
     assert_exit 74, ran, out: "", err: /RUBYLIB is set by env in the command/
   end
+
+  # Another Ruby cannot load memscope's extension, and one before 3.1 none of its files.
+  def test_a_program_of_another_ruby
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/launch/handoff])
+      Object.send(:remove_const, :RUBY_VERSION)
+      RUBY_VERSION = "2.7.8"
+      load #{File.join(ChildProcess::ROOT, 'lib/memscope/launch/autorun.rb').dump}
+      puts "started"
+    RUBY
+
+    assert_exit 0, ran, out: "started\n", err: /needs Ruby 3\.1 or newer, and this program is run by 2\.7\.8/
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/launch/proof])
+      def Memscope.ledger = nil
+      def Memscope.supported? = false
+      def Memscope.unsupported_reason = "no extension"
+      Memscope::Launch::Proof.new({ title: "exec", expected: "jemalloc", status: 74 }).start
+      puts "started"
+    RUBY
+
+    assert_exit 0, ran, out: "started\n", err: "memscope exec: not proved: no extension\n"
+  end
 end
 
 class ExecRefusalTest < ExecTest
@@ -153,20 +172,15 @@ class ExecRefusalTest < ExecTest
     path("program").tap { |output| Compiled.run(compiler, path("program.c"), *arguments, "-o", output) }
   end
 
-  def test_a_library_that_is_not_there
-    assert_refused "ignores /nowhere/x.so: cannot open shared object file", "--allocator=/nowhere/x.so"
-  end
+  # The dynamic linker says why it ignores the library.
+  def test_a_library_that_cannot_be_loaded
+    broken = broken_library(4, 1)
+    { "/nowhere/x.so" => "cannot open shared object file", broken => "wrong ELF class",
+      "/etc/passwd" => "(invalid ELF header|file too short)" }.each do |library, why|
+      ran = assert_refused "malloc is served by glibc .*, not by #{library}", "--allocator=#{library}"
 
-  def test_a_library_for_another_class_of_machine
-    assert_refused "broken.so: wrong ELF class", "--allocator=#{broken_library(4, 1)}"
-  end
-
-  def test_a_library_for_another_architecture
-    assert_refused "broken.so: .*for another architecture", "--allocator=#{broken_library(18, 2)}"
-  end
-
-  def test_a_file_that_is_no_library
-    assert_refused "invalid ELF header|file too short", "--allocator=/etc/passwd"
+      assert_match(/object '#{library}' from LD_PRELOAD cannot be preloaded \(#{why}.*\): ignored/, ran.err)
+    end
   end
 
   def test_a_library_that_serves_no_malloc
@@ -185,27 +199,20 @@ class ExecRefusalTest < ExecTest
     assert_refused "could not be proved", "--allocator=glibc", LD_PRELOAD: AllocatorFixtures.shared("bump_malloc")
   end
 
-  def test_a_jemalloc_without_its_profiler
-    library = AllocatorFixtures.shared("without_profiler")
-
-    assert_refused "Invalid conf pair: prof:true; this jemalloc was built without its profiler: " \
-                   "memscope profile --backend=imports needs none", "--allocator=#{library}", "--profile"
-  end
-
   def test_a_configuration_that_jemalloc_rejects
-    assert_refused "jemalloc rejects MALLOC_CONF: Invalid conf pair: bogus:1", "--conf=bogus:1"
-    assert_refused "Invalid conf value: narenas:x", MALLOC_CONF: "narenas:x"
-    assert_refused "Invalid conf pair: bogus:1; Abort", "--conf=abort_conf:true,bogus:1"
-    assert_refused "jemalloc", "--conf=narenas"
+    ignored = "jemalloc ignores part of its configuration"
+
+    assert_refused "#{ignored}: bogus: .1.: this jemalloc has no option of this name", "--conf=bogus:1"
+    assert_refused "#{ignored}: narenas: .x.: jemalloc did not take it", MALLOC_CONF: "narenas:x"
+    assert_refused "#{ignored}: narenas: .narenas.: malformed", "--conf=narenas"
   end
 
   def test_a_configuration_for_another_allocator
     skip "not installed: mimalloc" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
     mimalloc = AllocatorFixtures.archive(AllocatorFixtures::MIMALLOC)
 
-    assert_refused "MALLOC_CONF is for jemalloc, and this is mimalloc", "--conf=narenas:2", "--allocator=#{mimalloc}"
-    assert_exit 64, exec("--allocator=glibc", "--conf=narenas:2", "--", "true"),
-                err: "memscope exec: --conf is for jemalloc; glibc does not read it\n"
+    assert_refused "malloc is served by mimalloc .*, and --conf is for jemalloc", "--conf=narenas:2",
+                   "--allocator=#{mimalloc}"
   end
 
   def test_a_static_program
@@ -214,33 +221,11 @@ class ExecRefusalTest < ExecTest
                    command: [program("-static")]
   end
 
-  def test_a_program_with_a_malloc_of_its_own
-    own = File.join(Compiled::ROOT, "test/fixtures/allocators/bump_malloc.c")
-
-    { "jemalloc" => "libjemalloc", AllocatorFixtures.archive("libjemalloc.so.2") => "libjemalloc",
-      "glibc" => "libc" }.each do |allocator, library|
-      assert_refused "malloc in (.*/program) is served by \\1, not by /.*/#{library}\\.so[.0-9]*",
-                     "--allocator=#{allocator}", command: [program(own, "-rdynamic")]
-    end
-    assert_exit 3, exec("--if-present", "--", program(own, "-rdynamic")), err: /starts unchanged \(--if-present\)$/
-    assert_exit 3, exec("--allocator=off", "--", program(own, "-rdynamic")), err: ""
-  end
-
-  def test_a_program_that_is_linked_with_another_malloc
-    jemalloc = AllocatorFixtures.archive("libjemalloc.so.2")
-
-    assert_refused "malloc in .*/program is served by /.*/libjemalloc", "--allocator=glibc",
-                   command: [program("-Wl,--no-as-needed", jemalloc)]
-    assert_exit 3, exec("--", program("-Wl,--no-as-needed", jemalloc)), err: ""
-  end
-
   def test_a_program_of_another_c_library
     skip "musl-gcc is not installed" unless system("musl-gcc", "-v", err: File::NULL)
 
-    { "jemalloc" => "libjemalloc.so.2", "glibc" => "libc.so.6" }.each do |allocator, library|
-      assert_refused "does not map #{library} into", "--allocator=#{allocator}",
-                     command: [program(compiler: "musl-gcc")]
-    end
+    assert_refused "program has another C library: its dynamic linker is .*musl",
+                   command: [program(compiler: "musl-gcc")]
   end
 
   def test_a_set_uid_and_a_set_gid_program
@@ -275,61 +260,46 @@ class ExecRefusalTest < ExecTest
   end
 
   def test_a_proof_that_fails_in_the_program_itself
-    command = [deceptive_env, *ruby("puts 'started'")]
-    ran = exec("--", *command)
+    ran = exec("--", deceptive_env, *ruby("puts 'started'"))
 
     assert_exit 74, ran, out: "", err: /\Amemscope exec: malloc is served by glibc .*; the program is not started$/
-    assert_exit 0, exec("--if-present", "--", *command), out: "started\n",
-                                                         err: /the program continues \(--if-present\)$/
   end
 
   def test_variables_that_env_would_set_afterwards
-    %w[LD_PRELOAD LD_LIBRARY_PATH LD_AUDIT MALLOC_CONF _RJEM_MALLOC_CONF GLIBC_TUNABLES RUBYOPT].each do |name|
-      assert_refused "#{name} is set by env in the command, after memscope exec has prepared the environment; " \
-                     "set it for memscope exec itself: env #{name}=\\.\\.\\. memscope exec -- \\.\\.\\.",
-                     command: ["env", "A=1", "#{name}=", *ruby("puts 'started'")]
-    end
+    assert_refused "LD_PRELOAD is set by env in the command, after memscope exec has prepared the environment; " \
+                   "set it for memscope exec itself: env LD_PRELOAD=\\.\\.\\. memscope exec -- \\.\\.\\.",
+                   command: ["env", "A=1", "LD_PRELOAD=", *ruby("puts 'started'")]
     script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
 
-    assert_refused "LD_PRELOAD is set by env", command: [script]
-    assert_exit 0, exec("--if-present", "--", script), out: "started\n", err: /starts unchanged \(--if-present\)$/
-  end
-
-  def test_variables_that_env_may_set
-    command = ["env", "RUBYOPT=-W0", "RUBYLIB=/a", "MALLOC_CONF=", "LD_LIBRARY_PATH=/a", *ruby("puts 'started'")]
-
-    assert_exit 0, exec("--allocator=off", "--", *command), out: "started\n", err: ""
-    assert_exit 0, exec("--allocator=glibc", "--", "env", "MALLOC_CONF=", "RUBYLIB=/a", *ruby("puts 'started'")),
-                out: "started\n", err: ""
-    assert_exit 0, exec("--", "env", "RUBYOPT=-W0", "RUBYLIB=/a", "echo", "started"), out: "started\n", err: ""
-  end
-
-  def test_if_present_starts_it_without_and_says_so
-    ran = exec("--if-present", "--conf=narenas:2", "--allocator=/nowhere/x.so", "--",
-               *ruby("p ENV['LD_PRELOAD'], ENV['MALLOC_CONF'], #{TRACES}"))
-
-    assert_exit 0, ran, out: "nil\nnil\n[]\n",
-                        err: /\Amemscope exec: .*cannot open.*; #{RbConfig.ruby} starts unchanged \(--if-present/
-    assert_exit 3, exec("--if-present", "--", program("-static")), err: /is linked statically/
+    assert_refused "malloc is served by glibc .*, not by jemalloc", command: [script]
+    assert_exit 0, exec("--", "env", "MALLOC_CONF=", "LD_LIBRARY_PATH=/a", *ruby("puts #{MAPPED}")),
+                out: %("libjemalloc"\n), err: ""
   end
 
   def test_a_command_that_cannot_be_started
     bad = make("bad", "#!/nowhere/sh\n")
     ["nowhere-to-be-found", "/nowhere/at/all", "/etc/passwd", directory, bad].each do |command|
       expected = ChildProcess.run_command("env", command).status.exitstatus
-      ran = exec("--", command)
 
-      assert_exit expected, ran, out: "", err: /\Amemscope exec: .+: (No such file or directory|Permission denied)\n\z/
-      assert_exit expected, exec("--allocator=off", "--", command), out: ""
+      assert_exit expected, exec("--", command),
+                  out: "", err: /\Amemscope exec: .+: (No such file or directory|Permission denied)\n\z/
     end
+    assert_exit 127, exec("--allocator=off", "--", "nowhere-to-be-found"), out: ""
   end
+end
 
+# Without a program of its own.
+class ExecUsageTest < MemscopeTest
   def test_usage_errors
     { [] => /no command given; allowed: -- COMMAND/, %w[--] => /no command given/,
       %w[ruby] => /unexpected argument: ruby; allowed: --allocator NAME, .*-- COMMAND/,
       %w[--allocator=tcmalloc -- true] => /given "tcmalloc", allowed: jemalloc, glibc, off, or the path/,
-      %w[--allocator -- true] => /--allocator: given no value, allowed: NAME/ }.each do |arguments, message|
-      assert_exit 64, exec(*arguments), out: "", err: message
+      %w[--allocator=glibc --conf=narenas:2 -- true] => /--conf is for jemalloc; glibc does not read it$/,
+      %w[--allocator -- true] => /missing argument: --allocator; allowed: NAME/ }.each do |arguments, message|
+      err = StringIO.new
+
+      assert_equal 64, Memscope::CLI.run(["exec", *arguments], out: StringIO.new, err: err)
+      assert_match message, err.string
     end
   end
 end
@@ -343,21 +313,8 @@ class ExecRolloutTest < ExecTest
   end
 
   def test_the_environment_decides
-    assert_equal "nil", mapped(MEMSCOPE_ALLOCATOR: "off")
     assert_equal "nil", mapped(MEMSCOPE_ALLOCATOR: "glibc")
-    assert_equal '"libjemalloc"', mapped(MEMSCOPE_ALLOCATOR: "jemalloc")
     assert_equal '"libjemalloc"', mapped("--allocator=jemalloc", MEMSCOPE_ALLOCATOR: "off")
-  end
-
-  def test_a_file_decides
-    File.write(path("allocator"), "off\n")
-
-    assert_equal "nil", mapped(MEMSCOPE_ALLOCATOR_FILE: path("allocator"))
-    assert_equal '"libjemalloc"', mapped(MEMSCOPE_ALLOCATOR_FILE: path("allocator"), MEMSCOPE_ALLOCATOR: "jemalloc")
-    Dir.mkdir(path("memscope"))
-    FileUtils.mv(path("allocator"), path("memscope"))
-
-    assert_equal "nil", mapped(XDG_CONFIG_HOME: directory)
   end
 
   def test_off_starts_the_program_untouched
@@ -365,15 +322,6 @@ class ExecRolloutTest < ExecTest
                preload: "libjemalloc.so.2", env: { "MEMSCOPE_ALLOCATOR" => "off", "MALLOC_CONF" => "narenas:1" })
 
     assert_exit 0, ran, out: %(["libjemalloc.so.2", "narenas:1"]\n[]\n), err: ""
-  end
-
-  def test_bad_content
-    File.write(path("allocator"), "on\n")
-
-    assert_exit 64, exec("--", "true", env: { "MEMSCOPE_ALLOCATOR_FILE" => path("allocator") }),
-                out: "", err: /allocator: given "on", allowed: jemalloc, glibc, off, or the path of a shared library/
-    assert_exit 74, exec("--", "true", env: { "MEMSCOPE_ALLOCATOR_FILE" => path("none") }),
-                out: "", err: /none: No such file or directory; true is not started$/
   end
 end
 
@@ -400,7 +348,7 @@ class ExecApplicationTest < ExecTest
       require "bundler/setup"
       puts #{MAPPED}, ENV["RUBYOPT"], $PROGRAM_NAME
     RUBY
-    [%w[bundle exec ruby], %w[bundle exec], ["ruby"], []].each do |runner|
+    [%w[bundle exec ruby], %w[bundle exec], []].each do |runner|
       ran = exec("--", *runner, script, env: { "BUNDLE_GEMFILE" => path("Gemfile") })
 
       assert_exit 0, ran
@@ -428,9 +376,8 @@ class ExecApplicationTest < ExecTest
     version = ChildProcess.run("puts Memscope.allocator.short_version", preload: ChildProcess::ALLOCATORS[:jemalloc],
                                                                         requires: ["memscope"]).out.chomp
     skip "jemalloc #{version} does not crash" unless version == "5.3.0"
-    ran = launch("exec", "--profile", "--", RbConfig.ruby, "-e", "puts 1")
 
-    assert_exit 74, ran, out: "", err: /5\.3\.0 can crash.*--backend=imports.* is not started$/
-    assert_exit 0, launch("exec", "--conf=prof:true", "--", RbConfig.ruby, "-e", "puts 1"), out: "1\n"
+    assert_refused "5\\.3\\.0 can crash.*--backend=imports.*", "--profile"
+    assert_exit 0, exec("--conf=prof:true", "--", *ruby("puts 1")), out: "1\n"
   end
 end

@@ -54,9 +54,9 @@ class CLIExerciseTest < MemscopeTest
     assert_equal ["", *steps, "\e[K"], text.split("\r")
   end
 
-  { %w[--requests=99] => "--requests: given 99, allowed: a number from 100 to 1000000",
-    %w[--header=nothing] => '--header: given "nothing", allowed: a name, a colon and a value',
-    %w[--allow-status=500] => "--allow-status: given 500, allowed: a number from 300 to 499",
+  { %w[--requests=99] => "invalid argument: --requests=99; allowed: a number from 100 to 1000000",
+    %w[--header=nothing] => "invalid argument: --header=nothing; allowed: a name, a colon and a value",
+    %w[--allow-status=500] => "invalid argument: --allow-status=500; allowed: a number from 300 to 499",
     %w[one.ru two.ru] => "unexpected argument: two.ru; allowed: ",
     %w[one.ru] => 'target: given "one.ru", allowed: a rackup file' }
     .each do |arguments, message|

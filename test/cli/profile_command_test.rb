@@ -233,6 +233,6 @@ class CLIProfileTest < MemscopeTest
   def test_usage
     assert_match(/no process given; allowed: --pid N/, profile.last)
     assert_match(/--from excludes --pid/, profile("--pid=1", "--from=x").last)
-    assert_match(/--rate: given 3, allowed/, profile("--pid=1", "--rate=3").last)
+    assert_match(/--rate=3; allowed/, profile("--pid=1", "--rate=3").last)
   end
 end

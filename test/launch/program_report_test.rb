@@ -3,13 +3,13 @@
 require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require_relative "../support/launching"
+require "memscope/cli"
+require "stringio"
 
 class ProgramReportTest < MemscopeTest
   include Launching
 
   def report(*arguments, **options) = launch("report", *arguments, **options)
-
-  def ruby(script) = [RbConfig.ruby, "-e", script]
 
   # A program's script that waits until `count` lines of JSON have been reported to standard error.
   def until_reported(count) = "sleep 0.01 until File.read('/proc/self/fd/2').count(\"\\n\") >= #{count}"
@@ -46,20 +46,14 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     assert_empty assert_one_report(flat).dig(:malloc, :main_heap).children
   end
 
-  def test_the_mappings_of_the_program
-    ran = report("--mappings", "--json", "--", *ruby("puts 1"))
+  def test_several_readings_of_the_program
+    ran = report("--arenas", "--mappings", "--json", "--", *ruby("puts Process.pid"))
+    arenas, mappings = ran.err.lines.map { |line| JSON.parse(line) }
 
-    assert_exit 0, ran, out: "1\n"
-    assert_operator Memscope::Mappings.from_h(JSON.parse(ran.err)).sum(&:resident_bytes), :positive?
-  end
-
-  def test_arenas_and_fragmentation_of_the_program
-    ran = report("--arenas", "--fragmentation", "--json", "--", *ruby("puts 1"))
-    arenas, fragmentation = ran.err.lines.map { |line| JSON.parse(line) }
-
-    assert_exit 0, ran, out: "1\n"
-    assert_equal %w[arenas fragmentation], [arenas["kind"], fragmentation["kind"]]
-    assert_equal arenas["pid"], fragmentation["pid"]
+    assert_exit 0, ran
+    assert_equal([["arenas", ran.out.to_i], ["mappings", ran.out.to_i]],
+                 [arenas, mappings].map { |reading| reading.values_at("kind", "pid") })
+    assert_operator Memscope::Mappings.from_h(mappings).sum(&:resident_bytes), :positive?
   end
 
   def test_the_diagnosis_of_the_program
@@ -82,8 +76,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     ran = report("--json", "--", *ruby(<<~RUBY))
       puts Process.pid
       Process.wait(fork { at_exit { puts "forked" } })
-      system(#{RbConfig.ruby.dump}, "-e", #{"at_exit { puts 'ended' }; p #{TRACES}".dump})
-      system("gem", "--version", out: #{File::NULL.dump})
+      system(*#{RUBY}, "-e", #{"at_exit { puts 'ended' }; p #{TRACES}".dump})
     RUBY
 
     assert_exit 0, ran
@@ -92,7 +85,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
   end
 
   def test_what_it_becomes_by_exec_reports_when_it_is_ruby
-    ran = report("--json", "--", *ruby("puts Process.pid; exec(#{RbConfig.ruby.dump}, '-e', 'puts Process.pid')"))
+    ran = report("--json", "--", *ruby("puts Process.pid; exec(*#{RUBY}, '-e', 'puts Process.pid')"))
 
     assert_one_report(ran, pid: ran.out.to_i)
     assert_equal 1, ran.out.lines.uniq.size
@@ -135,7 +128,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 
   def test_a_program_that_uses_memscope_itself
     places = ChildProcess::LOAD_PATH.map { |place| "-I#{place}" }
-    ran = report("--json", "--", RbConfig.ruby, *places, "-rmemscope", "-e", "p Memscope.rss.positive?")
+    ran = report("--json", "--", *RUBY, *places, "-rmemscope", "-e", "p Memscope.rss.positive?")
 
     assert_exit 0, ran, out: "true\n"
     assert_one_report(ran)
@@ -154,7 +147,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
   end
 
   def test_memscope_in_a_path_with_a_space
-    program = [RbConfig.ruby, "-e", "system(#{RbConfig.ruby.dump}, '-e', #{"p (#{TRACES})".dump})"]
+    program = ruby("system(*#{RUBY}, '-e', #{"p (#{TRACES})".dump})")
     ran = ChildProcess.run_command(*spaced_memscope, "report", "--json", "--", *program)
 
     assert_exit 0, ran, out: "[]\n"
@@ -261,7 +254,7 @@ class ProgramReportOutputTest < ProgramReportTest
     File.symlink(path("target"), path("out"))
     ran = ChildProcess.run(<<~RUBY, requires: %w[memscope memscope/launch/handoff memscope/launch/program_report])
       order = { title: "report", output: #{path('out').dump}, calls: { ledger: {} } }
-      Memscope::Launch::ProgramReport.new(Memscope::Launch::Handoff::Order.new(order)).start
+      Memscope::Launch::ProgramReport.new(order).start
     RUBY
 
     assert_exit 0, ran, err: /\Amemscope report: Too many levels of symbolic links.*The kernel says/m
@@ -270,13 +263,17 @@ class ProgramReportOutputTest < ProgramReportTest
 end
 
 class ProgramReportRefusalTest < ProgramReportTest
+  # It may become one by exec.
   def test_a_program_that_is_not_ruby
-    ["true", "sh", make("start.sh", "#!/bin/sh\nexec ruby -e 1\n")].each do |command|
-      ran = report("--output=#{path('out')}", "--", command)
+    ran = report("--", "true")
 
-      assert_exit 64, ran, out: "", err: /\Amemscope report: #{command} is run by .* can report: nothing is started$/
-      refute_path_exists path("out")
-    end
+    assert_exit 0, ran, out: "",
+                        err: /\Amemscope report: .*true is not #{RbConfig.ruby}: nothing is done unless it .*\n\z/
+    script = make("start.sh", "#!/bin/sh\nexec #{RUBY.join(' ')} -e 'puts $$'\n")
+    ran = report("--json", "--", script)
+
+    assert_exit 0, ran
+    assert_one_report(ran, pid: ran.out.to_i)
   end
 
   def test_a_variable_that_env_would_set_afterwards
@@ -291,15 +288,17 @@ class ProgramReportRefusalTest < ProgramReportTest
   end
 
   def test_usage_errors
-    { %w[--] => /no command given; allowed: -- COMMAND/,
-      %w[--every=0 -- ruby] => /--every: given 0\.0, allowed: a number of seconds above 0, up to 86400$/,
-      %w[--every=-1 -- ruby] => /allowed: a number of seconds above 0/,
-      %w[--every=86401 -- ruby] => /--every: given 86401\.0, allowed: a number of seconds above 0, up to 86400$/,
-      %w[--every=1e300 -- ruby] => /allowed: a number of seconds above 0, up to 86400$/,
-      %w[--every=x -- ruby] => /--every: given "x", allowed: a number of seconds/,
-      %w[--yaml -- ruby] => /invalid option: --yaml/,
-      %w[x -- ruby] => /unexpected argument: x/ }.each do |arguments, message|
-      assert_exit 64, report(*arguments), out: "", err: message
+    seconds = "allowed: a number of seconds above 0, up to 86400"
+    { %w[--] => "no command given; allowed: -- COMMAND",
+      %w[--every=0 -- ruby] => "invalid argument: --every=0; #{seconds}",
+      %w[--every=86401 -- ruby] => "invalid argument: --every=86401; #{seconds}",
+      %w[--every=1e300 -- ruby] => seconds, %w[--every=x -- ruby] => "invalid argument: --every=x; #{seconds}",
+      %w[--yaml -- ruby] => "invalid option: --yaml", %w[x -- ruby] => "unexpected argument: x" }
+      .each do |arguments, message|
+      err = StringIO.new
+
+      assert_equal 64, Memscope::CLI.run(["report", *arguments], out: StringIO.new, err: err)
+      assert_includes err.string, message
     end
   end
 end

@@ -11,6 +11,9 @@ module Launching
   # The traces of memscope that a program can find in its environment.
   TRACES = 'ENV.keys.grep(/\AMEMSCOPE_AUTORUN/) + [ENV["RUBYOPT"], ENV["RUBYLIB"]].compact'
 
+  # A Ruby program, without RubyGems, which take most of the time that Ruby takes to start.
+  RUBY = [RbConfig.ruby, *("--disable-gems" if RUBY_VERSION < "4")].freeze
+
   attr_reader :directory
 
   def setup
@@ -26,6 +29,8 @@ module Launching
     super
   end
 
+  def ruby(script) = [*RUBY, "-e", script]
+
   # The path of a file of the program.
   def path(name) = File.join(directory, name)
 
@@ -39,9 +44,8 @@ module Launching
   def memscope(*arguments, gems: false) = [*ChildProcess.ruby(gems: gems), EXECUTABLE, *arguments]
 
   # Runs memscope, and waits for the program that it becomes.
-  def launch(*arguments, env: {}, gems: false, **options)
-    env = { "XDG_CONFIG_HOME" => directory, **env }
-    ChildProcess.run_command(*memscope(*arguments, gems: gems), env: env, **options)
+  def launch(*arguments, gems: false, **options)
+    ChildProcess.run_command(*memscope(*arguments, gems: gems), **options)
   end
 
   def assert_exit(status, ran, out: nil, err: nil)
@@ -66,10 +70,8 @@ module Launching
   def assert_ends_alike(*prefix)
     ["exit 0", "exit 3", "exit 255", "raise 'no'", "Process.kill(:TERM, $$); sleep", "Process.kill(:INT, $$); sleep",
      "Process.kill(:KILL, $$); sleep", "exit! 4"].first(ChildProcess::IN_FULL ? 8 : 5).each do |script|
-      program = [RbConfig.ruby, "-e", script]
-      alone, launched = [program, memscope(*prefix, "--", *program)].map do |command|
-        ChildProcess.run_command(*command, env: { "XDG_CONFIG_HOME" => directory })
-      end
+      program = ruby(script)
+      alone, launched = [program, memscope(*prefix, "--", *program)].map { |one| ChildProcess.run_command(*one) }
 
       assert_equal [alone.status.exitstatus, alone.status.termsig],
                    [launched.status.exitstatus, launched.status.termsig], "#{script}: #{launched}"

@@ -46,6 +46,8 @@ module Memscope
       USAGE = 64
       # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
+      # Characters of an argument that a complaint repeats.
+      MAX_GIVEN = 80
 
       # Seconds, up to a day.
       SECONDS = Limit.new(->(seconds) { seconds.positive? && seconds <= 86_400 },
@@ -57,7 +59,7 @@ module Memscope
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      private_constant :SECONDS, :PROCESS, :TEXT
+      private_constant :SECONDS, :PROCESS, :TEXT, :MAX_GIVEN
 
       class << self
         # @return [String]
@@ -96,7 +98,7 @@ module Memscope
         @given = self.class.forms.dig(form, :defaults).to_h.dup
         @parser = OptionParser.new
         @parser.version = VERSION
-        @limits = {}
+        @allowed = {}
         [*self.class.forms.dig(form, :options), ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
@@ -117,7 +119,8 @@ module Memscope
       # @return [String] the help of this form
       def help
         summary, example, notes = self.class.forms.fetch(@form).values_at(:summary, :example, :notes)
-        [usage, "#{summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
+        usage = ["usage: memscope", self.class.title, "[options]", *operands].join(" ")
+        ["#{usage}\n", "#{summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
          "example:\n  #{example}\n"].compact.join("\n")
       end
 
@@ -128,17 +131,16 @@ module Memscope
         limits, words = words.partition { |word| word.is_a?(Limit) }
         name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
         default = "default: #{@given[name]}" if @given.key?(name)
-        choices = words.grep(Array).first
-        @limits[name] = limits.first || (choices && Limit.new(nil, choices.join(", ")))
-        @parser.on(*words, *default) { |value| give(name, value) }
+        @allowed[name] = limits.first&.words || words.grep(Array).first&.join(", ")
+        @parser.on(*words, *default) do |value|
+          raise OptionParser::InvalidArgument, value.to_s unless limits.all? { |limit| limit.fits.call(value) }
+
+          give(name, value)
+        end
       end
 
       # Stores the value of an option.
-      def give(name, value)
-        fits = @limits[name]&.fits
-        refuse_value(name, value) unless fits.nil? || fits.call(value)
-        @given[name] = value
-      end
+      def give(name, value) = @given[name] = value
 
       def program? = @form == :program
 
@@ -146,46 +148,33 @@ module Memscope
         refuse("unexpected argument: #{operands[most]}") if operands.size > most
       end
 
-      def refuse(complaint) = usage_error("#{complaint}; allowed: #{[*allowed, *operands].join(', ')}")
+      def refuse(complaint, allowed = nil) = usage_error("#{complaint}; allowed: #{allowed || self.allowed.join(', ')}")
 
       def refuse_arguments(error)
+        given = Field.line(error.args.join(" ")[0, MAX_GIVEN])
         case error
-        when OptionParser::InvalidArgument, OptionParser::MissingArgument
-          refuse_value(*error.args.join(" ").delete_prefix("--").split(/[ =]/, 2))
+        when OptionParser::InvalidArgument, OptionParser::MissingArgument then allowed = allowed_by(error.args.first)
         when OptionParser::InvalidOption
-          known = @parser.top.list.map { |switch| switch.long.first }
-          refuse("#{error.reason}: #{CLI.questioned(error.args.first, known)}")
-        else refuse("#{error.reason}: #{error.args.join(' ')}")
+          given = CLI.questioned(given, @parser.top.list.map { |switch| switch.long.first })
         end
+        refuse("#{error.reason}: #{given}", allowed)
       end
 
-      # @param option [String, Symbol] its name or the beginning of its name, or a dash and its letter
-      # @param given [Object] nil if it was given no value
-      def refuse_value(option, given = nil)
-        option = option.to_s.tr("_", "-")
-        switch = @parser.top.search(:short, option.delete_prefix("-")) ||
-                 @parser.top.list.find { |one| one.switch_name.start_with?(option) }
-        name = switch.switch_name
-        shown = given.nil? ? "no value" : Field.excerpt(given)
-        words = @limits[name.tr("-", "_").to_sym]&.words
-        usage_error("--#{name}: given #{shown}, allowed: #{words || switch.arg.strip}")
+      # What may be given to an option, by its name or its beginning.
+      def allowed_by(option)
+        name = option[/[^-=][^=]*/]
+        switch = @parser.top.list.find { |one| one.switch_name.start_with?(name) || one.short.include?(name) }
+        @allowed[switch.switch_name.tr("-", "_").to_sym] || switch.arg.strip
       end
 
       def usage_error(message) = raise(Failure.new(message, USAGE))
 
       def failure(message) = raise(Failure.new(message, INPUT_OUTPUT))
 
-      def allowed = @parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }
+      def allowed = [*@parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
 
       # The operands, for the help.
       def operands = program? ? "-- COMMAND [ARG...]" : nil
-
-      def usage
-        start = "usage: memscope #{self.class.title}"
-        words = [*(allowed - ["--help"]).map { |option| "[#{option}]" }, *operands]
-        lines = words.join(" ").scan(/\S.{0,#{Report::Page::WIDTH - start.size - 2}}(?= \[(?!ARG)| -- |\z)/)
-        "#{start} #{lines.join("\n#{' ' * start.size} ")}\n"
-      end
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
 
@@ -240,7 +229,7 @@ module Memscope
         create("") if output
         begin
           yield
-        rescue Failure, Launch::Program::Unavailable
+        rescue Failure, Launch::Refusal
           File.unlink(output) if output
           raise
         end
@@ -286,51 +275,50 @@ module Memscope
       def launch(command)
         usage_error("no command given; allowed: #{operands}") if command.empty?
 
-        @command = command
-        start(Launch::Program.new(command, ENV.fetch("PATH", nil)))
+        start(Launch::Program.new(command))
       rescue Launch::Misuse => e
         usage_error(e.message)
       rescue Launch::Refusal => e
         failure("#{e.message}; #{command.first} is not started")
-      rescue Launch::Program::Unavailable => e
-        raise Failure.new(e.message, e.status)
       end
 
-      # Refuses a program that is not run by the Ruby that runs memscope: no other Ruby can load memscope's extension.
-      # The message names the purpose, such as "report" or "be profiled".
-      def refuse_other_programs(program, purpose)
-        unless program.ruby?
-          usage_error("#{@command.first} is run by #{program.executable}, and only #{RbConfig.ruby}, which runs " \
-                      "memscope, can #{purpose}: nothing is started")
-        end
+      # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's
+      # extension; another program may become this Ruby.
+      def hand_over(mode, program, environment = Launch::Environment.new(ENV), **order)
         failure(Memscope.unsupported_reason) unless Memscope.supported?
-      end
-
-      # Becomes the program, with an order for launch/autorun.
-      def hand_over(mode, program, environment, **order)
-        path = File.expand_path(output) if output
-        display = Report::Display.of(@err).to_h.slice(:width, :color) unless path
-        Launch::Handoff.write(mode, environment, title: self.class.title, output: path, status: INPUT_OUTPUT,
-                                                 **display.to_h, **order)
-        refuse_assignments(program, environment)
+        other = program.stranger
+        say("#{other} is not #{RbConfig.ruby}: nothing is done unless it becomes that Ruby by exec") if other
+        display = Report::Display.of(@err).to_h.slice(:width, :color) unless output
+        write_order(mode, environment, **display.to_h, **order)
         reserve_output { become(program, environment) }
       end
 
-      # env(1), as COMMAND or in the first line of a script, would override the prepared environment.
-      def refuse_assignments(program, environment)
-        name = program.assigned.find { |name| environment.changes.key?(name) || (block_given? && yield(name)) }
-        return unless name
+      # The environment in which the program's malloc is served by the chosen allocator. The program proves it.
+      #
+      # @param choice [Launch::AllocatorChoice]
+      # @param conf [String, nil] pairs for MALLOC_CONF
+      # @param profiled [Boolean] whether they enable jemalloc's profiler because memscope was asked for it
+      def allocated(program, choice, conf, profiled:)
+        failure(Memscope.unsupported_reason) unless Memscope.supported?
+        obstacle = program.obstacle(choice.library)
+        raise Launch::Refusal, obstacle if obstacle
 
-        title = "memscope #{self.class.title}"
-        raise Launch::Refusal, "#{name} is set by env in the command, after #{title} has prepared the environment; " \
-                               "set it for #{title} itself: env #{name}=... #{title} -- ..."
+        choice.environment(conf).tap do |environment|
+          write_order("prove", environment, expected: choice.name, conf: !conf.nil?, profiled: profiled)
+        end
+      end
+
+      def write_order(mode, environment, **order)
+        path = File.expand_path(output) if output
+        Launch::Handoff.write(mode, environment, title: self.class.title, status: INPUT_OUTPUT, output: path, **order)
       end
 
       def become(program, environment)
+        program.check_overridden(environment, "memscope #{self.class.title}")
         environment.notes.each { |note| say(note) }
-        Process.exec(environment.changes, [program.path, @command.first], *@command.drop(1))
+        program.exec(environment)
       rescue SystemCallError => e
-        raise Launch::Program::Unavailable.new(program.path, e.class)
+        raise Failure.new("#{program.command.first}: #{e.class.new.message}", e.is_a?(Errno::ENOENT) ? 127 : 126)
       end
     end
   end

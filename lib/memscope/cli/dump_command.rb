@@ -3,7 +3,7 @@
 module Memscope
   module CLI
     # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: writes a heap
-    # dump of a Ruby program when it ends.
+    # dump of a Ruby program when it ends; `memscope dump --from DUMP`: converts a dump of ObjectSpace.dump_all.
     class DumpCommand < Command
       include DumpFiles
 
@@ -12,14 +12,18 @@ module Memscope
         contents. Open perfetto files at https://ui.perfetto.dev, heapsnapshot in
         Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
         which must not exist yet.
+        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
+        zstd may have compressed it; `-` is standard input.
       TEXT
       FILE = ["-o", "--output FILE", "default: memscope-PID with the format's", "extension, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
       FORMS = {
         process: { summary: "write a heap dump of a process, without objects' contents",
-                   example: "memscope dump --pid 4711 -o heap.pftrace", notes: NOTES,
-                   options: [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"]] },
+                   example: "memscope dump --pid 4711 -o heap.pftrace\n  " \
+                            "memscope dump --from heap.json -o heap.pftrace", notes: NOTES,
+                   options: [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"],
+                             ["--from DUMP", "convert DUMP, without objects' contents"]] },
         program: { summary: "run a Ruby program and write a heap dump when it ends",
                    example: "memscope dump -o heap.heapsnapshot -- ruby app.rb", notes: NOTES,
                    options: [FORMAT, FILE, SUMMARY] }
@@ -29,8 +33,23 @@ module Memscope
       private
 
       def perform
+        return deliver_dump(converted(@given[:from])) if @given[:from]
+
         note_own
         deliver_dump(other? ? asking { of_other } : own)
+      end
+
+      def converted(dump)
+        usage_error("--from needs --output FILE") unless output
+        excluded = @given.slice(:pid, :socket, :gc).keys.first
+        refuse("--from and --#{excluded} exclude each other") if excluded
+        from = file_of(dump)
+        check_dump(from)
+        Dump.convert(from, output, format: @given[:format]&.to_sym || format_of_output)
+      rescue SystemCallError => e
+        refuse_output(output, e)
+      rescue Dump::Failed => e
+        refuse_dump(dump, e.message)
       end
 
       def own
@@ -50,12 +69,11 @@ module Memscope
       end
 
       def start(program)
-        refuse_other_programs(program, "write a dump")
+        failure(Memscope.unsupported_reason) unless Memscope.supported?
         refuse_output(path(Process.pid), Errno::EEXIST.new) if File.exist?(path(Process.pid))
         environment = Launch::Environment.new(ENV)
         order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format }
         Launch::Handoff.write("report", environment, json: @given[:json], **order)
-        refuse_assignments(program, environment)
         become(program, environment)
       end
 

@@ -2,33 +2,31 @@
 
 module Memscope
   module CLI
-    # `memscope exec`: becomes a program, after proving that the chosen allocator will serve its malloc.
+    # `memscope exec`: becomes a program whose malloc the chosen allocator serves, which the program proves.
     class ExecCommand < Command
       NOTES = <<~TEXT.freeze
-        Without --if-present, COMMAND starts only if memscope has verified that the
-        allocator will serve its malloc. A Ruby program repeats the check before it runs
-        its script. For other programs, the dynamic linker says which malloc they would
-        bind; memscope cannot see a malloc that a program does not export. The exit
-        status is 74 if the check fails, 127 if COMMAND is not found, 126 if it cannot
-        be executed, otherwise COMMAND's own.
+        COMMAND starts with the allocator in LD_PRELOAD. Before a Ruby program runs its
+        script, it proves that this allocator serves its malloc and heeds MALLOC_CONF,
+        also if a script such as bundle or a shell becomes it by exec; otherwise it does
+        not start. A program that takes no preload, being static, set-uid, or of another
+        C library, is not started. memscope does not see which malloc a program binds
+        that is not Ruby. The exit status is 74 if COMMAND is not started, 127 if it is
+        not found, 126 if it cannot be executed, otherwise COMMAND's own.
 
-        Without --allocator, the first of these that exists decides: the variable
-        #{Launch::AllocatorChoice::VARIABLE}, the file that #{Launch::AllocatorChoice::FILE_VARIABLE} names,
-        memscope/allocator in $XDG_CONFIG_HOME, #{Launch::AllocatorChoice::HOST_FILE}. Each
-        holds a value for --allocator; "off" starts COMMAND unchanged. If none of them
-        exists, the allocator is jemalloc.
+        Without --allocator, the variable #{Launch::AllocatorChoice::VARIABLE} decides, which holds
+        a value for --allocator; "off" starts COMMAND unchanged. Without the variable,
+        the allocator is jemalloc.
 
         --profile is refused with jemalloc 5.3.0, which can crash when a thread ends
         while its profiler is enabled. `memscope profile --backend=imports` needs
         neither --profile nor a restart.
       TEXT
       FORMS = {
-        program: { summary: "start a program after verifying that jemalloc will serve its malloc",
+        program: { summary: "start a program whose malloc jemalloc serves, proved in the program",
                    example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
                    options: [["--allocator NAME", "jemalloc (default), glibc, off, or", "the path of a library"],
                              ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
-                             ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"],
-                             ["--if-present", "if the check fails, start COMMAND unchanged"]] }
+                             ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]] }
       }.freeze
       private_constant :FORMS, :NOTES
 
@@ -44,27 +42,11 @@ module Memscope
 
       def start(program)
         choice = Launch::AllocatorChoice.read(@given[:allocator], ENV)
-        usage_error("--conf is for jemalloc; #{choice.name} does not read it") if @given[:conf] && !choice.configurable?
+        conf, profiled = @given.values_at(:conf, :profile)
+        usage_error("--conf is for jemalloc; #{choice.name} does not read it") if conf && !choice.configurable?
+        return become(program, Launch::Environment.new(ENV)) if choice.off?
 
-        become(program, choice.off? ? Launch::Environment.new(ENV) : proved(program, choice))
-      end
-
-      def proved(program, choice)
-        environment = Launch::Proof.environment(choice, @given[:conf], profiled: @given.key?(:profile))
-        objection = program.objection(choice.library, environment.changes)
-        raise Launch::Refusal, objection if objection
-
-        if program.ruby?
-          Launch::Handoff.write("prove", environment, title: self.class.title, status: INPUT_OUTPUT,
-                                                      expected: choice.name, if_present: @given[:if_present])
-        end
-        refuse_assignments(program, environment) { |name| choice.decided_by?(name) }
-        environment
-      rescue Launch::Refusal => e
-        raise unless @given[:if_present]
-
-        say("#{e.message}; #{@command.first} starts unchanged (--if-present)")
-        Launch::Environment.new(ENV)
+        become(program, allocated(program, choice, conf, profiled: profiled))
       end
     end
   end

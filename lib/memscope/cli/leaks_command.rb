@@ -15,22 +15,19 @@ module Memscope
       WARM_UP = 1.0
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
-        memory that was allocated after the warm-up, with its age in generations
-        (those of --generations, not the GC's). The exit status is COMMAND's own. If that
-        is 0, it becomes 1 if the estimate for a line exceeds the threshold by more than
-        two standard errors, 74 if COMMAND ended during the warm-up.
+        memory that was allocated after the warm-up. The exit status is COMMAND's own. If
+        that is 0, it becomes 1 if the estimate for a line exceeds the threshold by more
+        than two standard errors, 74 if COMMAND ended during the warm-up.
 
-        COMMAND should repeat the same work. The warm-up ends after --warmup seconds, at
-        the signal of --after or, without --objects, when COMMAND calls
-        Memscope::MallocProfile.next_generation. The report goes to standard error, or
-        to FILE; the verdict to standard error. Neither covers child processes.
+        COMMAND should repeat the same work. The warm-up ends after --warmup seconds or,
+        without --objects, when COMMAND calls Memscope::MallocProfile.next_generation.
+        The report goes to standard error, or to FILE; the verdict to standard error.
+        Neither covers child processes.
 
         With --objects, a line fails if the number of Ruby objects that it keeps exceeds
         the threshold, and the first and the second half of the time after the warm-up
         both added some. The verdict says what holds them.
       TEXT
-      SIGNAL = Limit.new(->(name) { Signal.list.key?(name.delete_prefix("SIG")) },
-                         "a signal's name, such as USR2").freeze
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
@@ -40,26 +37,17 @@ module Memscope
                              ["--threshold NUMBER", OptionParser::DecimalInteger,
                               Limit.new(:positive?.to_proc, "a number above 0"), "the most bytes that a line may keep",
                               "(default: 1048576); with --objects, the most", "objects (default: 10000)"],
-                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS (default: 1)"],
-                             ["--after SIGNAL", SIGNAL, "ignore allocations until SIGNAL (USR2, ...)"], GENERATIONS] }
+                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS (default: 1)"]] }
       }.freeze
-      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES, :SIGNAL
+      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES
 
       private
-
-      def check_options
-        super
-        refuse("--warmup and --after exclude each other") if @given.key?(:warmup) && @given.key?(:after)
-      end
 
       def threshold = @given.fetch(:threshold, objects? ? OBJECTS : THRESHOLD)
 
       def objects_options = { **super, budget: @given.fetch(:budget, BUDGET) }
 
-      def order
-        warmup = @given.fetch(:warmup, WARM_UP) unless @given.key?(:after)
-        { **super, **@given.slice(:after), threshold: threshold, warmup: warmup }
-      end
+      def order = { **super, threshold: threshold, warmup: @given.fetch(:warmup, WARM_UP) }
     end
   end
 end

@@ -33,9 +33,9 @@ module Memscope
         do other programs that COMMAND starts. For a running process that listens, use
         --pid. The exit status is COMMAND's own.
 
-        With backend `auto`, the program starts with jemalloc and its profiler enabled,
-        if such a jemalloc is installed and is not 5.3.0, whose profiler can crash; else
-        it is profiled with `imports`. The report names the backend.
+        Backend `auto` is jemalloc's profiler, if the program starts with it enabled
+        (memscope exec --profile), else `imports`. Backend `jemalloc` starts the program
+        under jemalloc, with its profiler; not under 5.3.0, whose profiler can crash.
       TEXT
       GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
@@ -50,8 +50,6 @@ module Memscope
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
                    "class needs --objects; native is for malloc only"],
                   TEXT.last].freeze
-      GENERATIONS = ["--generations SECONDS", Float, SECONDS, "group allocations by time: begin a new",
-                     "group (generation) every SECONDS"].freeze
       DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
         process: { summary: "print which Ruby lines allocated live memory or objects",
@@ -64,10 +62,9 @@ module Memscope
         program: { summary: "run a Ruby program and print which lines allocated its live memory or objects",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
-                   options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"],
-                             GENERATIONS] }
+                   options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]] }
       }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :GENERATIONS, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :DEFAULTS
 
       private
 
@@ -173,37 +170,23 @@ module Memscope
 
       def start(program)
         check_options
-        check_pprof if @given[:format] == :pprof
-        refuse_other_programs(program, "be profiled")
-        return hand_over("profile", program, Launch::Environment.new(ENV), **order, **objects_options) if objects?
+        usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
+        return hand_over(mode, program, **order, **objects_options) if objects?
 
-        environment, backend = prepared
-        hand_over("profile", program, environment, backend: backend, **order)
+        environment = backend == :jemalloc ? with_profiler(program) : Launch::Environment.new(ENV)
+        hand_over(mode, program, environment, backend: backend, **order)
       end
 
-      def check_pprof
-        usage_error("--format=pprof is binary: give --output FILE") unless output
-      end
+      def mode = self.class.title
 
-      def order = @given.slice(:objects, :rate, :format, :by, :seconds, :generations)
+      def order = @given.slice(:objects, :rate, :format, :by, :seconds)
 
-      # The environment and the backend for the program. The environment makes jemalloc's profiler ready if that is
-      # wanted and possible.
-      def prepared
-        return [Launch::Environment.new(ENV), :imports] if backend == :imports
-
+      # The environment in which jemalloc's profiler is enabled.
+      def with_profiler(program)
         choice = Launch::AllocatorChoice.read(nil, ENV)
         raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
 
-        conf = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}"
-        environment = Launch::Proof.environment(choice, conf, profiled: true)
-        say("profiling with jemalloc's own profiler") if backend == :auto
-        [environment, backend]
-      rescue Launch::Refusal => e
-        raise if backend == :jemalloc
-
-        say("#{e.message}; profiling with the backend imports")
-        [Launch::Environment.new(ENV), :imports]
+        allocated(program, choice, "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}", profiled: true)
       end
     end
   end

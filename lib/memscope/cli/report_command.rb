@@ -24,7 +24,7 @@ module Memscope
                  garbage: "split garbage from reachable memory" }.freeze
       # The readings other than the ledger, by the calls that read them.
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's size classes",
-                   fragmentation: "fragmentation", workers: "Puma's processes" }.freeze
+                   workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
       EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
       HISTORY = ["--history", "sample the program every 10 s, and", "print its RSS over time at the end"].freeze
@@ -93,12 +93,10 @@ module Memscope
 
       def start(program)
         check
-        refuse_other_programs(program, "report")
-        hand_over("report", program, Launch::Environment.new(ENV),
-                  **@given.slice(:every, :json, :history), calls: calls, view: view)
+        hand_over("report", program, **@given.slice(:every, :json, :history), calls: calls, view: view)
       end
 
-      # What the program is to report: calls of Memscope, with their options.
+      # Calls of Memscope to report in the program, with their options.
       def calls = chosen.empty? ? { ledger: { deep: true, **depths } } : chosen.to_h { |name| [name, {}] }
 
       # Options of the reports.

@@ -1,22 +1,12 @@
 # frozen_string_literal: true
 
 # RUBYOPT loads this into the Ruby program that memscope has become, before its script, to carry out memscope's orders.
+# The program may be another Ruby than memscope's, of any version.
 
-require_relative "handoff"
-
-Memscope::Launch::Handoff.read.each do |mode, order|
-  case mode
-  when "prove"
-    require_relative "proof"
-    Memscope::Launch::Proof.enforce(order)
-  when "profile"
-    require_relative "program_profile"
-    Memscope::Launch::ProgramProfile.new(order).start
-  when "requires"
-    require_relative "program_requires"
-    Memscope::Launch::ProgramRequires.new(order).start
-  when "report"
-    require_relative "program_report"
-    Memscope::Launch::ProgramReport.new(order).start
-  end
+if RUBY_VERSION < "3.1"
+  $stderr.write("memscope: needs Ruby 3.1 or newer, and this program is run by #{RUBY_VERSION}: it does nothing here\n")
+else
+  require_relative "handoff"
+  require_relative "started"
+  Memscope::Launch::Handoff.read.each { |mode, order| Memscope::Launch::Started.of(mode, order).start }
 end

@@ -72,54 +72,20 @@ module Memscope
       def key(pair) = pair[/\A[^:]*/]
     end
 
-    # The allocator for a program: from the command line, else the environment, else a file of this user or host, else
-    # jemalloc.
+    # The allocator for a program: the one that the command line names, else MEMSCOPE_ALLOCATOR, else jemalloc.
     class AllocatorChoice
       ALLOWED = "jemalloc, glibc, off, or the path of a shared library"
-      # The variable that holds the choice, and the variable that names a file which holds it.
       VARIABLE = "MEMSCOPE_ALLOCATOR"
-      FILE_VARIABLE = "MEMSCOPE_ALLOCATOR_FILE"
-      # The host's file.
-      HOST_FILE = "/etc/memscope/allocator"
 
-      class << self
-        # @param option [String, nil] from the command line
-        # @param environment [Hash{String => String}]
-        # @return [AllocatorChoice]
-        # @raise [Misuse] naming the invalid value, its source, and the valid ones
-        # @raise [Refusal] if the file cannot be read
-        def read(option, environment)
-          return new(option.include?("/") ? File.expand_path(option) : option, "--allocator") if option
+      # @param option [String, nil] from the command line
+      # @param environment [Hash{String => String}]
+      # @return [AllocatorChoice]
+      # @raise [Misuse] naming the invalid value, its source, and the valid ones
+      def self.read(option, environment)
+        return new(option.include?("/") ? File.expand_path(option) : option, "--allocator") if option
 
-          variable = environment[VARIABLE].to_s
-          return new(variable, VARIABLE) unless variable.empty?
-
-          path = file(environment)
-          path ? new(content(path), path) : new("jemalloc", "default")
-        end
-
-        private
-
-        def file(environment)
-          named = environment[FILE_VARIABLE].to_s
-          return named unless named.empty?
-
-          home = environment["XDG_CONFIG_HOME"].to_s
-          home = File.join(environment["HOME"].to_s, ".config") unless home.start_with?("/")
-          [File.join(home, "memscope/allocator"), HOST_FILE].find { |path| path.start_with?("/") && File.exist?(path) }
-        end
-
-        # The file's content without empty lines and comments. Opens regular files only: opening a FIFO may block
-        # forever.
-        def content(path)
-          stat = File.stat(path)
-          raise Refusal, "#{path}: given a #{stat.ftype}, allowed: a regular file" unless stat.file?
-
-          lines = File.readlines(path, chomp: true).map { |line| line.scrub.sub(/\A\s*#.*/, "").strip }
-          lines.reject(&:empty?).join("\n")
-        rescue SystemCallError => e
-          raise Refusal, "#{path}: #{e.class.new.message}"
-        end
+        variable = environment[VARIABLE].to_s
+        new(variable.empty? ? "jemalloc" : variable, VARIABLE)
       end
 
       # @return [String] jemalloc, glibc, off, or an absolute path
@@ -139,19 +105,20 @@ module Memscope
       # @return [Boolean] whether the program starts unchanged
       def off? = name == "off"
 
-      # @return [String, nil] the library to preload; jemalloc's by its soname, so that the dynamic linker finds the
-      #   system's library for the program's architecture
+      # @return [String, nil] the library to preload; jemalloc's by its soname, which the dynamic linker looks up
       def library = name == "jemalloc" ? "libjemalloc.so.2" : (name if name.start_with?("/"))
 
       # @return [Boolean] whether the allocator may read MALLOC_CONF
       def configurable? = name != "glibc"
 
-      # @param variable [String] the name of an environment variable
-      # @return [Boolean] whether the variable can affect which library serves malloc, or this allocator's settings;
-      #   some builds of jemalloc put a prefix before MALLOC_CONF
-      def decided_by?(variable)
-        variable.start_with?("LD_") || variable == "GLIBC_TUNABLES" ||
-          (configurable? && variable.end_with?("MALLOC_CONF"))
+      # @param pairs [String, nil] for MALLOC_CONF
+      # @return [Environment] with these pairs, in which the allocator is to serve malloc
+      # @raise [Refusal] if LD_PRELOAD cannot name the library
+      def environment(pairs)
+        Environment.new(ENV).tap do |environment|
+          library ? environment.preload(library) : environment.drop_allocators
+          environment.configure(pairs) if pairs
+        end
       end
     end
   end

@@ -2,79 +2,18 @@
 
 module Memscope
   module Launch
-    # Passes orders to the Ruby program that memscope becomes: an environment variable for each mode, and autorun.rb,
-    # which RUBYOPT loads before the program's script. Both are for this one process, which keeps its pid across exec:
-    # autorun removes them from the environment of any other process that inherits them.
+    # Passes orders to the Ruby program that memscope becomes, at once or through other programs: an environment
+    # variable for each mode, and autorun.rb, which RUBYOPT loads before the program's script. Both are for this one
+    # process, which keeps its pid across exec: autorun removes them from the environment of any other process that
+    # inherits them.
     #
     # The program loads this file too, before anything else of memscope: so this file requires nothing.
     module Handoff
       # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
       # that the process execs.
-      MODES = { "prove" => false, "profile" => true, "requires" => true, "report" => true }.freeze
+      MODES = { "prove" => false, "profile" => true, "leaks" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../..", __dir__)
       private_constant :MODES, :LIBRARY
-
-      # An order in the started program, with the tools to carry it out.
-      class Order
-        # @param values [Hash{Symbol => Object}]
-        def initialize(values)
-          @values = values
-        end
-
-        # @param name [Symbol]
-        # @return [Object]
-        def [](name) = @values[name]
-
-        # Loads memscope, and leaves $LOAD_PATH as it was.
-        #
-        # @return [void]
-        def load_memscope
-          return if Memscope.respond_to?(:ledger)
-
-          load_path = Handoff.load_path(self[:extension])
-          $LOAD_PATH.unshift(*load_path)
-          require_relative "../../memscope"
-        ensure
-          load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
-        end
-
-        # Opens the file that memscope created. To be called before the program can drop privileges.
-        #
-        # @return [IO] the file, else standard error
-        def output
-          return $stderr unless self[:output]
-
-          flags = File::WRONLY | File::APPEND | File::NOFOLLOW
-          File.new(self[:output], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
-        rescue SystemCallError => e
-          complain(e.message)
-          $stderr
-        end
-
-        # How to format texts: the program writes to the same terminal as the memscope command.
-        #
-        # @param io [IO] from `output`
-        # @return [Hash{Symbol => Object}] a Report::Display
-        def display(io)
-          require_relative "../report"
-          { unicode: Report.encoding(io) == Encoding::UTF_8, width: self[:width] || Report::Page::WIDTH,
-            color: self[:color] || false }
-        end
-
-        # @param message [String]
-        # @return [void]
-        def complain(message)
-          $stderr.write("memscope #{self[:title]}: #{message}\n") # warn is silent under -W0
-        rescue StandardError
-          nil
-        end
-
-        # Runs a block in a thread that is marked, so that Puma does not warn about it at a fork. While the thread is in
-        # a timed sleep, Ruby does not detect deadlocks of the program's threads.
-        #
-        # @return [Thread]
-        def background(&) = Thread.new(&).tap { |thread| thread.thread_variable_set(:fork_safe, true) }
-      end
 
       class << self
         # @param mode [String] a key of MODES
@@ -94,7 +33,7 @@ module Memscope
         # Called by autorun.rb. Removes from the environment and the load path whatever no later program of this process
         # needs.
         #
-        # @return [Hash{String => Order}] the orders for this process, by mode
+        # @return [Hash{String => Hash}] the orders for this process, by mode
         def read
           orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
           $LOAD_PATH.delete(LIBRARY) if spaced?
@@ -124,7 +63,7 @@ module Memscope
           order = Marshal.load(text.unpack1("m0")) if text # rubocop:disable Security/MarshalLoad -- as trusted as RUBYOPT
           meant = order && order[:pid] == Process.pid
           ENV.delete(variable(mode)) unless meant && kept
-          Order.new(order) if meant
+          order if meant
         end
 
         # Puts the value first, and removes other copies of it: several modes share the variable.

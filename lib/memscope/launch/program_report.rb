@@ -1,80 +1,72 @@
 # frozen_string_literal: true
 
+require_relative "started"
+
 module Memscope
   module Launch
-    # Reports the ledger, or other readings, of the program that loads this file, when the program ends and at
-    # intervals. memscope itself is loaded only when the first report, or the history, needs it: until then the program
-    # runs undisturbed.
-    class ProgramReport
-      # @param order [Handoff::Order] title, every, output, json, calls (of Memscope, with their options) or dump (a
-      #   path) and format, history (whether to keep one), view (options of Reading#to_s), and those of Order#display
+    # Reports the ledger, or other readings, of the program when it ends and at intervals. memscope itself is loaded
+    # when the first report, the history, or a reading from the start needs it: until then the program runs undisturbed.
+    class ProgramReport < Started
+      # @param order [Hash{Symbol => Object}] as for Started, and every, json, history (whether to keep one), view
+      #   (options of Reading#to_s); calls (of Memscope, with their options), or dump (a path) and format
       def initialize(order)
-        @order = order
-        @title = order[:title]
-        @pid = Process.pid
+        super
         @started = now
-        @turn = Thread::Mutex.new
-        @ended = false
-        @io = order.output
       end
 
-      # To be called before the program registers its own at_exit handlers: the first one registered runs last. Forked
-      # processes do not report.
+      # @return [void]
       def start
-        return check_settings if @order[:calls]&.key?(:lint)
-
-        at_exit { report(ending: true) if Process.pid == @pid }
-        @order.background { repeat(@order[:every]) } if @order[:every]
-        keep_history if @order[:history]
+        prepare
+        report_at_exit
+        background("report") { repeat(@order[:every]) } if @order[:every]
       end
 
       private
 
-      def keep_history
-        @order.load_memscope
-        Memscope::History.start
+      # Begins what a report at the end needs from the start. Settings are read before the script runs; their JSON is
+      # written at the end, since the library json, loaded at the start, could preempt the program's own version of it.
+      def prepare
+        if calls.key?(:lint) then check_settings
+        elsif calls.key?(:requires) then record
+        elsif @order[:history]
+          load_memscope
+          Memscope::History.start
+        end
       rescue StandardError, ScriptError, NoMemoryError => e
-        @order.complain("no history: #{e.message} (#{e.class})")
+        complain("no #{@order[:history] ? 'history' : 'report'}: #{e.message} (#{e.class})")
       end
 
-      # Reads the settings before the script runs. JSON is written at the end: loading the library json at the start
-      # could preempt the program's own version of it.
       def check_settings
-        @order.load_memscope
-        @lint = Memscope.lint
-        return report(ending: true) unless @order[:json]
-
-        at_exit { report(ending: true) if Process.pid == @pid }
-      rescue StandardError, ScriptError, NoMemoryError => e
-        @order.complain("no report: #{e.message} (#{e.class})")
+        load_memscope
+        @first = Memscope.lint
+        report(ending: true) unless @order[:json]
       end
+
+      def record
+        load_memscope
+        require_relative "require_costs"
+        @costs = RequireCosts.new
+        why = @costs.start or return
+        @ended = true
+        complain("nothing is recorded: #{why}")
+      end
+
+      def calls = @order[:calls].to_h
 
       def repeat(seconds)
         loop do
           sleep(seconds)
-          report
+          report(ending: false)
         end
-      end
-
-      # An error here does not change how the program ends.
-      def report(ending: false)
-        @turn.synchronize do
-          break if @ended
-
-          @ended = ending
-          write(ending)
-        end
-      rescue StandardError, ScriptError, NoMemoryError => e
-        @order.complain("no report: #{e.message} (#{e.class})")
       end
 
       def write(ending)
-        @order.load_memscope
+        load_memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
         @io.write(heading(ending)) if @order[:every]
-        @io.write(readings.map { |reading| reading.to_s(**@order.display(@io), **view) }.join("\n"))
-        @io.write(ending ? curve : "\n") if @order[:calls]
+        @io.write(readings.map { |reading| reading.to_s(**display, **view) }.join("\n"))
+        @io.write(ending ? curve : "\n") unless @order[:dump]
       end
 
       def view
@@ -87,15 +79,21 @@ module Memscope
         return "" if view[:markdown] || Memscope.autoload?(:History) || !Memscope::History.running?
 
         require_relative "../report/history"
-        lines = Memscope::Report::HistoryPage.new(Memscope.history, **@order.display(@io)).curve
+        lines = Memscope::Report::HistoryPage.new(Memscope.history, **display).curve
         lines.empty? ? "" : ["", *lines, ""].join("\n")
       end
 
       def readings
-        return [@lint] if @lint
         return [Memscope.dump(@order[:dump], format: @order[:format])] if @order[:dump]
 
-        @order[:calls].map { |name, options| name == :doctor ? diagnose : Memscope.public_send(name, **options) }
+        calls.map do |name, options|
+          case name
+          when :lint then @first
+          when :requires then @costs.finish
+          when :doctor then diagnose
+          else Memscope.public_send(name, **options)
+          end
+        end
       end
 
       # Later diagnoses judge growth since the first one.
@@ -107,7 +105,9 @@ module Memscope
 
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
-      def heading(ending) = "memscope #{@title}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+      def heading(ending)
+        "memscope #{@order[:title]}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+      end
     end
   end
 end

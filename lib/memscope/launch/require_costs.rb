@@ -1,26 +1,41 @@
 # frozen_string_literal: true
 
+# Required before the first reading: required later, their memory would be the program's.
+require_relative "../requires"
+require_relative "require_tree"
+require_relative "require_recorder"
+
 module Memscope
   module Launch
-    # What the program has added since this object was created, by the files that RequireRecorder has numbered.
+    # What the program has added since `start`, by the files that RequireRecorder has numbered.
     class RequireCosts
       # A mapping in smaps, with its file if it has one, and the figures below it that a file is charged for.
       MAPPING = %r{\A\h+-\h+ \S+ \h+ \S+ \d+ *(/.*)?}
       RESIDENT = /\A(Private|Shared)_(?:Clean|Dirty): +(\d+) kB/
       private_constant :MAPPING, :RESIDENT
 
-      # To be created before the program's script runs, which may change its arguments.
-      def initialize
+      # Call this before the program's script runs, which may change its arguments.
+      #
+      # @return [String, nil] why nothing can be recorded; nil if it is
+      def start
+        obstacle = ObjectProfile.obstacle
+        return obstacle if obstacle
+
         @program = [$PROGRAM_NAME, *ARGV].map { |word| word.empty? ? '""' : word.scrub }.join(" ")
         2.times { read } # the first reading allocates what later ones use again
         @before = read
         @compactions = compactions
+        RequireRecorder.start&.then { |why| Reasons.sentence(why) }
       end
 
-      # Ends recording. To be called once.
+      # Ends recording. Call once.
       #
-      # @return [Hash{Symbol => Object}] the body of a Requires
-      def finish
+      # @return [Requires]
+      def finish = Requires.capture(body)
+
+      private
+
+      def body
         started = Cost.now
         Native.own(Native::OWNER_MEMSCOPE)
         after, owned = measure
@@ -30,8 +45,6 @@ module Memscope
         { **environment(after), **totals(after, nodes), nodes: nodes, gems: gems, reasons: reasons(after),
                                                         cost: Cost.of(:T3, Cost.now - started) }
       end
-
-      private
 
       # No garbage is collected between the two counts of the heap. What other threads allocate between the two
       # counts belongs to no file.
