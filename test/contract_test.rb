@@ -58,7 +58,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump convert purge top ps profile leaks tags requires exercise watch
+  COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires exercise watch
                 exec version].freeze
   PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
              /profile /metrics].freeze

@@ -27,7 +27,7 @@ module Memscope
     end
 
     # The names of the commands.
-    COMMANDS = %w[report doctor census heap dump convert profile leaks tags requires exercise watch purge top ps
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires exercise watch purge top ps
                   exec version].freeze
 
     COMMANDS[..-2].each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/cli/#{name}_command.rb" }

@@ -89,17 +89,17 @@ class DumpAcceptanceTest < MemscopeTest
   def test_the_command_line
     with_dump("objspace.json") do |path|
       heap = memscope("heap", path, "--top", "3")
-      converted = memscope("convert", path, "-o", "#{path}.heapsnapshot", "--json")
+      converted = memscope("dump", "--from", path, "-o", "#{path}.heapsnapshot", "--json")
 
       assert_match(/Cart → Hash, holding 200 Cart/, heap.out)
       assert_match(/\Amemscope \S+ · dump #{path}$/, heap.out)
-      refute_match(/pid|ruby \d/, heap.out + memscope("convert", path, "-o", "#{path}.pftrace").out)
+      refute_match(/pid|ruby \d/, heap.out + memscope("dump", "--from", path, "-o", "#{path}.pftrace").out)
       assert_equal "heapsnapshot", converted.json["format"]
-      assert_equal 64, memscope("convert", path).status.exitstatus
-      assert_equal 74, memscope("convert", path, "-o", "#{path}.heapsnapshot").status.exitstatus
+      assert_equal 64, memscope("dump", "--from", path).status.exitstatus
+      assert_equal 74, memscope("dump", "--from", path, "-o", "#{path}.heapsnapshot").status.exitstatus
       assert_equal 74, memscope("heap", __FILE__).status.exitstatus
       assert_match(/no dump was written: not in the documented form/,
-                   memscope("convert", __FILE__, "-o", "#{path}.perfetto-trace").err)
+                   memscope("dump", "--from", __FILE__, "-o", "#{path}.perfetto-trace").err)
     end
   end
 

@@ -26,10 +26,8 @@ module Memscope
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
                ["--top N", OptionParser::DecimalInteger, Limit.of(HeapGraph::TOP), "the number of rows in each list"],
-               ["--strings", "look for Strings with the same content"],
-               ["--in PLACE", HeapGraph::PLACES, "where to follow the references:", "fork: in a forked child;",
-                "process: in the process itself,", "which stops meanwhile"]].freeze
-      DEFAULTS = { top: 10, in: :fork }.freeze
+               ["--strings", "look for Strings with the same content"]].freeze
+      DEFAULTS = { top: 10 }.freeze
       FORMS = {
         process: { summary: "print who holds the objects of a process",
                    example: "memscope heap --pid 4711 --paths-to Order", notes: NOTES, defaults: DEFAULTS,
@@ -90,7 +88,7 @@ module Memscope
         ask(:census).classes.map(&:name)
       end
 
-      def calls = { heap_graph: @given.slice(:top, :paths_to, :strings, :in) }
+      def calls = { heap_graph: @given.slice(:top, :paths_to, :strings) }
     end
   end
 end

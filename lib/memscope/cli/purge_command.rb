@@ -15,18 +15,13 @@ module Memscope
         with other processes. --dry-run predicts all levers. Without --pid or --socket,
         memscope's own process is purged.
       TEXT
-      ARENA = Limit.new(nil, "the number of an arena, as `memscope report --arenas` lists them").freeze
       FORMS = {
         process: { summary: "return unused memory to the kernel, and print how much",
                    example: "memscope purge --pid 4711 gc trim", notes: NOTES,
                    options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
-                             ["--gc", "for --dry-run: collect garbage first"],
-                             ["--arena N", OptionParser::DecimalInteger, ARENA,
-                              "decay or purge this jemalloc arena only"],
-                             ["--settle S", Float, Limit.of(0..Purge::LONGEST_SETTLE, "a number of seconds"),
-                              "measure again after S seconds"], *TEXT] }
+                             ["--gc", "for --dry-run: collect garbage first"], *TEXT] }
       }.freeze
-      private_constant :FORMS, :NOTES, :ARENA
+      private_constant :FORMS, :NOTES
 
       private
 
@@ -37,23 +32,13 @@ module Memscope
       end
 
       def perform
-        result = asking { other? ? of_other(**options) : own }
+        options = @given.slice(:dry_run, :gc)
+        result = asking { other? ? other.call(:purge, levers: @levers, **options) : own(options) }
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      def options = @given.slice(:dry_run, :arena, :settle, :gc)
-
-      # Settles in this process: if the other one waited, so would all its clients.
-      def of_other(settle: 0, **options)
-        result = other.call(:purge, levers: @levers, **options)
-        return result if result.dry_run? || settle.zero?
-
-        sleep(settle)
-        Purge::Result.from_h({ **result.to_h, settle_seconds: settle, settled: other.call(:ledger).to_h })
-      end
-
-      def own
+      def own(options)
         result = Memscope.purge(*@levers, **options)
         say("this is the memscope process itself; for another one: memscope purge --pid N")
         result

@@ -5,7 +5,7 @@ require_relative "../report/tags"
 module Memscope
   module CLI
     # `memscope tags`: what the endpoints and jobs of a process allocate and retain.
-    class TagsCommand < Command
+    class TagsCommand < ReportCommand
       NOTES = <<~TEXT
         The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
         Memscope.tag. Retained counts need a running object profile (the setting
@@ -24,11 +24,15 @@ module Memscope
 
       private
 
-      def perform
+      def check
         usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-        deliver_readings([ask(:tags)], limit: @given[:top])
-        FINE
       end
+
+      def read = [ask(:tags)]
+
+      def view = { limit: @given[:top] }
+
+      def status(_tags) = FINE
     end
   end
 end

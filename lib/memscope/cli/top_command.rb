@@ -9,9 +9,7 @@ module Memscope
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
       NOTES = <<~TEXT
-        Keys: q quits, g collects garbage, which stops Ruby meanwhile, p returns memory
-        (as memscope purge does without levers); p and g need --pid or --socket and a
-        process that listens. For other processes, top shows only the kernel's view.
+        q quits. For a process that does not listen, top shows only the kernel's view.
       TEXT
       INTERVALS = Limit.of(0.1..3600, "a number of seconds").freeze
       FORMS = {
@@ -49,8 +47,6 @@ module Memscope
           when "q", :closed then return FINE
           when "\x03" then return INTERRUPTED
           when "\x1a" then terminal.suspend
-          when "p" then reader.order(:purge)
-          when "g" then reader.order(:gc)
           end
         end
       end

@@ -32,7 +32,7 @@ module Memscope
         def lines(frame, columns, lines)
           remember(frame)
           measure(columns)
-          foot = [*frame.tags, frame.note.to_s, "q quit   p purge   g collect garbage"]
+          foot = [frame.note.to_s, "q quit"]
           rows = frame.rows.first([lines - 3 - foot.size, 0].max)
           @scale = [MEBIBYTE, *rows.map { |id, *| spread(id) }].max
           [*head(frame), *rows.map { |row| line(row) }, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
