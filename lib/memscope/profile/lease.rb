@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "../forks"
 
 module Memscope
@@ -135,7 +134,7 @@ module Memscope
         judged = judged_majors
         profile = @profiler.stop
         profile = profile.judged_up_to(@ends.count { |majors| majors < judged }) if @judge
-        @last = JSON.generate(profile.to_h).freeze if @keep && @shared
+        @last = profile.to_json.freeze if @keep && @shared
         profile
       end
 
