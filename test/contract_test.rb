@@ -41,8 +41,8 @@ class ContractTest < MemscopeTest
                            mapped_shared_bytes],
     "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes required_by],
     "Tags" => %i[each rows top - to_h to_json to_s],
-    "Tags::Row" => %i[name runs running allocated_objects allocated_objects_error malloc_allocated_bytes live_objects
-                      live_bytes malloc_live_bytes retained_objects retained_objects_error retained_objects_below],
+    "Tags::Row" => %i[name runs running allocated_objects malloc_allocated_bytes live_objects
+                      live_bytes malloc_live_bytes retained_objects retained_objects_error],
     "Policy" => %i[decide], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
     "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
     "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
