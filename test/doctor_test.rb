@@ -333,7 +333,7 @@ end
 # An idle process gets one answer: numbers that hardly move do not change the verdict.
 class DoctorHysteresisTest < DoctorTest
   def severity(id, held: nil, **chart)
-    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart), held: held)
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart), previous_severities: held)
     diagnosis.find { |found| found.id == id }&.severity
   end
 

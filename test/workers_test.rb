@@ -18,11 +18,11 @@ class WorkersTest < MemscopeTest
   # Runs a cluster as the master's thread does, until the block returns.
   def with_cluster
     cluster = Memscope::Workers::Cluster.new
-    thread = Thread.new { cluster.run }
+    cluster.run
     sleep 0.01 until Memscope::Workers.current == cluster && cluster.read
     yield cluster
   ensure
-    thread.kill.join
+    Memscope::Runtime.current.sampling.cancel(cluster)
     Memscope::Workers.current = Memscope::Calls.master = nil
   end
 
@@ -42,7 +42,7 @@ class WorkersTest < MemscopeTest
   end
 
   # What the master takes from the channel.
-  def received(channel) = Memscope::Worker.from_h(JSON.parse(channel.receive(0)))
+  def received(channel) = Memscope::Worker.from_h(JSON.parse(channel.receive))
 
   def eventually
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
@@ -350,7 +350,7 @@ class WorkersTest < MemscopeTest
   def test_watch_starts_a_killed_thread_again
     counted = child_json(<<~RUBY, requires: ["json"])
       Memscope.configure { |c| c.history = false }
-      threads = -> { Thread.list.select { |thread| thread.name == "memscope workers" } }
+      threads = -> { Thread.list.select { |thread| thread.name == "memscope sampler" } }
       Memscope::Workers.watch
       threads.call.each { |thread| thread.kill.join }
       killed = threads.call.size

@@ -15,15 +15,15 @@ module Memscope
       #
       # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON, to judge growth as well
-      # @param held [Hash{Symbol => Symbol}, nil] the last verdict: severities by the ids of its findings. A finding
-      #   near its threshold keeps its severity, so that an idle process gets one answer
+      # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
+      #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
       # @raise [ArgumentError] if `since` is anything else, or is of a process that is neither this one nor its parent
-      def diagnose(evidence, since: nil, held: nil)
+      def diagnose(evidence, since: nil, previous_severities: nil)
         earlier = earlier(since)
         refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier
         figures = Figures.new(evidence, earlier&.evidence)
-        checks, findings = Rules.all.map { |rule| rule.judge(figures, held&.[](rule.id)) }.transpose
+        checks, findings = Rules.all.map { |rule| rule.judge(figures, previous_severities&.[](rule.id)) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
                             reasons: evidence.ledger.reasons, cost: evidence.total_cost },
                           evidence.ledger.envelope)

@@ -6,6 +6,7 @@ require_relative "ledger"
 require_relative "ruby_heap"
 require_relative "process_memory"
 require_relative "cgroup"
+require_relative "runtime"
 
 # Where the memory of this Ruby process is.
 #
@@ -170,11 +171,10 @@ module Memscope
     # @raise [ArgumentError] if `since` is not a diagnosis, or is a diagnosis of neither this process nor its parent; or
     #   unless `gc` is true or false
     def doctor(since: nil, gc: false)
-      listener = Listener.current unless autoload?(:Listener)
       doctor = Loading.unit(:Doctor)
-      diagnosis = doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, held: listener&.verdicts)
-      listener.verdicts = diagnosis.severities if listener
-      diagnosis
+      runtime = Runtime.current
+      doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
+            .tap { |diagnosis| runtime.severities = diagnosis.severities }
     end
 
     # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.

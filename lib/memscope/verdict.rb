@@ -2,6 +2,7 @@
 
 require_relative "cgroup"
 require_relative "reading"
+require_relative "runtime"
 Memscope::Loading.unit :History
 
 module Memscope
@@ -109,13 +110,13 @@ module Memscope
 
       # @api private
       # @return [Verdict, nil] the last verdict on this process's history
-      def latest = (@latest if @latest&.pid == Process.pid)
+      def latest = Runtime.current.verdict
 
       # Judges the history, continuing from the earlier judgements, and keeps the verdict.
       #
       # @api private
       # @return [Verdict]
-      def judge = @latest = of
+      def judge = Runtime.current.verdict = of
 
       # @api private
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;

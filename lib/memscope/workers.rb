@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "collection"
+require_relative "runtime"
 require_relative "snapshot"
 Memscope::Loading.units :History, :Tags, :Verdict, :Configuration
 
@@ -131,10 +132,23 @@ module Memscope
       # @api private
       # @return [Watch, Cluster, nil] the object that takes this process's readings; nil if nothing was started, as in a
       #   process that a worker forked
-      def current = (@current if @current && @current.pid == Process.pid)
+      def current = Runtime.current.workers
 
       # @api private
-      attr_writer :current
+      # @param host [Watch, Cluster, nil]
+      def current=(host)
+        Runtime.current.workers = host
+      end
+
+      # Lets the policy do what is due: in the thread that listens, if there is one, since it waits for what it does.
+      #
+      # @api private
+      # @param controller [Controller]
+      # @return [void]
+      def follow(controller)
+        listener = Listener.current unless Memscope.autoload?(:Listener)
+        listener ? listener.soon(controller) : controller.step
+      end
 
       # A setting as configured so far: an application that is not loaded yet may change it.
       #

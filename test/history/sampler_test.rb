@@ -18,7 +18,7 @@ class HistorySamplerTest < MemscopeTest
       history = Memscope.history
       history.points(name, step: 10).reverse.find(&:last)&.last if history.series.include?(name)
     end
-    def own_threads = Thread.list.count { |thread| thread.name == "memscope history" }
+    def own_threads = Thread.list.count { |thread| thread.name == "memscope sampler" }
     def wait(seconds = 20)
       until yield
         sleep 0.02
@@ -220,7 +220,7 @@ class HistorySamplerTest < MemscopeTest
     spacings, empty = run_child(<<~RUBY)
       clock = History::Sampler.now
       History::Sampler.define_singleton_method(:now) { clock }
-      History::Sampler.instance_variable_set(:@sampler, SAMPLER)
+      Memscope::Runtime.current.history = SAMPLER
       ledger, memory = Memscope::Ledger.read, Memscope.process_memory
       spacings = [30.2, 10.2].map do |seconds|
         12.times do
@@ -288,7 +288,7 @@ class HistorySamplerTest < MemscopeTest
     skip_under_sanitizer
     parent, child = run_child(<<~RUBY)
       History.start
-      sampler = History::Sampler.instance_variable_get(:@sampler)
+      sampler = Memscope::Runtime.current.history
       wait { sampler.send(:walk) && sampler.trimmable_bytes }
       known = -> { [History::Sampler.trimmable_bytes, History::Sampler.reasons.keys] }
       reader, writer = IO.pipe
@@ -322,6 +322,46 @@ class HistorySamplerTest < MemscopeTest
     RUBY
 
     assert_equal [31, 1, "a sample failed: no walk (IOError)"], [samples, tries, failed]
+  end
+
+  # Each of these is held up until the samples of a minute have been taken: a heap graph and a dump by their stopped
+  # child, a purge by its wait, a profile by its block.
+  def test_no_sample_waits_for_another_reading
+    skip_under_sanitizer
+    directory = Dir.mktmpdir
+    taken = run_child(<<~RUBY)
+      minute = lambda do |at|
+        before = Memscope.history.series.include?(:rss) ? Memscope.history.points(:rss, step: 10).count(&:last) : 0
+        6.times { |sample| step((at * 60) + (sample * 10)) }
+        Memscope.history.points(:rss, step: 10).count(&:last) - before
+      end
+      children = -> { Dir["/proc/self/task/*/children"].flat_map { |path| File.read(path).split } }
+      in_child = [-> { Memscope.heap_graph }, -> { Memscope.dump("#{directory}/dump") }]
+      taken = in_child.each_with_index.map do |reading, at|
+        thread = Thread.new(&reading)
+        Thread.pass while children.call.empty?
+        children.call.each { |pid| Process.kill(:STOP, pid.to_i) }
+        minute.call(at).tap do
+          children.call.each { |pid| Process.kill(:CONT, pid.to_i) }
+          thread.join
+        end
+      end
+      purge = Thread.new { Memscope.purge(settle: 60) }
+      Thread.pass until purge.stop?
+      taken << minute.call(2)
+      purge.kill.join
+      queue = Queue.new
+      profile = Thread.new { Memscope.malloc_profile(backend: :imports) { queue.pop } }
+      Thread.pass until profile.stop?
+      taken << minute.call(3)
+      queue << nil
+      profile.join
+      puts JSON.generate(taken)
+    RUBY
+
+    assert_equal [6, 6, 6, 6], taken
+  ensure
+    FileUtils.remove_entry(directory)
   end
 
   def test_many_forks_leave_nothing

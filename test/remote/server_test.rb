@@ -90,24 +90,6 @@ class ServerTest < MemscopeTest
     end
   end
 
-  # The last verdict of a process stays with its listener: a number near its threshold does not change the next one.
-  def test_the_doctor_remembers_its_verdict
-    skip_under_sanitizer
-    read = Dir.mktmpdir do |directory|
-      child_json(<<~RUBY, requires: %w[json memscope])
-        listener = Memscope.listen(path: "#{directory}/listener.sock")
-        held = [listener.verdicts]
-        severities = Memscope.doctor.severities
-        held << listener.verdicts
-        listener.close
-        puts JSON.generate(held: held, severities: severities, closed: Memscope::Listener.current)
-      RUBY
-    end
-
-    assert_equal [[nil, read["severities"]], nil], read.values_at("held", "closed")
-    refute_empty read["severities"]
-  end
-
   def test_the_socket_is_its_own_users_only
     process = listening
 

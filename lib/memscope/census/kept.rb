@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../runtime"
 
 module Memscope
   class Census < Reading
@@ -18,14 +19,16 @@ module Memscope
         # @param census [Census] of this process
         # @return [Census] the same census
         def keep(census)
-          @grown = [Process.pid, *most_grown(own.last&.then { |json| Census.from_json(json) }, census)].freeze
-          @kept = [Process.pid, [*own.last(1), census.to_json.freeze].freeze].freeze
+          Runtime.current.readings.update(
+            class_growth: most_grown(own.last&.then { |json| Census.from_json(json) }, census),
+            censuses: [*own.last(1), census.to_json.freeze].freeze
+          )
           census
         end
 
         # @return [Array(Float, Growth::Row, Array<Growth::Row>), nil] the seconds between the last two censuses; the
         #   class that grew most in bytes, nil if none grew; and the first three of Growth#unsized. nil without two
-        def grown = (@grown.drop(1) if @grown&.first == Process.pid && @grown.size > 1)
+        def grown = Runtime.current.readings[:class_growth]
 
         # @return [Array<Hash>] the last two censuses of this process, or fewer, as plain JSON values; the older first
         def bodies = own.map { |json| JSON.parse(json) }
@@ -40,8 +43,7 @@ module Memscope
           [growth.seconds, (row if row&.memsize_bytes&.positive?), growth.unsized.first(3)]
         end
 
-        # A forked child keeps none of its parent's censuses.
-        def own = @kept&.first == Process.pid ? @kept.last : []
+        def own = Runtime.current.readings.fetch(:censuses, [])
       end
     end
   end

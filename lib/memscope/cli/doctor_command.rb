@@ -44,7 +44,7 @@ module Memscope
       # Judges growth in this process: an earlier diagnosis is too large for a request. Refuses an earlier diagnosis of
       # another process.
       def compared(diagnosis, since)
-        Doctor.diagnose(diagnosis.evidence, since: since, held: diagnosis.severities)
+        Doctor.diagnose(diagnosis.evidence, since: since, previous_severities: diagnosis.severities)
       rescue ArgumentError => e
         usage_error(e.message.sub("Memscope.doctor: since:", "--since #{@given[:since]}:"))
       end

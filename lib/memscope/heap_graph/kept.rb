@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require_relative "../runtime"
 
 module Memscope
   class HeapGraph < Reading
@@ -34,17 +35,18 @@ module Memscope
         # @return [HeapGraph] `graph` itself
         def keep(graph)
           path = graph.paths.first
-          @holder = [Process.pid, graph.at, path].freeze if path&.accumulated_bytes
-          @kept = [Process.pid, JSON.generate(cut(graph.to_h)).freeze].freeze
+          readings = Runtime.current.readings
+          readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
+          readings[:heap_graph] = JSON.generate(cut(graph.to_h)).freeze
           graph
         end
 
         # @return [Array(Time, Path), nil] the path to the object in which most memory has accumulated, and when it was
         #   found: from the last graph of this process that shows such an object
-        def holder = (@holder.drop(1) if @holder&.first == Process.pid)
+        def holder = Runtime.current.readings[:holder]
 
         # @return [Hash, nil] the last graph of this process, as plain JSON values
-        def body = own && JSON.parse(own)
+        def body = Runtime.current.readings[:heap_graph]&.then { |json| JSON.parse(json) }
 
         private
 
@@ -53,9 +55,6 @@ module Memscope
           strings = body[:strings]&.then { |found| { **found, duplicates: found[:duplicates].first(ROWS) } }
           { **body, **lists, strings: strings }
         end
-
-        # A forked child does not keep its parent's graph.
-        def own = (@kept.last if @kept&.first == Process.pid)
       end
     end
   end

@@ -4,12 +4,13 @@ require_relative "../forks"
 require_relative "../ledger"
 require_relative "../process_memory"
 require_relative "../ruby_heap"
+require_relative "../runtime"
 require_relative "../snapshot"
 
 module Memscope
   class History < Reading
-    # Samples this process in a thread that raises nothing: a sample that fails is left out, and the first failure is
-    # reported on standard error.
+    # Samples this process, in the thread of Runtime::Sampling. Raises nothing: a sample that fails is left out, and the
+    # first failure is reported on standard error.
     #
     # @api private
     class Sampler
@@ -35,54 +36,48 @@ module Memscope
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
       private_constant :SLOW, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS, :KINDS
 
-      @lock = Mutex.new
-
       class << self
         # (see History.start)
         #
         # @param least [Integer] the fewest seconds between two walks of malloc's heaps, but not in forked children
         def start(least = SLOW)
-          @lock.synchronize do
-            opened = Native.open_history
-            Loading.unit(:Verdict) # before the thread that asks for one
-            next (@refusal = Reasons.sentence(opened)) && false unless opened == true
+          opened = Native.open_history
+          Loading.unit(:Verdict) # before the thread that asks for one
+          return (@refusal = Reasons.sentence(opened)) && false unless opened == true
 
-            @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
-            running? || launch(new(least), 0)
-          end
+          @hooked ||= Forks.listen(child: -> { forked }, daemon: -> { forked }, parent: -> { mark(:forked) }) && true
+          running? || launch(new(least), 0)
         end
 
         # (see History.stop)
         def stop
-          @lock.synchronize do
-            @sampler = nil
-            @thread.wakeup if @thread&.alive?
-          end
-          nil
+          runtime = Runtime.current
+          runtime.sampling.cancel(runtime.history)
+          runtime.history = nil
         end
 
         # (see History.running?)
-        def running? = !@sampler.nil? && @thread&.alive? == true
+        def running? = !current.nil? && Runtime.current.sampling.run?(current)
 
         # Adds readings that were taken for another purpose, so that the history need not take its own.
         #
         # @return [void]
-        def offer(ledger, memory) = @sampler&.offer(ledger, memory)
+        def offer(ledger, memory) = current&.offer(ledger, memory)
 
         # @param series [Symbol]
         # @return [Integer, nil] seconds between its samples; nil if they are not taken
-        def spacing(series) = @sampler&.spacing(series)
+        def spacing(series) = current&.spacing(series)
 
         # @return [Hash{Symbol => Integer}] seconds between the samples of the series that are sampled rarely
-        def spacings = @sampler&.spacings || {}
+        def spacings = current&.spacings || {}
 
         # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
         #   other processes share, if these are known
-        def trimmable_bytes = @sampler&.trimmable_bytes
+        def trimmable_bytes = current&.trimmable_bytes
 
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
-          sampler = @sampler
+          sampler = current
           return { running: Native.absence || @refusal || NOT_STARTED } unless sampler
 
           { floors: FLOORS, **sampler.reasons }
@@ -93,35 +88,23 @@ module Memscope
 
         private
 
+        def current = Runtime.current.history
+
         # A forked child lacks the thread, so this starts one. A child that ends within seconds does nothing more.
         def forked
-          @lock = Mutex.new
-          launch(new, SECONDS) if @sampler
+          launch(new, SECONDS) if Runtime.current.forked_from_sampled
         end
 
         def launch(sampler, delay)
-          @sampler = sampler
-          @thread = Forks.background("memscope history") { follow(sampler, delay) }
+          Runtime.current.sampling.schedule(sampler, delay)
+          Runtime.current.history = sampler
           true
         rescue ThreadError => e
-          @sampler = nil
           warn "memscope: history: process #{Process.pid} is not sampled: #{e.message}"
           false
         end
 
-        # Samples at the same point of each bucket, but at a different one in each process, so that the processes of a
-        # server do not work at the same moment.
-        def follow(sampler, delay)
-          place = 0.5 + (Process.pid % SECONDS * 0.9)
-          sleep(delay)
-          mark(:started)
-          while @sampler.equal?(sampler)
-            sampler.step
-            sleep(((place - now) % SECONDS).then { |rest| rest < 1 ? rest + SECONDS : rest })
-          end
-        end
-
-        def mark(kind) = @sampler && Native.mark_history(EVENTS.index(kind), now.to_i)
+        def mark(kind) = current && Native.mark_history(EVENTS.index(kind), now.to_i)
       end
 
       # @return [Hash{Symbol => String}] why series have no samples
@@ -148,6 +131,17 @@ module Memscope
 
       # @return [Hash{Symbol => Integer}]
       def spacings = @tasks.flat_map { |task| task.series.map { |series| [series, task.spacing] } }.to_h
+
+      # Takes a sample, at the same point of each bucket, but at a different one in each process, so that the processes
+      # of a server do not work at the same moment.
+      #
+      # @return [Float] seconds until the next sample
+      def call
+        @began ||= Native.mark_history(EVENTS.index(:started), self.class.now.to_i) || true
+        step
+        place = 0.5 + (Process.pid % SECONDS * 0.9)
+        ((place - self.class.now) % SECONDS).then { |rest| rest < 1 ? rest + SECONDS : rest }
+      end
 
       # Takes one sample of each series that is due.
       #

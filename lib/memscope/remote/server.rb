@@ -110,10 +110,6 @@ module Memscope
     attr_reader :pid
 
     # @api private
-    # @return [Hash{Symbol => Symbol}, nil] the doctor's last verdict: the severities of its findings
-    attr_accessor :verdicts
-
-    # @api private
     def initialize(path)
       @pid = Process.pid
       @path = path
@@ -143,6 +139,18 @@ module Memscope
       @thread.join(PAUSE) unless @thread == Thread.current
       close_descriptors
       remove
+    end
+
+    # Runs something in the thread that listens, between two calls, as soon as it can.
+    #
+    # @api private
+    # @param work [#step] replaces what has not run yet
+    # @return [void]
+    def soon(work)
+      @soon = work
+      @alarm.write_nonblock(".", exception: false)
+    rescue IOError, SystemCallError
+      nil # it is closed
     end
 
     # @return [Boolean] whether it listens: false once it is closed or its thread was killed, and in a forked child
@@ -178,6 +186,7 @@ module Memscope
       accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
+      work
       done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
       done.each(&:close)
     rescue StandardError
@@ -189,7 +198,9 @@ module Memscope
       own = resting ? [@wake] : [@wake, @server]
       reading, writing = @connections.partition(&:reading?)
       soonest = [*@connections.map(&:deadline), *(@rested if resting)].min
-      IO.select(own + reading, writing, nil, soonest && (soonest - Clock.now).clamp(0, nil)).to_a.flatten
+      ready = IO.select(own + reading, writing, nil, soonest && (soonest - Clock.now).clamp(0, nil)).to_a.flatten
+      @wake.read_nonblock(64, exception: false) if ready.include?(@wake) && @open
+      ready
     end
 
     # Empties the socket's backlog, so that many clients can share a reading.
@@ -220,10 +231,19 @@ module Memscope
       end
     end
 
+    def call(line) = lasting { Calls.answer(line) }
+
+    # Runs what `soon` was given.
+    def work
+      work = @soon or return
+      @soon = nil
+      lasting { work.step }
+    end
+
     # The time that a call takes does not count against the clients' deadlines.
-    def call(line)
+    def lasting
       began = Clock.now
-      Calls.answer(line).tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }
+      yield.tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }
     end
 
     # One client: reads one line and writes one line, each within its deadline. Never blocks.

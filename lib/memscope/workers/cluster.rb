@@ -37,11 +37,8 @@ module Memscope
         false
       end
 
-      # @param seconds [Float] the longest wait
-      # @return [String, nil] a report as it was sent, until the next call overwrites it; nil if none came in time
-      def receive(seconds)
-        return unless @reader.wait_readable(seconds)
-
+      # @return [String, nil] a report as it was sent, until the next call overwrites it; nil if none has come
+      def receive
         @buffer unless @reader.recv_nonblock(LIMIT, 0, @buffer ||= "".b, exception: false) == :wait_readable
       end
 
@@ -123,7 +120,7 @@ module Memscope
     # Puma's cluster. The plugin creates it in the master before the first fork, so that each worker has a copy; the
     # master keeps the last report of each worker.
     #
-    # Only memscope's thread in the master writes @reports, and only Puma's loop writes @handles; each replaces one
+    # Only the thread that samples the master writes @reports, and only Puma's loop writes @handles; each replaces one
     # frozen Hash with another, so that readers need no lock.
     #
     # @api private
@@ -134,7 +131,11 @@ module Memscope
       # their garbage is collected once there is this much malloc memory or this many objects.
       PACE = { share: 0.0003, least: 60 }.freeze
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
-      private_constant :SILENT, :PACE, :GARBAGE
+      # Seconds between two looks for reports, of which the kernel keeps those of some seconds.
+      EVERY = 0.5
+      # The most reports that are taken at a time.
+      MOST = 100
+      private_constant :SILENT, :PACE, :GARBAGE, :EVERY, :MOST
 
       # @return [Integer] pid of the master
       attr_reader :pid
@@ -185,29 +186,48 @@ module Memscope
       #   they have ended
       def handles = living(@handles)
 
-      # Runs in a thread of the master: answers workers over the master's listener, and receives their reports.
+      # Runs in the master: answers workers over the master's listener, receives their reports, and takes readings of
+      # the master.
       #
-      # @return [void] never returns
+      # @return [void]
       def serve
         listen("workers cannot ask their master")
         run
       end
 
-      # Receives reports, and takes readings of this process itself.
+      # Receives reports, and takes readings of this process itself, in the thread of Runtime::Sampling.
       #
-      # @return [void] never returns
+      # @return [void]
       def run
         History::Sampler.start(History::Sampler::RARE) if Workers.setting(:history)
         @watch = Watch.new(Sampler.new(role: :master), **PACE)
         @due = @seldom = Clock.now
         Workers.current = Calls.master = self
-        loop { turn }
+        resume
       end
 
-      # Puma started the thread of `serve`: nothing here could start it again.
+      # Takes the reports that have come, and does what is due. Raises nothing: no report may end the thread.
+      #
+      # @return [Float] seconds until the next call
+      def call
+        MOST.times { receive or break }
+        return EVERY if Clock.now < @due
+
+        @due = Clock.now + Workers.setting(:worker_interval_seconds)
+        @seldom = Clock.now + @watch.step if Clock.now >= @seldom
+        Workers.follow(@controller) if @controller
+        @own = nil
+        tidy
+        EVERY
+      rescue StandardError => e
+        fail_once(e)
+        EVERY
+      end
+
+      # Starts the thread again if it was killed.
       #
       # @return [void]
-      def resume = nil
+      def resume = Runtime.current.sampling.schedule(self)
 
       # @return [Worker, nil] the master's last reading of itself
       def own = @watch&.own
@@ -228,21 +248,6 @@ module Memscope
       end
 
       private
-
-      # Waits for a report, and does what is due. Raises nothing: no report may end the thread.
-      def turn
-        receive([@due - Clock.now, 0].max)
-        return if Clock.now < @due
-
-        @due = Clock.now + Workers.setting(:worker_interval_seconds)
-        @seldom = Clock.now + @watch.step if Clock.now >= @seldom
-        @controller&.step
-        @own = nil
-        tidy
-      rescue StandardError => e
-        fail_once(e)
-        sleep(1) # whatever it was does not make this loop busy
-      end
 
       def fail_once(error)
         text = "a report was dropped: #{error.message} (#{error.class})"
@@ -271,15 +276,18 @@ module Memscope
         warn "memscope: #{otherwise}: #{e.message} (#{e.class})"
       end
 
-      def receive(seconds)
-        pid = (text = @channel.receive(seconds)) && Received.sender(text)
-        return unless pid
-        return @reports[pid].take(text) if @reports.key?(pid)
+      # Takes one report; nil if there is none.
+      def receive
+        text = @channel.receive or return
+        pid = Received.sender(text) or return true
+        return @reports[pid].take(text) || true if @reports.key?(pid)
 
         # The worker may replace one that has ended, whose report is then dropped.
         received = Received.new(text)
         @host&.reported(received)
         @reports = { **living(@reports), pid => received }.freeze
+      rescue StandardError => e
+        fail_once(e)
       end
 
       # The workers that have not ended.

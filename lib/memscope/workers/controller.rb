@@ -9,9 +9,9 @@ module Memscope
     # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,
     # logs and counts the decision and, if the setting `policy` is :act, carries it out.
     #
-    # The thread that takes readings of this process calls `step`, which raises nothing. A step does not wait for the
-    # effects of an action: a later step reads them. Only a purge blocks the thread, in a cluster for at most
-    # PumaHost::TIMEOUT seconds.
+    # The thread that listens calls `step`; without one, the thread that samples this process. `step` raises nothing,
+    # and does not wait for the effects of an action: a later step reads them. Only a purge blocks the thread, in a
+    # cluster for at most PumaHost::TIMEOUT seconds.
     #
     # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervised?`,
     # why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).

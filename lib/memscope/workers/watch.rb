@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "../forks"
+require_relative "../runtime"
 
 module Memscope
   class Workers < Reading
-    # A thread that takes readings of this process at an interval, and delivers each. It sleeps in between, longer if a
-    # reading is slow, so that it uses at most SHARE of a core.
+    # Takes readings of this process at an interval, and delivers each; more rarely if a reading is slow, so that they
+    # use at most SHARE of a core.
     #
     # @api private
     class Watch
@@ -41,24 +41,25 @@ module Memscope
         @troubles = {}
       end
 
-      # Takes the first reading before it returns; the thread takes the later ones.
+      # Takes the first reading before it returns; the thread of Runtime::Sampling takes the later ones.
       #
-      # @return [Thread] marked as fork-safe for Puma
+      # @return [void]
       def start
         seconds = step
-        @thread = Forks.background("memscope workers") do
-          loop do
-            sleep(seconds)
-            seconds = step
-            @controller&.step
-          end
-        end
+        Runtime.current.sampling.schedule(self, seconds)
+      end
+
+      # Takes a reading. The policy acts in the listener's thread, if there is one: it waits for what it does.
+      #
+      # @return [Float] seconds to wait before the next
+      def call
+        step.tap { Workers.follow(@controller) if @controller }
       end
 
       # Starts the thread again if it was killed.
       #
       # @return [void]
-      def resume = (start if @thread && !@thread.alive?)
+      def resume = (start unless Runtime.current.sampling.run?(self))
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
       # application. A reading that was not delivered does not become the latest: other processes still have the reading

@@ -16,7 +16,7 @@ class WebHeapGraphTest < WebCase
   def setup
     super
     @application = application
-    Memscope::HeapGraph::Kept.instance_variable_set(:@kept, nil)
+    Memscope::Runtime.current.readings.delete(:heap_graph)
   end
 
   def page(path) = get(path, on: @application)
@@ -112,8 +112,7 @@ class WebHeapGraphTest < WebCase
   # In a child that the container's limit leaves no room for, for instance.
   def test_a_refusal_is_shown_with_its_reason
     refused = { **Memscope.heap_graph(top: 1).to_h, reachable_count: nil, reasons: { reachable_count: "no room" } }
-    kept = [Process.pid, JSON.generate(refused)]
-    Memscope::HeapGraph::Kept.instance_variable_set(:@kept, kept)
+    Memscope::Runtime.current.readings[:heap_graph] = JSON.generate(refused)
 
     assert_match(%r{<h1>No heap graph</h1>.*<li>No room\.</li>}m, page("/heap").body)
   end

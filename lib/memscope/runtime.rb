@@ -1,0 +1,111 @@
+# frozen_string_literal: true
+
+require_relative "forks"
+
+module Memscope
+  # What one process keeps between two calls: the thread that samples it, and what it read last. A forked child begins
+  # with nothing of it.
+  #
+  # @api private
+  class Runtime
+    @lock = Mutex.new
+
+    class << self
+      # @return [Runtime] of this process
+      def current
+        return @current if @current&.pid == Process.pid
+
+        @lock.synchronize { @current&.pid == Process.pid ? @current : (@current = new(@current)) }
+      end
+    end
+
+    # @return [Integer]
+    attr_reader :pid
+    # @return [Sampling] the thread that samples this process
+    attr_reader :sampling
+    # @return [Boolean] whether the process that forked this one kept a history
+    attr_reader :forked_from_sampled
+    # @return [History::Sampler, nil] what takes the samples of the history; nil unless it runs
+    attr_accessor :history
+    # @return [Workers::Watch, Workers::Cluster, nil] what takes readings of this process for the workers' table
+    attr_accessor :workers
+    # @return [Verdict, nil] the last one on this process's history
+    attr_accessor :verdict
+    # @return [Hash{Symbol => Symbol}, nil] severities of the findings of the last diagnosis, by id
+    attr_accessor :severities
+    # @return [Hash{Symbol => Object}] the last readings that pages and other processes asked for, by name
+    attr_reader :readings
+
+    # @param parent [Runtime, nil] of the process that forked this one
+    def initialize(parent = nil)
+      @pid = Process.pid
+      @forked_from_sampled = !parent&.history.nil?
+      @sampling = Sampling.new
+      @readings = {}
+    end
+
+    # The one thread of a process that samples it: runs each task when it is due, and waits for nobody else.
+    #
+    # @api private
+    class Sampling
+      # What is to be run, which returns the seconds until it is due again; and when it is due, in seconds of Clock.now.
+      Task = Struct.new(:work, :due)
+      private_constant :Task
+
+      def initialize
+        @lock = Mutex.new
+        @changed = ConditionVariable.new
+        @tasks = []
+      end
+
+      # Starts the thread if it does not run.
+      #
+      # @param work [#call] replaces the task with the same work
+      # @param seconds [Numeric] until it is due
+      # @return [void]
+      # @raise [ThreadError] if no thread can be started
+      def schedule(work, seconds = 0)
+        @lock.synchronize do
+          @tasks = [*@tasks.reject { |task| task.work.equal?(work) }, Task.new(work, Clock.now + seconds)]
+          @thread = Forks.background("memscope sampler") { run } unless @thread&.alive?
+          @changed.signal
+        end
+      end
+
+      # @param work [#call]
+      # @return [void]
+      def cancel(work)
+        @lock.synchronize do
+          @tasks = @tasks.reject { |task| task.work.equal?(work) }
+          @changed.signal
+        end
+      end
+
+      # @param work [#call]
+      # @return [Boolean] whether it is run
+      def run?(work) = @thread&.alive? == true && @tasks.any? { |task| task.work.equal?(work) }
+
+      private
+
+      def run
+        while (task = await)
+          seconds = task.work.call
+          @lock.synchronize { task.due = Clock.now + seconds }
+        end
+      end
+
+      # Returns nil once there is no task, so that the thread ends.
+      def await
+        @lock.synchronize do
+          while (task = @tasks.min_by(&:due))
+            left = task.due - Clock.now
+            return task unless left.positive?
+
+            @changed.wait(@lock, left)
+          end
+          @thread = nil
+        end
+      end
+    end
+  end
+end
