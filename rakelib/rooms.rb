@@ -70,7 +70,7 @@ class Rooms
     "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
     "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
                      may: [*floor, "metrics"] },
-    "tasks" => { files: "lib/memscope/tasks.rb", may: [*everything, "exporters", "cli"] },
+    "tasks" => { files: "lib/memscope/tasks.rb", may: %w[cli] },
     "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*," \
                            "puma/**/*}.rb",
                     may: [*everything, "web", "tasks"] }
