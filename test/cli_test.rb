@@ -254,7 +254,7 @@ class CLITest < MemscopeTest
                                                       "--socket PATH, --format FORMAT, --output FILE, --json, --gc, " \
                                                       "--from DUMP, --help",
     %w[leaks --threshold=0 -- ruby] => "invalid argument: --threshold=0; allowed: a number above 0",
-    %w[profile --objects --pid=1 --budget=2] => "--budget: given 2.0, allowed: a number above 0, at most 1",
+    %w[profile --objects --pid=1 --budget=2] => "invalid argument: --budget=2; allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
     %w[leaks --objects --rate=4096 -- ruby] => "--rate is not for --objects",
     %w[profile --objects --pid=1 --by=native] =>

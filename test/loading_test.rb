@@ -12,13 +12,11 @@ class LoadingTest < MemscopeTest
   # These need a gem, and say so; memscope/railtie is loaded by Rails.
   NOT_ALONE = %w[open_telemetry prometheus_collector railtie web yabeda].freeze
 
-  # Loads each file alone, in a forked child that has loaded nothing else.
+  # Loads each file alone, in a forked child that has loaded nothing else, or only memscope.
   EACH = <<~'RUBY'
+    require "memscope" if ARGV[1] == "after"
     ARGV[0].split(",").each do |name|
-      pid = fork do
-        require "memscope" if ARGV[1] == "after"
-        require "memscope/#{name}"
-      end
+      pid = fork { require "memscope/#{name}" }
       warn "memscope/#{name} fails" unless Process.wait2(pid).last.success?
     end
   RUBY

@@ -208,7 +208,7 @@ class CLIProfileTest < MemscopeTest
     status, _out, err = profile("--pid", process.pid.to_s, "--seconds=0.1", "--backend=jemalloc")
 
     assert_equal 74, status
-    assert_match(/memscope exec --profile -- COMMAND`; or use --backend=imports, which needs no settings$/, err)
+    assert_match(/memscope exec --profile -- COMMAND`; or use the backend imports, which needs no settings$/, err)
     assert_equal "false", running?(process)
   end
 

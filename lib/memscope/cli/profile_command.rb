@@ -38,8 +38,9 @@ module Memscope
         under jemalloc, with its profiler; not under 5.3.0, whose profiler can crash.
       TEXT
       GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
+      BUDGETS = Limit.new(ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
-                  ["--budget SHARE", Float, "with --objects: the share of CPU time to take"],
+                  ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
                   ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
                   ["--rate BYTES", OptionParser::DecimalInteger,
                    Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
@@ -64,7 +65,7 @@ module Memscope
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]] }
       }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :SAMPLING, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :DEFAULTS
 
       private
 
@@ -84,9 +85,6 @@ module Memscope
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
         check_kind
         check_by(objects? ? Profile::Sampled::OBJECT_GROUPINGS : Profile::Sampled::GROUPINGS) unless from
-        ObjectProfile.check(**objects_options) if objects?
-      rescue ArgumentError => e
-        usage_error("--#{e.message[/budget: .*/m]}")
       end
 
       # Refuses options for the other kind of profile.
@@ -149,8 +147,6 @@ module Memscope
           profile = other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
         end
         profile
-      rescue Client::Failed => e
-        failure(e.message.sub("the backend imports", "--backend=imports"))
       end
 
       def from = @given[:from]
