@@ -41,7 +41,7 @@ class CensusTest < MemscopeTest
   def test_wrong_arguments
     error = assert_raises(ArgumentError) { census.by("class") }
 
-    assert_equal 'Memscope::Census#by: given "class", allowed: :class, :type, :imemo, :slot_size, :age', error.message
+    assert_equal 'Memscope::Census#by: grouping: given "class", allowed: :class, :type, :imemo, :slot_size, :age', error.message
     error = assert_raises(ArgumentError) { Memscope.census(gc: nil) }
 
     assert_equal "Memscope.census: gc: given nil, allowed: true, false", error.message

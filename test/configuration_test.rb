@@ -112,7 +112,9 @@ class ConfigurationTest < MemscopeTest
       BAD_TEXT.fetch(name, []).each do |text|
         error = "#{variable}: given #{text.inspect}, allowed: #{SETTINGS[name].allowed_in_environment}"
 
-        assert_equal [SAFE.fetch(name, DEFAULTS[name]), error], SETTINGS[name].read({ variable => text })
+        value, invalid = SETTINGS[name].read({ variable => text })
+
+        assert_equal [SAFE.fetch(name, DEFAULTS[name]), error], [value, invalid.message]
       end
     end
   end
@@ -187,7 +189,7 @@ class ConfigurationTest < MemscopeTest
     %w[c.lisen=true c.lisen c.system="id"].each do |line|
       message = "Memscope.configure: given the setting #{line[/c\.(\w+)/, 1]}, allowed: #{DEFAULTS.keys.join(', ')}"
 
-      assert_equal ["ArgumentError", message], refused("Memscope.configure { |c| #{line} }")
+      assert_equal ["Memscope::Invalid", message], refused("Memscope.configure { |c| #{line} }")
     end
   end
 
@@ -260,7 +262,7 @@ class ConfigurationTest < MemscopeTest
 
   def test_a_wrong_variable_is_an_error_where_it_is_used
     wrong = { "MEMSCOPE_ACTIONS" => "of", "MEMSCOPE_WORKER_INTERVAL" => "0" }
-    expected = ["ArgumentError", 'MEMSCOPE_ACTIONS: given "of", allowed: 1, true, on, yes, 0, false, off, no']
+    expected = ["Memscope::Invalid", 'MEMSCOPE_ACTIONS: given "of", allowed: 1, true, on, yes, 0, false, off, no']
 
     assert_equal expected, refused("Memscope.configuration", env: wrong)
     assert_equal expected, refused("Memscope.configure { |c| c.worker_interval_seconds = 5 }", env: wrong)

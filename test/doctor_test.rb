@@ -69,7 +69,7 @@ class DoctorRulesTest < DoctorTest
   # The diagnosis has just measured it.
   def test_what_the_next_command_costs
     found = finding(diagnose(malloc: Charts.glibc(untracked: 116)), :rss_above_ruby)
-    wall_us = Charts.evidence.total_cost[:wall_us]
+    wall_us = Charts.evidence.total_cost.wall_us
 
     assert_equal "takes no longer than this diagnosis did, #{Memscope::Report::Quantity.milliseconds(wall_us)}",
                  found.remedy_cost

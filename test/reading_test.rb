@@ -234,8 +234,8 @@ class ReadingTest < MemscopeTest
   end
 
   def test_from_h_refuses_unknown_keys
-    assert_refused(/from_h, a key: given "sizes", allowed: memscope, ruby, pid, at, process, size_bytes,/, sizes: 1)
-    assert_refused(/a key: given nil, allowed: a String or a Symbol/, nil => 1)
+    assert_refused(/from_h: given "sizes", allowed: the keys memscope, ruby, pid, at, process, size_bytes,/, sizes: 1)
+    assert_refused(/from_h: given nil, allowed: a String or a Symbol as a key/, nil => 1)
   end
 
   def test_from_h_refuses_wrong_types
@@ -255,7 +255,7 @@ class ReadingTest < MemscopeTest
     assert_refused(/from_h: parts\[0\].name: given "up", allowed: left, right/, parts: [{ name: "up" }])
     assert_refused(/from_h: part.weight: given "1", allowed: an Integer or a finite Float/,
                    part: { name: "left", weight: "1" })
-    assert_refused(/from_h: part, a key: given "size", allowed: name, weight, extra_bytes/, part: { size: 1 })
+    assert_refused(/from_h: part: given "size", allowed: the keys name, weight, extra_bytes/, part: { size: 1 })
     assert_refused(/from_h: table.a\[1\]: given 0..1, allowed: a JSON value/, table: { a: [1, 0..1] })
     assert_refused(/from_h: reasons.a: given 1, allowed: a String/, reasons: { a: 1 })
     assert_refused(/from_h: cost.tier: given "T9", allowed: T0, T1, T2, T3/, cost: Bodies.cost(tier: "T9"))

@@ -60,7 +60,7 @@ module Memscope
     remove_method :settings
 
     # @return [Hash{Symbol => Setting}] frozen, by name
-    attr_reader :settings
+    def settings = @settings.to_h { |setting| [setting.name.to_sym, setting] }.freeze
 
     class << self
       # (see Memscope.allocator)
@@ -86,11 +86,6 @@ module Memscope
 
     # @return [String, nil] the version without the build's suffix: "5.3.0" for "5.3.0-0-g54eaed1d8b56"
     def short_version = version && (version[/\A\d+(\.\d+)+/] || version)
-
-    def initialize(values)
-      @settings = values[:settings].to_h { |setting| [setting.name.to_sym, setting] }.freeze
-      super
-    end
   end
 
   # No autoload: a trap handler can be the first to ask for jemalloc's settings.

@@ -49,7 +49,7 @@ module Memscope
       # @return [Array<Row>] by memsize_bytes, the most first; in a growth, the greatest growth first
       # @raise [ArgumentError] for an unknown grouping
       def by(grouping)
-        public_send(GROUPINGS[Field.choice("Memscope::Census#by", grouping, GROUPINGS.keys)])
+        public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
       end
 
       # @api private

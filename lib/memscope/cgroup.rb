@@ -78,7 +78,7 @@ module Memscope
     def self.read(proc_root: "/proc", cgroup_root: "/sys/fs/cgroup")
       { proc_root: proc_root, cgroup_root: cgroup_root }.each do |name, root|
         path = root.is_a?(String) && !root.include?("\0")
-        Field.refuse("Memscope::Cgroup.read: #{name}", root, "a path, a String") unless path
+        Field.refuse(name, root, "a path, a String", call: "Memscope::Cgroup.read") unless path
       end
       capture(Native.cgroup("self", proc_root, cgroup_root))
     end

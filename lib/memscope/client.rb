@@ -56,7 +56,7 @@ module Memscope
     # @raise [ArgumentError] unless `pid` can be a process ID, and `timeout` is positive
     def initialize(pid, path: nil, timeout: 60)
       seconds = timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
-      Field.refuse("Memscope::Client: timeout", timeout, "seconds above 0") unless seconds
+      Field.refuse("timeout", timeout, "seconds above 0", call: "Memscope::Client.new") unless seconds
       @target = Target.new(pid, path)
       @pid = pid
       @timeout = timeout
@@ -69,16 +69,16 @@ module Memscope
     # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since`, purge's `settle` and
     #   dump's `contents`; purge takes a list of `levers`, and dump a `path`
     # @return [Object] the result of that call in the other process
-    # @raise [ArgumentError] for an invalid call or option
+    # @raise [Invalid] for an invalid call or option
     # @raise [Unreachable] if the process cannot be reached
     # @raise [Failed] if it could not answer, or the answer is not understood
     # @raise [Purge::Busy] if it is already purging
     def call(name, **options)
       known = Calls::CALLS.fetch(name) do
-        Field.refuse("Memscope::Client: call", name, Calls::CALLS.keys.join(", "))
+        Field.refuse("call", name, Calls::CALLS.keys.join(", "), call: "Memscope::Client#call")
       end
       given = exchange("#{request(name, options)}\n")
-      given.key?("ok") ? load(known, given["ok"]) : complain(*given.values_at("kind", "error").map(&:to_s))
+      given.key?("ok") ? load(known, given["ok"]) : complain(given)
     end
 
     # @return [Boolean] whether this client can connect to the process, now or once the process has accepted those who
@@ -99,7 +99,7 @@ module Memscope
     def request(name, options)
       JSON.generate(call: name, options: options)
     rescue JSON::GeneratorError, EncodingError
-      raise ArgumentError, "Memscope::Client: call: #{name}: given #{options.inspect}, allowed: text in UTF-8"
+      Field.refuse("options of #{name}", options, "text in UTF-8", call: "Memscope::Client#call")
     end
 
     def load(known, given)
@@ -108,11 +108,13 @@ module Memscope
       raise Failed, "memscope #{VERSION} does not understand the answer of process #{@pid}: #{e.message}"
     end
 
-    def complain(kind, message)
-      case kind
-      when "ArgumentError" then raise ArgumentError, message
-      when "Memscope::Purge::Busy" then raise Purge::Busy, message
-      else raise Failed, "process #{@pid}: #{message}"
+    def complain(answer)
+      error, argument, given, allowed, call =
+        answer.values_at("error", "argument", "given", "allowed", "call").map { |text| text && Field.text(text.to_s) }
+      case answer["kind"]
+      when "Memscope::Invalid" then raise Invalid.new(argument, given, allowed, call: call)
+      when "Memscope::Purge::Busy" then raise Purge::Busy, error
+      else raise Failed, "process #{@pid}: #{error}"
       end
     end
 

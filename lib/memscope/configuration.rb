@@ -74,7 +74,7 @@ module Memscope
 
       # @api private
       # @return [Hash{Symbol => String}] what is wrong with the environment's variables, by setting
-      def environment_errors = SETTINGS.transform_values { |setting| setting.read(ENV).last }.compact
+      def environment_errors = SETTINGS.transform_values { |setting| setting.read(ENV).last&.message }.compact
 
       private :new
 
@@ -97,7 +97,7 @@ module Memscope
 
       def from_environment(setting)
         value, error = setting.read(ENV)
-        raise ArgumentError, error if error && !@excused
+        raise error if error && !@excused
 
         value
       end
@@ -197,8 +197,8 @@ module Memscope
       end
 
       def method_missing(name, *)
-        raise ArgumentError, "Memscope.configure: given the setting #{name.name.delete_suffix('=')}, allowed: " \
-                             "#{SETTINGS.keys.join(', ')}"
+        given = "the setting #{name.name.delete_suffix('=')}"
+        raise Invalid.new(nil, given, SETTINGS.keys.join(", "), call: "Memscope.configure")
       end
 
       def respond_to_missing?(*) = false

@@ -36,7 +36,7 @@ module Memscope
         when nil, Diagnosis then since
         when Hash then Diagnosis.from_h(since)
         when String then Diagnosis.from_json(since)
-        else Field.refuse("Memscope.doctor: since", since, "a Memscope::Diagnosis, its to_h or its JSON")
+        else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: "Memscope.doctor")
         end
       end
 
@@ -46,8 +46,9 @@ module Memscope
         here = before.process.nil? || ledger.process.nil? || ledger.process.same_machine?(before.process)
         return if here && (before.pid == environment.parent_pid || same?(earlier, ledger, environment))
 
-        raise ArgumentError, "Memscope.doctor: since: given a diagnosis of another process (pid #{before.pid}, read " \
-                             "at #{before.at}), allowed: one of this process (pid #{ledger.pid}), or of its parent"
+        given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
+        allowed = "one of this process (pid #{ledger.pid}), or of its parent"
+        raise Invalid.new(:since, given, allowed, call: "Memscope.doctor")
       end
 
       def same?(earlier, ledger, environment)

@@ -48,10 +48,10 @@ module Memscope
     class << self
       # (see Memscope.dump)
       def write(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
-        Field.choice("Memscope.dump: format", format, FORMATS.keys)
-        Field.choice("Memscope.dump: contents", contents, [:none])
+        Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
+        Field.choice(:contents, contents, [:none], call: "Memscope.dump")
         check_switch(:gc, gc)
-        Field.seconds("Memscope.dump: deadline", deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}")
+        Field.seconds(:deadline, deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}", call: "Memscope.dump")
         # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.
         sizes = Allocator.read.name == :glibc ? 1 : 2
         create(path, format) do |file|
@@ -70,7 +70,7 @@ module Memscope
       # @raise [Failed] if the dump cannot be understood
       def convert(from, path, format: nil)
         format ||= format_of(path)
-        Field.choice("Memscope.dump: format", format, FORMATS.keys)
+        Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
         Source.open(from) do |dump|
           create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
         end

@@ -380,9 +380,9 @@ module Memscope
         options = OPTIONS.merge(given)
         top = options[:top]
         refuse("top", top, "an Integer from 1 to 1000") unless top.is_a?(Integer) && TOP.cover?(top)
-        Field.choice("Memscope.heap_graph: in", options[:in], PLACES)
+        Field.choice(:in, options[:in], PLACES, call: "Memscope.heap_graph")
         check_switch(:strings, options[:strings])
-        Field.seconds("Memscope.heap_graph: deadline", options[:deadline], DEADLINES)
+        Field.seconds(:deadline, options[:deadline], DEADLINES, call: "Memscope.heap_graph")
         options
       end
 
@@ -407,7 +407,7 @@ module Memscope
       # Classes can redefine these methods, and a BasicObject has none.
       def name_of(mod) = Module.instance_method(:name).bind_call(mod) || "anonymous"
 
-      def refuse(what, given, allowed) = Field.refuse("Memscope.heap_graph: #{what}", given, allowed)
+      def refuse(what, given, allowed) = Field.refuse(what, given, allowed, call: "Memscope.heap_graph")
     end
 
     # @api private

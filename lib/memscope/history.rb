@@ -212,8 +212,8 @@ module Memscope
 
     def ring(name, since, step)
       times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
-      Field.refuse("Memscope::History: since", since, "nil, a Time, seconds since 1970") unless times
-      Field.choice("Memscope::History: step", step, [nil, *STEPS])
+      Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History") unless times
+      Field.choice(:step, step, [nil, *STEPS], call: "Memscope::History")
       self[name].ring(milliseconds(since), step)
     end
 

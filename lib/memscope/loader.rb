@@ -5,8 +5,8 @@ require_relative "reading"
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
   #
-  # All methods raise ArgumentError, naming the path to the value, what was given and what is allowed. A path is a
-  # String or a pair [path, step]: it becomes text only in a message, since a profile has millions of values.
+  # All methods raise Invalid, naming the path to the value, what was given and what is allowed. A path is the name of
+  # the called method or a pair [path, step]: it becomes text only in a message, since a profile has millions of values.
   #
   # @api private
   module Loader
@@ -14,8 +14,8 @@ module Memscope
     NUMBERS = (-(2**128)..(2**128))
     NATURALS = (0..NUMBERS.end)
     NATURAL = ->(value) { value.is_a?(Integer) && !value.negative? }
-    # The most characters of a path in a message: keys may be of any length.
-    LONGEST_PATH = 200
+    # The maximum number of characters of a path in a message: keys may be of any length.
+    MAX_PATH = 200
 
     # For each type: the pattern (`===`) that its values match, and how messages describe them.
     SCALARS = {
@@ -44,51 +44,49 @@ module Memscope
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
     SHARE = ->(value) { value.is_a?(Array) && value.size == 4 && value.all?(Integer) }
-    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :LONGEST_PATH, :SCALARS, :TIME
+    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :MAX_PATH, :SCALARS, :TIME
 
     module_function
 
     # @param record [Class] a Record class
     # @param hash [Hash] with String or Symbol keys
     # @param where [String, Array] the path to the Hash
-    # @return [Hash{Symbol => Object}] a value for each field
-    def values(record, hash, where)
+    # @return [Hash{Symbol => Object}] a value for each field, as the extension gives it
+    def body(record, hash, where)
       given = keyed(hash, where, record)
       given = opened(record, given, where) if record < Reading
-      unknown = given.each_key.find { |name| !record.names.key?(name) }
-      refuse(where, unknown.to_s, record.fields.map(&:name).join(", "), ", a key") if unknown
-      complete(record, where, record.fields.to_h do |field|
-        [field.name, value(field, given[field.name], [where, field.name])]
-      end)
-    end
-
-    # @return [Hash{Symbol => Object}] the values, if the fields that are known together are so
-    def complete(record, where, values)
-      record.together.each do |names|
-        known, unknown = names.partition { |name| values[name] }
-        refuse([where, unknown.first], nil, "a value, as for #{known.first}") if known.any? && unknown.any?
-      end
+      refuse_unknown(record, given, where)
+      values = record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
+      record.together.each { |names| check_together(values.slice(*names), where) }
       values
     end
 
-    # Checks the schema and the kind of a reading.
+    def refuse_unknown(record, given, where)
+      unknown = given.each_key.find { |name| !record.names.key?(name) }
+      refuse(where, unknown.to_s, "the keys #{record.fields.map(&:name).join(', ')}") if unknown
+    end
+
+    # @param given [Hash{Symbol => Object}] the fields that are all known or all nil
+    def check_together(given, where)
+      unknown, known = given.keys.partition { |name| given[name].nil? }
+      refuse([where, unknown.first], nil, "a value, as for #{known.first}") if known.any? && unknown.any?
+    end
+
+    # Checks the schema and the kind of a reading. A nested reading that shares the outer envelope is written without
+    # an envelope.
     #
-    # @return [Hash{Symbol => Object}] the reading without its schema and kind
+    # @return [Hash{Symbol => Object}] the reading without its schema and kind; nested readings have envelopes
     def opened(record, given, where)
       check_schema(given[:schema], [where, :schema])
       refuse([where, :kind], given[:kind], record.kind) unless given[:kind] == record.kind
-      given.to_h { |name, value| [name, enveloped(record, given, name, where) || value] }.except(:schema, :kind)
-    end
+      envelope = given.slice(:schema, :memscope, :ruby, :pid, :at, :process)
+      record.own_fields.each do |field|
+        name, type = field.to_a
+        next unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
 
-    # A nested reading that shares the outer envelope is written without an envelope.
-    #
-    # @return [Hash{Symbol => Object}, nil] the nested reading with the outer envelope; nil for any other value
-    def enveloped(record, given, name, where)
-      type = record.fields.find { |field| field.name == name }&.type
-      return unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
-
-      shared = { **given.slice(:schema, :memscope, :ruby, :pid, :at, :process), kind: type.kind }
-      shared.merge(keyed(given[name], [where, name], type).compact)
+        given[name] = { **envelope, kind: type.kind, **keyed(given[name], [where, name], type).compact }
+      end
+      given.except(:schema, :kind)
     end
 
     def check_schema(schema, where)
@@ -105,18 +103,18 @@ module Memscope
       hash.transform_keys { |key| record.names[key] || key(key, where).to_sym }
     end
 
-    # @return [String] "Memscope::Ledger.from_h: rows[0].bytes"
+    # @return [Array(String, String)] "Memscope::Ledger.from_h" and "rows[0].bytes"
     def path(where)
-      return where if where.is_a?(String)
+      return [where, nil] if where.is_a?(String)
 
       above, step = where
-      return "#{path(above)}[#{step}]" if step.is_a?(Integer)
-
-      "#{path(above)}#{above.is_a?(String) ? ': ' : '.'}#{step}"
+      call, path = path(above)
+      [call, step.is_a?(Integer) ? "#{path}[#{step}]" : [*path, step].join(".")]
     end
 
-    def refuse(where, given, allowed, what = "")
-      Field.refuse("#{path(where)[0, LONGEST_PATH]}#{what}", given, allowed)
+    def refuse(where, given, allowed)
+      call, path = path(where)
+      Field.refuse(path && path[0, MAX_PATH], given, allowed, call: call)
     end
 
     def value(field, given, where)
@@ -135,22 +133,21 @@ module Memscope
       when Array then list(type.first, given, where)
       when :sentences then sentences(given, where)
       when :tables then tables(given, where)
-      when :cost then Cost.load(given, where).to_h.freeze
       else scalar(type, given, where)
       end
     end
 
     def list(record, given, where)
       refuse(where, given, "an Array, each item a Hash as #{record.name}#to_h gives it") unless given.is_a?(Array)
-      given.each_with_index.map { |item, index| record.load(item, [where, index]) }.freeze
+      given.each_with_index.map { |item, index| record.load(item, [where, index]) }
     end
 
     def sentences(given, where)
       refuse(where, given, "a Hash of Strings") unless given.is_a?(Hash)
       given.to_h do |id, sentence|
         id = key(id, where)
-        [id.to_sym, scalar(:string, sentence, [where, id])]
-      end.freeze
+        [id.to_sym, Field.line(scalar(:string, sentence, [where, id]))]
+      end
     end
 
     def tables(given, where)
@@ -169,7 +166,6 @@ module Memscope
     def converted(type, given, where)
       case type
       when :symbol, :id then [String, Symbol].include?(given.class) ? Field.line(given.to_s).to_sym : given
-      when :string then given.is_a?(String) ? Field.line(given) : given
       when :time then time(given)
       else plain(given, where)
       end
@@ -179,8 +175,8 @@ module Memscope
       case given
       when Hash then by_id(given, where) { |value, path| plain_value(value, path) }
       when Array then plain_list(given, where)
-      when Numeric then NUMBERS === given ? given : refuse(where, given, "a number from -2**128 to 2**128")
-      when String, Symbol, true, false, nil then Field.plain(given)
+      when Numeric then NUMBERS.cover?(given) ? given : refuse(where, given, "a number from -2**128 to 2**128")
+      when String, Symbol, true, false, nil then given
       else refuse(where, given, "a JSON value")
       end
     end
@@ -189,7 +185,7 @@ module Memscope
       # The frames of a stack: there may be a million.
       return given.dup.freeze if given.all?(Integer) && given.all?(NATURALS)
 
-      given.map.with_index { |item, index| plain(item, [where, index]) }.freeze
+      given.map.with_index { |item, index| plain(item, [where, index]) }
     end
 
     # A key that consists of decimal digits was an Integer before it became JSON.
@@ -197,7 +193,7 @@ module Memscope
       given.to_h do |key, value|
         text = key(key, where)
         [text.match?(/\A\d+\z/) ? text.to_i : text.to_sym, yield(value, [where, text])]
-      end.freeze
+      end
     end
 
     def plain_value(given, where)
@@ -208,7 +204,7 @@ module Memscope
     def key(key, where)
       return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)
 
-      refuse(where, key, "a String or a Symbol", ", a key")
+      refuse(where, key, "a String or a Symbol as a key")
     end
 
     # @return [Integer, nil] milliseconds since 1970; nil for an invalid time, such as an impossible day

@@ -91,7 +91,7 @@ module Memscope
         unless rate?(rate) || EVERY_BLOCK.eql?(rate)
           refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes")
         end
-        Field.choice("#{name}.start: backend", backend, BACKENDS)
+        Field.choice(:backend, backend, BACKENDS, call: "#{name}.start")
       end
 
       # @api private
@@ -167,7 +167,7 @@ module Memscope
         name = name.name if name.is_a?(Symbol)
         return name if name.is_a?(String) && name.bytesize.between?(1, TAG_BYTES)
 
-        Field.refuse("Memscope.tag", name, "a String or Symbol of 1 to #{TAG_BYTES} bytes")
+        Field.refuse(:name, name, "a String or Symbol of 1 to #{TAG_BYTES} bytes", call: "Memscope.tag")
       end
 
       def refuse_jemalloc

@@ -49,7 +49,7 @@ module Memscope
         case worker
         when String, Integer then worker.to_s
         when false, nil then nil
-        else Field.refuse("Memscope::Metrics.families: worker", worker, "a String, an Integer, false, nil")
+        else Field.refuse(:worker, worker, "a String, an Integer, false, nil", call: "Memscope::Metrics.families")
         end
       end
 

@@ -68,11 +68,11 @@ module Memscope
     # @raise [ArgumentError] naming the rule, what was given and what is allowed
     def initialize(**rules)
       unknown = rules.keys - RULES.keys
-      Field.refuse("Memscope::Policy.new", unknown.first, RULES.keys.join(", ")) if unknown.any?
+      Field.refuse(nil, unknown.first, RULES.keys.join(", "), call: "Memscope::Policy.new") if unknown.any?
       RULES.each do |name, (default, range)|
         instance_variable_set(:"@#{name}", checked(name, rules.fetch(name, default), default, range))
       end
-      Field.refuse("Memscope::Policy.new: hard", hard, "#{soft} or more, which soft is") if hard < soft
+      Field.refuse(:hard, hard, "#{soft} or more, which soft is", call: "Memscope::Policy.new") if hard < soft
       freeze
     end
 
@@ -82,7 +82,8 @@ module Memscope
     # @raise [ArgumentError] unless there is at least one reading, and all are Groups
     def decide(readings)
       groups = readings.is_a?(Array) && readings.any? && readings.all?(Group)
-      groups or Field.refuse("Memscope::Policy#decide: readings", readings, "an Array of one or more Policy::Group")
+      allowed = "an Array of one or more Policy::Group"
+      groups or Field.refuse(:readings, readings, allowed, call: "Memscope::Policy#decide")
       DecisionRules.new(self, ReadingWindow.new(self, readings)).decision
     end
 
@@ -102,7 +103,7 @@ module Memscope
       return given if given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
 
       allowed = "#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
-      Field.refuse("Memscope::Policy.new: #{name}", given, allowed)
+      Field.refuse(name, given, allowed, call: "Memscope::Policy.new")
     end
   end
 end

@@ -104,7 +104,7 @@ module Memscope
         return if arena.nil? || (limit && arena.is_a?(Integer) && arena.between?(0, limit - 1))
 
         allowed = limit ? "nil, an Integer from 0 to #{limit - 1}" : "nil; arenas can be told apart under jemalloc only"
-        Field.refuse("#{call}: arena", arena, allowed)
+        Field.refuse(:arena, arena, allowed, call: call)
       end
     end
   end

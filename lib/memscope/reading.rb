@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "loading"
-require_relative "reasons"
+require_relative "record"
 require_relative "version"
 
 module Memscope
@@ -24,320 +23,6 @@ module Memscope
     def self.absence = @absence
   end
   private_constant :Native
-
-  # One declared attribute of a Record: how its value is taken from the extension, which is trusted, and returned by
-  # `to_h`. Loader checks values from anywhere else.
-  #
-  # Every value is frozen, and equal after a round trip through JSON.
-  #
-  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string (one line), :text (lines), :symbol, :id (a
-  #   Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :cost (the Hash of a Cost), :hash, :numbers
-  #   (a Hash of numbers), :sizes (bytes by id), :tables (a Hash of Hashes of numbers), :list, :integers, :strings,
-  #   :shares (lists of four Integers), :samples (a list of counts and nil), :any (any JSON value) or :sentences
-  #   (Strings by id); a Record class; or an Array of one Record class, for a list of such records
-  # * `nullable`: whether nil ("not known") is allowed
-  # * `one_of`: nil, or the only values allowed
-  # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
-  # * `sparse`: whether `to_h` leaves the field out if it is nil
-  # * `filled`: whether a list has at least one item
-  #
-  # @api private
-  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse, :filled)
-
-  class Field
-    # Types of numbers.
-    NUMBERS = %i[bytes signed_bytes count integer number].freeze
-    # Format of a time in `to_h` and JSON, for Time#strftime.
-    TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
-    # How many characters of a value a message repeats at most.
-    EXCERPT = 64
-    # Types that Field.plain freezes deeply.
-    PLAIN = %i[string text hash numbers sizes tables list integers strings shares samples any sentences].freeze
-    # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
-    # separators, and characters that set the direction of text.
-    HIDDEN = /[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
-    HIDDEN_IN_LINES = /[#{HIDDEN.source}&&[^\n\t]]/
-    # The part of HIDDEN that is ASCII, which is searched for eight times as fast.
-    HIDDEN_IN_ASCII = /[[:cntrl:]]/
-    private_constant :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
-
-    # @return [Symbol] the method that reads it: `proved?` for a Boolean
-    def reader = type == :boolean ? :"#{name}?" : name
-
-    # @param value [Object] the value of a nested field, as the extension built it
-    # @return [Object] as the record holds it
-    def take(value)
-      return value if value.nil?
-
-      type.is_a?(Array) ? value.map { |item| record(type.first, item) }.freeze : record(type, value)
-    end
-
-    # @param value [Object] as the record holds it
-    # @return [Object] as it is in `to_h`
-    def give(value)
-      case type
-      when Array then value&.map(&:to_h)
-      when Class then value&.to_h
-      when :time then value && Field.time(value).strftime(TIME)
-      else value
-      end
-    end
-
-    # @param milliseconds [Integer] since 1970
-    # @return [Time] UTC, frozen
-    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
-
-    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
-    # @return [Object] deeply frozen, with Strings for Symbols, all of them as `text` returns them
-    def self.plain(value)
-      case value
-      when String then text(value)
-      when Symbol then text(value.name)
-      when Hash then value.frozen? ? value : plain_hash(value)
-      when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
-      else value
-      end
-    end
-
-    def self.plain_hash(hash) = hash.to_h { |key, item| [key.is_a?(String) ? text(key) : key, plain(item)] }.freeze
-    private_class_method :plain_hash
-
-    # @param string [String] a path or a mapping's name can have any bytes
-    # @return [String] frozen, valid UTF-8; invalid bytes are replaced
-    def self.utf8(string)
-      known = string.ascii_only? || (string.encoding == Encoding::UTF_8 && string.valid_encoding?)
-      return string if known && string.frozen?
-
-      string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
-    end
-
-    # Everything that a reading holds has passed through this method or `line`, so no surface needs to look for these
-    # characters again.
-    #
-    # @param string [String]
-    # @param hidden [Regexp]
-    # @return [String] frozen, valid UTF-8, that can be shown anywhere: with "?" for each hidden character
-    def self.text(string, hidden = HIDDEN_IN_LINES)
-      string = utf8(string)
-      searched = string.ascii_only? ? HIDDEN_IN_ASCII : HIDDEN
-      string.match?(searched) ? string.gsub(hidden, "?").freeze : string
-    end
-
-    # @param string [String] a name, a path
-    # @return [String] as `text` returns it, and one line
-    def self.line(string) = text(string, HIDDEN)
-
-    # @param value [Object] the value that a message repeats
-    # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
-    #   bit length
-    def self.excerpt(value)
-      value = value[0, EXCERPT] if value.is_a?(String)
-      return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256
-
-      shown = value.inspect
-      shown.length > EXCERPT ? "#{shown[0, EXCERPT - 3]}..." : shown
-    rescue StandardError # an object need not be able to inspect itself
-      "a #{value.class}"
-    end
-
-    # @param what [String] the argument, preceded by the method that takes it
-    # @param given [Object]
-    # @param allowed [String]
-    # @raise [ArgumentError] in any case
-    def self.refuse(what, given, allowed)
-      raise ArgumentError, "#{what}: given #{excerpt(given)}, allowed: #{allowed}"
-    end
-
-    # @param what [String] as for refuse
-    # @param given [Object]
-    # @param allowed [Array] the only values allowed
-    # @return [Object] the given value
-    # @raise [ArgumentError] if the given value is not allowed
-    def self.choice(what, given, allowed)
-      found = allowed.any? { |one| one.eql?(given) } # an Integer's == would ask the given object's
-      found ? given : refuse(what, given, allowed.map(&:inspect).join(", "))
-    end
-
-    # @param what [String] as for refuse
-    # @param given [Object]
-    # @param range [Range] of seconds
-    # @param allowed [String]
-    # @return [Numeric] the given seconds
-    # @raise [ArgumentError] for anything but a number in the range
-    def self.seconds(what, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}")
-      given.is_a?(Numeric) && given.real? && range.cover?(given) ? given : refuse(what, given, allowed)
-    end
-
-    private
-
-    def record(of, value) = value.is_a?(of) ? value : of.capture(value)
-  end
-
-  # A frozen value with declared fields:
-  #
-  #   class Setting < Record
-  #     field :name, :string, null: false
-  #     field :source, :symbol, one_of: %i[default environment]
-  #   end
-  #
-  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building a record takes no
-  # lock and loads nothing, so it works in a trap handler.
-  class Record
-    # Readers are aliases of this method: a closure for each would take more memory and time.
-    def read = @values.fetch(__callee__)
-    private :read
-
-    class << self
-      # @return [Array<Field>] in the order of `to_h`
-      def fields = own_fields
-
-      # @api private
-      # @return [Hash{Symbol, String => Symbol}] the name of each field, under two keys: as a Symbol and as a String
-      def names
-        @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
-      end
-
-      # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
-      #
-      # @!macro [attach] record_field
-      #   @!attribute [r] $1
-      # @return [void]
-      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false)
-        key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
-        own_fields << Field.new(key, type, null, one_of, counters, sparse, filled).freeze
-        case type
-        when :boolean then define_method(:"#{key}?") { @values[key] }
-        when :time then define_method(name) { @values[name] && Field.time(@values[name]) }
-        else public(alias_method(name, :read))
-        end
-      end
-
-      # Declares fields that are all known or all nil.
-      #
-      # @return [Array<Array<Symbol>>] all such declarations
-      def together(*names) = (@together ||= []).push(*([names] if names.any?))
-
-      # Builds a record from a body that the extension built. Nothing is checked, and a missing key means nil. Numbers
-      # and frozen values stay as they are, so that this costs microseconds.
-      #
-      # @param body [Hash{Symbol => Object}] becomes part of the record; if it is frozen, a copy does
-      def capture(body)
-        body = body.dup if body.frozen?
-        plain_names.each { |name, type| body[name] = type == :string ? line(body[name]) : Field.plain(body[name]) }
-        nested.each { |field| body[field.name] = field.take(body[field.name]) }
-        new(body.size == fields.size ? body : completed(body))
-      end
-
-      # Builds a record from the result of `to_h` or its JSON.
-      #
-      # @param hash [Hash] with String or Symbol keys
-      # @raise [ArgumentError] naming the class, the key, what was given and what is allowed
-      def from_h(hash) = load(hash, "#{name}.from_h")
-
-      # Does what from_h does, for a record that may be inside another record.
-      #
-      # @api private
-      # @param where [String, Array] the path to the record, for messages, as Loader takes it
-      def load(hash, where)
-        Loading.whole { require_relative "loader" }
-        new(Loader.values(self, hash, where))
-      end
-
-      # @return [Array<Field>] declared by the class itself
-      def own_fields = @own_fields ||= []
-
-      private :new
-
-      private
-
-      # Declares the list whose parts Lookup finds and Collection iterates over.
-      def parts_of(name) = private(define_method(:parts) { @values[name] })
-
-      def completed(body) = fields.to_h { |field| [field.name, body[field.name]] }
-
-      def line(value) = value.is_a?(String) ? Field.line(value) : Field.plain(value)
-
-      def plain_names
-        @plain_names ||= fields.filter_map { |field| [field.name, field.type] if Field::PLAIN.include?(field.type) }
-                               .freeze
-      end
-
-      def nested = @nested ||= fields.reject { |field| field.type.is_a?(Symbol) }.freeze
-    end
-
-    def initialize(values)
-      @values = values.freeze
-      freeze
-    end
-
-    # @return [Hash{Symbol => Object}] all fields, ready for JSON
-    def to_h
-      self.class.fields.each_with_object({}) do |field, hash|
-        value = @values[field.name]
-        hash[field.name] = field.give(value) unless value.nil? && field.sparse
-      end
-    end
-
-    # @return [String] JSON. Loads the library json: to call this in a trap handler, require it beforehand
-    def to_json(*state)
-      require "json" unless defined?(::JSON)
-      JSON.generate(to_h, *state)
-    end
-
-    # @return [Boolean] whether the other object is of the same class and has equal fields
-    def ==(other) = other.instance_of?(self.class) && other.values == values
-    alias eql? ==
-
-    # @return [Integer]
-    def hash = [self.class, @values].hash
-
-    # @return [String] numbers and names; the sizes of lists and Hashes; no nested records
-    def inspect
-      shown = shown_values.map do |name, value|
-        "#{name}=#{value.respond_to?(:each) ? "(#{value.size})" : value.inspect}"
-      end
-      "#<#{[self.class.name, *shown].join(' ')}>"
-    end
-
-    protected
-
-    attr_reader :values
-
-    private
-
-    # The same record with other values, which must be frozen.
-    def changed(**values) = self.class.send(:new, { **@values, **values })
-
-    def shown_values
-      @values.slice(*self.class.fields.map(&:name)).reject { |_name, value| value.nil? || value.is_a?(Record) }
-    end
-  end
-
-  # Finds a part by its id, in whatever has `parts`.
-  module Lookup
-    # @param id [Symbol, Integer]
-    # @return [Record]
-    # @raise [KeyError] naming the existing ids
-    def [](id)
-      part(id) or
-        raise KeyError.new("no #{Field.excerpt(id)} here; there are: #{ids}", receiver: self, key: id)
-    end
-
-    # @api private
-    # @param id [Symbol, Integer]
-    # @return [Record, nil]
-    def part(id) = parts.find { |part| part.id == id }
-
-    # @param id [Symbol, Integer]
-    # @param deeper [Array<Symbol, Integer>] ids below it
-    # @return [Record]
-    # @raise [KeyError] naming the existing ids
-    def dig(id, *deeper) = deeper.empty? ? self[id] : self[id].dig(*deeper)
-
-    private
-
-    def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
-  end
 
   # The monotonic clock, and the time of day.
   #
@@ -471,14 +156,11 @@ module Memscope
     # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
     field :reasons, :sentences, null: false
     # @return [Cost]
-    field :cost, :cost, null: false
+    field :cost, Cost, null: false
 
     ENVELOPE = own_fields.first(5).freeze
     CLOSING = own_fields.last(2).freeze
     private_constant :ENVELOPE, :CLOSING
-
-    # A method below builds the cost on demand.
-    remove_method :cost
 
     class << self
       # @return [Array<Field>] the fields of the envelope, then the class's own, then reasons and cost
@@ -490,14 +172,14 @@ module Memscope
       # Builds a reading from its JSON.
       #
       # @param json [String] from `to_json`
-      # @raise [ArgumentError] if it is not JSON, is truncated, or is a reading of another kind
+      # @raise [Invalid] if it is not JSON, is truncated, or is a reading of another kind
       def from_json(json)
         require "json"
-        Field.refuse("#{name}.from_json: json", json, "a String") unless json.is_a?(String)
+        Field.refuse("json", json, "a String", call: "#{name}.from_json") unless json.is_a?(String)
         from_h(JSON.parse(Field.utf8(json)))
       rescue JSON::ParserError # its message quotes the text, which may be from any file
-        raise ArgumentError, "#{name}.from_json: json: given #{json.bytesize} bytes of invalid or truncated JSON, " \
-                             "allowed: the text of to_json"
+        given = "#{json.bytesize} bytes of invalid or truncated JSON"
+        raise Invalid.new("json", given, "the text of to_json", call: "#{name}.from_json")
       end
 
       # @return [Array<Symbol>] names of the fields outside the envelope
@@ -505,13 +187,10 @@ module Memscope
 
       # Puts a body from the extension into an envelope of this process and moment, or into that of another reading.
       #
-      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost; becomes
-      #   part of the reading
+      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost
       # @param envelope [Hash{Symbol => Object}, nil]
       def capture(body, envelope = nil)
-        body[:cost].freeze
-        body[:reasons] = Reasons.sentences(body[:reasons])
-        super(envelope ? body.update(envelope) : stamped(body))
+        super({ **body, **(envelope || stamp), reasons: Reasons.sentences(body[:reasons]) })
       end
 
       # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
@@ -520,29 +199,22 @@ module Memscope
       # @param name [Symbol] the name of the argument
       # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
       # @return [Boolean] the value
-      # @raise [ArgumentError] unless it is true or false
+      # @raise [Invalid] unless it is true or false
       def check_switch(name, value, call: nil)
         return value if value.equal?(true) || value.equal?(false)
 
-        Field.refuse("Memscope.#{call || kind}: #{name}", value, "true, false")
+        Field.refuse(name, value, "true, false", call: "Memscope.#{call || kind}")
       end
 
       private
 
-      def stamped(body)
-        body[:memscope] = VERSION
-        body[:ruby] = RUBY_VERSION
-        body[:pid] = Process.pid
-        body[:at] = Clock.time
-        body[:process] = ProcessIdentity.current
-        body
+      def stamp
+        { memscope: VERSION, ruby: RUBY_VERSION, pid: Process.pid, at: Clock.time, process: ProcessIdentity.current }
       end
     end
 
     # @return [String] "ledger", "allocator", …
     def kind = self.class.kind
-
-    def cost = Cost.capture(@values[:cost])
 
     # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
     def to_h = { schema: SCHEMAS.last, kind: self.class.kind, **super }
@@ -557,7 +229,7 @@ module Memscope
 
     # @api private
     # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment
-    def envelope = @values.slice(*ENVELOPE.map(&:name))
+    def envelope = values.slice(*ENVELOPE.map(&:name))
 
     # What changed since an earlier reading. Loads memscope/diff when first used.
     #

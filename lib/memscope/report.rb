@@ -50,7 +50,8 @@ module Memscope
       # @return [nil]
       # @raise [ArgumentError] when `io` cannot be written to
       def print(ledger, io)
-        Field.refuse("Memscope.report: io", io, "an IO or another object with #write") unless io.respond_to?(:write)
+        allowed = "an IO or another object with #write"
+        Field.refuse(:io, io, allowed, call: "Memscope.report") unless io.respond_to?(:write)
         io.write(render(ledger, **Display.of(io).to_h))
         nil
       end

@@ -104,7 +104,7 @@ module Memscope
       def up_to(limit)
         return 0..limit if limit.is_a?(Integer) && !limit.negative?
 
-        Field.refuse("allocate_at_most", limit, "an Integer, 0 or more")
+        Field.refuse(:limit, limit, "an Integer, 0 or more", call: "allocate_at_most")
       end
     end
 

@@ -85,7 +85,7 @@ module Memscope
       known = Native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
       allowed = [nil, *known]
       there = arena.nil? || (arena.is_a?(Integer) && known.include?(arena))
-      Field.refuse("Memscope.size_classes: arena", arena, allowed.map(&:inspect).join(", ")) unless there
+      Field.refuse(:arena, arena, allowed.map(&:inspect).join(", "), call: "Memscope.size_classes") unless there
 
       capture(Native.size_classes(arena, arena.nil?))
     end

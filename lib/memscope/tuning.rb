@@ -80,7 +80,7 @@ module Memscope
       def refuse(argument, given, allowed, why = nil)
         why ||= "only jemalloc can be tuned while it runs" unless jemalloc?
         allowed = why ? "nil; #{why}" : "nil, #{allowed}"
-        Field.refuse("#{CALL}: #{argument}", given, allowed)
+        Field.refuse(argument, given, allowed, call: CALL)
       end
     end
   end

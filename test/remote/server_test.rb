@@ -68,7 +68,8 @@ class ServerTest < MemscopeTest
     assert_equal "gc: given 1, allowed: true, false", error.message
     error = assert_raises(ArgumentError) { client(process).call(:heap_graph, class_name: "\xff") }
 
-    assert_equal "Memscope::Client: call: heap_graph: given #{{ class_name: "\xff" }.inspect}, allowed: text in UTF-8",
+    assert_equal "Memscope::Client#call: options of heap_graph: given #{{ class_name: "\xff" }.inspect}, " \
+                 "allowed: text in UTF-8",
                  error.message
   end
 
@@ -570,7 +571,7 @@ class ServerTest < MemscopeTest
     error = JSON.parse(raw(process, bytes))
 
     assert_operator message, :===, error["error"], bytes[0, 60]
-    assert_equal "ArgumentError", error["kind"]
+    assert_equal "Memscope::Invalid", error["kind"]
   end
 
   # At boot, memscope says why it does not listen, and the program runs; a call raises.

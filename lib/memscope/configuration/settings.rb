@@ -132,16 +132,16 @@ module Memscope
 
       # @param value [Object] from code
       # @return [Object] as the configuration holds it
-      # @raise [ArgumentError]
+      # @raise [Invalid]
       def check(value)
         accepted = @type.accept.call(value)
         return accepted unless Types::WRONG.equal?(accepted)
 
-        raise ArgumentError, "Memscope.configure: #{name}: given #{given(value)}, allowed: #{allowed}"
+        raise Invalid.new(name, given(value), allowed, call: "Memscope.configure")
       end
 
       # @param environment [Hash{String => String}, ENV]
-      # @return [Array(Object, String)] the value (the default if the variable is unset or empty, `safe` if it is
+      # @return [Array(Object, Invalid)] the value (the default if the variable is unset or empty, `safe` if it is
       #   wrong), and what is wrong with the variable, or nil
       def read(environment)
         text = environment[variable] if variable
@@ -150,7 +150,7 @@ module Memscope
         value = @type.parse.call(text)
         return [value, nil] unless Types::WRONG.equal?(value)
 
-        [safe, "#{variable}: given #{given(text)}, allowed: #{allowed_in_environment}"]
+        [safe, Invalid.new(variable, given(text), allowed_in_environment)]
       end
 
       # @param value [Object] of this setting

@@ -150,8 +150,8 @@ module Memscope
       field :garbage, Garbage, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
-      # @return [Hash{Symbol => Object}] the cost of all of these readings together, with the wait between snapshots
-      field :total_cost, :cost, null: false
+      # @return [Cost] of all of these readings together, with the wait between snapshots
+      field :total_cost, Cost, null: false
 
       # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
       MANY = 16 * 1_048_576

@@ -86,8 +86,8 @@ module Memscope
         def check_same(field, earlier, later)
           return if earlier == later
 
-          raise ArgumentError, "Memscope::Profile#-: #{field}: given #{Field.excerpt(earlier)} in the earlier " \
-                               "profile, allowed: #{later.inspect}, as in the later"
+          given = "#{Field.excerpt(earlier)} in the earlier profile"
+          raise Invalid.new(field, given, "#{later.inspect}, as in the later", call: "Memscope::Profile#-")
         end
 
         def wholes(earlier, later)

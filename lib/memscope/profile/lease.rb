@@ -40,7 +40,7 @@ module Memscope
       # @raise [ArgumentError] for an invalid duration or option
       # @raise [Unavailable] as the profiler's `start`
       def start(seconds:, shared: false, **options)
-        Field.seconds("seconds", seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
+        Field.seconds(:seconds, seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
         # Interrupts are deferred until the thread that ends the profile exists.
         @lock.synchronize { Thread.handle_interrupt(Object => :never) { begin_lease(seconds, shared, options) } }
       end

@@ -60,7 +60,7 @@ module Memscope
       end
 
       def refuse(argument, given, allowed)
-        Field.refuse("#{name}.start: #{argument}", given, allowed)
+        Field.refuse(argument, given, allowed, call: "#{name}.start")
       end
 
       def refuse_running

@@ -17,11 +17,11 @@ module Memscope
         def load(hash, where)
           super.tap do |sampled|
             check_known(sampled, OF_OBJECTS.drop(1), where) if sampled.objects?
-            sampled.stacks.each_with_index { |stack, index| check(stack, sampled, "#{where}: stacks[#{index}]") }
+            sampled.stacks.each_with_index { |stack, index| check(stack, sampled, [[where, :stacks], index]) }
             %i[live_bytes samples].each do |number|
               sum = sampled.stacks.sum(&number)
               given = sampled.public_send(number)
-              Loader.refuse("#{where}: #{number}", given, "#{sum}, the sum of the stacks'") unless given == sum
+              Loader.refuse([where, number], given, "#{sum}, the sum of the stacks'") unless given == sum
             end
           end
         end
@@ -30,19 +30,19 @@ module Memscope
 
         def check_known(part, fields, where)
           unknown = fields.find { |field| part.public_send(field).nil? }
-          Loader.refuse("#{where}: #{unknown}", nil, "a value, since these are samples of objects") if unknown
+          Loader.refuse([where, unknown], nil, "a value, since these are samples of objects") if unknown
         end
 
         def check(stack, sampled, where)
           allowed = 0...sampled.frames.size
           wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
-          Loader.refuse("#{where}.frames", wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+          Loader.refuse([where, :frames], wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
           check_known(stack, OF_OBJECTS.first(3), where) if sampled.objects?
           return if sampled.difference?
 
           Stack::GROWING.each do |number|
             value = stack.public_send(number)
-            Loader.refuse("#{where}.#{number}", value, "an Integer of 0 or more") if value&.negative?
+            Loader.refuse([where, number], value, "an Integer of 0 or more") if value&.negative?
           end
         end
       end
@@ -74,7 +74,7 @@ module Memscope
       # @return [Array<Entry>]
       # @raise [ArgumentError] for any other grouping
       def by(grouping)
-        Field.choice("#{self.class}#by: grouping", grouping, groupings)
+        Field.choice(:grouping, grouping, groupings, call: "#{self.class}#by")
         Grouping.new(self).entries(grouping)
       end
 
@@ -139,7 +139,7 @@ module Memscope
       # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
       def to_s(by: :line, limit: 20, **options)
         positive = limit.is_a?(Integer) && limit.positive?
-        Field.refuse("#{self.class}#to_s: limit", limit, "an Integer of 1 or more") unless positive
+        Field.refuse(:limit, limit, "an Integer of 1 or more", call: "#{self.class}#to_s") unless positive
         super
       end
 

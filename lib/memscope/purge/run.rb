@@ -20,7 +20,7 @@ module Memscope
         Purge.check_arena(CALL, arena)
         Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
-        Field.seconds("#{CALL}: settle", settle, 0..LONGEST_SETTLE)
+        Field.seconds(:settle, settle, 0..LONGEST_SETTLE, call: CALL)
         check_levers(levers, arena)
         @named = levers.any?
         @levers = LEVERS & (@named ? levers : usual(arena))
@@ -210,7 +210,7 @@ module Memscope
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
 
-      def refuse(argument, given, allowed) = Field.refuse("#{CALL}: #{argument}", given, allowed)
+      def refuse(argument, given, allowed) = Field.refuse(argument, given, allowed, call: CALL)
     end
     private_constant :Run
   end

@@ -6,7 +6,7 @@ require_relative "../facade"
 module Memscope
   # The calls that one process can make in another over the other's socket: a closed table with their options and
   # results. A request is one line of JSON, {"call": "ledger", "options": {"deep": true}}, and so is the answer:
-  # {"ok": …} with the reading's to_h, or {"error": "…", "kind": "ArgumentError"}.
+  # {"ok": …} with the reading's to_h, or {"error": "…", "kind": "Memscope::Invalid", …}.
   #
   # Neither side trusts the other's text: no class and no method is looked up by a name in it unless the table has that
   # name, and only the action `dump` takes the path of a file from it.
@@ -106,7 +106,7 @@ module Memscope
         result = run(name, **options)
         "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
       rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
-        failure(e.class.name, e.message)
+        failure(e)
       end
 
       # Runs a call in this process.
@@ -116,8 +116,11 @@ module Memscope
       # @raise [Refused] for an action, if this process allows none
       def run(name, **options) = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
 
-      # @return [String] the answer for an error, one line
-      def failure(kind, message) = "#{JSON.generate(error: Field.text(message), kind: kind)}\n"
+      # @return [String] the answer for an error, one line, with the parts of an Invalid
+      def failure(error)
+        parts = error.is_a?(Invalid) ? Field.plain(error.to_h) : {}
+        "#{JSON.generate(error: Field.text(error.message), kind: error.class.name, **parts)}\n"
+      end
 
       # Simultaneous requests for the same reading can share an answer; actions cannot.
       #
@@ -136,7 +139,7 @@ module Memscope
         Field.refuse("a request", request, "an object") unless request.is_a?(Hash)
         Field.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?
 
-        name = choose("call", request["call"], CALLS.keys)
+        name = choose(:call, request["call"], CALLS.keys)
         [name, options(name, request.fetch("options", {}))]
       rescue JSON::ParserError
         Field.refuse("a request", line, "one line of JSON, an object")
@@ -144,25 +147,26 @@ module Memscope
 
       def options(name, given)
         allowed = CALLS.fetch(name).options
-        Field.refuse("#{name}: options", given, "an object") unless given.is_a?(Hash)
+        Field.refuse(:options, given, "an object", call: name) unless given.is_a?(Hash)
         unknown = given.keys - allowed
         check_actions if given.values_at(*COLLECTING).include?(true)
         return given.transform_keys(&:to_sym) if unknown.empty?
 
-        Field.refuse("#{name}: an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "))
+        Field.refuse("an option", unknown.first, allowed.empty? ? "none" : allowed.join(", "), call: name)
       end
 
       # A dry run is not an action.
       def purge(levers: [], dry_run: false, **options)
         check_actions unless dry_run == true
-        Field.refuse("purge: levers", levers, "a list of #{Purge::LEVERS.join(', ')}") unless levers.is_a?(Array)
-        levers = levers.map { |given| choose("purge: a lever", given, Purge::LEVERS) }
+        allowed = "a list of #{Purge::LEVERS.join(', ')}"
+        Field.refuse(:levers, levers, allowed, call: :purge) unless levers.is_a?(Array)
+        levers = levers.map { |given| choose("a lever", given, Purge::LEVERS, call: :purge) }
         Memscope.purge(*levers, dry_run: dry_run, **options)
       end
 
       # With `in: "process"`, the walk stops all threads, so it counts as an action.
       def heap_graph(paths_to: nil, in: "fork", **options)
-        place = choose("heap_graph: in", binding.local_variable_get(:in), HeapGraph::PLACES)
+        place = choose(:in, binding.local_variable_get(:in), HeapGraph::PLACES, call: :heap_graph)
         check_actions if place == :process
         graph = HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
         graph.known? ? HeapGraph::Kept.keep(graph) : graph
@@ -171,7 +175,7 @@ module Memscope
       def class_name(given)
         return given if given.nil? || given.is_a?(String)
 
-        Field.refuse("heap_graph: paths_to", given, "a class's name")
+        Field.refuse(:paths_to, given, "a class's name", call: :heap_graph)
       end
 
       # For other processes: counts in a forked child if a count would stop this process for long.
@@ -195,8 +199,8 @@ module Memscope
       def dump(path: nil, format: "perfetto", **options)
         check_actions
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
-        Field.refuse("dump: path", path, "an absolute path") unless absolute
-        Memscope.dump(path, format: choose("dump: format", format, Dump::FORMATS.keys), **options)
+        Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
+        Memscope.dump(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
       end
 
       PROFILERS.each do |profile, profiler|
@@ -206,7 +210,7 @@ module Memscope
 
         define_method(:"#{profile}_stop") do |token: nil, gc: false|
           check_actions
-          Field.choice("gc", gc, [true, false])
+          Field.choice(:gc, gc, [true, false])
           lease(profiler).stop(token, gc: gc)
         end
 
@@ -220,7 +224,7 @@ module Memscope
 
       # Returns at once: the client waits in its own process.
       def malloc_profile_start(backend: "auto", **options)
-        begin_profile(MallocProfile, backend: choose("backend", backend, MallocProfile::BACKENDS), **options)
+        begin_profile(MallocProfile, backend: choose(:backend, backend, MallocProfile::BACKENDS), **options)
       end
 
       # As malloc_profile_start.
@@ -228,7 +232,7 @@ module Memscope
 
       def begin_profile(profiler, seconds: nil, shared: false, **options)
         check_actions
-        Field.choice("shared", shared, [true, false])
+        Field.choice(:shared, shared, [true, false])
         profiler.lease.start(seconds: seconds, shared: shared, **options)
       end
 
@@ -241,8 +245,9 @@ module Memscope
       end
 
       # `given` is a String if it comes from another process, and a Symbol if it comes from this process.
-      def choose(what, given, allowed)
-        allowed.find { |name| name.name == given.to_s } || Field.refuse(what, given, allowed.join(", "))
+      def choose(argument, given, allowed, call: nil)
+        allowed.find { |name| name.name == given.to_s } ||
+          Field.refuse(argument, given, allowed.join(", "), call: call)
       end
     end
   end

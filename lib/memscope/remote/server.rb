@@ -38,7 +38,8 @@ module Memscope
       # @param path [String, nil]
       # @return [Listener]
       def listen(path)
-        Field.refuse("Memscope.listen: path", path, "nil, an absolute path") unless path.nil? || Sockets.path?(path)
+        fits = path.nil? || Sockets.path?(path)
+        Field.refuse(:path, path, "nil, an absolute path", call: "Memscope.listen") unless fits
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
@@ -318,8 +319,8 @@ module Memscope
       end
 
       def refuse
-        answer(Calls.failure("ArgumentError", "a request: given more than #{Calls::LONGEST_REQUEST} bytes, " \
-                                              "allowed: one line of at most that many"))
+        most = Calls::LONGEST_REQUEST
+        answer(Calls.failure(Invalid.new("a request", "more than #{most} bytes", "one line of at most #{most} bytes")))
       end
 
       def write

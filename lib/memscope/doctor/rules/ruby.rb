@@ -50,7 +50,7 @@ module Memscope
           remedy: lambda do |f|
             in_mappings = %i[files shared_memory unattributed].include?(f.ledger.rows.max_by(&:bytes).id)
             ["memscope report --pid #{f.ledger.pid} #{in_mappings ? '--mappings' : '--deep --objects'}",
-             "takes no longer than this diagnosis did, #{milliseconds(f.evidence.total_cost[:wall_us])}"]
+             "takes no longer than this diagnosis did, #{milliseconds(f.evidence.total_cost.wall_us)}"]
           end
         },
         native_memory: {

@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require_relative "errors"
+
+module Memscope
+  # One declared attribute of a Record, and text that can be shown anywhere.
+  #
+  # Every value is frozen, and equal after a round trip through JSON.
+  #
+  # * `type`: :bytes, :signed_bytes, :count, :integer, :number, :string (one line), :text (lines), :symbol, :id (a
+  #   Symbol or an Integer), :boolean, :time (in milliseconds since 1970), :hash, :numbers (a Hash of numbers), :sizes
+  #   (bytes by id), :tables (a Hash of Hashes of numbers), :list, :integers, :strings, :shares (lists of four
+  #   Integers), :samples (a list of counts and nil), :any (any JSON value) or :sentences (Strings by id); a Record
+  #   class; or an Array of one Record class, for a list of such records
+  # * `nullable`: whether nil ("not known") is allowed
+  # * `one_of`: nil, or the only values allowed
+  # * `counters`: true for a total that only grows; for a Hash, the keys of such totals
+  # * `sparse`: whether `to_h` leaves the field out if it is nil
+  # * `filled`: whether a list has at least one item
+  # * `variable`: the record's instance variable
+  #
+  # @api private
+  Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse, :filled, :variable)
+
+  class Field
+    # Types of numbers.
+    NUMBERS = %i[bytes signed_bytes count integer number].freeze
+    # Types whose values a record holds as they are given.
+    IMMEDIATE = [*NUMBERS, :boolean, :symbol, :id, :time].freeze
+    # Format of a time in `to_h` and JSON, for Time#strftime.
+    TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
+    # The maximum number of characters of a value in a message.
+    EXCERPT = 64
+    # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
+    # separators, and characters that set the direction of text.
+    HIDDEN = /[[:cntrl:]\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
+    HIDDEN_IN_LINES = /[#{HIDDEN.source}&&[^\n\t]]/
+    # The part of HIDDEN that is ASCII, which is searched for eight times as fast.
+    HIDDEN_IN_ASCII = /[[:cntrl:]]/
+    private_constant :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
+
+    # @return [Symbol] the method that reads it: `proved?` for a Boolean
+    def reader = type == :boolean ? :"#{name}?" : name
+
+    # @param value [Object] as the extension gives it, or Loader; not nil
+    # @return [Object] as the record holds it
+    def take(value)
+      case type
+      when Array then value.map { |item| record(type.first, item) }.freeze
+      when Class then record(type, value)
+      when :string then value.is_a?(String) ? Field.line(value) : Field.plain(value)
+      else Field.plain(value)
+      end
+    end
+
+    # @param value [Object] as the record holds it; not nil
+    # @return [Object] as it is in `to_h`
+    def give(value)
+      case type
+      when Array then value.map(&:to_h)
+      when Class then value.to_h
+      when :time then Field.time(value).strftime(TIME)
+      else value
+      end
+    end
+
+    # @param milliseconds [Integer] since 1970
+    # @return [Time] UTC, frozen
+    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
+
+    # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
+    # @return [Object] deeply frozen, with Strings for Symbols, all of them as `text` returns them
+    def self.plain(value)
+      case value
+      when String then text(value)
+      when Symbol then text(value.name)
+      when Hash then value.frozen? ? value : plain_hash(value)
+      when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
+      else value
+      end
+    end
+
+    def self.plain_hash(hash) = hash.to_h { |key, item| [key.is_a?(String) ? text(key) : key, plain(item)] }.freeze
+    private_class_method :plain_hash
+
+    # @param string [String] a path or a mapping's name can have any bytes
+    # @return [String] frozen, valid UTF-8; invalid bytes are replaced
+    def self.utf8(string)
+      known = string.ascii_only? || (string.encoding == Encoding::UTF_8 && string.valid_encoding?)
+      return string if known && string.frozen?
+
+      string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
+    end
+
+    # Everything that a reading holds has passed through this method or `line`, so no surface needs to look for these
+    # characters again.
+    #
+    # @param string [String]
+    # @param hidden [Regexp]
+    # @return [String] frozen, valid UTF-8, that can be shown anywhere: with "?" for each hidden character
+    def self.text(string, hidden = HIDDEN_IN_LINES)
+      string = utf8(string)
+      searched = string.ascii_only? ? HIDDEN_IN_ASCII : HIDDEN
+      string.match?(searched) ? string.gsub(hidden, "?").freeze : string
+    end
+
+    # @param string [String] a name, a path
+    # @return [String] as `text` returns it, and one line
+    def self.line(string) = text(string, HIDDEN)
+
+    # @param value [Object] the value that a message repeats
+    # @return [String] its `inspect`, cut if it is long; its class if it cannot be inspected; for a huge Integer, its
+    #   bit length
+    def self.excerpt(value)
+      value = value[0, EXCERPT] if value.is_a?(String)
+      return "an Integer of #{value.bit_length} bits" if value.is_a?(Integer) && value.bit_length > 256
+
+      shown = value.inspect
+      shown.length > EXCERPT ? "#{shown[0, EXCERPT - 3]}..." : shown
+    rescue StandardError # an object need not be able to inspect itself
+      "a #{value.class}"
+    end
+
+    # @param argument [String, Symbol, nil] as for Invalid, and `call` too
+    # @param given [Object]
+    # @param allowed [String]
+    # @raise [Invalid] in any case
+    def self.refuse(argument, given, allowed, call: nil)
+      raise Invalid.new(argument, excerpt(given), allowed, call: call)
+    end
+
+    # @param allowed [Array] the only values allowed
+    # @return [Object] the given value
+    # @raise [Invalid] if the given value is not allowed
+    def self.choice(argument, given, allowed, call: nil)
+      found = allowed.any? { |one| one.eql?(given) } # an Integer's == would ask the given object's
+      found ? given : refuse(argument, given, allowed.map(&:inspect).join(", "), call: call)
+    end
+
+    # @param range [Range] of seconds
+    # @return [Numeric] the given seconds
+    # @raise [Invalid] for anything but a number in the range
+    def self.seconds(argument, given, range, allowed = "a number of seconds from #{range.begin} to #{range.end}",
+                     call: nil)
+      fits = given.is_a?(Numeric) && given.real? && range.cover?(given)
+      fits ? given : refuse(argument, given, allowed, call: call)
+    end
+
+    private
+
+    def record(of, value) = value.is_a?(of) ? value : of.capture(value)
+  end
+end

@@ -1,0 +1,158 @@
+# frozen_string_literal: true
+
+require_relative "field"
+require_relative "loading"
+
+module Memscope
+  # A frozen value with declared fields:
+  #
+  #   class Setting < Record
+  #     field :name, :string, null: false
+  #     field :source, :symbol, one_of: %i[default environment]
+  #   end
+  #
+  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building a record takes no
+  # lock and loads nothing, so it works in a trap handler.
+  class Record
+    class << self
+      # @return [Array<Field>] in the order of `to_h`
+      def fields = own_fields
+
+      # @api private
+      # @return [Hash{Symbol, String => Symbol}] the name of each field, under two keys: as a Symbol and as a String
+      def names
+        @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
+      end
+
+      # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
+      #
+      # @!macro [attach] record_field
+      #   @!attribute [r] $1
+      # @return [void]
+      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false)
+        key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
+        variable = :"@#{key}"
+        own_fields << Field.new(key, type, null, one_of, counters, sparse, filled, variable).freeze
+        case type
+        when :boolean then define_method(:"#{key}?") { instance_variable_get(variable) }
+        when :time then define_method(name) { instance_variable_get(variable)&.then { |at| Field.time(at) } }
+        else attr_reader(name)
+        end
+      end
+
+      # Declares fields that are all known or all nil.
+      #
+      # @return [Array<Array<Symbol>>] all such declarations
+      def together(*names) = (@together ||= []).push(*([names] if names.any?))
+
+      # Builds a record from a body that the extension built, which is not checked: a missing key means nil.
+      #
+      # @param body [Hash{Symbol => Object}]
+      def capture(body) = record(body)
+
+      # Builds a record from the result of `to_h` or its JSON.
+      #
+      # @param hash [Hash] with String or Symbol keys
+      # @raise [Invalid] naming the class, the key, what was given and what is allowed
+      def from_h(hash) = load(hash, "#{name}.from_h")
+
+      # Does what from_h does, for a record that may be inside another record.
+      #
+      # @api private
+      # @param where [String, Array] the path to the record, for messages, as Loader takes it
+      def load(hash, where)
+        Loading.whole { require_relative "loader" }
+        record(Loader.body(self, hash, where))
+      end
+
+      # @return [Array<Field>] declared by the class itself
+      def own_fields = @own_fields ||= []
+
+      private :new
+
+      private
+
+      # Declares the list whose parts Lookup finds and Collection iterates over.
+      def parts_of(name) = private(alias_method(:parts, name))
+
+      # Numbers stay as they are, so that this costs microseconds.
+      def record(body)
+        body = body.dup
+        @taken ||= fields.reject { |field| Field::IMMEDIATE.include?(field.type) }.freeze
+        @taken.each { |field| body[field.name] = field.take(body[field.name]) unless body[field.name].nil? }
+        new(body)
+      end
+    end
+
+    def initialize(values)
+      self.class.fields.each { |field| instance_variable_set(field.variable, values[field.name]) }
+      freeze
+    end
+
+    # @return [Hash{Symbol => Object}] all fields, ready for JSON
+    def to_h
+      self.class.fields.each_with_object({}) do |field, hash|
+        value = instance_variable_get(field.variable)
+        hash[field.name] = value.nil? ? value : field.give(value) unless value.nil? && field.sparse
+      end
+    end
+
+    # @return [String] JSON. Loads the library json: to call this in a trap handler, require it beforehand
+    def to_json(*state)
+      require "json" unless defined?(::JSON)
+      JSON.generate(to_h, *state)
+    end
+
+    # @return [Boolean] whether the other object is of the same class and has equal fields
+    def ==(other) = other.instance_of?(self.class) && other.values == values
+    alias eql? ==
+
+    # @return [Integer]
+    def hash = [self.class, values].hash
+
+    # @return [String] numbers and names; the sizes of lists and Hashes; no nested records
+    def inspect
+      shown = shown_values.map do |name, value|
+        "#{name}=#{value.respond_to?(:each) ? "(#{value.size})" : value.inspect}"
+      end
+      "#<#{[self.class.name, *shown].join(' ')}>"
+    end
+
+    protected
+
+    def values = self.class.fields.to_h { |field| [field.name, instance_variable_get(field.variable)] }
+
+    private
+
+    # The same record with other values, which must be frozen.
+    def changed(**changes) = self.class.send(:new, { **values, **changes })
+
+    def shown_values = values.reject { |_name, value| value.nil? || value.is_a?(Record) }
+  end
+
+  # Finds a part by its id, in whatever has `parts`.
+  module Lookup
+    # @param id [Symbol, Integer]
+    # @return [Record]
+    # @raise [KeyError] naming the existing ids
+    def [](id)
+      part(id) or
+        raise KeyError.new("no #{Field.excerpt(id)} here; there are: #{ids}", receiver: self, key: id)
+    end
+
+    # @api private
+    # @param id [Symbol, Integer]
+    # @return [Record, nil]
+    def part(id) = parts.find { |part| part.id == id }
+
+    # @param id [Symbol, Integer]
+    # @param deeper [Array<Symbol, Integer>] ids below it
+    # @return [Record]
+    # @raise [KeyError] naming the existing ids
+    def dig(id, *deeper) = deeper.empty? ? self[id] : self[id].dig(*deeper)
+
+    private
+
+    def ids = parts.empty? ? "none" : parts.map { |part| part.id.inspect }.join(", ")
+  end
+end
