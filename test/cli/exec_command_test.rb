@@ -146,11 +146,17 @@ class ExecStartTest < ExecTest
       def Memscope.ledger = nil
       def Memscope.supported? = false
       def Memscope.unsupported_reason = "no extension"
-      Memscope::Launch::Proof.new({ title: "exec", expected: "jemalloc", status: 74 }).start
+      Memscope::Launch::Started.of("prove", { title: "exec", expected: "jemalloc", status: 74 }).start
+      Memscope::Launch::Started.of("report", { title: "report", calls: { ledger: {} } }).start
+      Memscope::Launch::Started.of("report", { title: "requires", calls: { requires: {} } }).start
       puts "started"
     RUBY
 
-    assert_exit 0, ran, out: "started\n", err: "memscope exec: not proved: no extension\n"
+    assert_exit 0, ran, out: "started\n", err: <<~TEXT
+      memscope exec: not proved: no extension
+      memscope requires: no report: no extension (LoadError)
+      memscope report: no report: no extension (LoadError)
+    TEXT
   end
 end
 

@@ -33,6 +33,7 @@ module Memscope
           Memscope::History.start
         end
       rescue StandardError, ScriptError, NoMemoryError => e
+        @ended = true unless @order[:history]
         complain("no #{@order[:history] ? 'history' : 'report'}: #{e.message} (#{e.class})")
       end
 
@@ -48,7 +49,7 @@ module Memscope
         @costs = RequireCosts.new
         why = @costs.start or return
         @ended = true
-        complain("nothing is recorded: #{why}")
+        complain("no report: #{why}")
       end
 
       def calls = @order[:calls].to_h

@@ -30,10 +30,10 @@ module Memscope
       # nil if the allocator is proved, and also in another Ruby, whose allocator memscope cannot tell.
       def objection
         load_memscope
-        return complain("not proved: #{Memscope.unsupported_reason}") unless Memscope.supported?
-
         allocator = Memscope.allocator
         mismatch(allocator) || unheeded(allocator) || (MallocProfile.crash(allocator.version) if @order[:profiled])
+      rescue LoadError => e
+        complain("not proved: #{e.message}")
       rescue StandardError, ScriptError => e
         "the proof failed: #{e.message} (#{e.class})"
       end

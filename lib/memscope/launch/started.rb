@@ -50,10 +50,14 @@ module Memscope
         complain("no report: #{e.message} (#{e.class})")
       end
 
-      # Loads memscope, and leaves $LOAD_PATH as it was.
+      # @raise [LoadError] if the program is run by a Ruby that cannot load memscope's extension
       def load_memscope
-        return if Memscope.respond_to?(:ledger)
+        require_memscope unless Memscope.respond_to?(:ledger)
+        raise LoadError, Memscope.unsupported_reason unless Memscope.supported?
+      end
 
+      # Leaves $LOAD_PATH as it was.
+      def require_memscope
         load_path = Handoff.load_path(@order[:extension])
         $LOAD_PATH.unshift(*load_path)
         require_relative "../../memscope"
