@@ -98,18 +98,6 @@ class PolicyTest < MemscopeTest
     assert_none(/for 1 reading over/, Memscope::Policy.new.decide([*earlier, newest]))
   end
 
-  def test_a_suspended_machine
-    asleep = Groups.take([1700] * 10, workers: FAT, at: 1_000_000)
-    awake = Groups.take([1700] * 2, workers: FAT, at: 9_000_000)
-
-    assert_none(/for 2 readings/, Memscope::Policy.new.decide(asleep.first(8) + awake))
-  end
-
-  def test_readings_of_another_master
-    assert_none(/for 2 readings/, Memscope::Policy.new.decide(Groups.take(1700, workers: FAT, pid: 41).first(18) +
-                                                              Groups.take([1700] * 2, workers: FAT)))
-  end
-
   # --- A purge, then a restart
 
   def test_a_purge_comes_before_a_restart

@@ -28,7 +28,7 @@ module Groups
 
   # An outcome from `ago` seconds before NOW.
   def outcome(action, index, ago, expected: 100, returned: nil, pid: 90 + index, **others)
-    { action: action, index: index, pid: pid, executed: true, seconds: NOW - ago, private_bytes: nil, failed_boots: 0,
+    { action: action, worker: member(index, { pid: pid }), executed: true, seconds: NOW - ago, failed_boots: 0,
       expected_bytes: bytes(expected), returned_bytes: bytes(returned), booted_seconds: returned && (NOW - ago + 30),
       **others }
   end
@@ -37,9 +37,9 @@ module Groups
 
   def one(working_set, seconds, workers, count, special)
     members = Array.new(count) { |index| member(index, workers.fetch(index, {})) }.compact
-    Memscope::Policy::Group.capture({ seconds: seconds, at: (seconds * 1000).round, pid: 42, host: "web-1",
-                                      limit_bytes: bytes(LIMIT), working_set_bytes: bytes(working_set),
-                                      supervised: true, workers: count, members: members, outcomes: [], **special })
+    Memscope::Policy::Group.capture({ seconds: seconds, host: "web-1", limit_bytes: bytes(LIMIT),
+                                      working_set_bytes: bytes(working_set), supervised: true, workers: count,
+                                      members: members, outcomes: [], **special })
   end
 
   def member(index, special)

@@ -75,21 +75,20 @@ module RestartRules
       last = @outcomes.last
       return if last.nil? || last[:returned_bytes]
 
-      worker = cluster.workers.find { |one| one.index == last[:index] }
+      worker = cluster.workers.find { |one| one.index == last[:worker].index }
       if last[:booted_seconds].nil?
-        last[:failed_boots] = cluster.boots[last[:index]] - last[:boots]
-        last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:pid]
+        last[:failed_boots] = cluster.boots[last[:worker].index] - last[:boots]
+        last[:booted_seconds] = cluster.now.to_f if worker.serving? && worker.pid != last[:worker].pid
       elsif cluster.now >= last[:booted_seconds] + @policy.settle_seconds
-        last[:returned_bytes] = last[:private_bytes] - bytes(worker.private)
+        last[:returned_bytes] = last[:worker].private_bytes - bytes(worker.private)
       end
     end
 
     def act(cluster, decision)
       worker = cluster.workers.find { |one| one.pid == decision.worker.pid }
-      @outcomes << { action: decision.action, index: worker.index, pid: worker.pid, executed: true,
-                     seconds: cluster.now.to_f, private_bytes: bytes(worker.private), failed_boots: 0,
-                     expected_bytes: decision.expected_bytes, booted_seconds: nil, returned_bytes: nil,
-                     boots: cluster.boots[worker.index] }
+      @outcomes << { action: decision.action, worker: decision.worker, executed: true, seconds: cluster.now.to_f,
+                     expected_bytes: decision.expected_bytes, failed_boots: 0, booted_seconds: nil,
+                     returned_bytes: nil, boots: cluster.boots[worker.index] }
       return cluster.terminate(worker) if decision.action == :restart
 
       worker.purge
@@ -144,9 +143,8 @@ module RestartRules
     def group(cluster)
       trace = cluster.trace
       Memscope::Policy::Group.capture(
-        { seconds: cluster.now.to_f, at: (cluster.now + @suspended) * 1000, pid: cluster.master_pid, host: "web-1",
-          limit_bytes: trace.limit && bytes(trace.limit), working_set_bytes: bytes(cluster.working_set),
-          supervised: !trace.supervisor.nil?, workers: trace.count,
+        { seconds: clock(cluster.now), host: "web-1", limit_bytes: trace.limit && bytes(trace.limit),
+          working_set_bytes: bytes(cluster.working_set), supervised: !trace.supervisor.nil?, workers: trace.count,
           members: cluster.workers.map { |worker| member(worker, cluster) }, outcomes: outcomes(cluster.now) }
       )
     end
@@ -155,11 +153,17 @@ module RestartRules
     def outcomes(now)
       kept = restarts.last(2)
       @outcomes.select! { |one| now - one[:seconds] < @policy.stop_seconds || kept.include?(one) }
-      @outcomes.map { |one| one.except(:boots) }
+      @outcomes.map do |one|
+        times = one.slice(:seconds, :booted_seconds).transform_values { |seconds| seconds && clock(seconds) }
+        { **one.except(:boots), **times }
+      end
     end
 
+    # A clock that goes on while the machine is suspended: as if all that was before what is now known.
+    def clock(seconds) = (seconds + @suspended).to_f
+
     def member(worker, cluster)
-      { index: worker.index, pid: worker.pid, started_seconds: worker.started.to_f, booted: worker.serving?,
+      { index: worker.index, pid: worker.pid, started_seconds: clock(worker.started), booted: worker.serving?,
         private_bytes: bytes(worker.private), leak_bytes_per_hour: leak(worker, cluster)&.then { |rate| bytes(rate) },
         purge_bytes: bytes(predicted(0.8 * worker.free)), exempt: exempt(cluster.trace, worker) }
     end

@@ -35,10 +35,8 @@ module Memscope
       def unknown
         return "no limit is set for the memory of this server's processes" unless @group.limit_bytes
 
-        "the working set is unknown" unless situated?
+        "the working set is unknown" unless @group.working_set_bytes && @group.limit_bytes.positive?
       end
-
-      def situated? = @group.working_set_bytes && @group.limit_bytes&.positive?
 
       # Why nothing needs to be done yet.
       def waiting
@@ -55,7 +53,7 @@ module Memscope
         return "#{booting.title} has not booted yet, or is stopping" if booting
 
         pending = @group.outcomes.find { |outcome| outcome.executed? && pending?(outcome) } or return
-        "#{pending.action} of #{pending.title}, #{seconds(@group.seconds - pending.seconds)} ago, " \
+        "#{pending.action} of #{pending.worker.title}, #{seconds(@group.seconds - pending.seconds)} ago, " \
           "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
       end
 
@@ -80,7 +78,7 @@ module Memscope
       def purged?(member)
         interval = @policy.time(:interval_seconds, @group.host)
         @group.outcomes.any? do |outcome|
-          outcome.action == :purge && outcome.pid == member.pid &&
+          outcome.action == :purge && outcome.worker.pid == member.pid &&
             @group.seconds - outcome.seconds < (outcome.useless? ? @policy.stop_seconds : interval)
         end
       end
@@ -109,7 +107,7 @@ module Memscope
       end
 
       def situation
-        return "Nothing to do: " unless situated?
+        return "Nothing to do: " if unknown
 
         leak = "; leaks reach it in #{Verdict::Sentence.duration(@window.eta_seconds)}" if @window.leak?
         "The working set is #{size(@group.working_set_bytes)}, " \

@@ -2,18 +2,8 @@
 
 module Memscope
   class Policy
-    # A worker by its number and pid.
-    #
-    # @api private
-    module Titled
-      # @return [String] "worker 2 (pid 4711)", "process 4711"
-      def title = index ? "worker #{index} (pid #{pid})" : "process #{pid}"
-    end
-
     # One worker of the group: its memory, and what a purge of it is predicted to return.
     class Member < Record
-      include Titled
-
       # @return [Integer, nil] Puma's number of the worker; nil in a server without numbers
       field :index, :count
       # @return [Integer]
@@ -31,25 +21,22 @@ module Memscope
       # @return [String, nil] why it must not be restarted, such as "the other workers are forked from it"; nil if it
       #   may
       field :exempt, :string
+
+      # @return [String] "worker 2 (pid 4711)", "process 4711"
+      def title = index ? "worker #{index} (pid #{pid})" : "process #{pid}"
     end
 
     # An action that was carried out, or would have been carried out, and its result.
     class Outcome < Record
-      include Titled
-
       # @return [Symbol] one of ACTIONS, but not :none
       field :action, :symbol, null: false, one_of: ACTIONS - [:none]
-      # @return [Integer, nil] the worker's number
-      field :index, :count
-      # @return [Integer] the worker's pid; for a restart, the pid before it
-      field :pid, :count, null: false
+      # @return [Member] the worker when it was decided: for a restart, the one that ended
+      field :worker, Member, null: false
       # @return [Boolean] false if the action was only observed, or failed: then nothing is measured, but the action
       #   counts for the intervals, so that a policy that only observes logs the same decisions as a policy that acts
       field :executed?, :boolean, null: false
       # @return [Numeric] when it began, in seconds of the clock of `Group#seconds`
       field :seconds, :number, null: false
-      # @return [Integer, nil] the worker's `private_bytes` when it was decided
-      field :private_bytes, :bytes
       # @return [Integer] what it was predicted to return
       field :expected_bytes, :bytes, null: false
       # @return [Numeric, nil] for a restart, when the worker's successor had booted; for a purge, when it ended; nil
@@ -57,7 +44,7 @@ module Memscope
       field :booted_seconds, :number
       # @return [Integer] how many successors died before they had booted
       field :failed_boots, :count, null: false
-      # @return [Integer, nil] what it returned: `private_bytes`, less those of the same worker, or of its successor,
+      # @return [Integer, nil] what it returned: the worker's `private_bytes`, less what it, or its successor, has
       #   `Policy#settle_seconds` after `booted_seconds`; nil until then
       field :returned_bytes, :signed_bytes
 
@@ -75,12 +62,9 @@ module Memscope
 
     # All processes of a server that share one memory limit, as of one moment: what Policy#decide goes by.
     class Group < Record
-      # @return [Numeric] CLOCK_MONOTONIC in seconds, to the millisecond
+      # @return [Numeric] CLOCK_BOOTTIME in seconds, to the millisecond: it goes on while the machine is suspended, so
+      #   that there is then a gap between two readings
       field :seconds, :number, null: false
-      # @return [Time] the time of day: only this clock goes on while the machine is suspended
-      field :at, :time, null: false
-      # @return [Integer] of the server: of its master, or of its only process
-      field :pid, :count, null: false
       # @return [String, nil] name of the host: seeds the jitter, so that hosts do not act at the same time
       field :host, :string
       # @return [Integer, nil] the effective limit of the cgroup; nil if there is none: then nothing is ever done

@@ -3,7 +3,7 @@
 module Memscope
   class Policy
     # The readings that count, and how far the group is above the limits. The readings that count are the latest, back
-    # to the last gap, backward step of the clock, suspension of the machine or change of master.
+    # to the last gap, backward step of the clock or suspension of the machine.
     #
     # @api private
     class ReadingWindow
@@ -17,7 +17,9 @@ module Memscope
       # @param readings [Array<Group>] oldest first
       def initialize(policy, readings)
         @policy = policy
-        @readings = readings.slice_when { |earlier, later| broken?(earlier, later) }.to_a.last
+        @readings = readings.slice_when do |earlier, later|
+          !(later.seconds - earlier.seconds).between?(0.001, @policy.gap_seconds)
+        end.to_a.last
       end
 
       # @return [Group]
@@ -64,13 +66,6 @@ module Memscope
       end
 
       private
-
-      # The wall clock goes on while the machine is suspended; the monotonic clock does not.
-      def broken?(earlier, later)
-        passed = later.seconds - earlier.seconds
-        apart = (later.at.to_f - earlier.at.to_f - passed).abs
-        !passed.between?(0.001, @policy.gap_seconds) || apart > @policy.gap_seconds || later.pid != earlier.pid
-      end
 
       def above?(group, share)
         group.limit_bytes && group.working_set_bytes && group.working_set_bytes > share * group.limit_bytes

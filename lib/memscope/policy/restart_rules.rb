@@ -20,7 +20,9 @@ module Memscope
         @group = window.newest
         @hard = window.hard?
         @past = @group.outcomes.select { |outcome| outcome.action == :restart }
-        @hurried = window.imminent? && !recent?
+        @last = @past.last
+        # If a worker was restarted recently, the other workers will soon have run for long enough.
+        @hurried = window.imminent? && (@last.nil? || ago(@last.seconds) >= @policy.min_uptime_seconds)
       end
 
       # @return [String, nil] why no worker may be restarted now; nil if one may
@@ -29,9 +31,7 @@ module Memscope
       # @return [Array<Array(Member, Integer)>] workers that may be restarted, each with the bytes that its restart
       #   returns, the largest first
       def uses
-        uses = @group.members.filter_map do |member|
-          [member, expected_bytes(member)] if why_not(member).nil? && expected_bytes(member).positive?
-        end
+        uses = @group.members.reject { |member| why_not(member) }.map { |member| [member, expected_bytes(member)] }
         uses.sort_by { |member, bytes| [-bytes, -member.leak_bytes_per_hour.to_i, member.pid] }
       end
 
@@ -40,8 +40,8 @@ module Memscope
 
       # @return [String] why no worker is in `uses`
       def nobody
-        why = @group.members.map { |member| why_not(member) || "a new worker would need as much memory" }
-        why = why.tally.map { |reason, times| "#{reason} (#{counted(times, 'workers')})" }
+        why = @group.members.map { |member| why_not(member) }.tally
+        why = why.map { |reason, times| "#{reason} (#{counted(times, 'workers')})" }
         "no worker to restart: #{why.join('; ')}"
       end
 
@@ -55,7 +55,9 @@ module Memscope
         least = least_uptime(member)
         return "it has run for less than #{least.round} s" if uptime(member) < least
 
-        "it was the last to be restarted" if last?(member)
+        return "it was the last to be restarted" if last?(member)
+
+        "a new worker would need as much memory" unless expected_bytes(member).positive?
       end
 
       def least_uptime(member)
@@ -63,19 +65,17 @@ module Memscope
         least_time(rules, member.index || member.pid)
       end
 
-      # Whether a worker was restarted recently. If so, the other workers will soon have run for long enough.
-      def recent? = @past.any? && @group.seconds - @past.last.seconds < @policy.min_uptime_seconds
-
       def least_time(rules, *who) = rules.map { |rule| @policy.time(rule, @group.host, *who) }.min
 
-      def uptime(member) = @group.seconds - member.started_seconds
+      def ago(seconds) = @group.seconds - seconds
+
+      def uptime(member) = ago(member.started_seconds)
 
       # The successor of the last restarted worker is restarted next only if it leaks, if it is the only worker, or
       # after `stop_seconds`.
       def last?(member)
-        last = @past.last
-        last&.index && last.index == member.index && @group.members.size > 1 && member.leak_bytes_per_hour.nil? &&
-          @group.seconds - last.seconds < @policy.stop_seconds
+        member.index && @last&.worker&.index == member.index && @group.members.size > 1 &&
+          member.leak_bytes_per_hour.nil? && ago(@last.seconds) < @policy.stop_seconds
       end
 
       # What a successor will not need again: what has leaked, or what the worker has beyond the others' usual memory.
@@ -97,23 +97,19 @@ module Memscope
         "nothing is known to start it again: the setting policy_supervised is false" unless @group.supervised?
       end
 
+      # Until a successor has booted since, and has run for long enough.
       def failed_boots
         failed = @past.last(2).sum(&:failed_boots)
-        return if failed < @policy.failed_boots || boots_again?
+        booted = @last&.booted_seconds
+        return if failed < @policy.failed_boots || (booted && ago(booted) >= @policy.min_uptime_seconds)
 
         "#{failed} successors died before they had booted: nothing is restarted until one has run for " \
           "#{@policy.min_uptime_seconds.round} s"
       end
 
-      # Whether a successor has booted since, and has run for long enough.
-      def boots_again?
-        booted = @past.last.booted_seconds
-        booted && @group.seconds - booted >= @policy.min_uptime_seconds
-      end
-
       def useless
         last = @past.reverse.find(&:useless?) or return
-        left = last.seconds + @policy.stop_seconds - @group.seconds
+        left = @policy.stop_seconds - ago(last.seconds)
         return unless left.positive?
 
         "restarting does not help: of the #{size(last.expected_bytes)} expected from the last one, " \
@@ -122,9 +118,9 @@ module Memscope
       end
 
       def too_soon
-        last = @past.last or return
-        passed = @group.seconds - last.seconds
-        "the last restart was #{passed.round} s ago, and #{interval.round} s must pass" if passed < interval
+        return if @last.nil? || ago(@last.seconds) >= interval
+
+        "the last restart was #{ago(@last.seconds).round} s ago, and #{interval.round} s must pass"
       end
 
       def interval = least_time(@hard ? %i[interval_seconds hard_interval_seconds] : %i[interval_seconds])

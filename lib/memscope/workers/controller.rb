@@ -51,6 +51,9 @@ module Memscope
         @logged = {}
       end
 
+      # @return [Float] seconds, as of Policy::Group#seconds
+      def self.now = Process.clock_gettime(Process::CLOCK_BOOTTIME).round(3)
+
       # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
       def fields = { policy_decisions: @decided, policy_decision: @last }
 
@@ -84,23 +87,20 @@ module Memscope
       # Logs what to expect of the policy, at first and whenever that changes.
       def introduce(policy)
         limit = @groups.last.limit_bytes
-        text = "policy: #{act? ? 'acts' : 'observes'}" \
-               "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}"
-        @host.log(text) unless @introduced == text
-        @introduced = text
+        log_once("policy: #{act? ? 'acts' : 'observes'}" \
+                 "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}")
       end
 
       def act? = Workers.setting(:policy) == :act
 
       def read(policy)
         cgroup = Cgroup.read
-        now = Clock.now.round(3)
+        now = self.class.now
         members = @host.members
         @outcomes = @outcomes.map { |outcome| settled(outcome, policy, members, now) }.freeze
-        Policy::Group.capture({ seconds: now, at: Clock.time, pid: Process.pid, host: Socket.gethostname,
-                                limit_bytes: cgroup.limit_bytes, working_set_bytes: cgroup.working_set_bytes,
-                                supervised: @host.supervised?, workers: @host.workers, members: members,
-                                outcomes: @outcomes })
+        Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
+                                working_set_bytes: cgroup.working_set_bytes, supervised: @host.supervised?,
+                                workers: @host.workers, members: members, outcomes: @outcomes })
       end
 
       # Follows an action until what it returned is measured, `settle_seconds` after it or, for a restart, after the
@@ -108,21 +108,22 @@ module Memscope
       def settled(outcome, policy, members, now)
         return outcome if !outcome.executed? || outcome.returned_bytes
 
-        unless outcome.booted_seconds
-          booted, failed = @host.successor(outcome)
-          return outcome.with(failed_boots: failed, booted_seconds: (now if booted))
-        end
-        left = members.find { |member| member.index == outcome.index }&.private_bytes
-        return outcome unless left && outcome.private_bytes && now >= outcome.booted_seconds + policy.settle_seconds
+        booted = outcome.booted_seconds
+        return now < booted + policy.settle_seconds ? outcome : measured(outcome, members) if booted
 
-        outcome.with(returned_bytes: outcome.private_bytes - left).tap { |measured| log_result(measured, policy) }
+        booted, failed = @host.successor(outcome)
+        outcome.with(failed_boots: failed, booted_seconds: (now if booted))
       end
 
-      def log_result(outcome, policy)
-        stopped = outcome.action == :restart ? "no restart" : "not again"
-        less = ", less than half: #{stopped} for #{Verdict::Sentence.duration(policy.stop_seconds)}" if outcome.useless?
-        @host.log("policy: #{outcome.action} of #{outcome.title} returned #{size(outcome.returned_bytes)}, expected " \
-                  "#{size(outcome.expected_bytes)}#{less}")
+      def measured(outcome, members)
+        worker = outcome.worker
+        left = members.find { |member| member.index == worker.index }&.private_bytes
+        return outcome unless left && worker.private_bytes
+
+        returned = worker.private_bytes - left
+        @host.log("policy: #{outcome.action} of #{worker.title} returned #{size(returned)}, expected " \
+                  "#{size(outcome.expected_bytes)}")
+        outcome.with(returned_bytes: returned)
       end
 
       def follow(decision)
@@ -145,11 +146,10 @@ module Memscope
       end
 
       def outcome_of(decision, executed)
-        worker = decision.worker
-        ended = Clock.now.round(3) if executed && decision.action == :purge
-        Policy::Outcome.capture({ action: decision.action, index: worker.index, pid: worker.pid, executed: executed,
-                                  seconds: @groups.last.seconds, private_bytes: worker.private_bytes, failed_boots: 0,
-                                  expected_bytes: decision.expected_bytes, booted_seconds: ended })
+        ended = self.class.now if executed && decision.action == :purge
+        Policy::Outcome.capture({ action: decision.action, worker: decision.worker, executed: executed,
+                                  seconds: @groups.last.seconds, expected_bytes: decision.expected_bytes,
+                                  booted_seconds: ended, failed_boots: 0 })
       end
 
       # Returns why the decision was not carried out; nil if it was.

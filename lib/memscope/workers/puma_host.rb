@@ -39,7 +39,7 @@ module Memscope
         @cluster = cluster
         @options = launcher.options
         @log = self.class.log_of(launcher)
-        @identities = {}
+        @started = {}
         @begun = []
       end
 
@@ -74,17 +74,17 @@ module Memscope
       # @return [Array<Policy::Member>]
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
-        @identities = workers.to_h { |worker| [worker.pid, identity(worker.pid)] }
-        workers.filter_map { |worker| member(worker) if @identities[worker.pid].first }
+        @started = workers.to_h { |worker| [worker.pid, ProcessIdentity.of(worker.pid).started] }.compact
+        workers.filter_map { |worker| member(worker) if @started.key?(worker.pid) }
       end
 
       # @param outcome [Policy::Outcome] of a restart
-      # @return [Array(Boolean, Integer)] whether a worker has booted in place of the restarted one, or none will, as
-      #   after TTOU; and how many workers in that place died before it
+      # @return [Array(Boolean, Integer)] whether a worker has booted in place of the restarted one; and how many
+      #   workers in that place died before it
       def successor(outcome)
-        booted = serving.any? { |handle| handle.index == outcome.index && handle.pid != outcome.pid }
-        booted ||= serving.size >= workers && identity(outcome.pid).first != @stopped
-        [booted, [(@begun - [outcome.pid]).size - 1, 0].max]
+        index, pid = outcome.worker.to_h.values_at(:index, :pid)
+        booted = serving.any? { |handle| handle.index == index && handle.pid != pid }
+        [booted, [(@begun - [pid]).size - 1, 0].max]
       end
 
       # Asks a worker to finish its requests and end.
@@ -98,8 +98,7 @@ module Memscope
 
         @restarted = member
         @begun = []
-        @stopped = @identities.fetch(member.pid).first
-        sent = Native.terminate(member.pid, @stopped)
+        sent = Native.terminate(member.pid, @started.fetch(member.pid))
         raise Reasons.sentence(sent) unless %i[pidfd pid].include?(sent)
       end
 
@@ -117,22 +116,13 @@ module Memscope
 
       private
 
-      # When a process started, in clock ticks since the machine booted, and in seconds of the monotonic clock.
-      def identity(pid)
-        ticks = ProcessIdentity.of(pid).started
-        return [nil, nil] unless ticks
-
-        age = Process.clock_gettime(Process::CLOCK_BOOTTIME) - ticks.fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
-        [ticks, (Clock.now - age).round(3)]
-      end
-
       def serving = @cluster.handles.each_value.select { |handle| handle.booted? && !handle.term? }
 
       def serving?(pid) = serving.any? { |handle| handle.pid == pid }
 
       def member(worker)
-        Controller.member(worker, started_seconds: @identities[worker.pid].last, booted: serving?(worker.pid),
-                                  exempt: exempt(worker.index))
+        started = @started[worker.pid].fdiv(Etc.sysconf(Etc::SC_CLK_TCK))
+        Controller.member(worker, started_seconds: started, booted: serving?(worker.pid), exempt: exempt(worker.index))
       end
 
       def exempt(index) = ("the other workers are forked from it" if index&.zero? && @options[:fork_worker])

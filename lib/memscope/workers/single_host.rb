@@ -43,7 +43,7 @@ module Memscope
 
       # @return [Array<Policy::Member>]
       def members
-        @started ||= Clock.now.round(3)
+        @started ||= Controller.now
         [Workers.own].compact.map { |own| Controller.member(own, started_seconds: @started, booted: true) }
       end
 
