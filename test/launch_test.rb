@@ -28,13 +28,13 @@ class AllocatorChoiceTest < LaunchTest
   end
 
   def test_what_is_none
-    error = assert_raises(Launch::Misuse) { choice("tcmalloc") }
+    error = assert_raises(Memscope::Invalid) { choice("tcmalloc") }
 
     assert_equal '--allocator: given "tcmalloc", allowed: jemalloc, glibc, off, or the path of a shared library',
                  error.message
     ["on", "jemalloc glibc", "off\nglibc\n", "/a.so\n/b.so\n", "lib/x.so"].each do |text|
       assert_match(/\AMEMSCOPE_ALLOCATOR: given ".*", allowed: .*library \(an absolute one\)\z/,
-                   assert_raises(Launch::Misuse, text) { choice(nil, text) }.message)
+                   assert_raises(Memscope::Invalid, text) { choice(nil, text) }.message)
     end
   end
 

@@ -10,9 +10,6 @@ module Memscope
   module Launch
     # Why a program cannot start as requested; the message is the reason.
     class Refusal < StandardError; end
-
-    # An invalid setting.
-    class Misuse < ArgumentError; end
   end
 end
 

@@ -267,7 +267,7 @@ module Memscope
       def asking
         yield
       rescue ArgumentError => e
-        usage_error(e.message.sub(/\A(Memscope\.)?#{self.class.title}: /, ""))
+        usage_error(e.is_a?(Invalid) ? e.as : e.message)
       rescue Client::Unreachable, Client::Failed, Purge::Busy => e
         failure(e.message)
       end
@@ -276,8 +276,8 @@ module Memscope
         usage_error("no command given; allowed: #{operands}") if command.empty?
 
         start(Launch::Program.new(command))
-      rescue Launch::Misuse => e
-        usage_error(e.message)
+      rescue Invalid => e
+        usage_error(e.as)
       rescue Launch::Refusal => e
         failure("#{e.message}; #{command.first} is not started")
       end

@@ -45,8 +45,8 @@ module Memscope
       # another process.
       def compared(diagnosis, since)
         Doctor.diagnose(diagnosis.evidence, since: since, previous_severities: diagnosis.severities)
-      rescue ArgumentError => e
-        usage_error(e.message.sub("Memscope.doctor: since:", "--since #{@given[:since]}:"))
+      rescue Invalid => e
+        usage_error(e.as("--since #{@given[:since]}"))
       end
 
       def status(reading)

@@ -155,8 +155,8 @@ module Memscope
         text = read_in_full(from, "--from")
         kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
         kind.from_json(text)
-      rescue ArgumentError => e
-        failure("--from #{from}: #{e.message}")
+      rescue Invalid => e
+        failure("--from #{from}: #{e.as}")
       end
 
       def write(profile)

@@ -87,8 +87,8 @@ module Memscope
       # @return [Reading, nil] the earlier reading, in the file of --since
       def earlier(kind)
         kind.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
-      rescue ArgumentError => e
-        usage_error("--since #{@given[:since]}: #{e.message}")
+      rescue Invalid => e
+        usage_error("--since #{@given[:since]}: #{e.as}")
       end
 
       def start(program)

@@ -80,7 +80,7 @@ module Memscope
       # @param option [String, nil] from the command line
       # @param environment [Hash{String => String}]
       # @return [AllocatorChoice]
-      # @raise [Misuse] naming the invalid value, its source, and the valid ones
+      # @raise [Invalid]
       def self.read(option, environment)
         return new(option.include?("/") ? File.expand_path(option) : option, "--allocator") if option
 
@@ -93,11 +93,11 @@ module Memscope
 
       # @param name [String]
       # @param source [String] where the name comes from
-      # @raise [Misuse]
+      # @raise [Invalid]
       def initialize(name, source)
         unless %w[jemalloc glibc off].include?(name) || (name.start_with?("/") && !name.include?("\n"))
           absolute = " (an absolute one)" unless source == "--allocator"
-          raise Misuse, "#{source}: given #{name.inspect}, allowed: #{ALLOWED}#{absolute}"
+          Field.refuse(source, name, "#{ALLOWED}#{absolute}")
         end
         @name = name
       end
