@@ -47,6 +47,9 @@ module Memscope
   #   diagnosis.first.remedy          # => "memscope purge --pid 4711 trim"
   #   puts diagnosis
   class Diagnosis < Reading
+    # Bytes. What grew by more since an earlier diagnosis is told.
+    GROWN = 10 * 1_048_576
+
     # One rule, and its outcome.
     class Check < Record
       # @return [Symbol] the rule's id, which is also the id of its finding
@@ -64,6 +67,11 @@ module Memscope
 
     # @return [Array<Finding>]
     collection :findings, [Finding]
+    # @return [Hash{Symbol => Integer}, nil] by how many bytes RSS, USS and each row of the ledger have grown since an
+    #   earlier diagnosis, the largest row first; the rows sum to RSS. nil without one
+    field :changes, :numbers, sparse: true
+    # @return [Time, nil] of the earlier diagnosis
+    field :changed_since, :time, sparse: true
     # @return [Array<Check>]
     field :checked, [Check], null: false
     # @return [Evidence] the readings that the verdict rests on
@@ -71,18 +79,24 @@ module Memscope
 
     # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
     #   :garbage or :incomplete
-    def healthy? = { problems: false, none: true }[verdict]
+    def healthy? = { problems: false, none: true, grown: true }[verdict]
 
     # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
     #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can tell how much of
-    #   it is garbage; :incomplete if some check could not be made; else :none
+    #   it is garbage; :grown if memory has grown since an earlier diagnosis; :incomplete if some check could not be
+    #   made; else :none
     def verdict
       return :problems if findings.any?(&:unhealthy?)
       return :unknown unless evidence.ledger.rss_bytes
       return :garbage if findings.any? { |finding| finding.id == :possible_garbage && finding.confidence == :likely }
 
+      return :grown if grown?
+
       checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
     end
+
+    # @return [Boolean] whether RSS, USS or a row has grown by more than GROWN since an earlier diagnosis
+    def grown? = changes.to_h.each_value.any? { |bytes| bytes > GROWN }
 
     # @api private
     # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis

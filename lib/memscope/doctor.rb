@@ -25,8 +25,8 @@ module Memscope
         figures = Figures.new(evidence, earlier&.evidence)
         checks, findings = Rules.all.map { |rule| rule.judge(figures, previous_severities&.[](rule.id)) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            reasons: evidence.ledger.reasons, cost: evidence.total_cost },
-                          evidence.ledger.envelope)
+                            **changes(figures, earlier), reasons: evidence.ledger.reasons,
+                            cost: evidence.total_cost }, evidence.ledger.envelope)
       end
 
       private
@@ -38,6 +38,11 @@ module Memscope
         when String then Diagnosis.from_json(since)
         else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: "Memscope.doctor")
         end
+      end
+
+      def changes(figures, earlier)
+        changes = figures.changes or return {}
+        { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
       end
 
       # A worker may be compared with the process that forked it.
@@ -56,10 +61,11 @@ module Memscope
         before.pid == ledger.pid && earlier.evidence.lint.environment.started == environment.started
       end
 
-      # The worst first; of equal severity, the one that affects most memory.
+      # The worst first; of equal severity, what has grown, then the one that affects most memory.
       def ordered(findings)
         findings.sort_by.with_index do |finding, index|
-          [Finding::SEVERITIES.index(finding[:severity]), -(finding[:affected_bytes] || 0), index]
+          [Finding::SEVERITIES.index(finding[:severity]), finding[:id].end_with?("_growth") ? 0 : 1,
+           -(finding[:affected_bytes] || 0), index]
         end
       end
     end

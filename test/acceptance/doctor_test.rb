@@ -44,6 +44,46 @@ class DoctorAcceptanceTest < MemscopeTest
     File.readable?(path) && File.read(path).include?("[madvise]")
   end
 
+  # Reports from the field: growth of a row that is neither malloc's nor of live slots.
+  GROWS = {
+    "fibers" => [:stacks_growth, "3_000.times { KEPT << Fiber.new { Fiber.yield }.tap(&:resume) }", "Fiber"],
+    "threads" => [:stacks_growth, "40.times { KEPT << Thread.new { Host.touch_stack(900_000); sleep } }; sleep 0.2",
+                  "Thread"],
+    "anonymous mappings" => [:unattributed_growth, "20.times { MAP.call(2_000_000, 0x22, -1) }", "--mappings"],
+    "shared memory" => [:shared_memory_growth, <<~RUBY, "--mappings"]
+      file = File.open("/dev/shm/memscope-\#{Process.pid}", "w+")
+      File.unlink(file.path)
+      file.truncate(40_000_000)
+      MAP.call(40_000_000, 1, file.fileno)
+    RUBY
+  }.freeze
+  MAP = <<~RUBY
+    require "fiddle"
+    types = %w[VOIDP SIZE_T INT INT INT LONG].map { |name| Fiddle.const_get("TYPE_\#{name}") }
+    CALL = Fiddle::Function.new(Fiddle.dlopen(nil)["mmap"], types, Fiddle::TYPE_VOIDP)
+    KEPT = []
+    MAP = lambda do |size, flags, descriptor|
+      memory = Fiddle::Pointer.new(CALL.call(nil, size, 3, flags, descriptor, 0).to_i)
+      (0...size).step(4096) { |at| memory[at] = 1 }
+    end
+  RUBY
+  private_constant :MAP
+
+  GROWS.each do |name, (id, script, command)|
+    define_method("test_growth_of_#{name.tr(' ', '_')}_is_the_first_finding") do
+      skip_under_sanitizer
+      skip_without "fiddle"
+      skip "a thread's stack is malloc's" if name == "threads" && RUBY_VERSION >= "3.3"
+      grown = patient("#{MAP}\nsince = Memscope.doctor(gc: true)\n#{script}\nDIAGNOSE.call(since: since, gc: true)")
+      found = grown.diagnosis.first
+
+      assert_equal id, found.id, grown.text
+      assert_includes found.remedy, command
+      assert_match(/^  next:\n    #{Regexp.escape(found.remedy.lines.first)}$/, grown.text)
+      assert_in_delta grown.diagnosis.changes[:rss], grown.diagnosis.changes.except(:rss, :uss).each_value.sum, 8192
+    end
+  end
+
   def self.sick(name, &body)
     SIZES.each do |mebibytes|
       define_method("test_#{name}_of_#{mebibytes}") do
@@ -94,7 +134,7 @@ class DoctorAcceptanceTest < MemscopeTest
 
   def assert_healthy(patient)
     assert_predicate patient.diagnosis, :healthy?, patient.text
-    assert_match(/^  No problems found\. RSS .* MiB/, patient.text)
+    assert_match(patient.diagnosis.grown? ? /^  In \d+ s, RSS changed / : /^  No problems found\. RSS /, patient.text)
     assert_operator patient.diagnosis.checked.count { |check| check.outcome == :clear }, :>=, 10
   end
 end

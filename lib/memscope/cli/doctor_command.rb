@@ -8,7 +8,7 @@ module Memscope
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
         The exit status is 0 without a warning (also while the doctor has no verdict yet),
-        1 if there are warnings, 2 if a finding is critical, 74 if the RSS is unknown.
+        1 if there are warnings, or if memory has grown since FILE, 2 if a finding is critical, 74 if the RSS is unknown.
       TEXT
       SETTINGS = ["--settings", "check the allocator's settings instead"].freeze
       FORMS = {
@@ -52,7 +52,9 @@ module Memscope
       def status(reading)
         return reading.problems.any? { |problem| problem.severity == :warning } ? 1 : FINE if settings?
 
-        reading.evidence.ledger.rss_bytes ? { critical: 2, warning: 1 }.fetch(reading.severity, FINE) : INPUT_OUTPUT
+        return INPUT_OUTPUT unless reading.evidence.ledger.rss_bytes
+
+        { critical: 2, warning: 1 }.fetch(reading.severity, reading.grown? ? 1 : FINE)
       end
     end
   end

@@ -2,6 +2,7 @@
 
 require "forwardable"
 require_relative "../ruby_heap/compaction_forecast"
+require_relative "changes"
 require_relative "collector"
 
 module Memscope
@@ -11,6 +12,7 @@ module Memscope
     # @api private
     class Figures
       extend Forwardable
+      include Changes
 
       # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
       # takes a tenth of that time.
@@ -214,9 +216,6 @@ module Memscope
         allocator.others.select { |other| other.prefix.empty? && !other.allocated_bytes&.positive? }
       end
 
-      # @return [Array<Allocator::Other>] allocators that serve only one library
-      def private_allocators = allocator.others - idle_allocators
-
       # @return [String, nil] the allocator that LD_PRELOAD names but that is not in this process
       def missing_preload
         name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
@@ -329,82 +328,6 @@ module Memscope
           [earlier.jemalloc(:pdirty), jemalloc(:pdirty)].min >= jemalloc(:pdirty) / 2
       end
 
-      # --- What changed
-
-      # @return [String, nil] why this diagnosis cannot be compared with the earlier one
-      def incomparable
-        return "no earlier diagnosis was given" unless earlier
-        return "the earlier diagnosis is of the parent" unless earlier.ledger.pid == ledger.pid
-
-        "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
-      end
-
-      # @yieldparam figures [Figures]
-      # @yieldreturn [Integer, nil]
-      # @return [Integer, nil] how much the block's number has grown since the earlier diagnosis; 0 if it fell
-      def growth_of = grown(yield(earlier), yield(self))
-
-      # @return [Hash{Symbol => Object}] these figures now, and as :earlier_… in the earlier diagnosis
-      def both(*names)
-        names.flat_map { |name| [[name, public_send(name)], [:"earlier_#{name}", earlier.public_send(name)]] }.to_h
-      end
-
-      # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
-      def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
-
-      # @return [String, nil] why the growth of objects and that of native memory cannot be told
-      def undivided = incomparable || (unsized_growth && "growth of objects cannot be told from that of native memory")
-
-      # @return [Integer, nil] growth of untracked_bytes, but no more than that of unheld_bytes: blocks that were in use
-      #   but not resident before may have become resident since
-      def untracked_growth_bytes = [growth_of(&:untracked_bytes), growth_of(&:unheld_bytes)].compact.min
-
-      # @return [Boolean] whether both diagnoses know what is garbage
-      def garbage_known? = [earlier, self].all?(&:garbage)
-
-      # @return [Array<Integer, nil>] bytes of Ruby's objects in the earlier diagnosis and in this one; without their
-      #   garbage, if both know it
-      def object_bytes = without_garbage(&:ruby_bytes)
-
-      # @return [Array<Integer, nil>] likewise, of live slots and of malloc memory in use
-      def both_in_use = without_garbage(&:in_use_bytes)
-
-      # @return [Integer, nil]
-      def in_use_growth_bytes = grown(*both_in_use)
-
-      # @return [Integer, nil] bytes by which Ruby's objects have grown; 0 if they shrank
-      def object_growth_bytes = grown(*object_bytes)
-
-      # @return [Integer, nil] the least that Ruby's objects can have grown: as if everything that may be garbage were
-      #   garbage
-      def kept_growth_bytes
-        return object_growth_bytes if garbage_known?
-
-        object_growth_bytes && garbage_max_bytes && (object_growth_bytes - garbage_max_bytes)
-      end
-
-      # @return [Float] time since the earlier diagnosis
-      def seconds = (ledger.at - earlier.ledger.at).to_f
-
-      # @return [Integer, nil] bytes in the parent's thread caches before the fork, minus those in this process's
-      def stranded_cache_bytes
-        return unless earlier && earlier.ledger.pid == environment.parent_pid
-
-        before = earlier.jemalloc(:tcache_bytes)
-        before && [before - jemalloc(:tcache_bytes), 0].max
-      end
-
-      # @return [Boolean] whether the history is long enough to tell how memory grows
-      def judged? = !verdict.nil? && verdict.kind != :too_early
-
-      # @return [Integer, nil] by how much what leaks has grown since the earlier diagnosis; nil if unknown
-      def growth_of_leak
-        return if incomparable
-        return in_use_growth_bytes if unsized_growth
-
-        { objects: object_growth_bytes, native: untracked_growth_bytes }[verdict.layer]
-      end
-
       # --- The container
 
       # @return [Integer, nil]
@@ -420,12 +343,6 @@ module Memscope
       def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
       private
-
-      def without_garbage
-        [earlier, self].map { |figures| yield(figures)&.-(garbage_known? ? figures.garbage.bytes : 0) }
-      end
-
-      def grown(before, now) = before && now && [now - before, 0].max
 
       def tracked_bytes = ledger.held_by_objects_bytes && (ledger.held_by_objects_bytes + jit_bytes.end)
 

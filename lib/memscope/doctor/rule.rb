@@ -143,8 +143,8 @@ module Memscope
       class << self
         # @return [Array<Rule>]
         def all
-          [*SMALL, *GROWTH, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *COLLECTOR_RULES, *RUBY_RULES, *KERNEL_RULES,
-           *KNOWN_RULES]
+          [*SMALL, *GROWTH, *ROW_GROWTH, *SETTINGS, *GLIBC_RULES, *JEMALLOC_RULES, *COLLECTOR_RULES, *RUBY_RULES,
+           *KERNEL_RULES, *KNOWN_RULES]
         end
 
         private
@@ -160,12 +160,6 @@ module Memscope
 
         # The command that judges again, after a collection; nil after one.
         def collect(figures) = ("memscope doctor --pid #{figures.ledger.pid} --gc" unless figures.ledger.collected)
-
-        # The commands that show which class grows: the second after some minutes.
-        def census(figures)
-          command = "memscope census --pid #{figures.ledger.pid} --gc"
-          "#{command} --json --output before.json\n#{command} --since before.json # some minutes later"
-        end
 
         # The command that shows which constant, variable or thread holds objects.
         def heap(figures) = "memscope heap --pid #{figures.ledger.pid}"
@@ -233,4 +227,4 @@ module Memscope
   end
 end
 
-%w[growth settings glibc jemalloc collector ruby kernel known].each { |file| require_relative "rules/#{file}" }
+%w[growth rows settings glibc jemalloc collector ruby kernel known].each { |file| require_relative "rules/#{file}" }

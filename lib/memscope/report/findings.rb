@@ -21,10 +21,22 @@ module Memscope
           verdict = case diagnosis.verdict
                     when :unknown then return "No verdict: the RSS of this process is unknown."
                     when :garbage then "No verdict yet: up to #{garbage(diagnosis)} of what is in use may be garbage"
+                    when :grown then grown(diagnosis)
                     when :incomplete then incomplete(diagnosis.checked)
                     else "No problems found"
                     end
           "#{verdict}. #{rss(diagnosis.evidence.ledger)}."
+        end
+
+        # @param diagnosis [Diagnosis] one that was compared with an earlier one
+        # @return [String] by how much RSS has grown, and the rows that changed most
+        def grown(diagnosis)
+          changes = diagnosis.changes
+          rows = changes.except(:rss, :uss).select { |_row, bytes| bytes.abs >= MEBIBYTE }.first(3)
+          parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
+          parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
+          seconds = (diagnosis.at - diagnosis.changed_since).round
+          "In #{count(seconds)} s, RSS changed by #{signed_mebibytes(changes[:rss])} MiB: #{parts.join(', ')}"
         end
 
         # @param ledger [Ledger]
@@ -47,26 +59,37 @@ module Memscope
 
       def title = @page.title(ledger)
 
-      def sections = [verdict, growth, *@reading.map { |finding| lines(finding) }, checked]
+      def sections = [verdict, growth, *@reading.map { |finding| lines(finding) }, next_step, checked]
 
       def reasons = nil
 
       def verdict
         bad, = @reading.partition(&:unhealthy?)
-        return [@page.wrapped(self.class.without_problems(@reading)), *collected] if bad.empty?
+        return [@page.wrapped(self.class.without_problems(@reading)), *collected, *changes] if bad.empty?
 
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
         end
         now = returned(@reading.to_a)
         [@page.wrapped("#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"),
-         *collected]
+         *collected, *changes]
       end
 
       # A leak is a finding.
       def growth
         verdict = @reading.evidence.verdict
         @page.wrapped("By its history: #{verdict.sentence}") if verdict && !verdict.leak?
+      end
+
+      # Unless the first line says so.
+      def changes
+        @page.wrapped("#{self.class.grown(@reading)}.") if @reading.grown? && @reading.verdict != :grown
+      end
+
+      # The first command of the first finding that has one.
+      def next_step
+        found = @reading.find(&:remedy) if @reading.any?(&:unhealthy?) || @reading.grown?
+        ["  next:", "    #{found.remedy.lines.first.chomp}"] if found
       end
 
       def rss = self.class.rss(ledger)

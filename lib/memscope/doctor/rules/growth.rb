@@ -19,12 +19,6 @@ module Memscope
         (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
           (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
       end
-      # Whether another finding already shows the leak, as growth of objects or of native memory since an earlier
-      # diagnosis.
-      SHOWN_AS_GROWTH = lambda do |f|
-        grown = f.growth_of_leak
-        f.reaches?(grown, FLOOR / 2) && f.reaches?(f.of_rss(grown), 0.05)
-      end
 
       GROWTH = table(
         leak: {
@@ -35,7 +29,7 @@ module Memscope
           affected: lambda do |f|
             f.verdict.leak? ? f.verdict.bytes_per_hour * f.verdict.evidence[:lasting_seconds] / 3600 : 0
           end,
-          present: ->(f) { f.verdict.leak? && !SHOWN_AS_GROWTH.call(f) },
+          present: ->(f) { f.verdict.leak? },
           severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
           recoverable: "The findings on the parts of RSS show what can be returned.",
           title: ->(f) { "leak of #{f.verdict.layer_text}: +#{per_hour(f.verdict.bytes_per_hour)}" },
@@ -88,8 +82,7 @@ module Memscope
           end
         }
       )
-      private_constant :PROFILING, :WALKING, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :SHOWN_AS_GROWTH,
-                       :GROWTH
+      private_constant :PROFILING, :WALKING, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :GROWTH
     end
   end
 end

@@ -3,11 +3,6 @@
 module Memscope
   module Doctor
     module Rules
-      # The largest rows of the ledger, for people.
-      MADE_OF = lambda do |f|
-        f.ledger.rows.sort_by { |row| -row.bytes }.first(4).map { |row| "#{row.label} #{size(row.bytes)}" }.join(", ")
-      end
-
       MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
                "report what they hold."
       ABSENT = lambda do |f|
@@ -34,25 +29,6 @@ module Memscope
       )
 
       RUBY_RULES = table(
-        rss_above_ruby: {
-          subject: "RSS far above Ruby objects",
-          affected: ->(f) { f.ruby_bytes && (f.rss_bytes - f.ruby_bytes + f.absent_bytes) },
-          floor: 2 * FLOOR, ratio: 0.50, severity: :info,
-          recoverable: "The findings on the parts of RSS show what can be returned.",
-          title: ->(f, bytes) { "#{'up to ' unless f.sized?}#{size(bytes)} of RSS is outside Ruby objects" },
-          explanation: lambda do |f|
-            "Ruby objects account for #{'at least ' unless f.sized?}#{size(f.ruby_bytes)}. The largest parts of RSS: " \
-              "#{MADE_OF.call(f)}."
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, ruby_bytes: f.ruby_bytes, **f.ledger.rows.to_h { |row| [row.id, row.bytes] } }
-          end,
-          remedy: lambda do |f|
-            in_mappings = %i[files shared_memory unattributed].include?(f.ledger.rows.max_by(&:bytes).id)
-            ["memscope report --pid #{f.ledger.pid} #{in_mappings ? '--mappings' : '--deep --objects'}",
-             "takes no longer than this diagnosis did, #{milliseconds(f.evidence.total_cost.wall_us)}"]
-          end
-        },
         native_memory: {
           subject: "memory in use in malloc that no Ruby object accounts for",
           affected: :untracked_bytes,
@@ -70,13 +46,14 @@ module Memscope
             { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
               held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
           end,
-          remedy: ->(f) { [[*collect(f), profile(f)].join("\n"), PROFILING] }
+          remedy: ->(f) { collect(f) ? [collect(f), nil] : [profile(f), PROFILING] }
         },
         native_growth: {
           subject: "growth of native memory",
           inapplicable: :undivided,
           affected: :untracked_growth_bytes,
-          floor: FLOOR / 2, ratio: 0.05, confidence: :likely,
+          floor: FLOOR / 2, confidence: :likely,
+          severity: ->(f) { GROWTH_SEVERITY.call(f, f.untracked_growth_bytes) },
           recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
           explanation: lambda do |f, bytes|
@@ -96,8 +73,8 @@ module Memscope
             f.incomparable || ("growth of objects and of native memory tells more" unless f.unsized_growth)
           end,
           affected: :in_use_growth_bytes,
-          floor: FLOOR / 2, ratio: 0.05, confidence: :likely, # as for native_growth
-          severity: ->(f) { f.garbage_known? ? :warning : :info },
+          floor: FLOOR / 2, confidence: :likely,
+          severity: ->(f) { f.garbage_known? ? GROWTH_SEVERITY.call(f, f.in_use_growth_bytes) : :info },
           recoverable: "Only the code that holds this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "#{size(bytes)} more is in use; how much of it Ruby objects hold is unknown" },
           explanation: lambda do |f|
@@ -109,14 +86,16 @@ module Memscope
             { seconds: f.seconds, rss_bytes: f.rss_bytes, **f.both(:in_use_bytes),
               garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: ->(f) { [[heap(f), profile(f)].join("\n"), "#{WALKING}; the profile #{PROFILING}"] }
+          remedy: ->(f) { [heap(f), WALKING] }
         },
         object_growth: {
           subject: "growth of Ruby objects",
           inapplicable: :undivided,
           affected: :object_growth_bytes,
-          floor: FLOOR / 2, ratio: 0.05, # as for native_growth
-          severity: ->(f) { f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? :warning : :info },
+          floor: FLOOR / 2,
+          severity: lambda do |f|
+            f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? GROWTH_SEVERITY.call(f, f.kept_growth_bytes) : :info
+          end,
           recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
           explanation: lambda do |f, bytes|
@@ -130,13 +109,10 @@ module Memscope
               live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
               garbage_max_bytes: f.garbage_max_bytes }
           end,
-          remedy: lambda do |f|
-            [[heap(f), census(f), profile(f)].join("\n"),
-             "#{WALKING}; each census takes a full GC and 0.1 s per million objects; the profile #{PROFILING}"]
-          end
+          remedy: ->(f) { [heap(f), WALKING] }
         }
       )
-      private_constant :MADE_OF, :MAY_BE, :ABSENT, :NOT_NATIVE, :SMALL, :RUBY_RULES
+      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :SMALL, :RUBY_RULES
     end
   end
 end

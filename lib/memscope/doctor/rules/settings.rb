@@ -16,9 +16,7 @@ module Memscope
 
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
       PROBLEMS = {
-        invalid_settings: ["invalid settings", %i[invalid_value]],
-        unread_settings: ["settings that no allocator reads",
-                          %i[other_allocator misspelt_variable ignored_environment]],
+        invalid_settings: ["invalid settings", %i[invalid_value misspelt_variable ignored_environment]],
         harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]]
       }.freeze
@@ -41,25 +39,6 @@ module Memscope
           remedy: lambda do |f|
             idle = f.idle_allocators.first
             ["memscope exec --allocator #{idle.name == :jemalloc ? 'jemalloc' : idle.path} -- COMMAND", RESTART]
-          end
-        },
-        private_allocator: {
-          subject: "private allocators",
-          present: ->(f) { f.private_allocators.any? },
-          severity: :info,
-          recoverable: NO_AMOUNT,
-          title: lambda do |f|
-            bytes = f.private_allocators.filter_map(&:allocated_bytes).sum
-            "a library has its own #{f.private_allocators.map(&:name).join(' and ')}" \
-              "#{", with #{size(bytes)} in use" if bytes.positive?}"
-          end,
-          explanation: lambda do |f|
-            f.private_allocators.map do |other|
-              "#{other.path}#{" (#{other.prefix})" unless other.prefix.empty?}: #{other.reason}"
-            end.join("; ")
-          end,
-          evidence: lambda do |f|
-            { allocators: f.private_allocators.map { |other| other.to_h.slice(:path, :prefix, :allocated_bytes) } }
           end
         },
         preload_without_effect: {

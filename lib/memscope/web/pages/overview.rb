@@ -23,6 +23,7 @@ module Memscope
         # CSS class and words of each verdict except :problems.
         VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
                      garbage: ["info", "● No verdict yet: collect garbage first"],
+                     grown: ["info", "● Memory has grown"],
                      incomplete: ["info", "● No problems found, but not all was checked"] }.freeze
         # Headings for the rules without a finding, by outcome.
         OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
