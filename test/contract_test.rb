@@ -60,10 +60,10 @@ class ContractTest < MemscopeTest
 
   COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires exercise watch
                 exec version].freeze
-  PAGES = %w[/ /ledger /doctor /arenas /size_classes /ruby_heap /census /heap /history /mappings /workers
-             /profile /metrics].freeze
+  PAGES = %w[/ /history /objects /profile /allocator /objects.json /objects.txt /allocator.json /allocator.txt
+             /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.
-  DATA = %w[ledger doctor history arenas size_classes ruby_heap mappings workers]
+  DATA = %w[ledger doctor history arenas size_classes fragmentation ruby_heap mappings workers]
          .flat_map { |page| ["/#{page}.json", "/#{page}.txt"] }.freeze
 
   READINGS.each do |call, type|

@@ -62,7 +62,7 @@ class MappingsTest < MemscopeTest
     skip_under_sanitizer
     text = Memscope.mappings.to_s
 
-    assert_match(%r{^ +[\d,]+ +[\d,]+  rw-p  \h+ +malloc/main_heap  \[heap\]$}, text)
+    assert_match(%r{^ +[\d,]+ +[\d,]+ +rw-p  \h+  malloc/main_heap  \[heap\]$}, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 end

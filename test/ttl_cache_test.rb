@@ -38,15 +38,6 @@ class TtlCacheTest < MemscopeTest
     assert_equal 1, fetch(ttl)
   end
 
-  def test_work_has_a_clock_of_its_own
-    work = 0.0
-    cache = Memscope::TtlCache.new(clock: -> { @now }, work: -> { work += 3.0 })
-    took = []
-    2.times { cache.fetch(->(seconds) { took.push(seconds).first }) { @reads += 1 } }
-
-    assert_equal [[3.0], 1], [took, @reads]
-  end
-
   def test_whoever_waits_shares_what_was_read_meanwhile
     cache = Memscope::TtlCache.new
     reading = Queue.new

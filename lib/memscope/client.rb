@@ -130,7 +130,7 @@ module Memscope
     end
 
     def parsed(text)
-      answer = Field.plain(JSON.parse(Field.utf8(text)))
+      answer = JSON.parse(Field.utf8(text))
       return answer if answer.is_a?(Hash)
 
       raise Failed, "the answer of process #{@pid} is not a JSON object"

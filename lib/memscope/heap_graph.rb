@@ -228,6 +228,10 @@ module Memscope
       field :saved_bytes, :bytes, null: false
       # @return [Array<Duplicates>] by the bytes of their duplicates, the most first
       field :duplicates, [Duplicates], null: false
+
+      # @api private
+      # @return [Strings] with at most that many rows
+      def cut(rows) = changed(duplicates: duplicates.first(rows).freeze)
     end
 
     # @return [Array<ClassRow>] by retained bytes, the most first; here and below, what is memscope's own comes last
@@ -413,5 +417,12 @@ module Memscope
     # @api private
     # @return [Boolean] whether there is an answer
     def known? = !reachable_count.nil?
+
+    # @api private
+    # @return [HeapGraph] with at most that many rows in each list
+    def cut(rows)
+      lists = values.slice(:retained, :dominators, :paths, :garbage)
+      changed(**lists.transform_values { |list| list.first(rows).freeze }, strings: strings&.cut(rows))
+    end
   end
 end

@@ -35,12 +35,17 @@ module Memscope
       #   only); for a profile or a census also `by` and `limit`; for a ledger or a diagnosis `markdown` (false) and,
       #   with it, `sentence`, the sentence of a verdict
       # @return [String] text for people; the reading's `inspect` if its kind has no page
-      def render(reading, unicode: true, **options)
+      def render(reading, **options) = (page(reading, **options) || reading.inspect).to_s
+
+      # Takes the same arguments as `render`.
+      #
+      # @return [ReadingPage, nil] nil if this kind of reading has none
+      def page(reading, unicode: true, **options)
         file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || PAGES[reading.class.kind]
-        return reading.inspect unless file
+        return unless file
 
         Loading.whole { require_relative "report/#{file}" }
-        const_get(page).new(reading, unicode: unicode, **options).to_s
+        const_get(page).new(reading, unicode: unicode, **options)
       end
 
       # Prints a ledger in the format of the io's Display.

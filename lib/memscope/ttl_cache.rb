@@ -11,16 +11,14 @@ module Memscope
 
     # @param keep_errors [Boolean] whether an error is kept for as long as a value would be, and raised again
     # @param clock [#call] returns seconds
-    # @param work [#call] returns seconds; the clock that measures how long a read takes
-    def initialize(keep_errors: false, clock: Clock.method(:now), work: clock)
+    def initialize(keep_errors: false, clock: Clock.method(:now))
       @keep_errors = keep_errors
       @clock = clock
-      @work = work
       @mutex = Mutex.new
     end
 
     # @param ttl [Numeric, #call] how many seconds a value stays fresh; or a callable that computes this number from the
-    #   seconds that reading the value took, as measured by `work`
+    #   seconds that reading the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
     def fetch(ttl, &)
@@ -43,10 +41,10 @@ module Memscope
 
     def read(&)
       @pid = nil
-      started = @work.call
+      started = @clock.call
       @value, @error = outcome(&)
-      @took = @work.call - started
       @read_at = @clock.call
+      @took = @read_at - started
       @pid = Process.pid
     end
 

@@ -12,12 +12,12 @@ module Memscope
   #   mount Memscope::Web => "/memscope"            # in config/routes.rb
   #   map("/memscope") { run Memscope::Web }        # in config.ru
   #
-  # The extension (/arenas.json, /arenas.txt), else the Accept header, selects HTML, JSON or text for every page.
-  # / shows the ledger at once; the browser then fetches /doctor, which is the same page with the doctor's findings and
-  # the levers of Memscope.purge. As JSON and text, /ledger is the ledger and /doctor the diagnosis. /arenas,
-  # /size_classes, /ruby_heap, /mappings and /workers show one reading each; /metrics is for Prometheus. POST changes
-  # the process: /purge with lever=NAME, or lever=all; /profile with do=start or do=stop; do=gc collects garbage before
-  # /doctor or /profile is read.
+  # Five pages, each as HTML, JSON and text, by the extension, else by the Accept header: / (where the memory is, what
+  # the doctor found, what can be returned), /history, /objects, /profile and /allocator. / shows the ledger at once;
+  # the browser then fetches the same page with the findings. Each reading has an address for JSON and text: /ledger,
+  # /doctor, /workers, /census, /heap, /arenas, /size_classes, /fragmentation, /ruby_heap and /mappings, which as HTML
+  # lead to the page that shows it. /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or
+  # lever=all; /profile with do=start or do=stop; do=gc collects garbage before /doctor or /profile is read.
   #
   # In a Puma cluster with plugin :memscope, a page shows worker N with worker=N, otherwise the first worker.
   # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,

@@ -103,7 +103,7 @@ class WebClusterBrowserTest < MemscopeTest
   end
 
   def assert_other_pages(page, pid)
-    %w[arenas ruby_heap census heap mappings profile].each do |name|
+    %w[allocator objects profile].each do |name|
       page.click("header a[href*='/#{name}']")
 
       assert_match(%r{/#{name}\?worker=1\z}, page.evaluate("location.href"))
@@ -115,10 +115,10 @@ class WebClusterBrowserTest < MemscopeTest
 
   # Whichever worker serves the form and the page: the graph is of worker 1, which keeps it.
   def assert_heap_graph(page, pid)
-    page.click("header a[href*='/heap']")
-    page.push("button[value=take]")
-    page.until_found("a heap graph") { page.text(".paths .chain") }
-    page.click("#classes thead th:nth-child(4) a")
+    page.click("header a[href*='/objects']")
+    page.push("#main form button")
+    page.until_found("a heap graph") { page.text("#heap tbody th") }
+    page.click("#heap tbody a")
 
     assert_match(/would have freed/, page.text(".lede"))
     assert_includes page.text(".lede"), "worker 1, process #{pid}"
@@ -132,7 +132,7 @@ class WebClusterBrowserTest < MemscopeTest
     page.click("#levers button[value=trim]")
 
     assert_match(/returned|RSS grew by/, page.text("h1"))
-    assert_includes page.text(".lede:not(.progress *)"), "Process #{pid} had"
+    assert_includes page.text(".lede"), "Process #{pid} had"
     page.click(".button")
 
     assert_overview(page, pid)

@@ -54,7 +54,7 @@ class WebServerTest < MemscopeTest
   def assert_wire(server)
     { "GET /memscope/assets/../../../../etc/passwd" => 404, "GET /memscope/assets/%2e%2e/%2e%2e/web.rb" => 404,
       "GET /memscope/assets/..%2f..%2fweb.rb" => 404, "GET /memscope/assets/memscope.css%00" => 404,
-      "GET /memscope/arenas" => 200, "GET /memscope" => 200, "GET /memscope/" => 200, "HEAD /memscope" => 200,
+      "GET /memscope/arenas" => 302, "GET /memscope" => 200, "GET /memscope/" => 200, "HEAD /memscope" => 200,
       "OPTIONS /memscope/purge" => 204, "GET /memscope/purge?lever=gc" => 405, "DELETE /memscope" => 405,
       "TRACE /memscope" => 405, "GET /memscope?#{'a' * 5000}" => 414,
       "GET /memscope/workers?#{'a' * 5000}" => 414, "GET /memscope/size_classes?#{'a' * 5000}" => 414,

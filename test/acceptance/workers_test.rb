@@ -167,7 +167,7 @@ class WorkersAcceptanceTest < MemscopeTest
   end
 
   def assert_page_says_whom_it_reaches(server)
-    page = server.get("/memscope/doctor?worker=1")
+    page = server.get("/memscope?findings=1&worker=1")
 
     assert_includes page, "all 2 workers, one after the other"
     assert_equal %w[1 all], page[%r{<select id="worker".*?</select>}m].scan(/value="(\w+)"/).flatten

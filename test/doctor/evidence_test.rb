@@ -84,11 +84,11 @@ class DiagnosisObjectsTest < MemscopeTest
                  [objects.holder, objects.holder_bytes, objects.held_class]
     assert_equal "Shop::ORDERS → Array", objects.holder
     assert_includes %w[Order String Array], objects.grown_class
-    kept = client.call(:kept_heap_graph)["heap_graph"]
+    kept = client.call(:kept_heap_graph).last
 
-    assert_equal "Order", kept["paths_to"]
+    assert_equal "Order", kept.paths_to
     client.call(:heap_graph, top: 100)
 
-    assert_equal 30, client.call(:kept_heap_graph)["heap_graph"]["retained"].size
+    assert_equal 30, client.call(:kept_heap_graph).last.retained.size
   end
 end

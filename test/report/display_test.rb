@@ -57,7 +57,7 @@ class ReportDisplayTest < MemscopeTest
 
     assert_equal [["pid", *%w[a b c].map { |name| name * 8 }], %w[1] + (["1,234,567"] * 3), [],
                   ["pid", *%w[d e f].map { |name| name * 8 }], %w[1] + (["1,234,567"] * 3)],
-                 page.table(["pid", *numbers.keys], [["1", *numbers.values]]).map(&:split)
+                 page.table(["pid", *numbers.keys], [["1", *numbers.values]]).to_a.map(&:split)
   end
 
   def test_the_commands_on_a_terminal

@@ -33,7 +33,7 @@ class MallocReportTest < MemscopeTest
     said = text(jemalloc(arena(0, 12), arena(8, 1, huge: true, dirty_decay_ms: 0)))
 
     assert_match(/^memscope .* jemalloc serves malloc - pid \d+ - epoch 7$/, said)
-    assert_match(/^  +arena  threads  allocated  active  dirty  muzzy  retained  metadata  caches$/, said)
+    assert_match(/^  +MiB  threads  allocated  active  dirty  muzzy  retained  metadata  caches$/, said)
     assert_match(/^  +0 +3( +12\.0){7}$/, said)
     assert_match(/^  huge 8 +3( +1\.0){7}$/, said)
     assert_match(/^  +all +3( +9\.0){7}$/, said)
@@ -133,18 +133,18 @@ class MallocReportTest < MemscopeTest
     end
     said = text(fragmentation(stuck: stuck))
 
-    assert_match(%r{^  active / allocated +2\.00   200\.0 MiB in pages in use / 100\.0 MiB allocated$}, said)
-    assert_match(/^ +40\.0   returned by the lever purge$/, said)
-    assert_match(/^ +3\.0-4\.0   returned by compaction of Ruby's heap$/, said)
-    assert_match(/^ +90\.0   stuck until whole slabs become free, or until a restart$/, said)
-    assert_match(/^ +20\.0 in 64-byte slabs, 31 % used$/, said)
-    assert_match(/^ +23\.0 in slabs of 2 other sizes$/, said)
+    assert_match(%r{^   2\.00  active / allocated: 200\.0 MiB in pages in use / 100\.0 MiB allocated$}, said)
+    assert_match(/^ +40\.0  returned by the lever purge$/, said)
+    assert_match(/^ +3\.0-4\.0  returned by compaction of Ruby's heap$/, said)
+    assert_match(/^ +90\.0  stuck until whole slabs become free, or until a restart$/, said)
+    assert_match(/^ +20\.0  of that, in 64-byte slabs, 31 % used$/, said)
+    assert_match(/^ +23\.0  of that, in slabs of 2 other sizes$/, said)
   end
 
   def test_pages_that_are_not_compacted
     said = text(fragmentation(reasons: { compactable_bytes: "GC.compact can crash" }))
 
-    assert_match(/^ +3\.0-4\.0   in pages of Ruby's heap that a compaction would empty$/, said)
+    assert_match(/^ +3\.0-4\.0  in pages of Ruby's heap that a compaction would empty$/, said)
     assert_includes said, "  compactable_bytes: GC.compact can crash\n"
   end
 
@@ -153,9 +153,9 @@ class MallocReportTest < MemscopeTest
                               purgeable_bytes: nil, compactable_min_bytes: nil, reasons: { deep: "no room" }))
 
     refute_includes said, "active"
-    assert_match(/^ +-   returned by the lever/, said)
-    assert_match(/^ +4\.0   at most, returned by compaction/, said)
-    assert_match(/^ +90\.0   stuck until whole pages become free/, said)
+    assert_match(/^ +-  returned by the lever/, said)
+    assert_match(/^ +4\.0  at most, returned by compaction/, said)
+    assert_match(/^ +90\.0  stuck until whole pages become free/, said)
     assert_includes said, "  deep: no room\n"
   end
 

@@ -16,11 +16,11 @@ class ProfileReportTest < MemscopeTest
     said = text(shop, unicode: true)
 
     assert_match(/^memscope .* · malloc profile · pid \d+$/, said)
-    assert_match(/^ +MiB +± +samples +share$/, said)
-    assert_includes said, "     119.0     7.7       238   92.2 %  /srv/app/models/cache.rb:9 in Cache#put\n" \
-                          "#{' ' * 41}by rb_str_plus (libruby-3.1.so.3.1)\n#{' ' * 41}█▃ 75 % in old generations\n"
+    assert_match(/^ +MiB +± +samples +share  line$/, said)
+    assert_includes said, "  119.0  7.7      238  92.2 %  /srv/app/models/cache.rb:9 in Cache#put\n" \
+                          "#{' ' * 33}by rb_str_plus (libruby-3.1.so.3.1)\n#{' ' * 33}█▃ 75 % in old generations\n"
     assert_includes said, "  Bars: live bytes by generation, from 0 to 1, the current one.\n"
-    assert_operator said.index("119.0"), :<, said.index("5.0     1.6")
+    assert_operator said.index("119.0"), :<, said.index("5.0  1.6")
   end
 
   def test_sentences
@@ -87,7 +87,7 @@ class ProfileReportTest < MemscopeTest
   def test_a_path_that_is_too_long_loses_its_beginning
     said = text(shop, unicode: true)
 
-    assert_match(%r{  …/lib/nokogiri/xml\.rb:33\n +in Nokogiri::XML\.parse\n}, said)
+    assert_match(%r{  …\S+/lib/nokogiri/xml\.rb:33\n +in Nokogiri::XML\.parse\n}, said)
   end
 
   def test_every_grouping_fits
@@ -137,7 +137,7 @@ class ProfileReportTest < MemscopeTest
     said = text(later - shop)
 
     assert_includes said.gsub(/\s+/, " "), "Live memory shrank by 7.0 MiB (+-"
-    assert_match(/^ +MiB +\+- +samples +growth$/, said)
+    assert_match(/^ +MiB +\+- +samples +growth  line$/, said)
     assert_match(/^ +-5\.0 +1\.6 +-10 +\[no GVL\]$/, said)
     refute_includes said, "Bars"
   end
@@ -156,18 +156,19 @@ class ProfileReportTest < MemscopeTest
   def test_of_objects_their_number_is_shown
     said = text(objects(100, 20))
 
-    assert_match(/^ +MiB +\+- +objects +samples +share$/, said)
-    assert_match(%r{^ +3\.8 +\d+\.\d +100,000 +100 +83\.3 %  \S+/cache\.rb:9\n +in Cache#put$}, said)
+    assert_match(/^ +MiB +\+- +objects +samples +share  line$/, said)
+    assert_match(%r{^ +3\.8 +\d+\.\d +100,000 +100 +83\.3 %  \S+/cache\.rb:9 in Cache#put$}, said)
     assert_match(/4\.6 MiB \(\+-[\d.]+ MiB\) in 120,000 objects \(\+-[\d,]+\) allocated in the last/, said)
     refute_includes said, "too few"
-    assert_match(/^ +\+1\.9 +\d+\.\d +\+50,000 +\+50 .*cache\.rb:9$/, text(objects(150, 20) - objects(100, 20)))
+    assert_match(/^ +\+1\.9 +\d+\.\d +\+50,000 +\+50 .*cache\.rb:9 in Cache#put$/,
+                 text(objects(150, 20) - objects(100, 20)))
   end
 
   def test_of_too_few_samples_nothing_is_estimated
     said = text(objects(100, 9))
 
-    assert_match(/^ {35}9 {11}1 other line$/, said)
-    assert_match(%r{^ {35}9 {11}/srv/app/main\.rb:18 in <main>$}, text(objects(5, 9)))
+    assert_match(/^ +9 {10}1 other line$/, said)
+    assert_match(%r{^ +9 +/srv/app/main\.rb:18 in <main>$}, text(objects(5, 9)))
     assert_includes said, "  Where there is no estimate, there are too few samples for one.\n"
     refute_match(/ 9,000 /, said)
     assert_includes unwrapped(objects(9)), "9 samples allocated in the last 60 seconds: too few for an estimate"

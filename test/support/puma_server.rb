@@ -36,10 +36,8 @@ class PumaServer < PumaProcess
 
   # @return [Net::HTTPResponse] the answer to a form that a tool posts to memscope's pages
   def post(path, fields)
-    token = "t" * 43
-    headers = { "Cookie" => "memscope_token=#{token}", "Origin" => "http://127.0.0.1:#{port}",
-                "Accept" => "application/json" }
-    request(Net::HTTP::Post.new(path, headers).tap { |post| post.set_form_data(token: token, **fields) })
+    headers = { "Origin" => "http://127.0.0.1:#{port}", "Accept" => "application/json" }
+    request(Net::HTTP::Post.new(path, headers).tap { |post| post.set_form_data(fields) })
   end
 
   # @return [Memscope::Workers] as the process that answers reports them

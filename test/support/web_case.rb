@@ -13,12 +13,11 @@ class WebCase < MemscopeTest
   end
 
   LOCAL = { "REMOTE_ADDR" => "127.0.0.1", "HTTP_HOST" => "localhost:9292", "SCRIPT_NAME" => "/memscope" }.freeze
-  TOKEN = ("t" * 43).freeze
   # Rack's environment of a form posted from one of memscope's own pages.
-  OWN = { **LOCAL, "HTTP_SEC_FETCH_SITE" => "same-origin", "HTTP_ORIGIN" => "http://localhost:9292",
-                   "HTTP_COOKIE" => "memscope_token=#{TOKEN}" }.freeze
-  # The same from a browser too old for Sec-Fetch-Site and Origin, or from a program.
-  OLD = OWN.except("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN").freeze
+  OWN = { **LOCAL, "HTTP_SEC_FETCH_SITE" => "same-origin", "HTTP_ORIGIN" => "http://localhost:9292" }.freeze
+  # The Accept header of a browser.
+  BROWSER = { "HTTP_ACCEPT" => "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8" }.freeze
+  JSON_PLEASE = { "HTTP_ACCEPT" => "application/json" }.freeze
 
   def setup
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
@@ -51,7 +50,17 @@ class WebCase < MemscopeTest
   def get(path, env = {}, **options) = request("GET", path, env, **options)
 
   def post(fields, env = OWN, path: "/purge", **options)
-    request("POST", path, { params: { "token" => TOKEN, **fields }, **env }, **options)
+    request("POST", path, { params: fields, **env }, **options)
+  end
+
+  # Cheap readings, and how often each was taken.
+  def counting(clock: nil, **kinds)
+    counts = Hash.new(0)
+    mutex = Mutex.new
+    known = kinds.to_h do |kind, read|
+      [kind, ->(*arguments) { mutex.synchronize { counts[kind] += 1 }.then { read.call(*arguments) } }]
+    end
+    [Memscope::Web::Readings.new(known, **{ clock: clock }.compact), counts]
   end
 
   def basic(username, password) = { "HTTP_AUTHORIZATION" => "Basic #{["#{username}:#{password}"].pack('m0')}" }

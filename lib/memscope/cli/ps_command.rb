@@ -40,7 +40,7 @@ module Memscope
         names = display.width < ROOM ? FEW : COLUMNS
         units = names.map { |name| SIZES.include?(name) ? "MiB" : "" }
         rows = entries.map { |entry| [*names.map { |name| cell(entry, name) }, entry.process.command.to_s] }
-        lines = Report::Page.new(**display.to_h).listing([*names, "command"], [[*units, ""], *rows])
+        lines = Report::Page.new(**display.to_h).listing([*names, "command"], [[*units, ""], *rows]).to_a
         "#{lines.join("\n")}\n"
       end
 

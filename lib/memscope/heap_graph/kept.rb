@@ -1,17 +1,16 @@
 # frozen_string_literal: true
 
-require "json"
 require_relative "../runtime"
 
 module Memscope
   class HeapGraph < Reading
     # The last graph that was taken on the page, or by `memscope heap --pid`, kept in the process that was walked, so
-    # that any worker of a cluster can show it, and the doctor can name the holder. Kept as JSON, it adds hardly any
-    # objects to the next graph.
+    # that any worker of a cluster can show it, and the doctor can name the holder. As text of Marshal, which never
+    # leaves the process, it adds hardly any objects to the next graph.
     #
     # @api private
     module Kept
-      # The most rows that are kept of each list.
+      # The maximum rows that are kept of each list.
       ROWS = 30
       private_constant :ROWS
 
@@ -22,22 +21,21 @@ module Memscope
         #
         # @param paths_to [String, nil] the name of a class
         # @param strings [Boolean]
-        # @return [Integer, nil] reachable objects; nil if there is no answer
+        # @return [Array<HeapGraph>] the graph
         def take(paths_to: nil, strings: false)
           @lock.synchronize do
             # A browser waits for the graph, so the child gets less time than usual.
-            graph = HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: 30)
-            keep(graph).reachable_count
+            [keep(HeapGraph.take(top: ROWS, paths_to: paths_to, strings: strings, deadline: 30))]
           end
         end
 
         # @param graph [HeapGraph] of this process
-        # @return [HeapGraph] `graph` itself
+        # @return [HeapGraph] the same graph
         def keep(graph)
           path = graph.paths.first
           readings = Runtime.current.readings
           readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
-          readings[:heap_graph] = JSON.generate(cut(graph.to_h)).freeze
+          readings[:heap_graph] = Marshal.dump(graph.cut(ROWS)).freeze
           graph
         end
 
@@ -45,15 +43,9 @@ module Memscope
         #   found: from the last graph of this process that shows such an object
         def holder = Runtime.current.readings[:holder]
 
-        # @return [Hash, nil] the last graph of this process, as plain JSON values
-        def body = Runtime.current.readings[:heap_graph]&.then { |json| JSON.parse(json) }
-
-        private
-
-        def cut(body)
-          lists = body.slice(:retained, :dominators, :paths, :garbage).transform_values { |list| list.first(ROWS) }
-          strings = body[:strings]&.then { |found| { **found, duplicates: found[:duplicates].first(ROWS) } }
-          { **body, **lists, strings: strings }
+        # @return [Array<HeapGraph>] the last graph of this process, or none
+        def all
+          [*Runtime.current.readings[:heap_graph]].map { |text| Marshal.load(text, freeze: true) } # rubocop:disable Security/MarshalLoad
         end
       end
     end

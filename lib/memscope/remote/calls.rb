@@ -16,15 +16,28 @@ module Memscope
     # The process does not allow the action.
     class Refused < StandardError; end
 
-    # One call: the class that it returns (nil for plain JSON values), and the names of its options.
+    # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), and the names of its
+    # options.
     Call = Struct.new(:type, :options) do
-      # @param value [Object] parsed JSON
+      # @param value [Object] parsed JSON from another process
       # @return [Object] the reading
-      def load(value) = type ? Memscope.const_get(type.name).from_h(value) : value
+      # @raise [ArgumentError]
+      def load(value)
+        return Field.plain(value) unless type
+
+        name, list = type
+        return Memscope.const_get(name.name).from_h(value) unless list
+
+        Field.refuse("a list of readings", value, "an Array") unless value.is_a?(Array)
+        value.map { |item| Memscope.const_get(name.name).from_h(item) }
+      end
     end
 
     # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
     Diagnosed = Struct.new(:diagnosis, :forecast) do
+      # @return [String] JSON
+      def to_json(*state) = JSON.generate(to_h, *state)
+
       # @return [Diagnosed] of this process
       def self.read
         diagnosis = Memscope.doctor
@@ -56,10 +69,10 @@ module Memscope
       ruby_heap: Call.new(:RubyHeap, %w[collect]),
       census: Call.new(:Census, %w[gc]),
       heap_graph: Call.new(:HeapGraph, %w[top paths_to strings in deadline]),
-      take_census: Call.new(nil, %w[gc]),
-      kept_censuses: Call.new(nil, []),
-      take_heap_graph: Call.new(nil, %w[paths_to strings]),
-      kept_heap_graph: Call.new(nil, []),
+      take_census: Call.new(%i[Census list], %w[gc]),
+      kept_censuses: Call.new(%i[Census list], []),
+      take_heap_graph: Call.new(%i[HeapGraph list], %w[paths_to strings]),
+      kept_heap_graph: Call.new(%i[HeapGraph list], []),
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       history: Call.new(:History, []),
@@ -91,7 +104,7 @@ module Memscope
     # Calls that do not map to a method of Memscope with the same name and options.
     OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
            :diagnosis_with_forecast, :workers, *CALLS.keys.grep(/_profile_/)].freeze
-    private_constant :PROFILERS, :ACTIONS, :OWN
+    private_constant :ACTIONS, :OWN
 
     class << self
       # @return [#pid, #to_json, nil] what answers `workers` in Puma's master, the process of that pid
@@ -103,8 +116,7 @@ module Memscope
       # @return [String] the answer, one line
       def answer(line)
         name, options = parse(line)
-        result = run(name, **options)
-        "#{JSON.generate(ok: result.respond_to?(:to_h) ? result.to_h : result)}\n"
+        "#{JSON.generate(ok: run(name, **options))}\n"
       rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
         failure(e)
       end
@@ -183,13 +195,13 @@ module Memscope
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
-      def kept_censuses = { "censuses" => Census::Kept.bodies }
+      def kept_censuses = Census::Kept.all
 
       def take_heap_graph(paths_to: nil, strings: false)
         HeapGraph::Kept.take(paths_to: class_name(paths_to), strings: strings)
       end
 
-      def kept_heap_graph = { "heap_graph" => HeapGraph::Kept.body }
+      def kept_heap_graph = HeapGraph::Kept.all
 
       def diagnosis_with_forecast = Diagnosed.read
 

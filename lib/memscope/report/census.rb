@@ -47,10 +47,13 @@ module Memscope
       def table
         parts = [*@rows.map { |row| [name(row), [row]] }, [counted(@rest.size, "others"), @rest],
                  ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
-        @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] })
+        @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] },
+                      keys: keys(@rows))
       end
 
       def name(row) = Terms.explained(row.name)
+
+      def keys(rows) = (rows.map(&:name) if @by == :class)
 
       # The sums of one or more rows.
       def cells(rows) = columns.values.map { |field| text(field, rows.sum(&field)) }
@@ -70,11 +73,12 @@ module Memscope
 
       # A context of V8, a store of certificates or an image may hold megabytes that Ruby does not know of.
       def unsized
-        rows = @reading.unsized.first(FEW).map { |row| [signed(row.count), count(row.later_count), name(row)] }
-        return if rows.empty?
+        found = @reading.unsized.first(FEW)
+        return if found.empty?
 
-        [*@page.listing(["+objects", "objects", "class of C code that reports no size"], rows),
-         *@page.wrapped("Bytes above do not include what these hold. > memscope heap --paths-to CLASS")]
+        rows = found.map { |row| [signed(row.count), count(row.later_count), name(row)] }
+        [@page.listing(["+objects", "objects", "class of C code that reports no size"], rows, keys: keys(found)),
+         @page.wrapped("Bytes above do not include what these hold. > memscope heap --paths-to CLASS")]
       end
 
       # A growth is computed from two readings, so it has no cost of its own.

@@ -4,12 +4,10 @@ module Memscope
   module Report
     # The common base of the pages about heap graphs: paths with their bytes, and lists.
     class HeapPage < ReadingPage
-      # Columns before a path.
-      MARGIN = 11
       # The fields whose reasons say what a dump lacks.
       LACKING = %i[garbage_count new_count].freeze
       CLASS = ->(row) { Terms.explained(row.name) }
-      private_constant :MARGIN, :LACKING, :CLASS
+      private_constant :LACKING, :CLASS
 
       # Takes the same arguments as ReadingPage#initialize.
       def initialize(reading, unicode: true, **display)
@@ -28,12 +26,11 @@ module Memscope
         own, others = rows.partition { |_bytes, one| one.own? }
         scale = Scale.of(others.map(&:first))
         tiny, shown = alike(others).partition { |bytes,| !all && scale.tiny?(bytes) }
-        [@page.highlighted("      #{scale.unit}  #{heading}"),
-         *shown.flat_map { |bytes, text| wrapped(scale.text(bytes), text) },
-         *left_out(tiny, "less than 0.05 #{scale.unit}"), *left_out(own, "memscope itself")]
+        left = { "less than 0.05 #{scale.unit}" => tiny, "memscope itself" => own }.reject { |_of, some| some.empty? }
+        @page.listing([scale.unit, heading],
+                      [*shown.map { |bytes, text| [scale.text(bytes), text] },
+                       *left.map { |of, some| ["", "#{counted(some.size, 'rows')} of #{of}"] }], long: :wrap)
       end
-
-      def left_out(rows, of) = rows.any? ? wrapped("", "#{counted(rows.size, 'rows')} of #{of}") : []
 
       # Rows with the same text become one.
       def alike(rows)
@@ -52,11 +49,6 @@ module Memscope
         "#{text}, holding #{count(one.held_count)} #{Terms.explained(one.held_class)}#{made}"
       end
 
-      def wrapped(number, text)
-        lines = @page.wrapped(text, indent: " " * MARGIN, hanging: 2).lines(chomp: true)
-        ["#{number.rjust(MARGIN - 2)}  #{lines.shift.lstrip}", *lines]
-      end
-
       # A list with the field below each heading; "%s" in a heading is the unit of its bytes, "+" stands for growth. The
       # last column has the block's texts. Leaves out rows that are 0.0.
       def listed(columns, last, rows)
@@ -65,8 +57,13 @@ module Memscope
         rows = rows.reject { |row| fields.all? { |field| scale.tiny?(row.public_send(field)) } }
         return if rows.empty?
 
-        headings = columns.keys.map { |heading| format(heading, scale.unit) }
-        @page.listing([*headings, last], rows.map { |row| [*cells(row, columns, scale), yield(row)] })
+        @page.listing([*columns.keys.map { |heading| format(heading, scale.unit) }, last],
+                      rows.map { |row| [*cells(row, columns, scale), yield(row)] }, keys: classes_of(rows))
+      end
+
+      # The names to which links lead.
+      def classes_of(rows)
+        rows.map(&:name) if rows.first.is_a?(HeapGraph::ClassRow)
       end
 
       def cells(row, columns, scale)
@@ -149,7 +146,7 @@ module Memscope
 
         rows = @reading.paths.map { |path| [path.accumulated_bytes || path.retained_bytes, path] }
         asked = @reading.paths_to
-        [*paths_under(asked ? sought : "where memory has accumulated", rows, all: asked), *roots(@reading.paths)]
+        [paths_under(asked ? sought : "where memory has accumulated", rows, all: asked), roots(@reading.paths)].compact
       end
 
       def none? = @reading.paths_to && @reading.target_count.to_i.zero?
@@ -169,7 +166,7 @@ module Memscope
                       of_others(@reading.retained), &CLASS)
         note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
                "retains, so do not sum the rows."
-        [*rows, *(@page.wrapped(note) if rows)]
+        [rows, @page.wrapped(note)] if rows
       end
 
       def sites = listed(OWN, "allocated at", @reading.sites.to_a, &:name)
@@ -184,7 +181,7 @@ module Memscope
         found = @reading.strings or return
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
                       found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
-        [*rows,
+        [*([rows] if rows),
          @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
                        "others; the duplicates take #{size(found.saved_bytes)}")]
       end

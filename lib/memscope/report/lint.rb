@@ -21,7 +21,7 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from" if shown.any?),
+        [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from"[0, @page.width] if shown.any?),
          *shown.map { |setting| setting_line(setting) },
          *("  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values." \
            if others.any?)]

@@ -26,15 +26,14 @@ module Memscope
 
       def explains = %i[arenas]
 
-      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, decay, waits] : []
+      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay, waits] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 
       def table
         shown = Arena::COLUMNS.fetch(@reading.allocator)
-        headings = ["arena", jemalloc? ? "threads" : "heaps", *shown.keys, *("free blocks" unless jemalloc?)]
-        units = ["", "", *shown.map { "MiB" }, *("" unless jemalloc?)]
-        [*@page.table(headings, [units, *[*@reading, @reading.merged].map { |arena| row(arena, shown) }]), *mmapped]
+        headings = ["MiB", jemalloc? ? "threads" : "heaps", *shown.keys, *("free blocks" unless jemalloc?)]
+        @page.table(headings, [*@reading, @reading.merged].map { |arena| row(arena, shown) })
       end
 
       def row(arena, shown)
@@ -45,10 +44,9 @@ module Memscope
 
       # Blocks outside all arenas.
       def mmapped
-        return unless @reading.mmapped_blocks
+        blocks = @reading.mmapped_blocks or return
 
-        ["", "  plus #{size(@reading.mmapped_bytes)} in #{counted(@reading.mmapped_blocks, 'blocks')} " \
-             "allocated directly with mmap"]
+        "  plus #{size(@reading.mmapped_bytes)} in #{counted(blocks, 'blocks')} allocated directly with mmap"
       end
 
       # "all arenas: unused pages stay dirty for 10 s, then muzzy for 0 s".
@@ -93,8 +91,8 @@ module Memscope
         return [] unless @reading.known?
 
         held = @reading.reject { |size_class| size_class.in_use_bytes.zero? && size_class.slack_bytes.zero? }
-        [[*("  of arena #{@reading.arena}" if @reading.arena),
-          *@page.table(HEADINGS, [*held.map { |size_class| row(size_class) }, sum(held)])]]
+        table = @page.table(HEADINGS, [*held.map { |size_class| row(size_class) }, sum(held)])
+        [[*("  of arena #{@reading.arena}" if @reading.arena), table]]
       end
 
       def row(size_class)
@@ -142,28 +140,28 @@ module Memscope
       def sections = @reading.known? ? [ratios, split] : []
 
       def ratios
-        RATIOS.filter_map do |name, (ratio, *parts)|
+        rows = RATIOS.filter_map do |name, (ratio, *parts)|
           value = @reading.public_send(ratio) or next
           sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
-          "  #{name.ljust(19)}#{format('%.2f', value).rjust(6)}   #{sizes.join(' / ')}"
+          [format("%.2f", value), "#{name}: #{sizes.join(' / ')}"]
         end
+        @page.listing(%w[ratio of], rows) if rows.any?
       end
 
       def split
         lever = @reading.allocator == :glibc ? :trim : :purge
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
-        ["      MiB   free but resident",
-         line(cell(@reading.purgeable_bytes), "returned by the lever #{lever}"),
-         line(range, "#{'at most, ' unless @reading.compactable_min_bytes}#{compaction}"),
-         line(cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"), *sizes]
+        @page.listing(["MiB", "free but resident"],
+                      [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"], [range, compaction],
+                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"],
+                       *sizes])
       end
 
-      def line(number, meaning) = "#{number.rjust(9)}   #{meaning}"
-
       def compaction
-        return "returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
+        most = "at most, " unless @reading.compactable_min_bytes
+        return "#{most}returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
 
-        "in pages of Ruby's heap that a compaction would empty"
+        "#{most}in pages of Ruby's heap that a compaction would empty"
       end
 
       def range
@@ -172,16 +170,14 @@ module Memscope
       end
 
       def sizes
-        lines = @reading.stuck.first(SIZES).map do |stuck|
-          stuck_line(stuck.stuck_bytes, "#{count(stuck.size_bytes)}-byte slabs, " \
-                                        "#{(100 * stuck.utilisation).round} % used")
+        rows = @reading.stuck.first(SIZES).map do |stuck|
+          [mebibytes(stuck.stuck_bytes),
+           "of that, in #{count(stuck.size_bytes)}-byte slabs, #{(100 * stuck.utilisation).round} % used"]
         end
         others = @reading.stuck.drop(SIZES)
-        lines << stuck_line(others.sum(&:stuck_bytes), "slabs of #{counted(others.size, 'other sizes')}") if others.any?
-        lines
+        sum = mebibytes(others.sum(&:stuck_bytes))
+        others.empty? ? rows : [*rows, [sum, "of that, in slabs of #{counted(others.size, 'other sizes')}"]]
       end
-
-      def stuck_line(bytes, where) = "#{' ' * 12}#{mebibytes(bytes).rjust(9)} in #{where}"
     end
 
     # Ruby's heap by slot size: pages and slots, and what compaction could empty; then how full the pages are.
@@ -205,8 +201,10 @@ module Memscope
       end
 
       def tenths
-        ["  pages by their share of live slots, in steps of 10 %, emptiest first:",
-         "  #{@reading.pages_by_tenths.map { |pages| count(pages) }.join('  ')}"]
+        rows = @reading.pages_by_tenths.map.with_index do |pages, tenth|
+          [count(pages), mebibytes(pages * @reading.page_bytes), "#{10 * tenth} to #{10 * (tenth + 1)} %"]
+        end
+        @page.listing(["pages", "MiB", "of their slots are live"], rows)
       end
     end
   end

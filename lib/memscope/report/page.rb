@@ -4,6 +4,14 @@ require_relative "quantity"
 
 module Memscope
   module Report
+    # Rows below headings, which text and HTML have in common. The last column of a listing is text: `long` says what
+    # becomes of one that is too long for a line of text, :cut, :wrap, or :end (only its end is kept); :lines fit
+    # already. A plain table has numbers only. `keys` has what the rows are about, for links.
+    Table = Struct.new(:page, :headings, :rows, :long, :keys) do
+      # @return [Array<String>] lines of text
+      def to_a = page.lines_of(self)
+    end
+
     # Sets text in the columns of a Display, with box-drawing characters or in plain ASCII.
     class Page
       # The width of a page, in columns, unless a terminal has another.
@@ -29,6 +37,15 @@ module Memscope
       # Characters of zero width.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
       private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
+
+      # @param allocator [Allocator]
+      # @return [String] "glibc 2.36 serves malloc (proved)"
+      def self.server(allocator)
+        return "what serves malloc is unknown" if allocator.name == :unknown
+
+        name = [allocator.name, allocator.short_version].compact.join(" ")
+        "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
+      end
 
       # @return [Integer] columns
       attr_reader :width
@@ -79,37 +96,39 @@ module Memscope
       # @param ledger [Ledger]
       # @return [String] the process, and the library that serves its malloc
       def title(ledger)
-        joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", server(ledger.allocator), "pid #{ledger.pid}"])
+        joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", Page.server(ledger.allocator),
+                "pid #{ledger.pid}"])
       end
 
-      # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the page.
-      # If even one is too wide, the columns that do not fit follow in further tables, each of which repeats the first
-      # column.
-      #
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
-      # @return [Array<String>] lines
-      def table(headings, rows)
-        lots(aligned([headings, *rows].transpose)).flat_map.with_index do |lot, index|
+      # @return [Table] of numbers
+      def table(headings, rows) = Table.new(self, headings, rows)
+
+      # @param long [Symbol] as in Table
+      # @param keys [Array<String, nil>, nil] for each row
+      # @return [Table] whose last column is text; the other columns are narrow
+      def listing(headings, rows, long: :cut, keys: nil) = Table.new(self, headings, rows, long, keys)
+
+      # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the
+      # page. If even one is too wide, the columns that do not fit follow in further tables, each of which repeats the
+      # first column.
+      #
+      # @param table [Table]
+      # @return [Array<String>]
+      def lines_of(table)
+        columns = [table.headings, *table.rows].transpose
+        return listed(*columns, table.long) if table.long
+
+        lots(aligned(columns)).flat_map.with_index do |lot, index|
           heading, *lines = lot.transpose.map { |cells| cells.join.rstrip }
           [*("" if index.positive?), highlighted(heading), *lines]
         end
       end
 
-      # A table whose last column is text, cut at the width of the page; the other columns are narrow.
-      #
-      # @param headings [Array<String>]
-      # @param rows [Array<Array<String>>] each as long as the headings
-      # @param ends [Boolean] whether a long text keeps its end, which says most, instead of its beginning
-      # @return [Array<String>] lines
-      def listing(headings, rows, ends: false)
-        *numbers, texts = [headings, *rows].transpose
-        lines = aligned(numbers).transpose.zip(texts).map do |cells, text|
-          before = "#{cells.join}  "
-          cut("#{before}#{ends ? ending(text, @width - before.length) : text}", @width).rstrip
-        end
-        [highlighted(lines.first), *lines.drop(1)]
-      end
+      # @param numbers [Array<Array<String>>] rows without their last column
+      # @return [Integer] the columns that a listing leaves for its last column
+      def room(numbers) = @width - aligned(numbers.transpose).sum { |column| column.first.length } - 2
 
       # Walks a tree in preorder.
       #
@@ -144,6 +163,19 @@ module Memscope
 
       private
 
+      def listed(*numbers, texts, long)
+        lines = aligned(numbers).transpose.zip(texts).map do |cells, text|
+          before = "#{cells.join}  "
+          indent = " " * before.length
+          case long
+          when :wrap then before + wrapped(text, indent: indent).delete_prefix(indent)
+          when :lines then before + text.gsub("\n", "\n#{indent}  ")
+          else cut("#{before}#{long == :end ? ending(text, @width - before.length) : text}", @width).rstrip
+          end
+        end
+        [highlighted(lines.first), *lines.drop(1)]
+      end
+
       def ending(text, columns)
         columns = [columns, SHORTEST].max
         text.length > columns ? "...#{text[(3 - columns)..]}" : text
@@ -169,13 +201,6 @@ module Memscope
 
         WIDE.any? { |block| block.cover?(character.ord) } ? 2 : 1
       end
-
-      def server(allocator)
-        return "what serves malloc is unknown" if allocator.name == :unknown
-
-        name = [allocator.name, allocator.short_version].compact.join(" ")
-        "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
-      end
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
@@ -193,9 +218,14 @@ module Memscope
 
       # @return [String]
       def to_s
-        parts = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].map { |lines| [*lines] }
-        @page.encoded(parts.reject(&:empty?).map { |lines| "#{lines.join("\n")}\n" }.join("\n"))
+        lines = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].map do |section|
+          [*section].flat_map { |part| [*part] }
+        end
+        @page.encoded(lines.reject(&:empty?).map { |some| "#{some.join("\n")}\n" }.join("\n"))
       end
+
+      # @return [Array<Table, String>] what HTML shows: tables and paragraphs, whose blanks mean nothing
+      def parts = sections.flatten.compact
 
       private
 

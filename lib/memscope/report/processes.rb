@@ -100,30 +100,36 @@ module Memscope
     end
 
     # Mappings with resident memory, one a line: KiB of address space, KiB resident, permissions, address, the ledger
-    # row that owns the mapping, and its file's name; if several rows own parts of it, the smaller ones are below.
-    class MappingsPage < ReadingPage
+    # row that owns the mapping, and its file's name; if several rows own parts of it, the smaller ones are below. With
+    # a limit, the largest mappings first.
+    class MappingsPage < ListPage
+      # All of them by default.
+      ROWS = nil
+
       private
 
       def title = nil
 
       def sections
         resident = @reading.reject { |mapping| mapping.resident_bytes.zero? }
-        [[line("KiB", "resident", "", "address", "row"), *resident.flat_map { |mapping| rows(mapping) },
-          line(kibibytes(resident.sum(&:size_bytes)), kibibytes(resident.sum(&:resident_bytes)), "",
-               counted(resident.size, "mappings"), "")]]
+        shown = @limit ? resident.max_by(@limit, &:resident_bytes) : resident
+        rest = resident - shown
+        rows = [*shown.flat_map { |mapping| rows(mapping) }, *([sum(rest, "smaller mappings")] if rest.any?),
+                sum(resident, "mappings")]
+        [@page.listing(%w[KiB resident access address row], rows)]
       end
 
       def rows(mapping)
         ((first, _bytes), *others) = mapping.rows.sort_by { |_path, bytes| -bytes }
         owner = [first.to_s, File.basename(mapping.name)].reject(&:empty?).join("  ")
-        [line(kibibytes(mapping.size_bytes), kibibytes(mapping.resident_bytes), mapping.permissions,
-              mapping.start.to_s(16), owner),
-         *others.map { |path, bytes| line("", "#{kibibytes(bytes)} of it", "", "", path.to_s) }]
+        [[kibibytes(mapping.size_bytes), kibibytes(mapping.resident_bytes), mapping.permissions,
+          mapping.start.to_s(16), owner],
+         *others.map { |path, bytes| ["", "#{kibibytes(bytes)} of it", "", "", path.to_s] }]
       end
 
-      def line(size, resident, permissions, address, row)
-        cells = "#{size.rjust(11)} #{resident.rjust(12)}  #{permissions.ljust(4)}  #{address.ljust(14)}  #{row}"
-        cells[0, @page.width].rstrip
+      def sum(mappings, noun)
+        [kibibytes(mappings.sum(&:size_bytes)), kibibytes(mappings.sum(&:resident_bytes)), "", "",
+         counted(mappings.size, noun)]
       end
 
       def kibibytes(bytes) = count(bytes / 1024)

@@ -6,29 +6,24 @@ module Memscope
   module Report
     # The numbers beside the places of a ProfilePage.
     module ProfileColumns
-      # MiB, ±, samples, share; for objects, also their number, before the samples.
-      WIDTHS = [10, 8, 10, 9].freeze
-      OBJECT_WIDTHS = [9, 7, 11, 9, 9].freeze
       # The numbers of several entries.
       Sum = Struct.new(:live_bytes, :error_bytes, :live_objects, :samples, :share)
       # Says why some lines have no estimate.
       FEW = "Where there is no estimate, there are too few samples for one."
-      private_constant :WIDTHS, :OBJECT_WIDTHS, :Sum
+      private_constant :Sum
 
       private
 
-      def heading
-        line(["MiB", @page.plus_minus, *("objects" if @reading.objects?), "samples", @signed ? "growth" : "share"], "")
+      def headings
+        ["MiB", @page.plus_minus, *("objects" if @reading.objects?), "samples", @signed ? "growth" : "share"]
       end
 
-      def widths = @reading.objects? ? OBJECT_WIDTHS : WIDTHS
-
       # `sum`: an Entry or a Sum.
-      def row(sum, text)
+      def numbers(sum)
         @few ||= !estimated?(sum)
-        before = estimated?(sum) ? estimates(sum) : [""] * (widths.size - 2)
+        before = estimated?(sum) ? estimates(sum) : [""] * (headings.size - 2)
         share = format("%.1f %%", 100 * sum.share) if sum.share && estimated?(sum)
-        line([*before, number(sum.samples), share.to_s], text)
+        [*before, number(sum.samples), share.to_s]
       end
 
       def estimates(sum)
@@ -37,10 +32,6 @@ module Memscope
       end
 
       def number(number) = @signed ? signed(number) : count(number)
-
-      def line(numbers, text)
-        "#{numbers.zip(widths).map { |number, width| number.rjust(width) }.join}  #{text}".rstrip
-      end
 
       def estimated?(sum) = @reading.estimated?(sum.samples)
 
@@ -82,9 +73,6 @@ module Memscope
       GENERATIONS = 12
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
       private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
-
-      # @return [Array<Profile::Entry>] all places with live memory or samples, in the order in which they are listed
-      attr_reader :entries
 
       # @param profile [Profile, Profile::Difference]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -181,9 +169,16 @@ module Memscope
       def table
         return [] if @entries.empty?
 
-        lines = [*shown.flat_map { |entry| entry_lines(entry) }, *others]
-        notes = [legend, (FEW if few?), tie].compact
-        [@page.highlighted(heading), *lines, *notes.flat_map { |text| @page.wrapped(text) }]
+        rows = listing
+        [rows, *[legend, (FEW if few?), tie].compact.map { |text| @page.wrapped(text) }]
+      end
+
+      def listing
+        hidden = @entries - shown
+        cells = [*shown, *([sum(hidden)] if hidden.any?)].map { |one| numbers(one) }
+        @room = [@page.room([headings, *cells]), NARROW].max
+        texts = [*shown.map { |entry| lines(entry).join("\n") }, "#{count(hidden.size)} other #{noun(hidden)}"]
+        @page.listing([*headings, noun([0])], cells.zip(texts).map(&:flatten), long: :lines)
       end
 
       # The largest entries; entries with too few samples for an estimate only if there are no others. For a difference,
@@ -197,13 +192,6 @@ module Memscope
       end
 
       def known = @entries.select { |entry| estimated?(entry) }.then { |some| some.empty? ? @entries : some }
-
-      def others
-        hidden = @entries - shown
-        return [] if hidden.empty?
-
-        [row(sum(hidden), "#{count(hidden.size)} other #{noun(hidden)}")]
-      end
 
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
 
@@ -237,10 +225,9 @@ module Memscope
           "to #{@generations.last}, the current one."
       end
 
-      def entry_lines(entry)
+      def lines(entry)
         first, *rest = place(entry)
-        more = [*rest, *held(entry), *(amounts(entry) if estimated?(entry))]
-        [row(entry, first), *more.map { |text| "#{' ' * (widths.sum + 4)}#{ending(text, room - 2)}" }]
+        [first, *[*rest, *held(entry), *(amounts(entry) if estimated?(entry))].map { |text| ending(text, room - 2) }]
       end
 
       def amounts(entry)
@@ -253,7 +240,8 @@ module Memscope
          ("#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?)].compact
       end
 
-      def room = [@page.width - widths.sum - 2, NARROW].max
+      # Columns of a place.
+      attr_reader :room
 
       # The function's name and, if there is room, the object file's, which matters less.
       def native(text)

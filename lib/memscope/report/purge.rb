@@ -20,8 +20,9 @@ module Memscope
       def levers
         return "  no levers to run" if @reading.levers.empty?
 
-        done = @reading.dry_run? ? ["machine gains"] : ["returned", "machine gains", "ms"]
-        [line("lever", "predicted MiB", done), *@reading.levers.map { |lever| lever_line(lever) }, *total]
+        headings = @reading.dry_run? ? ["machine gains"] : ["returned", "machine gains", "ms"]
+        @page.listing(["predicted MiB", *headings, "lever"],
+                      [*@reading.levers.map { |lever| lever_cells(lever) }, *total])
       end
 
       # What several levers return together in a dry run, if all of it is predicted.
@@ -29,21 +30,20 @@ module Memscope
         counted = @reading.counted
         return unless @reading.dry_run? && counted.size > 1 && counted.all?(&:predicted)
 
-        line("in all", range_cell(@reading.predicted), [range_cell(@reading.predicted_private)])
+        [[range_cell(@reading.predicted), range_cell(@reading.predicted_private), "in all"]]
       end
 
-      def lever_line(lever)
-        stop = lever.predicted_pause_ms if @reading.dry_run?
-        note = stop ? "stops Ruby for about #{pause(stop)}" : "holds the GVL"
-        done = [cell(lever.returned_bytes), cell(lever.returned_private_bytes), format("%.1f", lever.wall_ms || 0)]
-        done = [range_cell(lever.predicted_private)] if @reading.dry_run?
-        line(lever.name.name, range_cell(lever.predicted), done, (note if lever.gvl?))
+      def lever_cells(lever)
+        name = lever.gvl? ? "#{lever.name}, which #{stop(lever)}" : lever.name.name
+        return [range_cell(lever.predicted), range_cell(lever.predicted_private), name] if @reading.dry_run?
+
+        [range_cell(lever.predicted), cell(lever.returned_bytes), cell(lever.returned_private_bytes),
+         format("%.1f", lever.wall_ms || 0), name]
       end
 
-      def line(name, predicted, done, note = nil)
-        widths = @reading.dry_run? ? [16] : [10, 13, 9]
-        done = done.zip(widths).map { |text, width| text.rjust(width) }
-        "  #{name.ljust(8)} #{predicted.rjust(16)} #{done.join(' ')}  #{note}".rstrip
+      def stop(lever)
+        milliseconds = lever.predicted_pause_ms if @reading.dry_run?
+        milliseconds ? "stops Ruby for about #{pause(milliseconds)}" : "holds the GVL"
       end
 
       def outcome
@@ -93,9 +93,7 @@ module Memscope
         shown = moved.first(ROWS).map { |path, bytes| [-bytes, path.name] }
         others = moved.drop(ROWS).sum { |_path, bytes| bytes }
         shown << [-others, "other rows"] unless others.zero?
-        return if shown.empty?
-
-        ["      MiB", *shown.map { |bytes, name| "#{signed_mebibytes(bytes).rjust(9)}  #{name}" }]
+        @page.listing(%w[MiB row], shown.map { |bytes, name| [signed_mebibytes(bytes), name] }) if shown.any?
       end
 
       def reasons = explained(@reading.all_reasons)

@@ -10,7 +10,7 @@ module Memscope
 
       private
 
-      def sections = @reading.known? ? [lede, table] : []
+      def sections = @reading.known? ? [lede, [table, *tie]] : []
 
       def lede
         ["  retained: objects of 1,000 runs, #{@page.plus_minus} one standard error;",
@@ -18,19 +18,19 @@ module Memscope
       end
 
       def table
+        rows = @reading.top(@limit)
         @page.listing(["retained", @page.plus_minus, "runs", "objects", "malloc B", "live MiB", "tag"],
-                      @reading.top(@limit).map { |row| [*cells(row), row.name] },
-                      ends: true) + tie
+                      rows.map { |row| [*cells(row), row.name] }, long: :end, keys: rows.map(&:name))
       end
 
       # A sentence if the order of the first tags may be chance. Tags are sorted by what all of their runs retain.
       def tie
         first, *others = @reading.rows.take_while(&:retained_objects).first(@limit)
         tied = others.take_while { |row| total(first) - total(row) < 2 * Math.hypot(error(first), error(row)) }
-        return [] if tied.empty?
+        return if tied.empty?
 
         @page.wrapped("What the first #{tied.size + 1} tags retain differs by less than two standard errors: their " \
-                      "order may be chance.").lines(chomp: true)
+                      "order may be chance.")
       end
 
       def total(row) = row.retained_objects * row.runs

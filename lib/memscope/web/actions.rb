@@ -11,15 +11,8 @@ module Memscope
     #
     # @api private
     class Actions
-      ALL = "all"
       LEVERS = Purge::LEVERS.map(&:name).freeze
-      private_constant :ALL, :LEVERS
-
-      # A purge that was requested and can run: levers (empty for all), dry_run and the places.
-      Plan = Struct.new(:levers, :dry_run, :places)
-
-      # A heap graph that was requested: the place, and the options of HeapGraph::Kept.take.
-      Walk = Struct.new(:place, :options)
+      private_constant :LEVERS
 
       # @param form [Hash{String => Array<String>}]
       # @param calls [ClusterCalls]
@@ -30,24 +23,16 @@ module Memscope
 
       # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only.
       #
-      # @return [Plan]
-      def plan
-        levers = levers(@form.fetch("lever", []))
-        places = places()
-        check_levers(levers) if places.one? && places.first.here?
-        Plan.new(levers, value("dry_run") == "1", places)
-      end
+      # @return [Purge::Result, Purge::WorkerResults]
+      def purge
+        given = @form.fetch("lever", [])
+        unknown = given - LEVERS - [ClusterCalls::ALL]
+        if given.empty? || unknown.any?
+          raise HttpError.parameter("lever", unknown.first, [*LEVERS, ClusterCalls::ALL].join(", "))
+        end
 
-      # @param plan [Plan]
-      # @yieldparam place [ClusterCalls::Place] each process before its purge
-      # @return [Pages::Returned, Pages::ReturnedByWorkers]
-      def purge(plan, &)
-        result = @calls.purge(plan.places, plan.levers, dry_run: plan.dry_run, &)
-        (result.is_a?(Purge::WorkerResults) ? Pages::ReturnedByWorkers : Pages::Returned).new(result)
-      rescue ArgumentError => e
-        raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.purge: ')}.")
-      rescue Purge::Busy => e
-        raise HttpError.new(409, "#{e.message.sub(/\A./, &:upcase)}.", { "retry-after" => "1" })
+        levers = given.include?(ClusterCalls::ALL) ? [] : given.map(&:to_sym)
+        @calls.purge(places, levers, dry_run: value("dry_run") == "1")
       end
 
       # @return [Boolean] whether the form asks for a full GC before the page is read
@@ -56,32 +41,25 @@ module Memscope
       # @return [Purge::Result] of a full GC in the process of the page
       def collect
         choice("do", %w[gc])
-        purge(Plan.new([:gc], false, [place])).reading
+        @calls.purge([place], [:gc], dry_run: false)
       end
 
       # Parameters: `do`, "take", or "gc" to collect garbage first.
       #
-      # @return [void]
+      # @return [Array<Census>] the last two
       def census
         choice("do", %w[take gc])
-        @calls.take_census(place, gc: collect?)
+        @calls.call(place, :take_census, gc: collect?)
       end
 
       # Parameters: `paths_to`, a class's name, or empty; `strings`, "1" to look for duplicates.
       #
-      # @return [Walk]
-      def walk
+      # @return [Array<HeapGraph>] the graph
+      def heap_graph
         choice("do", %w[take])
         paths_to = value("paths_to").to_s.strip
-        Walk.new(place, { paths_to: (paths_to unless paths_to.empty?), strings: value("strings") == "1" })
-      end
-
-      # @param walk [Walk]
-      # @return [void]
-      def heap_graph(walk)
-        @calls.take_heap_graph(walk.place, **walk.options)
-      rescue ArgumentError => e
-        raise HttpError.new(400, "#{e.message.delete_prefix('Memscope.heap_graph: ')}.")
+        @calls.call(place, :take_heap_graph, timeout: :graph, paths_to: (paths_to unless paths_to.empty?),
+                                             strings: value("strings") == "1")
       end
 
       # @return [Array(File, String)] the dump, open for reading, and a name for it
@@ -118,7 +96,7 @@ module Memscope
       # The process of the page with the button.
       def place = named(@calls.choose(value("worker"), all: false)).first
 
-      # @return [Module] the profiler of the kind that the form names
+      # The calls of the profiler of the kind that the form names.
       def profiler = ClusterCalls::PROFILERS.fetch(choice("kind", ClusterCalls::PROFILERS.keys, "malloc"))
 
       # The processes of all workers, or of the one that the form names.
@@ -141,26 +119,12 @@ module Memscope
         raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but #{reached}. #{advice}")
       end
 
-      # Checks before the response begins: its status cannot be changed later.
-      def check_levers(levers)
-        lever, reason = Purge.missing.slice(*levers).compact.first
-        raise HttpError.new(400, "lever: #{lever} is refused: #{reason}.") if lever
-      end
-
-      # @return [Array<Symbol>] empty for all levers that this process has
-      def levers(given)
-        unknown = given - LEVERS - [ALL]
-        return given.include?(ALL) ? [] : given.map(&:to_sym) if given.any? && unknown.empty?
-
-        raise HttpError.parameter("lever", unknown.first, [*LEVERS, ALL].join(", "))
-      end
-
       # Checks every option before a profile starts in any process.
       def profile_options
-        options = profiler == ObjectProfile ? object_options : malloc_options
-        options.tap { profiler.check(**options) }
-      rescue ArgumentError => e
-        raise HttpError.new(400, "#{e.message[/(?:rate|budget): .*/] || e.message}.")
+        options = profiler == :object_profile ? object_options : malloc_options
+        options.tap { Memscope.const_get(Calls::PROFILERS.fetch(profiler)).check(**options) }
+      rescue Invalid => e
+        raise HttpError.invalid(e)
       end
 
       def object_options

@@ -1,9 +1,11 @@
 # frozen_string_literal: true
 
+require "json"
+require "uri"
 require_relative "../remote/calls"
 require_relative "../report"
-%w[response request access assets drawing treemap readings cluster view pages/readings pages/census pages/heap_graph
-   pages/overview pages/history pages/profile actions].each { |part| require_relative part }
+%w[request access assets drawing readings cluster pprof view actions pages pages/overview pages/history pages/objects
+   pages/profile pages/allocator].each { |part| require_relative part }
 
 module Memscope
   module Web
@@ -12,18 +14,32 @@ module Memscope
     # @api private
     class Application
       FAILED = "This page failed. See the application log."
-      # The pages that GET shows.
-      PAGES = { "/" => Pages::Overview, "/ledger" => Pages::OfLedger, "/doctor" => Pages::OfDiagnosis,
-                "/history" => Pages::History, "/arenas" => Pages::Arenas, "/size_classes" => Pages::SizeClasses,
-                "/ruby_heap" => Pages::RubyHeap, "/census" => Pages::Census, "/heap" => Pages::HeapGraph,
-                "/mappings" => Pages::Mappings, "/workers" => Pages::Workers, "/profile" => Pages::Profile }.freeze
-      # The method that answers each path; assets are handled by `asset`.
-      READS = { "/metrics" => :metrics, "/debug/pprof/heap" => :pprof, "/debug/pprof/objects" => :pprof,
-                "/profile/flamegraph" => :flame_graph, **PAGES.transform_values { :page } }.freeze
-      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :census,
-                  "/heap" => :heap_graph, "/dump" => :dump }.freeze
+      PAGES = { "/" => Pages::Overview, "/history" => Pages::History, "/objects" => Pages::Objects,
+                "/profile" => Pages::Profile, "/allocator" => Pages::Allocator }.freeze
+      # Readings with an address of their own for JSON and text, and the page that shows each.
+      READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
+                   "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
+                   "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
+                   "/mappings" => "/allocator" }.freeze
+      # The method that answers each path.
+      READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
+                **Assets::ALL.transform_values { :asset },
+                **{ "/metrics" => :metrics, "/debug/pprof/heap" => :pprof, "/debug/pprof/objects" => :pprof,
+                    "/profile/flamegraph" => :flame_graph } }.freeze
+      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :objects,
+                  "/heap" => :objects, "/dump" => :dump }.freeze
       HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
-      private_constant :FAILED, :PAGES, :READS, :ACTIONS, :HANDLERS
+      # What all responses carry. The referrer policy is same-origin: under no-referrer, browsers would send even the
+      # pages' own forms with "Origin: null".
+      HEADERS = {
+        "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
+                                     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "x-content-type-options" => "nosniff", "referrer-policy" => "same-origin",
+        "cross-origin-resource-policy" => "same-origin", "cache-control" => "no-store", "vary" => "Accept"
+      }.freeze
+      TYPES = { html: "text/html; charset=utf-8", json: "application/json; charset=utf-8",
+                text: "text/plain; charset=utf-8" }.freeze
+      private_constant :FAILED, :PAGES, :READINGS, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -42,28 +58,28 @@ module Memscope
       end
 
       # @param env [Hash] Rack's environment
-      # @return [Array(Integer, Hash, Array<String>)]
+      # @return [Array(Integer, Hash, #each)]
       def call(env)
         request = Request.new(env)
-        verdict = verdict(env)
-        response = verdict.allowed? ? answered(request) : denied(request, verdict)
-        request.head? ? [*response.first(2), []] : response
+        refusal = refusal(env)
+        response = refusal ? denied(request, refusal) : answered(request)
+        request.verb == "HEAD" ? [*response.first(2), []] : response
       end
 
       private
 
       # If the decision fails, the request is refused.
-      def verdict(env)
-        Access.decide(env, @configuration.call, @rails_env.call)
+      def refusal(env)
+        Access.refusal(env, @configuration.call, @rails_env.call)
       rescue StandardError => e
-        Access::Verdict.new(403, "access could not be decided: %s", "#{e.message} (#{e.class})")
+        Access::Refusal.new(403, "access could not be decided: %s", "#{e.message} (#{e.class})")
       end
 
-      def denied(request, verdict)
-        log_refusal(request, verdict) unless verdict.first_visit?
-        challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if verdict.status == 401
-        Response.sentence(verdict.status, request.format,
-                          "Access denied. See the application log for how to allow it.", challenge.to_h)
+      def denied(request, refusal)
+        log_refusal(request, refusal) if refusal.sentence
+        challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if refusal.status == 401
+        sentence(refusal.status, request, "Access denied. See the application log for how to allow it.",
+                 challenge.to_h)
       end
 
       def answered(request)
@@ -73,71 +89,102 @@ module Memscope
           error(e, request)
         end
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
-        log_failure(request, e)
-        Response.sentence(500, request.format, FAILED)
+        log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
+        sentence(500, request, FAILED)
       end
 
       def allowed(request)
-        verbs = HANDLERS.keys.select { |verb| handler(verb, request.path) }
+        verbs = HANDLERS.keys.select { |verb| HANDLERS[verb].key?(request.path) }
         raise HttpError.new(404, "Not found.") if verbs.empty?
-        return Response.options(verbs) if request.verb == "OPTIONS"
-        return send(handler(request.verb, request.path), request) if verbs.include?(request.verb)
+        return [204, { **HEADERS, "allow" => verbs.join(", ") }, []] if request.verb == "OPTIONS"
+        return send(HANDLERS[request.verb][request.path], request) if verbs.include?(request.verb)
 
         raise HttpError.new(405, "Method not allowed; use #{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
       end
 
-      def handler(verb, path) = HANDLERS[verb][path] || (:asset if verb != "POST" && Assets.find(path))
+      # The asset may be cached for ever, since its URL contains a digest of its content.
+      def asset(request)
+        asset = Assets::ALL.fetch(request.path)
+        response(200, asset.type, asset.body, "cache-control" => "private, max-age=31536000, immutable")
+      end
 
-      def asset(request) = Assets.response(Assets.find(request.path))
+      # @param format [Symbol, String] :html, :json or :text, or a media type
+      def response(status, format, body, headers = {})
+        [status, { **HEADERS, "content-type" => TYPES.fetch(format, format), "content-length" => body.bytesize.to_s,
+                              **headers }, [body]]
+      end
+
+      # JSON if that was asked for, else text.
+      def sentence(status, request, sentence, headers = {})
+        return response(status, :text, "#{sentence}\n", headers) unless request.format == :json
+
+        response(status, :json, "#{JSON.generate(error: sentence)}\n", headers)
+      end
+
+      def error(error, request)
+        return sentence(error.status, request, error.message, error.headers) unless request.format == :html
+
+        response(error.status, :html, view(request, actions: false).page(error), error.headers)
+      end
 
       def page(request) = shown(PAGES.fetch(request.path).new(@readings, request), request)
 
       def shown(page, request)
         case request.format
-        when :json then Response.of(200, :json, "#{page.json}\n")
-        when :text then Response.of(200, :text, page.text)
-        else html(200, page, view(request))
+        when :json then response(200, :json, "#{page.json}\n")
+        when :text then response(200, :text, page.text)
+        else response(200, :html, view(request).page(page))
         end
+      end
+
+      # As HTML, the page that shows the reading.
+      def reading(request)
+        path = READINGS.fetch(request.path)
+        return moved(request, path) if request.format == :html
+
+        reading = PAGES.fetch(path).new(@readings, request).data(request.path.delete_prefix("/").to_sym)
+        body = request.format == :json ? "#{reading.to_json}\n" : reading.to_s(unicode: true)
+        response(200, request.format, body)
+      end
+
+      # To the part of the page that shows the reading.
+      def moved(request, path)
+        query = URI.encode_www_form(request.path == "/doctor" ? { **request.query, findings: 1 } : request.query)
+        part = request.path.sub("/", "#") unless path == "/"
+        base = request.base.empty? ? path : "#{request.base}#{path.chomp('/')}"
+        place = "#{base}#{"?#{query}" unless query.empty?}#{part}"
+        response(302, :text, "See #{place}\n", "location" => place)
       end
 
       def view(request, actions: @configuration.call.actions)
         View.new(request, actions: actions, calls: -> { ClusterCalls.new(@readings) })
       end
 
-      def error(error, request)
-        return html(error.status, error, view(request, actions: false), error.headers) if request.format == :html
+      def metrics(_request) = response(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
 
-        Response.sentence(error.status, request.format, error.message, error.headers)
-      end
-
-      def html(status, page, view, headers = {})
-        Response.of(status, :html, view.page(page), { **headers, **Forgery.header(view.request, view.token) })
-      end
-
-      def metrics(_request) = Response.of(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
-
-      def pprof(request) = @pprof.fetch(request.path).response(request, @readings)
+      def pprof(request) = response(*@pprof.fetch(request.path).response(request, @readings))
 
       # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
       def flame_graph(request)
         body = Pages::Profile.new(@readings, request).flame_graph
-        Response.of(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
+        response(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
       end
 
       def purge(request)
         actions = actions(action_form(request))
-        plan = actions.plan
-        acted(request, "Purge", :purging, plan) { |step| changing { actions.purge(plan, &step) } }
+        shown(Pages::Returned.new(changing { actions.purge }), request)
       end
 
-      def heap_graph(request)
-        form = action_form(request)
+      # A census and a heap graph are answered by the page that shows both. A census only reads, so `actions = false`
+      # does not forbid it, unless garbage is to be collected first.
+      def objects(request)
+        form = posted_form(request)
         actions = actions(form)
-        walk = actions.walk
-        acted(request, "Heap graph", :walking, walk, place: walk.place) do
-          changing { actions.heap_graph(walk) }
-          Pages::HeapGraph.new(@readings, request, form: form)
-        end
+        kind = request.path.delete_prefix("/").to_sym
+        check_actions if kind == :heap || actions.collect?
+        taken = changing { kind == :heap ? actions.heap_graph : actions.census }
+        page = Pages::Objects.new(@readings, request, form: form, taken: { kind => taken })
+        shown(request.format == :html ? page : Pages::Data.new(page.data(kind)), request)
       end
 
       # Writes one dump at a time, since each takes the memory of a child. The unlinked file takes disk space until its
@@ -147,69 +194,26 @@ module Memscope
         raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
 
         begin
-          Response.download(*actions.dump)
+          file, name = actions.dump
         ensure
           @dumping.unlock
         end
-      end
-
-      # Shows the page that the block returns. The block can take half a minute, so HTML is streamed: its beginning says
-      # what is running, and the block gets a Proc that shows the next place.
-      def acted(request, title, template, subject, place: nil)
-        return shown(yield, request) unless request.format == :html
-
-        view = view(request)
-        beginning = view.beginning(title, template, subject, place: place)
-        Response.parts(Forgery.header(request, view.token)) do |parts|
-          show = shower(parts)
-          show.call(beginning)
-          result = reported(request) { yield ->(step) { show.call(view.step(step)) } }
-          show.call(view.ending(result))
-        end
-      end
-
-      # Writes to the client until writing fails: if the client disconnects, the purge that it started goes on.
-      def shower(parts)
-        gone = false
-        lambda do |part|
-          parts << part unless gone
-        rescue StandardError
-          gone = true
-        end
-      end
-
-      # @return [Object] what the block returns; if it fails, an HttpError to show, since the status is already sent
-      def reported(request)
-        yield
-      rescue HttpError => e
-        e
-      rescue StandardError, ScriptError => e
-        log_failure(request, e)
-        HttpError.new(500, FAILED)
+        [200, { **HEADERS, "content-type" => "application/octet-stream", "content-length" => file.size.to_s,
+                           "content-disposition" => %(attachment; filename="#{name}") }, Download.new(file)]
       end
 
       def profile(request)
         form = action_form(request)
         actions = actions(form)
-        return shown(collected(Pages::Profile, request, form), request) if actions.collect?
-
-        outcomes = changing { actions.profile }
-        shown(Pages::Profile.new(@readings, request, form: form, outcomes: outcomes), request)
+        done = changing { actions.collect? ? { collected: actions.collect } : { outcomes: actions.profile } }
+        shown(Pages::Profile.new(@readings, request, form: form, **done), request)
       end
 
-      def collect(request) = shown(collected(Pages::OfDiagnosis, request, action_form(request)), request)
-
-      # A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
-      def census(request)
-        form = posted_form(request)
-        actions = actions(form)
-        check_actions if actions.collect?
-        changing { actions.census }
-        shown(Pages::Census.new(@readings, request, form: form), request)
-      end
-
-      def collected(page, request, form)
-        page.new(@readings, request, form: form, collected: changing { actions(form).collect })
+      def collect(request)
+        form = action_form(request)
+        collected = changing { actions(form).collect }
+        page = Pages::Overview.new(@readings, request, form: form, collected: collected)
+        shown(request.format == :html ? page : Pages::Data.new(page.diagnosis), request)
       end
 
       def actions(form) = Actions.new(form, ClusterCalls.new(@readings))
@@ -225,14 +229,15 @@ module Memscope
         raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
       end
 
-      # The fields of a form. Refuses a form that no page of this application posted (Forgery).
+      # The fields of a form. Refuses a form that no page of this application posted.
       def posted_form(request)
         form = request.form
-        objection = Forgery.objection(request.env, form[Forgery::FIELD]&.last)
-        return { **request.query.slice("worker"), **form } unless objection
+        refusal = Access.forgery(request.env)
+        return { **request.query.slice("worker"), **form } unless refusal
 
-        log_refusal(request, objection)
-        raise HttpError.new(403, "Invalid or expired form token. Reload the page and retry.")
+        log_refusal(request, refusal)
+        raise HttpError.new(403, "The form does not come from these pages. Reload the page and retry; a program " \
+                                 "sends `Sec-Fetch-Site: same-origin`.")
       end
 
       # Drops all cached readings afterwards, even if the block raises.
@@ -242,20 +247,15 @@ module Memscope
         @readings.forget
       end
 
-      def log_failure(request, error)
-        log(request, "failed: #{error.message.lines.first&.chomp} (#{error.class}) at #{error.backtrace&.first}")
-      end
-
-      def log_refusal(request, verdict)
-        ending = @throttle.add(verdict.sentence)
-        log(request, "refused: #{verdict.reason}", ending) if ending
+      def log_refusal(request, refusal)
+        log(request, "refused: #{refusal.reason}") if @throttle.due?(refusal.sentence)
       end
 
       # Logs exactly one line, whatever the request contains.
-      def log(request, text, ending = "")
+      def log(request, text)
         peer = request.env["REMOTE_ADDR"].to_s[0, 60]
         line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"
-        line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500 - ending.size] + ending
+        line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
         logger = logger()
         logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
       end
@@ -265,6 +265,28 @@ module Memscope
       rescue StandardError
         nil
       end
+    end
+
+    # A body that is read from an open file, whose name may already have been removed.
+    #
+    # @api private
+    class Download
+      # Bytes read at a time.
+      PART = 1 << 16
+      private_constant :PART
+
+      # @param file [File] open for reading; closed by the server, through `close`
+      def initialize(file) = @file = file
+
+      # @yieldparam part [String]
+      def each
+        while (part = @file.read(PART))
+          yield part
+        end
+      end
+
+      # @return [void]
+      def close = @file.close
     end
   end
 end

@@ -12,9 +12,8 @@ module Memscope
     class ClusterCalls
       # In seconds. :purge and :profile (to start or stop a profile) are totals for all workers that a call names; each
       # of the other timeouts is for one worker.
-      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, snapshot: 20.0,
-                   state: 5.0 }.freeze
-      # The least share of a total timeout that each worker gets, as long as that much is left.
+      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, state: 5.0 }.freeze
+      # The minimum share of a total timeout that each worker gets, as long as that much is left.
       SHARE = 1 / 6r
       # Seconds after which a profile that was started from a page ends automatically.
       PROFILE_SECONDS = 3600
@@ -22,14 +21,12 @@ module Memscope
       DUMP_SECONDS = 30
       # Given instead of a worker's index, it means all workers.
       ALL = "all"
-      # The profilers, by the kinds of profile that pages show.
-      PROFILERS = { "malloc" => MallocProfile, "objects" => ObjectProfile }.freeze
-      # The prefixes of the profilers' calls.
-      CALLS = { MallocProfile => "malloc_profile", ObjectProfile => "object_profile" }.freeze
-      UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
+      # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
+      PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
-      ERRORS = [*UNANSWERED, *UNAVAILABLE, Purge::Busy, ArgumentError].freeze
-      private_constant :CALLS, :UNAVAILABLE, :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :ERRORS
+      UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
+      ERRORS = [*UNANSWERED, *UNAVAILABLE, Purge::Busy, Invalid].freeze
+      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :UNAVAILABLE, :ERRORS
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -105,127 +102,107 @@ module Memscope
           raise HttpError.parameter("pid", pid, all.map(&:pid).join(", "))
       end
 
-      # @param place [Place]
-      # @param kind [Symbol] a key of Readings::KINDS
-      # @param options [Hash{Symbol => Object}] options of this kind
-      # @return [Object] the reading of that process, possibly some seconds old
-      # @raise [HttpError] if the process does not answer
-      # @raise [ArgumentError] for invalid options
-      def read(place, kind, **options)
-        sharers = [@workers.size, 1].max
-        return @readings.fetch(kind, sharers: sharers, **options) if place.here?
-
-        @readings.fetch(kind, place.pid, sharers: sharers, **options) { answer(place, :reading, kind, **options) }
-      end
-
       # @param given [String, nil] the index of a worker, or "all"; nil for all
       # @param all [Boolean] whether "all" is allowed with several workers
       # @return [Array<Place>] at least one; the younger worker if two have the given index, as during a restart
       # @raise [HttpError] for an unknown worker
       def choose(given, all: true)
         all ||= !cluster?
-        workers = @workers
-        unless given.nil? || (all && given == ALL)
-          workers = @workers.select { |worker| worker.index.to_s == given }.max_by(1) { |worker| worker.booted_at.to_f }
-          raise HttpError.parameter("worker", given, allowed(all)) if workers.empty?
-        end
-        return [Place.new(nil, Process.pid)] if workers.empty?
+        return [younger(given, all)] unless given.nil? || (all && given == ALL)
 
-        workers.map { |worker| Place.new(worker.index, worker.pid) }
+        cluster? ? @workers.map { |worker| place_of(worker) } : [Place.new(nil, Process.pid)]
+      end
+
+      # @param place [Place]
+      # @param kind [Symbol] as for Readings#fetch
+      # @param options [Hash{Symbol => Object}] options of this kind
+      # @return [Object] the reading of that process, possibly some seconds old
+      # @raise [HttpError] if the process does not answer, or for invalid options
+      def read(place, kind, **options)
+        sharers = [@workers.size, 1].max
+        return @readings.fetch(kind, sharers: sharers, **options) if place.here?
+
+        @readings.fetch(kind, place.pid, sharers: sharers, **options) { call(place, kind, **options) }
+      rescue Invalid => e
+        raise HttpError.invalid(e)
+      end
+
+      # Runs one of Calls in the place's process.
+      #
+      # @param place [Place]
+      # @param name [Symbol]
+      # @param timeout [Symbol] a key of TIMEOUTS
+      # @param options [Hash{Symbol => Object}] the options of the call
+      # @return [Object] its answer
+      # @raise [HttpError] if the process does not answer, or refuses
+      def call(place, name, timeout: :reading, **options)
+        ask(place, @timeouts.fetch(timeout), name, **options)
+      rescue *UNANSWERED => e
+        raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
+      rescue *UNAVAILABLE
+        raise HttpError.new(404, "No #{name[/[a-z]+_profile/].tr('_', ' ')} was started in #{place}.")
+      rescue Invalid => e
+        raise HttpError.invalid(e)
+      rescue Purge::Busy => e
+        raise HttpError.new(409, "#{e.message.sub(/\A./, &:upcase)}.", { "retry-after" => "1" })
+      rescue Dump::Failed => e
+        raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
       end
 
       # @param places [Array<Place>]
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
-      # @yieldparam place [Place] each process before it is called
       # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
       # @raise [HttpError] if only one process was called, and it did not answer
-      # @raise [ArgumentError, Purge::Busy] like Memscope.purge
-      def purge(places, levers, dry_run:, &announce)
-        return purge_each(places, levers, dry_run, announce) unless places.one?
-
-        announce&.call(places.first)
-        answer(places.first, :purge, :purge, levers: levers, dry_run: dry_run)
+      def purge(places, levers, dry_run:)
+        options = { levers: levers, dry_run: dry_run }
+        places.one? ? call(places.first, :purge, timeout: :purge, **options) : purge_each(places, options)
       end
 
-      # @param profiler [Module] one of PROFILERS
+      # @param profiler [Symbol] a value of PROFILERS
       # @param places [Array<Place>]
       # @param options [Hash] options of the profiler's `start`
       # @return [Array<Outcome>]
       def start_profile(profiler, places, **options)
-        in_turn(places, :profile, name_of(profiler, :start), { seconds: PROFILE_SECONDS, shared: true, **options })
+        in_turn(places, :profile, :"#{profiler}_start", seconds: PROFILE_SECONDS, shared: true, **options)
       end
 
       # Stops profiles that were started from a page, whichever worker served that page.
       #
-      # @param profiler [Module] one of PROFILERS
+      # @param profiler [Symbol] a value of PROFILERS
       # @param places [Array<Place>]
       # @return [Array<Outcome>]
-      def stop_profile(profiler, places) = in_turn(places, :profile, name_of(profiler, :stop_shared))
-
-      # @param profiler [Module] one of PROFILERS
-      # @param places [Array<Place>]
-      # @return [Array<Outcome>] each with the place's profile_state
-      def profile_states(profiler, places)
-        places.map { |place| Outcome.attempt(place) { profile_state(profiler, place) } }
-      end
+      def stop_profile(profiler, places) = in_turn(places, :profile, :"#{profiler}_stop_shared")
 
       # Never cached: another worker may have started or stopped the profile a moment ago.
       #
-      # @param profiler [Module] one of PROFILERS
-      # @param place [Place]
-      # @return [Hash{Symbol => Object}] as the profiler's Lease.state
-      # @raise [HttpError] if the process does not answer
-      def profile_state(profiler, place)
-        answer(place, :state, name_of(profiler, :state)).transform_keys(&:to_sym)
-      end
-
-      # @param profiler [Module] one of PROFILERS
-      # @param place [Place]
-      # @return [Profile] the running profile, or the last one
-      # @raise [HttpError] if there is none, or the process does not answer
-      def profile(profiler, place)
-        answer(place, :snapshot, name_of(profiler, :snapshot))
-      rescue *UNAVAILABLE
-        raise none(profiler, place)
-      end
-
-      # @param profiler [Module] one of PROFILERS
-      # @param place [Place]
-      # @param state [Hash{Symbol => Object}] the place's present profile_state
-      # @return [Readings::Rendered] the profile in this state, possibly read some seconds ago
-      # @raise [HttpError] if there is none, or the process does not answer
-      def kept_profile(profiler, place, state)
-        raise none(profiler, place) if state[:session].zero?
-
-        @readings.fetch_rendered(:profile, profiler, place.pid, state) { profile(profiler, place) }
-      end
-
-      # Takes a census in the process, which keeps it.
-      #
-      # @param place [Place]
-      # @param gc [Boolean] as in Memscope.census
-      # @raise [HttpError] if the process does not answer
-      def take_census(place, gc:) = answer(place, :reading, :take_census, gc: gc)
-
-      # @param place [Place]
-      # @return [Array<Census>] the last two censuses of the process, or fewer; the older first
-      # @raise [HttpError] if the process does not answer
-      def kept_censuses(place)
-        kept(place, :kept_censuses, "censuses") do |bodies|
-          raise ArgumentError, "no list" unless bodies.is_a?(Array)
-
-          bodies.map { |body| Census.from_h(body) }
+      # @param profiler [Symbol] a value of PROFILERS
+      # @param places [Array<Place>]
+      # @return [Array<Outcome>] for each place, a Hash as the profiler's Lease.state
+      def profile_states(profiler, places)
+        places.map do |place|
+          Outcome.attempt(place) { call(place, :"#{profiler}_state", timeout: :state).transform_keys(&:to_sym) }
         end
       end
 
-      # Takes a heap graph in the process, which keeps it.
-      #
+      # @param profiler [Symbol] a value of PROFILERS
       # @param place [Place]
-      # @param options [Hash{Symbol => Object}] as in HeapGraph::Kept.take
-      # @raise [HttpError] if the process does not answer
-      # @raise [ArgumentError] for invalid options
-      def take_heap_graph(place, **options) = answer(place, :graph, :take_heap_graph, **options)
+      # @return [Profile] the running profile, or the last one
+      # @raise [HttpError] if there is none, or the process does not answer
+      def profile(profiler, place) = call(place, :"#{profiler}_snapshot")
+
+      # @param profiler [Symbol] a value of PROFILERS
+      # @param place [Place]
+      # @param state [Hash{Symbol => Object}] the place's present state (profile_states)
+      # @param form [Array<Object>] what the block makes of the profile, such as :text
+      # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
+      # @raise [HttpError] if there is none, or the process does not answer
+      def kept_profile(profiler, place, state, *form)
+        profile = -> { @readings.fetch(:profile, profiler, place.pid, state) { profile(profiler, place) } }
+        return profile.call unless block_given?
+
+        @readings.fetch(:rendered, profiler, place.pid, state, *form) { yield(profile.call) }
+      end
 
       # Has the process write a heap dump, to a path that no other user may open. The path is removed before this method
       # returns, whether or not there is a dump.
@@ -237,19 +214,12 @@ module Memscope
       def dump(place, format)
         directory = Dir.mktmpdir("memscope-")
         path = File.join(directory, "dump")
-        answer(place, :graph, :dump, path: path, format: format, deadline: DUMP_SECONDS)
+        call(place, :dump, timeout: :graph, path: path, format: format, deadline: DUMP_SECONDS)
         File.open(path, "rb")
       rescue SystemCallError => e
         raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
       ensure
         remove(directory) if directory
-      end
-
-      # @param place [Place]
-      # @return [HeapGraph, nil] the last heap graph of the process; nil if there is none
-      # @raise [HttpError] if the process does not answer
-      def kept_heap_graph(place)
-        kept(place, :kept_heap_graph, "heap_graph") { |body| body && HeapGraph.from_h(body) }
       end
 
       private
@@ -262,26 +232,23 @@ module Memscope
         retry if File.exist?(directory)
       end
 
-      # What the process has kept. The block converts it from the answer's JSON.
-      def kept(place, name, key)
-        found = answer(place, :reading, name)
-        raise ArgumentError, "no #{key}" unless found.is_a?(Hash) && found.key?(key)
+      def place_of(worker) = Place.new(worker.index, worker.pid)
 
-        yield found[key]
-      rescue ArgumentError => e
-        raise failed(place, "its answer is not understood: #{e.message}")
+      def younger(index, all)
+        worker = @workers.select { |one| one.index.to_s == index }.max_by { |one| one.booted_at.to_f }
+        return place_of(worker) if worker
+
+        raise HttpError.parameter("worker", index, [*@workers.map(&:index).uniq, *(ALL if all)].join(", "))
       end
 
-      def allowed(all) = [*@workers.map(&:index).uniq, *(ALL if all)].join(", ")
-
-      def purge_each(places, levers, dry_run, announce)
+      def purge_each(places, options)
         since = Clock.now
-        outcomes = in_turn(places, :purge, :purge, { levers: levers, dry_run: dry_run }, announce)
+        outcomes = in_turn(places, :purge, :purge, **options)
         results = outcomes.filter_map(&:result)
         returned = results.filter_map(&:returned_bytes)
         parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
         own = results.map(&:returned_private_bytes)
-        body = { dry_run: dry_run, returned_bytes: (returned.sum if returned.any?),
+        body = { dry_run: options[:dry_run], returned_bytes: (returned.sum if returned.any?),
                  returned_private_bytes: (own.sum if own.any? && own.none?(nil)), workers: parts, reasons: {},
                  cost: cost(results, Clock.now - since) }
         Purge::WorkerResults.capture(body)
@@ -295,11 +262,10 @@ module Memscope
       end
 
       # If a process fails, the results of the others are kept; if it does not answer, the others still get their time.
-      def in_turn(places, timeout, name, options = {}, announce = nil)
+      def in_turn(places, timeout, name, **options)
         seconds = @timeouts[timeout]
         deadline = Clock.now + seconds
         places.map.with_index do |place, index|
-          announce&.call(place)
           left = [deadline - Clock.now, 0].max
           share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
           Outcome.new(place, ask(place, share, name, **options))
@@ -308,125 +274,12 @@ module Memscope
         end
       end
 
-      # Runs one of Calls in the place's process; without a socket if that is this process.
+      # Without a socket if the place is this process.
       def ask(place, seconds, name, **options)
         return Calls.run(name, **options) if place.here?
         raise Client::Failed, "timed out before the request was sent" unless seconds.positive?
 
         Client.new(place.pid, timeout: seconds).call(name, **options)
-      end
-
-      # Like `ask`, with one of the timeouts, but raises an HttpError if the process does not answer.
-      def answer(place, timeout, name, **options)
-        ask(place, @timeouts[timeout], name, **options)
-      rescue *UNANSWERED => e
-        raise failed(place, e.message)
-      rescue Dump::Failed => e
-        raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
-      end
-
-      def failed(place, why) = HttpError.new(502, "#{place.to_s.capitalize} failed: #{why}.")
-
-      def name_of(profiler, call) = :"#{CALLS.fetch(profiler)}_#{call}"
-
-      def none(profiler, place)
-        HttpError.new(404, "No #{CALLS.fetch(profiler).tr('_', ' ')} was started in #{place}.")
-      end
-    end
-
-    # GET /debug/pprof/heap, as in Go: the running malloc profile for Pyroscope, Parca and `go tool pprof`; and GET
-    # /debug/pprof/objects: the running profile of objects. With seconds=N, both serve the change in the next N seconds.
-    # In a cluster, all workers' profiles are merged, or worker=N chooses one. Go's text format (debug=1) is refused: it
-    # has addresses, which no other program can resolve to Ruby frames.
-    #
-    # @api private
-    class HeapProfile
-      # The longest delta, in seconds.
-      LONGEST = 300
-      private_constant :LONGEST
-
-      # @param kind [String] a key of ClusterCalls::PROFILERS
-      # @param name [String] of the file
-      def initialize(kind, name)
-        @profiler = ClusterCalls::PROFILERS.fetch(kind)
-        @kind = kind.delete_suffix("s")
-        @headers = { "content-disposition" => "attachment; filename=\"#{name}.pb.gz\"" }.freeze
-        @delta = Mutex.new
-      end
-
-      # Errors are sentences in plain text: the client is not a browser.
-      #
-      # @param request [Request]
-      # @param readings [Readings]
-      # @return [Array(Integer, Hash, Array<String>)]
-      def response(request, readings)
-        worker, seconds = parameters(request)
-        calls = ClusterCalls.new(readings)
-        states = running(calls.profile_states(@profiler, calls.choose(worker)))
-        body = if seconds && !request.head?
-                 delta(calls, states, seconds)
-               else
-                 readings.fetch(:pprof, @profiler, calls.cluster?, states) { whole(calls, states) }
-               end
-        Response.of(200, "application/octet-stream", body, @headers)
-      rescue HttpError => e
-        Response.sentence(e.status, :text, e.message, e.headers)
-      end
-
-      private
-
-      # @return [Array(String, Integer)] the worker, and the seconds of a delta; each nil if it was not given
-      def parameters(request)
-        worker, seconds, debug = request.query.values_at("worker", "seconds", "debug").map { |values| values&.last }
-        unless [nil, "", "0"].include?(debug)
-          raise HttpError.parameter("debug", debug, "0; for readable text, see /profile.txt")
-        end
-
-        return [worker, nil] unless seconds
-        return [worker, seconds.to_i] if seconds.match?(/\A\d{1,3}\z/) && seconds.to_i.between?(1, LONGEST)
-
-        raise HttpError.parameter("seconds", seconds, "a whole number from 1 to #{LONGEST}")
-      end
-
-      # @return [Array<ClusterCalls::Outcome>] the outcomes with a running profile, and the failed ones
-      def running(states)
-        running = states.reject { |state| state.done? && !state.result[:running] }
-        return running if running.any?(&:done?)
-
-        none = "No #{@kind} profile runs in #{states.map(&:place).join(', ')}. Start one on the page /profile, or " \
-               "with #{@profiler}.start."
-        raise HttpError.new(running.any? ? 502 : 404, [none, *running.map(&:reason)].join(" "))
-      end
-
-      def whole(calls, states)
-        encoded(calls, states.map do |one|
-          one.follow { |place, state| calls.kept_profile(@profiler, place, state).reading }
-        end)
-      end
-
-      # Occupies one of the server's threads for that many seconds, so only one request at a time may do so.
-      def delta(calls, states, seconds)
-        raise HttpError.new(503, "Another request is taking a delta.", { "retry-after" => seconds.to_s }) unless
-          @delta.try_lock
-
-        begin
-          earlier = states.map { |one| one.follow { |place, _state| calls.profile(@profiler, place) } }
-          sleep(seconds)
-          encoded(calls, earlier.map do |one|
-            one.follow { |place, profile| calls.profile(@profiler, place) - profile }
-          end)
-        ensure
-          @delta.unlock
-        end
-      end
-
-      # A worker that failed becomes a comment in the profile of the others.
-      def encoded(calls, outcomes)
-        found, missing = outcomes.partition(&:done?)
-        raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
-
-        parts = found.map { |outcome| [outcome.result, calls.cluster? ? outcome.place.labels : {}] }
-        Memscope::Profile::Formats.merged_pprof(parts, comments: missing.map { |one| "missing: #{one.reason}" })
       end
     end
   end

@@ -1,21 +1,7 @@
 # frozen_string_literal: true
 
-require "cgi/escape"
-
 module Memscope
   module Web
-    # HTML that is already escaped.
-    #
-    # @api private
-    class Markup < String
-      # @return [Markup] self; String#to_s would return a plain String
-      def to_s = self
-
-      # @param value [Object]
-      # @return [Markup] the value, escaped for use as text or in an attribute; a Markup unchanged
-      def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
-    end
-
     # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched, with the pattern #held of
     # the page's layout.
     #

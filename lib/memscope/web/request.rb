@@ -1,9 +1,43 @@
 # frozen_string_literal: true
 
-require "uri"
+require "rack"
 
 module Memscope
   module Web
+    # The error response to a request that was allowed in: its status, and a sentence for the client.
+    #
+    # @api private
+    class HttpError < StandardError
+      # @param name [String] the parameter
+      # @param given [Object]
+      # @param allowed [String]
+      # @return [HttpError]
+      def self.parameter(name, given, allowed)
+        new(400, "#{name}: given #{given.to_s[0, 20].inspect}, allowed: #{allowed}.")
+      end
+
+      # @param error [Invalid] from a call of Memscope
+      # @return [HttpError] without the name of that call
+      def self.invalid(error) = new(400, "#{error.as}.")
+
+      # @return [Integer]
+      attr_reader :status
+      # @return [Hash{String => String}]
+      attr_reader :headers
+
+      def initialize(status, sentence, headers = {})
+        @status = status
+        @headers = headers
+        super(sentence)
+      end
+
+      # @return [String] "Not found"
+      def title = ::Rack::Utils::HTTP_STATUS_CODES.fetch(status).gsub(/(?<= )[A-Z]/, &:downcase)
+
+      # @return [Symbol] the template in views/
+      def template = :error
+    end
+
     # A request: its path, format and parameters. All input is untrusted and bounded; malformed input raises HttpError.
     #
     # @api private
@@ -14,11 +48,11 @@ module Memscope
       TYPES = { html: "text/html", json: "application/json", text: "text/plain" }.freeze
       FORM = "application/x-www-form-urlencoded"
       # Bytes.
-      LONGEST_PATH = 256
-      LONGEST_QUERY = 1024
-      LONGEST_FORM = 4096
-      LONGEST_ACCEPT = 1024
-      private_constant :FORMATS, :TYPES, :FORM, :LONGEST_PATH, :LONGEST_QUERY, :LONGEST_FORM, :LONGEST_ACCEPT
+      MAX_PATH = 256
+      MAX_QUERY = 1024
+      MAX_FORM = 4096
+      MAX_ACCEPT = 1024
+      private_constant :FORMATS, :TYPES, :FORM, :MAX_PATH, :MAX_QUERY, :MAX_FORM, :MAX_ACCEPT
 
       # @param text [String, nil] from a header
       # @return [String] its beginning, quoted, for a log line
@@ -32,31 +66,25 @@ module Memscope
       attr_reader :path
       # @return [Symbol] :html, :json or :text
       attr_reader :format
+      # @return [String] "GET"
+      attr_reader :verb
 
       # @param env [Hash] Rack's environment
       def initialize(env)
         @env = env
+        @verb = env["REQUEST_METHOD"].to_s
         @base = env["SCRIPT_NAME"].to_s.chomp("/")
         @path, extension = split(env["PATH_INFO"].to_s.b)
-        @format = FORMATS.fetch(extension) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, LONGEST_ACCEPT)) }
+        @format = FORMATS.fetch(extension) { accepted(env["HTTP_ACCEPT"].to_s.b.byteslice(0, MAX_ACCEPT)) }
       end
-
-      # @return [String] "GET"
-      def verb = env["REQUEST_METHOD"].to_s
-
-      # @return [Boolean]
-      def head? = verb == "HEAD"
-
-      # @return [Boolean]
-      def secure? = ::Rack::Request.new(env).ssl?
 
       # @return [Hash{String => Array<String>}] the query's parameters
       # @raise [HttpError]
       def query
         text = env["QUERY_STRING"].to_s
-        raise HttpError.new(414, "The query is too long.") if text.bytesize > LONGEST_QUERY
+        raise HttpError.new(414, "The query is too long.") if text.bytesize > MAX_QUERY
 
-        decoded(text, "query")
+        @query ||= decoded(text, "query")
       end
 
       # @return [Hash{String => Array<String>}] the fields of the form in the body
@@ -71,28 +99,17 @@ module Memscope
       private
 
       def split(path)
-        return [nil, nil] if path.bytesize > LONGEST_PATH || !path.match?(%r{\A[A-Za-z0-9_./]*\z})
+        return [nil, nil] if path.bytesize > MAX_PATH || !path.match?(%r{\A[A-Za-z0-9_./]*\z})
 
         name, extension = path.match(%r{\A(/[a-z_]+)\.(html|json|txt)\z})&.captures
         [name || (path.empty? ? "/" : path), extension]
       end
 
-      # The format with the highest quality value (if several have it, the first in TYPES); HTML without an Accept
-      # header.
+      # HTML without an Accept header, and where it allows none of the formats.
       def accepted(header)
-        ranges = header.split(",").to_h { |range| ranged(range) }
-        return :html if ranges.empty?
-
-        TYPES.max_by.with_index { |(_format, type), index| [quality(type, ranges), -index] }.first
+        ranges = header.split(",").grep(/[^\s;]/).join(",")
+        TYPES.key(::Rack::Utils.best_q_match(ranges, TYPES.values)) || :html
       end
-
-      def ranged(range)
-        type, *parameters = range.split(";").map(&:strip)
-        quality = parameters.find { |text| text.start_with?("q=") }
-        [type.to_s.downcase, quality ? quality.delete_prefix("q=").to_f : 1.0]
-      end
-
-      def quality(type, ranges) = ranges.values_at(type, type.sub(%r{/.*}, "/*"), "*/*").compact.first || 0.0
 
       def body
         declared = env["CONTENT_LENGTH"].to_s
@@ -100,18 +117,17 @@ module Memscope
 
         # If a middleware has already read the form, as Rails' Rack::MethodOverride does, the env keeps the form's text.
         text = env["rack.request.form_vars"]
-        text ||= env["rack.input"]&.read(LONGEST_FORM + 1) unless declared.to_i > LONGEST_FORM
-        raise HttpError.new(413, "The form is too long.") if [declared.to_i, text.to_s.bytesize].max > LONGEST_FORM
+        text ||= env["rack.input"]&.read(MAX_FORM + 1) unless declared.to_i > MAX_FORM
+        raise HttpError.new(413, "The form is too long.") if [declared.to_i, text.to_s.bytesize].max > MAX_FORM
 
         text.to_s
       end
 
       def decoded(text, what)
-        pairs = URI.decode_www_form(text.dup.force_encoding(Encoding::UTF_8))
-        raise ArgumentError if pairs.flatten.any? { |part| part.include?("\0") }
-
-        pairs.group_by(&:first).transform_values { |same| same.map(&:last) }
-      rescue ArgumentError, Encoding::CompatibilityError
+        fields = ::Rack::Utils.parse_query(text.b).transform_values { |values| [*values] }
+        valid = fields.flatten(2).all? { |part| part.valid_encoding? && !part.include?("\0") }
+        valid ? fields : raise(ArgumentError)
+      rescue ArgumentError, EncodingError # also Rack's errors
         raise HttpError.new(400, "The #{what} cannot be decoded.")
       end
     end

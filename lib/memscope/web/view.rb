@@ -1,11 +1,24 @@
 # frozen_string_literal: true
 
+require "cgi/escape"
 require "erb"
+require "uri"
 require_relative "../report/history"
-require_relative "../report/tags"
 
 module Memscope
   module Web
+    # HTML that is already escaped.
+    #
+    # @api private
+    class Markup < String
+      # @return [Markup] self; String#to_s would return a plain String
+      def to_s = self
+
+      # @param value [Object]
+      # @return [Markup] the value, escaped for use as text or in an attribute; a Markup unchanged
+      def self.of(value) = value.is_a?(self) ? value : new(CGI.escapeHTML(value.to_s))
+    end
+
     # ERB whose <%= %> escapes.
     #
     # @api private
@@ -31,13 +44,10 @@ module Memscope
       include Report::Quantity
 
       # Titles by path, in the order of the navigation.
-      PAGES = { "/" => "Overview", "/history" => "History", "/arenas" => "Arenas", "/size_classes" => "Size classes",
-                "/ruby_heap" => "Ruby heap", "/census" => "Census", "/heap" => "Heap graph", "/mappings" => "Mappings",
-                "/workers" => "Workers", "/profile" => "Profile" }.freeze
+      PAGES = { "/" => "Overview", "/history" => "History", "/objects" => "Objects", "/profile" => "Profile",
+                "/allocator" => "Allocator" }.freeze
       UNKNOWN = "–"
-      # Stands for the content in a layout that is sent in two parts.
-      CONTENT = "\0"
-      private_constant :UNKNOWN, :CONTENT
+      private_constant :UNKNOWN
 
       Dir[File.join(__dir__, "views", "*.erb")].each do |path|
         template = Template.new(File.read(path, encoding: Encoding::UTF_8), trim_mode: "-")
@@ -48,8 +58,6 @@ module Memscope
       attr_reader :request
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
-      # @return [String] the token of this page's forms: the one in the cookie, else a new one
-      attr_reader :token
 
       # @param request [Request]
       # @param actions [Boolean]
@@ -58,7 +66,6 @@ module Memscope
         @request = request
         @actions = actions
         @calls = calls
-        @token = Forgery.cookie(request.env) || Forgery.token
       end
 
       # @param subject [Object] the object that the template shows
@@ -69,37 +76,10 @@ module Memscope
       # @return [Markup] a whole page
       def page(page)
         @place = page.place if page.respond_to?(:place)
-        @refresh = (link("/doctor") if page.respond_to?(:diagnosed?) && !page.diagnosed?)
+        @refresh = (link("/", findings: 1) if page.respond_to?(:diagnosed?) && !page.diagnosed?)
         @title = page.title
         @content = render(page.template, page)
         render(:layout)
-      end
-
-      # @param title [String]
-      # @param template [Symbol] the template that says what is running
-      # @param subject [Object] the object that the template shows
-      # @param place [ClusterCalls::Place, nil] the process of the page
-      # @return [String] the first part of a page that is sent while something runs
-      def beginning(title, template, subject, place: nil)
-        @title = title
-        @place = place
-        @content = Markup.new(CONTENT)
-        before, @after = render(:layout).split(CONTENT)
-        before + render(template, subject)
-      end
-
-      # @param place [ClusterCalls::Place]
-      # @return [String] a line saying that this process's purge begins
-      def step(place) = "<p class=\"fine\">#{Markup.of(place.to_s.capitalize)} …</p>\n"
-
-      # @param page [#template] the result
-      # @return [String] the last part
-      def ending(page) = "</section>\n#{render(page.template, page)}#{@after}"
-
-      # @return [Hash{String => String}] the titles of the pages that have something to show, by path
-      def menu
-        empty = [*("/size_classes" unless Native.allocator[:name] == :jemalloc), *("/workers" if places.empty?)]
-        PAGES.reject { |path, title| empty.include?(path) && title != @title }
       end
 
       # @return [Array<ClusterCalls::Place>] the workers to choose from; empty without a cluster
@@ -118,27 +98,29 @@ module Memscope
       # @return [String] a link to it
       def link(path, worker: self.worker, **query)
         base = path == "/" && !request.base.empty? ? request.base : "#{request.base}#{path}"
-        pairs = { worker: worker, **query }.compact.map { |name, value| "#{name}=#{value}" }
-        pairs.empty? ? base : "#{base}?#{pairs.join('&')}"
+        pairs = { worker: worker, **query }.compact
+        pairs.empty? ? base : "#{base}?#{URI.encode_www_form(pairs)}"
       end
 
       # @return [String] a link to an asset
-      def asset(name) = "#{request.base}#{Assets.path(name)}"
+      def asset(name) = "#{request.base}#{Assets::PATHS.fetch(name)}"
+
+      # @param pid [Integer] of the process that the form is about
+      # @return [Markup] the fields that all forms have
+      def fields(pid)
+        Markup.new({ pid: pid, worker: worker }.compact.map do |name, value|
+          %(<input type="hidden" name="#{name}" value="#{Markup.of(value)}">)
+        end.join("\n"))
+      end
+
+      # @return [String] "worker 1, process 4711"
+      def process(place) = place.index ? "worker #{place.index}, process #{place.pid}" : "process #{place.pid}"
 
       # @return [String] MiB without the unit
       def mib(bytes) = bytes ? mebibytes(bytes).tr("-", "−") : UNKNOWN
 
-      # @return [String] "+1.2", "−3.4", "0.0"
-      def signed_mib(bytes) = bytes ? signed_mebibytes(bytes).tr("-", "−") : UNKNOWN
-
       # @return [String]
       def number(value) = value ? count(value) : UNKNOWN
-
-      # @return [String] "2,987", "3.4"
-      def decimal(value) = value ? Report::TagsPage.decimal(value) : UNKNOWN
-
-      # @return [String] the text as a parameter of `link`
-      def encoded(text) = URI.encode_www_form_component(text)
 
       # @return [String] "94.1 %"
       def percent(part, whole) = part && whole&.positive? ? format("%.1f %%", 100.0 * part / whole) : UNKNOWN
@@ -152,28 +134,6 @@ module Memscope
 
       # @return [String] the text with a full stop, and with a capital unless it begins with an allocator's name
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
-
-      # @return [String] a row's path in words: "Ruby heap › free slots"
-      def path_words(path) = path.to_s.split("/").map { |id| History.label(id.to_sym) }.join(" › ")
-
-      # @return [String, nil] a link to this page in another format, for the same worker; nil if the page answers a form
-      def data_link(extension)
-        link("#{request.path == '/' ? '/ledger' : request.path}.#{extension}") unless request.verb == "POST"
-      end
-
-      # @param overview [Pages::Overview]
-      # @return [String] the bar in words
-      def bar_label(overview)
-        shares = overview.branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
-        "The resident set by owner: #{shares.join(', ')}"
-      end
-
-      # @param branch [Pages::Overview::Branch]
-      # @return [Array(Float, Float)] in use and unused, as shares of the RSS
-      def branch_shares(branch)
-        held = branch.row.bytes.positive? ? branch.share * branch.held_bytes / branch.row.bytes : 0.0
-        [branch.share - held, held]
-      end
 
       # @param id [Symbol] of a top row of the ledger
       # @return [Integer, nil] its number, the same on all pages

@@ -63,7 +63,7 @@ class WebProfileTest < WebCase
 
     assert_match(%r{<th [^>]*>test/web/pages/profile_test\.rb:\d+ in [^<]+ <small>allocated at \S*psych}, shown.body)
     assert_includes shown.body, '<a href="/memscope/profile?by=caller" aria-current="true">'
-    assert_includes shown.body, "Application root: <code>#{Dir.pwd}</code>"
+    assert_includes shown.body, "Application root: #{Dir.pwd}"
     assert_equal 400, page("/profile?by=file").status
   end
 
@@ -80,7 +80,7 @@ class WebProfileTest < WebCase
     link = "/memscope/profile?tag=GET+%3Corders%3E"
 
     assert_includes shown, ">By endpoint and job</h2>"
-    assert_includes shown, "<a href=\"#{link}\">GET &lt;orders&gt;</a></th><td class=\"num\">2</td>"
+    assert_includes shown, "<a href=\"#{link}\">GET &lt;orders&gt;</a></th>"
     assert_includes shown, "no profile of objects is running"
     assert_of_one_tag(shown, page(link.delete_prefix("/memscope")).body)
     assert_includes page("/profile?tag=none").body, "Only the tag <b>none</b>"
@@ -163,9 +163,9 @@ class WebProfileTest < WebCase
     stopped = objects(do: "stop")
 
     refute_predicate Memscope::ObjectProfile, :running?
-    assert_match(%r{<th [^>]*>test/web/pages/profile_test\.rb:\d+ in [^<]+</th><td class="num">\d+,\d{3}</td>},
+    assert_match(%r{<th [^>]*>test/web/pages/profile_test\.rb:\d+ in .*?</th>.*?<td class="num">\d+,\d{3}</td>},
                  stopped.body)
-    assert_includes page("/profile?kind=objects&by=class").body, '<th scope="row" class="path">Object</th>'
+    assert_includes page("/profile?kind=objects&by=class").body, '<th scope="row" class="path">Object'
   end
 
   def page_of_objects(*samples)
@@ -179,23 +179,19 @@ class WebProfileTest < WebCase
   def test_the_shares_of_objects_sum_to_the_whole
     shown = page_of_objects(100, 50, 500)
     rows = shown.scan(%r{<td class="num">(\d+\.\d) %</td></tr>}).flatten.map(&:to_f)
-    left_out = shown[/The total also includes .*, (\d+\.\d) %\)/, 1].to_f
 
     assert_equal 2, rows.size
-    assert_in_delta 100, rows.sum + left_out, 0.2
+    assert_in_delta 100, rows.sum, 0.2
   end
 
   def test_of_too_few_samples_of_objects_nothing_is_estimated
     shown = [[100, 9, 500], [9]].map { |samples| page_of_objects(*samples) }
 
-    unknown = '<td class="num">–</td>'
+    unknown = '<td class="num"></td>'
 
-    few = %(</th>#{unknown * 3}<td class="num">9</td>#{unknown})
-
-    assert_match(%r{#{unknown}<th [^>]*>/srv/app/main\.rb:18 in [^<]+#{few}}, shown.first)
-    assert_match(%r{<td class="num">3\.8</td><th [^>]*>/srv/app/models/cache\.rb}, shown.first)
+    assert_includes shown.first, %(1 other line</th>#{unknown * 3}<td class="num">9</td>#{unknown})
+    assert_match(%r{<th [^>]*>/srv/app/models/cache\.rb:\d+ in [^<]+</th><td class="num">3\.8</td>}, shown.first)
     refute_includes shown.first, "lib/memscope/profile.rb"
-    refute_includes shown.first, "The total also includes"
     assert_includes shown.last, "<h1>Too few samples yet</h1>"
   end
 
@@ -268,34 +264,6 @@ class WebProfileTest < WebCase
 
       assert_equal(FORMS.values.to_h { |form| [form, 2] }, counts.slice(*FORMS.values))
     end
-  end
-
-  def test_a_snapshot_is_kept_for_as_long_as_its_rendering_wants
-    readings = Memscope::Web::Readings.new(clock: -> { now })
-    taken = 0
-    fetch = -> { readings.fetch_rendered(:profile, 1) { taken += 1 } }
-    fetch.call.body(:text) { (@now += 0.5).to_s }
-    @now = 4.9
-
-    assert_equal "0.5", fetch.call.body(:text) { flunk }
-    @now = 5.1
-
-    assert_equal 2, fetch.call.reading
-  end
-
-  # The least recently used snapshots are dropped first, with the bodies rendered from them.
-  def test_snapshots_are_kept_of_few_processes
-    readings = Memscope::Web::Readings.new(clock: -> { 0.0 })
-    rendered = ->(pid) { readings.fetch_rendered(:profile, pid) { pid }.body(:text) { Object.new } }
-    first = rendered[0]
-    second = rendered[1]
-    (2..63).each(&rendered)
-
-    assert_same first, rendered[0]
-    rendered[64]
-
-    assert_same first, rendered[0]
-    refute_same second, rendered[1]
   end
 
   def test_what_is_wrong_is_refused_and_nothing_started
@@ -376,7 +344,7 @@ class WebProfileTest < WebCase
   def test_a_delta_for_go_keeps_one_thread
     start
     first = Thread.new { page("/debug/pprof/heap?seconds=300") }
-    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/cluster\.rb.*sleep/)
+    sleep 0.01 until first.backtrace.to_a.first.to_s.match?(/pprof\.rb.*sleep/)
     second = page("/debug/pprof/heap?seconds=1")
 
     assert_equal [503, "1"], [second.status, second["retry-after"]]

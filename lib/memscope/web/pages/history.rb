@@ -15,10 +15,8 @@ module Memscope
         # @raise [HttpError]
         def range = choice("range", RANGES.keys, RANGES.keys.first)
 
-        # @return [String, nil] the verdict on the process; nil if memscope has no verdicts, or before the diagnosis
-        def verdict_sentence
-          read(:verdict).sentence if Calls::CALLS.key?(:verdict) && (!respond_to?(:diagnosed?) || diagnosed?)
-        end
+        # @return [String] the verdict on the process
+        def verdict_sentence = read(:verdict).sentence
       end
 
       # The memory of the process over time: as a chart and as a table. JSON is the whole history; with range=1h, 12h or
@@ -28,14 +26,19 @@ module Memscope
       class History < Page
         include OverTime
 
+        READINGS = %i[history].freeze
+
         # A line of the table: the time at its end, and the last sample of each series until then.
         Line = Struct.new(:at, :bytes)
 
+        # @return [Memscope::History]
+        def history = read(:history)
+
         # @return [String]
         def json
-          return reading.to_json unless @request.query.key?("range")
+          return super unless @request.query.key?("range")
 
-          body = reading.to_h
+          body = history.to_h
           curves = body[:curves].map { |curve| { **curve, rings: curve[:rings].select { |ring| shown?(ring) } } }
           JSON.generate({ **body, curves: curves })
         end
@@ -43,7 +46,7 @@ module Memscope
         # @return [Array<Symbol>] the series of the table: the RSS, and the rows that have memory
         def columns
           @columns ||= [:rss, *Memscope::History::ROWS].select do |id|
-            reading.series.include?(id) && points(id).any? { |point| point.last&.positive? }
+            history.series.include?(id) && points(id).any? { |point| point.last&.positive? }
           end
         end
 
@@ -57,7 +60,7 @@ module Memscope
         def seconds = RANGES.fetch(range)[1]
 
         # @return [Integer, nil] seconds between two samples of the series
-        def spacing(series) = (reading[series].spacing_seconds if reading.series.include?(series))
+        def spacing(series) = (history[series].spacing_seconds if history.series.include?(series))
 
         private
 
@@ -65,10 +68,10 @@ module Memscope
 
         def shown?(ring) = ring[:step_seconds] == step
 
-        def points(series) = reading.points(series, step: step)
+        def points(series) = history.points(series, step: step)
 
         def line(parts)
-          ended = [parts.flatten.map(&:at).max + step, reading.at].min
+          ended = [parts.flatten.map(&:at).max + step, history.at].min
           Line.new(ended, parts.map { |points| points.filter_map(&:last).last })
         end
       end

@@ -5,13 +5,15 @@ require_relative "history"
 module Memscope
   module Web
     module Pages
-      # The part of the overview that is shown at once: the processes of the cluster, and the ledger of one of them. The
-      # page then fetches OfDiagnosis, which takes longer, and shows that instead.
+      # The processes of the cluster, and the ledger of one of them, which are shown at once. The page then fetches
+      # itself with the findings (findings=1): the ledger, the diagnosis and the forecast of the levers, all based on
+      # one deep ledger. That takes longer.
       #
       # @api private
       class Overview < Page
         include OverTime
 
+        READINGS = %i[ledger].freeze
         # Leaf rows of free but resident memory.
         FREE = %i[free_slots empty_pages slab_slack page_slack thread_caches dirty muzzy free top
                   retained_resident].freeze
@@ -46,37 +48,44 @@ module Memscope
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
           # @return [Boolean]
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
-        end
 
-        # @return [Symbol] the template in views/
-        def template = :overview
-
-        # @return [Ledger] a cheap one
-        def reading = read(:ledger)
-
-        # @return [String]
-        def text
-          diagnosis = diagnosed.diagnosis
-          [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+          # @return [Array(Float, Float)] in use and unused, as shares of the RSS
+          def shares
+            held = row.bytes.positive? ? share * held_bytes / row.bytes : 0.0
+            [share - held, held]
+          end
         end
 
         # @return [Boolean] whether the page has the findings and the forecast
-        def diagnosed? = false
+        def diagnosed? = !@collected.nil? || @request.query.key?("findings")
 
-        # @return [Ledger] the one that the page shows
-        def ledger = @ledger ||= reading
+        # @return [Ledger] the one that the diagnosis is based on, if the page has one; else a cheap one
+        def ledger = @ledger ||= diagnosed? ? diagnosis.evidence.ledger : read(:ledger)
 
-        # @return [Memscope::Workers, nil] the master and all workers; nil without a cluster
-        def processes = (@readings.fetch(:workers) if calls.cluster?)
+        # @return [Diagnosis]
+        def diagnosis = diagnosed.diagnosis
+        alias doctor diagnosis
+
+        # @return [Purge::Result] of a dry run
+        def forecast = diagnosed.forecast
+
+        # @return [Memscope::Workers] the master and all workers; without a cluster, this process
+        def workers = @readings.fetch(:workers)
+
+        # @return [String]
+        def text = [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+
+        # @return [String, nil] the verdict on the process; nil before the diagnosis
+        def verdict_sentence = (super if diagnosed?)
 
         # @return [Array<Peers::Entry>] other processes of this user that listen, such as Sidekiq's
         def peers
           own = Listener.current&.path or return []
-          @peers ||= Peers.entries(pids: Peers.beside(own) - processes.map(&:pid))
+          @peers ||= Peers.entries(pids: Peers.beside(own) - workers.map(&:pid))
         end
 
         # @return [String, nil] why this process knows no other worker, although it belongs to a cluster
-        def alone = (processes.reasons[:workers] if calls.workers.one?)
+        def alone = (workers.reasons[:workers] if calls.workers.one?)
 
         # @return [Array<Branch>] the visible top-level rows
         def branches
@@ -88,58 +97,17 @@ module Memscope
           branches.map { |one| Drawing::Part.new(one.owner, one.mark, [one.row.bytes, 0].max, one.held_bytes) }
         end
 
+        # @return [String] the bar in words
+        def bar_label
+          shares = branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
+          "The resident set by owner: #{shares.join(', ')}"
+        end
+
         # @return [Integer] a lower bound of what is resident but unused
         def held_bytes = branches.sum(&:held_bytes)
 
         # @return [Integer] the sum of the rows
         def sum_bytes = ledger.rows.sum(&:bytes)
-
-        private
-
-        def diagnosed = @diagnosed ||= read(:diagnosis_with_forecast)
-
-        def branch(row, mark, owner)
-          below = row.children.select(&:visible?).map { |child| branch(child, nil, owner) }
-          rss = ledger.rss_bytes
-          Branch.new(row, mark, owner, held(row), rss&.positive? ? row.bytes.fdiv(rss) : 0.0, below)
-        end
-
-        # The free bytes of a row. Its negative leaves, which stand for bytes that are not resident, are subtracted:
-        # those bytes may lie in free memory.
-        def held(row)
-          leaves = row.each_leaf.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
-          leaves.sum(&:bytes).clamp(0, [row.bytes, 0].max)
-        end
-      end
-
-      # The overview, with the ledger as JSON and as text.
-      #
-      # @api private
-      class OfLedger < Overview
-        # @return [String]
-        def text = reading.to_s(unicode: true)
-      end
-
-      # The whole overview: the ledger, the findings and the forecast of the levers, all based on one deep ledger. As
-      # JSON and as text, it is the diagnosis.
-      #
-      # @api private
-      class OfDiagnosis < OfLedger
-        # @return [Boolean]
-        def diagnosed? = true
-
-        # @return [Diagnosis]
-        def reading = diagnosed.diagnosis
-        alias diagnosis reading
-
-        # @return [Ledger] the one that the diagnosis is based on
-        def ledger = diagnosis.evidence.ledger
-
-        # @return [Cgroup]
-        def cgroup = diagnosis.evidence.cgroup
-
-        # @return [Purge::Result] of a dry run
-        def forecast = diagnosed.forecast
 
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
@@ -157,6 +125,23 @@ module Memscope
 
         # @return [Float, nil] for how many milliseconds a full GC is predicted to stop Ruby
         def gc_pause_ms = forecast.levers.find { |lever| lever.name == :gc }&.predicted_pause_ms
+
+        private
+
+        def diagnosed = @diagnosed ||= read(:diagnosis_with_forecast)
+
+        def branch(row, mark, owner)
+          below = row.children.select(&:visible?).map { |child| branch(child, nil, owner) }
+          rss = ledger.rss_bytes
+          Branch.new(row, mark, owner, held(row), rss&.positive? ? row.bytes.fdiv(rss) : 0.0, below)
+        end
+
+        # The free bytes of a row. Its negative leaves, which stand for bytes that are not resident, are subtracted:
+        # those bytes may lie in free memory.
+        def held(row)
+          leaves = row.each_leaf.select { |leaf| FREE.include?(leaf.id) || leaf.bytes.negative? }
+          leaves.sum(&:bytes).clamp(0, [row.bytes, 0].max)
+        end
       end
     end
   end

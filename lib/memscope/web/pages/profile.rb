@@ -73,7 +73,7 @@ module Memscope
 
         # @return [Memscope::Profile] if the query names a tag (tag=), only the part of that tag
         # @raise [HttpError] if none was started
-        def reading = tag ? @tagged ||= kept.reading.tagged(tag) : kept.reading
+        def reading = @reading ||= kept.then { |profile| tag ? profile.tagged(tag) : profile }
 
         # @return [String, nil] the tag that the page is about
         def tag = @request.query["tag"]&.last
@@ -89,7 +89,7 @@ module Memscope
         #
         # @yieldreturn [String]
         # @return [String]
-        def tables(&) = tag ? yield : body(:"tables_#{by}", &)
+        def tables(&) = tag ? yield : kept(:tables, by, &)
 
         # @return [Memscope::Profile, nil]
         def profile
@@ -103,41 +103,19 @@ module Memscope
         # @raise [HttpError]
         def by = choice("by", groupings.keys.map(&:name), "line").to_sym
 
-        # @return [Array<Memscope::Profile::Entry>] places with live memory: those with the most come first, those with
-        #   too few samples for an estimate last
-        def places = entries.first(LINES)
+        # @return [Report::ProfilePage] by the grouping of the query
+        def table = @table ||= Report::ProfilePage.new(reading, by: by, limit: LINES, width: Report::Page::WIDEST)
 
-        # @return [Array<Memscope::Profile::Entry>] what `places` leaves out
-        def left_out = entries.drop(LINES)
-
-        # @return [Array<String>] what the samples do not account for, and whether the order of the places may be chance
-        def notes = [*printed.unseen, *printed.tie]
-
-        # @param entry [Memscope::Profile::Entry]
-        # @return [String, nil] the lines of the application that called it, or the lines that allocated for it
-        def beside(entry)
-          (place,), *others = entry.callers + entry.lines
-          return unless place
-
-          "#{entry.lines.empty? ? 'called from' : 'allocated at'} #{reading.local(place)}" \
-            "#{" and #{Report::Quantity.counted(others.size, 'other lines')}" if others.any?}"
-        end
-
-        # @param entry [Memscope::Profile::Entry]
-        # @return [String, nil] what holds its objects, if that is known
-        def held(entry) = (reading.holder(entry)&.then { |holder| "held by #{holder}" } if by == :line)
-
-        # @return [Array<Memscope::Profile::Entry>] tags with live memory, those with the most first; empty without tags
+        # @return [Report::ProfilePage, nil] by tag; nil without tags
         def tags
-          return [] if tag
+          return if tag || reading.by(:tag).count { |entry| entry.live_bytes.positive? } < 2
 
-          entries = reading.by(:tag).select { |entry| entry.live_bytes.positive? }
-          entries.size > 1 ? entries.first(LINES) : []
+          Report::ProfilePage.new(reading, by: :tag, limit: LINES)
         end
 
         # @return [String] the profile; if the page answers a form in a cluster, the form's outcomes
         def json
-          return body(:json, &:to_json) unless @outcomes && cluster?
+          return kept(:json, &:to_json) unless @outcomes && cluster?
 
           JSON.generate(do: @form["do"].last, workers: @outcomes.map do |outcome|
             { **outcome.place.to_h, done: outcome.done?, reason: outcome.reason }
@@ -146,7 +124,7 @@ module Memscope
 
         # @return [String] the same as `json`, as text
         def text
-          return body(:text, &:to_s) unless @outcomes && cluster?
+          return kept(:text) { |profile| profile.to_s(unicode: true) } unless @outcomes && cluster?
 
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
@@ -154,18 +132,12 @@ module Memscope
         # @return [String] the flame graph, with a switch to the profile of the other kind, if there is one
         # @raise [HttpError] if none was started
         def flame_graph
-          body(:flame_graph) do |profile|
+          kept(:flame_graph) do |profile|
             query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
             other = self.class.new(@readings, @request, form: { **@form, "kind" => [other_kind] }).profile
             profile.to_html(back: ["../profile", *(query unless query.empty?)].join("?"), other: other)
           end
         end
-
-        # @param form [Symbol] key of the body, such as :json
-        # @yieldparam profile [Memscope::Profile]
-        # @return [String] what the block renders, once for each profile that is read
-        # @raise [HttpError] if none was started
-        def body(form, &) = kept.body(form, &)
 
         # @return [String] what the form did in each worker: "started" or "stopped"
         def done = { "start" => "started", "stop" => "stopped" }.fetch(@form["do"].last)
@@ -179,22 +151,20 @@ module Memscope
           profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
         end
 
-        def entries
-          live = printed.entries.select { |entry| entry.live_bytes.positive? }
-          live.partition { |entry| reading.estimated?(entry.samples) }.flatten
-        end
-
-        def printed = @printed ||= Report::ProfilePage.new(reading, by: by, limit: LINES)
-
         def here = states.find { |one| one.place.pid == place.pid }
 
         # Empty if the process of this page does not answer.
         def state = here&.result || {}
 
-        def kept = @kept ||= @calls.kept_profile(profiler, place, known_state)
+        # The profile; or what the block renders from it, once for each profile that is read.
+        def kept(*form, &)
+          raise HttpError.new(502, here.reason) if here&.reason
 
-        # Asks again if the process did not answer; if it fails again, so does the page.
-        def known_state = state.empty? ? @calls.profile_state(profiler, place) : state
+          none = HttpError.new(404, "No #{profiler.name.tr('_', ' ')} was started in #{place}.")
+          raise none unless state[:session]&.positive?
+
+          @calls.kept_profile(profiler, place, state, *form, &)
+        end
       end
     end
   end

@@ -1,13 +1,15 @@
 # frozen_string_literal: true
 
-require_relative "../../support/web_case"
+require "openssl"
 require_relative "../../support/listening"
+require_relative "../../support/web_case"
 
-# The page /heap.
-class WebHeapGraphTest < WebCase
+# The page /objects: censuses, heap graphs and dumps.
+class WebObjectsTest < WebCase
   include Listening
 
   Planted = Class.new
+  Counted = Class.new
   HELD = Array.new(3_000) { |number| [Planted.new, "text #{number} " * 20] }
   # A script of another process, with a cache.
   CATALOG = "class Product; def initialize(i) = @name = i.to_s * 40; end; " \
@@ -16,113 +18,147 @@ class WebHeapGraphTest < WebCase
   def setup
     super
     @application = application
-    Memscope::Runtime.current.readings.delete(:heap_graph)
+    Memscope::Runtime.current.readings.clear
   end
 
   def page(path) = get(path, on: @application)
 
-  def take(**fields)
-    post({ "do" => "take", "pid" => Process.pid.to_s, **fields.transform_keys(&:name) }, path: "/heap",
+  def take(kind = "heap", **fields)
+    post({ "do" => "take", "pid" => Process.pid.to_s, **fields.transform_keys(&:name) }, path: "/#{kind}",
                                                                                          on: @application)
   end
 
   def test_nothing_is_kept_yet
-    shown = page("/heap")
+    shown = page("/objects")
 
     assert_equal 200, shown.status
     assert_includes shown.body, "No heap graph has been made yet in process #{Process.pid}."
-    assert_equal 404, page("/heap.json").status
+    assert_includes shown.body, "None has been taken yet in process #{Process.pid}."
+    assert_equal([404, 404], %w[/heap.json /census.json].map { |path| page(path).status })
+    assert_equal '{"census":null,"heap":null}', page("/objects.json").body.chomp
+    assert_match(/\ANo census and no heap graph/, page("/objects.txt").body)
   end
 
   def test_take_and_look
     taken = take.body
-
-    assert_match(/role="status">Following the references.*<h1>.*held by/m, taken)
-    shown = page("/heap").body
+    shown = page("/objects").body
     graph = Memscope::HeapGraph.from_json(page("/heap.json").body)
 
+    [taken, shown].each { |body| assert_match(/held by .*Find who holds.*retained by one object/m, body) }
     assert_equal Process.pid, graph.pid
     assert_includes shown, "The last fork stopped Ruby for"
     assert_equal (graph.reasons.keys - [:names]).map { |id| id.name.tr("_", " ") },
                  shown.scan(%r{<dt>(.+)</dt>}).flatten
-    %w[paths holders classes garbage roots].each { |part| assert_includes shown, "id=\"#{part}-title\"" }
-    refute_includes shown, "strings-title"
+    ["where memory has accumulated", "retained by one object", "class", "class of garbage"].each do |heading|
+      assert_includes shown, "<th scope=\"col\">#{heading}</th>"
+    end
+    refute_includes shown, "the same String"
     assert_match(/reachable: .* garbage: /, page("/heap.txt").body)
   end
 
-  def test_who_holds_a_class
-    take(paths_to: "WebHeapGraphTest::Planted", strings: "1")
-    shown = CGI.unescapeHTML(page("/heap").body).gsub(/<[^>]+>/, "")
+  # The process that was asked has the graph in hand: nothing is asked for, made or checked a second time.
+  def test_a_graph_is_made_and_checked_once
+    counts = Hash.new(0)
+    trace = TracePoint.new(:call) { |point| counts[[point.defined_class, point.method_id]] += 1 }
+    trace.enable { [take, page("/objects")] }
+    called = counts.keys.map(&:last)
 
-    assert_match(/3,000 objects, held through one kind of path/, shown)
-    assert_match(/WebHeapGraphTest::HELD → Array ×2 → WebHeapGraphTest::Planted\s+3,000 objects on such paths/, shown)
-    assert_match(/[\d,]+ of [\d,]+ strings are duplicates of others; the duplicates take [\d.]+ [KM]iB/, shown)
+    assert_includes called, :take_heap_graph
+    assert_equal 1, counts[[Memscope::Calls.singleton_class, :kept_heap_graph]]
+    assert_empty counts.keys.map(&:first) & [Memscope::Loader, Memscope::Loader.singleton_class]
+  end
+
+  def test_what_holds_a_class
+    take(paths_to: "WebObjectsTest::Planted", strings: "1")
+    shown = CGI.unescapeHTML(page("/objects").body).gsub(/<[^>]+>/, " ")
+
+    assert_match(/paths to WebObjectsTest::Planted \(3,000 objects\): 1 kind\b/, shown)
+    assert_match(/WebObjectsTest::HELD → Array ×2 → WebObjectsTest::Planted \(3,000 alike\)/, shown)
+    assert_match(/[\d,]+ of [\d,]+ Strings are duplicates of others; the duplicates take [\d.]+ [KM]iB/, shown)
     refute_includes shown, "text 1 "
   end
 
-  # The tiles are disjoint, so that their areas can be those of bytes.
-  def test_tiles_sum_to_the_heap
-    take
-    request = Memscope::Web::Request.new({ **LOCAL, "PATH_INFO" => "/heap", "REQUEST_METHOD" => "GET" })
-    subject = Memscope::Web::Pages::HeapGraph.new(Memscope::Web::Readings.new, request)
-    graph = subject.reading
-
-    assert_equal graph.reachable_bytes + graph.garbage_bytes, subject.tiles.sum(&:bytes)
-    assert_operator subject.tiles.size, :>, 3
-    subject.tiles.filter_map(&:target).each { |id| assert_includes page("/heap").body, %(<li id="#{id}">) }
-  end
-
-  def test_orders
-    take
-    rows = page("/heap?classes=objects&holders=own").body.scan(/aria-sort="descending"><a [^>]*>([^<]+)</).flatten
-
-    assert_equal ["Own MiB", "Objects"], rows
-    counts = order_of("classes=objects", "classes")
-
-    assert_equal counts.sort.reverse, counts
-  end
-
-  # The numbers in the third column of a table.
-  def order_of(query, section)
-    body = page("/heap?#{query}").body[%r{<section class="wide" id="#{section}".*?</section>}m]
-    body.scan(%r{<tr>.*?</tr>}m).filter_map { |row| row.scan(%r{<td class="num">([\d,]+)</td>}).flatten.last }
-        .map { |text| text.delete(",").to_i }
-  end
-
   def test_wrong_parameters
-    take
-    { "/heap?classes=colour" => 'classes: given "colour", allowed: retained, own, objects.',
-      "/heap?holders=colour" => 'holders: given "colour", allowed: retained, own, objects.' }.each do |path, sentence|
-      answer = get(path, { "HTTP_ACCEPT" => "text/html" }, on: @application)
+    take("census")
+    answer = get("/objects?by=colour", { "HTTP_ACCEPT" => "text/html" }, on: @application)
 
-      assert_equal 400, answer.status
-      assert_includes CGI.unescapeHTML(answer.body), sentence
+    assert_equal 400, answer.status
+    assert_includes CGI.unescapeHTML(answer.body), 'by: given "colour", allowed: class, type, imemo, slot_size, age.'
+    %w[heap census].each do |kind|
+      assert_equal 400, take(kind, do: "nothing").status
+      assert_equal 409, take(kind, pid: "1").status
     end
-    assert_equal 400, take(do: "nothing").status
-    assert_equal 409, take(pid: "1").status
   end
 
   def test_a_class_that_nobody_knows
     take(paths_to: "<Unheard>")
 
-    assert_match(%r{Who holds &lt;Unheard&gt;</h2>\n<p>There is no object of a class of that name\.</p>},
-                 page("/heap").body)
+    assert_match(%r{What holds &lt;Unheard&gt;</h2>.*There is no object of a class of that name\b}m,
+                 page("/objects").body.sub("there is", "There is"))
   end
 
   # In a child that the container's limit leaves no room for, for instance.
   def test_a_refusal_is_shown_with_its_reason
     refused = { **Memscope.heap_graph(top: 1).to_h, reachable_count: nil, reasons: { reachable_count: "no room" } }
-    Memscope::Runtime.current.readings[:heap_graph] = JSON.generate(refused)
+    Memscope::HeapGraph::Kept.keep(Memscope::HeapGraph.from_h(refused))
 
-    assert_match(%r{<h1>No heap graph</h1>.*<li>No room\.</li>}m, page("/heap").body)
+    assert_match(%r{<h1>No heap graph</h1>.*<li>No room\.</li>}m, page("/objects").body)
   end
 
+  # A census only reads.
   def test_without_actions
     @application = application(actions: false)
 
     assert_equal 403, take.status
-    assert_includes page("/heap?paths_to=Order").body, "memscope heap --pid #{Process.pid} --paths-to Order</code>"
-    refute_includes page("/heap").body, "<form"
+    assert_equal [200, 403], [take("census"), take("census", do: "gc")].map(&:status)
+    assert_equal 403, post({ "do" => "take" }, LOCAL, path: "/census", on: @application).status
+    assert_includes page("/objects?paths_to=Order").body, "memscope heap --pid #{Process.pid} --paths-to Order</code>"
+    refute_includes page("/objects").body, 'action="/memscope/heap"'
+  end
+
+  def test_two_censuses_show_what_grew
+    kept = Array.new(1_000) { Counted.new }
+
+    assert_equal 200, take("census").status
+    kept.concat(Array.new(1_500) { Counted.new })
+    stores = Array.new(50) { OpenSSL::X509::Store.new }
+    collected = GC.count
+
+    assert_equal 200, take("census", do: "gc").status
+    assert_operator GC.count, :>, collected
+    body = page("/objects").body
+
+    assert_match(%r{>WebObjectsTest::Counted</a></th>.*<td class="num">\+1,500</td>.*<td class="num">2,500</td>}, body)
+    assert_match(%r{reports no size</th>.*OpenSSL::X509::Store</a></th><td class="num">\+(49|50)</td>}m, body)
+    assert_includes page("/objects?by=imemo").body, "imemo_iseq"
+    assert_includes body, %(href="/memscope/objects?paths_to=WebObjectsTest%3A%3ACounted#main")
+    assert_includes page("/objects?paths_to=WebObjectsTest%3A%3ACounted").body, 'value="WebObjectsTest::Counted"'
+    assert_census(Memscope::Census.from_json(page("/census.json").body), kept.size)
+    assert_match(/objects: .* in slots/, page("/census.txt").body)
+    assert_equal 50, stores.size
+  end
+
+  def assert_census(census, number)
+    planted = census.by(:class).find { |row| row.name == "WebObjectsTest::Counted" }
+
+    assert_equal [number, true], [planted.count, census.collected?]
+  end
+
+  def test_of_another_process
+    other = listening(CATALOG)
+    place = Memscope::Web::ClusterCalls::Place.new(0, other.pid)
+    calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+
+    assert_equal([[], []], %i[kept_heap_graph kept_censuses].map { |name| calls.call(place, name) })
+    assert_raises(Memscope::Web::HttpError) { calls.call(place, :take_heap_graph, strings: 1) }
+    taken = calls.call(place, :take_heap_graph, paths_to: nil, strings: false)
+
+    assert_equal taken, calls.call(place, :kept_heap_graph)
+    assert_equal [other.pid, "Catalog::PRODUCTS → Array"], [taken.last.pid, taken.last.paths.first.to_s]
+    censuses = Array.new(2) { calls.call(place, :take_census, gc: false) }.last
+
+    assert_equal [other.pid, other.pid], censuses.map(&:pid)
+    assert_operator censuses.last.by(:class).find { |row| row.name == "Product" }.count, :>=, 20_000
   end
 
   def dump(path: "/dump", **fields)
@@ -154,7 +190,7 @@ class WebHeapGraphTest < WebCase
 
   # How many Planted objects ObjectSpace's lines have.
   def planted(lines)
-    address = lines[/^{"address":"(\w+)"[^\n]*"type":"CLASS"[^\n]*"name":"WebHeapGraphTest::Planted"/, 1]
+    address = lines[/^{"address":"(\w+)"[^\n]*"type":"CLASS"[^\n]*"name":"WebObjectsTest::Planted"/, 1]
     lines.scan(/"type":"OBJECT"[^\n]*"class":"#{address}"/).size
   end
 
@@ -173,7 +209,7 @@ class WebHeapGraphTest < WebCase
     assert_equal 409, dump(pid: "1").status
     assert_equal 405, page("/dump").status
     assert_equal 403, post({}, { **OWN, "HTTP_SEC_FETCH_SITE" => "cross-site" }, path: "/dump", on: @application).status
-    assert_includes page("/heap").body, '<form method="post" action="/memscope/dump">'
+    assert_includes page("/objects").body, '<form method="post" action="/memscope/dump">'
   end
 
   # The limit of a file's size ends the child in the middle.
@@ -234,26 +270,5 @@ class WebHeapGraphTest < WebCase
     assert_includes file.read, "Catalog"
   ensure
     file&.close
-  end
-
-  def test_a_census_leads_to_paths
-    post({ "do" => "take", "pid" => Process.pid.to_s }, path: "/census", on: @application)
-
-    assert_includes page("/census").body, %(href="/memscope/heap?paths_to=WebHeapGraphTest%3A%3APlanted")
-    assert_includes page("/heap?paths_to=WebHeapGraphTest%3A%3APlanted").body, 'value="WebHeapGraphTest::Planted"'
-  end
-
-  def test_of_another_process
-    other = listening(CATALOG)
-    place = Memscope::Web::ClusterCalls::Place.new(0, other.pid)
-    calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
-
-    assert_nil calls.kept_heap_graph(place)
-    assert_raises(ArgumentError) { calls.take_heap_graph(place, strings: 1) }
-    calls.take_heap_graph(place, paths_to: nil, strings: false)
-    kept = calls.kept_heap_graph(place)
-
-    assert_equal other.pid, kept.pid
-    assert_equal "Catalog::PRODUCTS → Array", kept.paths.first.to_s
   end
 end

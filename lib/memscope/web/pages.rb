@@ -1,0 +1,104 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Web
+    # What the five pages show, each as HTML, JSON and text.
+    #
+    # @api private
+    module Pages
+      # A page: HTML by the template with the page's own name, JSON and text by its readings.
+      #
+      # @api private
+      class Page
+        # @return [ClusterCalls]
+        attr_reader :calls
+        # @return [Purge::Result, nil] of the full GC that the form asked for before this page is read
+        attr_reader :collected
+        # @return [Array<ClusterCalls::Outcome>, nil] what became of the form that this page answers, in each process
+        attr_reader :outcomes
+
+        # @param readings [Readings]
+        # @param request [Request]
+        # @param form [Hash{String => Array<String>}] the posted form, or the query
+        # @param collected [Purge::Result, nil]
+        # @param outcomes [Array<ClusterCalls::Outcome>, nil]
+        # @param taken [Hash{Symbol => Array<Reading>}] what the form has taken, by name
+        def initialize(readings, request, form: request.query, collected: nil, outcomes: nil, taken: {})
+          @readings = readings
+          @request = request
+          @form = form
+          @collected = collected
+          @outcomes = outcomes
+          @taken = taken
+          @calls = ClusterCalls.new(readings)
+        end
+
+        # @return [Symbol] the template in views/
+        def template = self.class.name[/\w+\z/].downcase.to_sym
+
+        # @return [String]
+        def title = template.name.capitalize
+
+        # @return [ClusterCalls::Place] the process that the page shows
+        # @raise [HttpError] for an unknown worker
+        def place = @place ||= @calls.place(@form)
+
+        # @param name [Symbol] of a method of the page
+        # @return [Reading]
+        # @raise [HttpError] if there is none
+        def data(name)
+          public_send(name) or
+            raise HttpError.new(404, "No #{name} was taken in #{place}. Take one on the page /objects, or with " \
+                                     "memscope #{name} --pid #{place.pid}.")
+        end
+
+        # @return [String] the page's only reading, or an object of them by name
+        def json = names.one? ? public_send(names.first).to_json : names.to_h { |one| [one, public_send(one)] }.to_json
+
+        # @return [String]
+        def text = names.filter_map { |name| public_send(name)&.to_s(unicode: true) }.join("\n\n")
+
+        private
+
+        # The page's readings.
+        def names = self.class::READINGS
+
+        # @raise [HttpError] if the process does not answer
+        def read(kind, **options) = @calls.read(place, kind, **options)
+
+        # @param allowed [Array<String>]
+        # @return [String] the parameter's value in the query
+        # @raise [HttpError] if it is none of those allowed
+        def choice(parameter, allowed, default)
+          given = @request.query[parameter]&.last || default
+          allowed.include?(given) ? given : raise(HttpError.parameter(parameter, given, allowed.join(", ")))
+        end
+      end
+
+      # One reading as JSON and text.
+      #
+      # @api private
+      Data = Struct.new(:reading) do
+        # @return [String]
+        def json = reading.to_json
+
+        # @return [String]
+        def text = reading.to_s(unicode: true)
+      end
+
+      # The result of a purge of one process, or of several workers.
+      #
+      # @api private
+      class Returned < Data
+        # @return [Symbol] the template in views/
+        def template = :returned
+
+        # @return [String]
+        def title = "Returned"
+
+        # @return [Boolean] whether it is of several workers
+        def several? = reading.is_a?(Purge::WorkerResults)
+      end
+    end
+  end
+end

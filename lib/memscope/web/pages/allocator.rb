@@ -1,0 +1,55 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Web
+    module Pages
+      # What serves malloc, and how malloc's memory and Ruby's heap are laid out.
+      #
+      # @api private
+      class Allocator < Page
+        READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze
+        # For each reading: a heading, and a sentence.
+        SECTIONS = {
+          arenas: ["Arenas", "Each arena has its own locks: threads in different arenas do not contend with each " \
+                             "other."],
+          size_classes: ["Size classes", "Slack is free memory in slabs that only blocks of the same size can use."],
+          fragmentation: ["Free but resident", "How much more malloc holds than is allocated, and what returns it."],
+          ruby_heap: ["Ruby heap", "A page can be returned only when all of its slots are free. Garbage is live here."],
+          mappings: ["Mappings", "The largest mappings, with the ledger rows that own their resident memory."]
+        }.freeze
+        # Rows of the table of mappings. JSON and text have all.
+        MAX_MAPPINGS = 50
+        private_constant :SECTIONS, :MAX_MAPPINGS
+
+        (READINGS - %i[size_classes]).each { |name| define_method(name) { read(name) } }
+
+        # @return [SizeClasses] of all arenas, or with arena=N of one
+        def size_classes = read(:size_classes, arena: arena)
+
+        # @return [String]
+        def text = (READINGS - %i[allocator]).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
+
+        # @return [Array<Array(Symbol, String, String, Reading, Report::ReadingPage)>] name, heading and sentence of
+        #   each reading that has something to show
+        def sections
+          SECTIONS.filter_map do |name, words|
+            reading = public_send(name)
+            options = name == :mappings ? { limit: MAX_MAPPINGS } : {}
+            page = Report.page(reading, **options)
+            [name, *words, reading, page] unless page.parts.empty? && name == :size_classes
+          end
+        end
+
+        private
+
+        def arena
+          given = @request.query["arena"]&.last.to_s
+          return if given.empty?
+          return given.to_i if given.match?(/\A\d{1,4}\z/)
+
+          raise HttpError.parameter("arena", given, "the number of an arena")
+        end
+      end
+    end
+  end
+end

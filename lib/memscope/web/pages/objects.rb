@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Web
+    module Pages
+      # The last census and the last heap graph that were taken on this page, or by `memscope census` and `memscope
+      # heap`; both are kept in the process that was counted.
+      #
+      # @api private
+      class Objects < Page
+        READINGS = %i[census heap].freeze
+        # Headings by grouping of the census (by=type).
+        GROUPINGS = { class: "Class", type: "Type", imemo: "Internal kind", slot_size: "Slot bytes", age: "Age" }.freeze
+        # What opens a dump, by its format.
+        READERS = { perfetto: "Perfetto (ui.perfetto.dev)", heapsnapshot: "Chrome's DevTools",
+                    objspace: "heapy, heap-profiler, sheap" }.freeze
+        # Rows of the table of a census. JSON has all.
+        MAX_ROWS = 100
+        private_constant :MAX_ROWS
+
+        # @return [Memscope::Census, nil]
+        def census = censuses.last
+
+        # @return [Memscope::HeapGraph, nil]
+        def heap = kept(:heap, :kept_heap_graph).last
+
+        # @return [Array<Report::ReadingPage>] what grew since the census before, if there is one; and the census
+        def counts
+          return [] unless census&.known?
+
+          options = { by: by, limit: MAX_ROWS }
+          growth = Report.page(census - censuses.first, **options, limit: 20) if censuses.size > 1
+          [*growth, Report.page(census, **options)]
+        end
+
+        # @return [Symbol]
+        # @raise [HttpError]
+        def by = choice("by", GROUPINGS.keys.map(&:name), "class").to_sym
+
+        # @return [String] the class in the form's field, from the query or the posted form; empty: any
+        def paths_to = @form["paths_to"]&.last.to_s
+
+        # @return [String]
+        def text
+          found = super
+          found.empty? ? "No census and no heap graph was taken in #{place}.\n" : found
+        end
+
+        private
+
+        def censuses = kept(:census, :kept_censuses)
+
+        def kept(name, call) = @taken[name] ||= @calls.call(place, call)
+      end
+    end
+  end
+end
