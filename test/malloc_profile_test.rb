@@ -95,7 +95,7 @@ class MallocProfileInterruptTest < MemscopeTest
       profilers = { Memscope::MallocProfile => { backend: :imports }, Memscope::ObjectProfile => {} }
       answers = profilers.map do |profiler, options|
         profiler.lease.start(seconds: 600, **options)
-      rescue profiler::Unavailable => e
+      rescue Memscope::Unavailable => e
         [e.message, profiler.running?]
       end
       puts JSON.generate(answers)

@@ -25,7 +25,7 @@ class ObjectProfileArgumentsTest < MemscopeTest
 
   def test_nothing_is_read_unless_it_runs
     %i[snapshot stop next_generation].each do |call|
-      error = assert_raises(PROFILE::Unavailable) { PROFILE.public_send(call) }
+      error = assert_raises(Memscope::Unavailable) { PROFILE.public_send(call) }
 
       assert_match(/no object profile is running/, error.message)
     end

@@ -208,7 +208,7 @@ module Memscope
     # @yield
     # @return [Profile]
     # @raise [ArgumentError] for an invalid rate or backend, or without a block
-    # @raise [MallocProfile::Unavailable] if a profile is already running, or this process cannot be profiled
+    # @raise [Unavailable] if a profile is already running, or this process cannot be profiled
     def malloc_profile(...) = Loading.unit(:MallocProfile).record(...)
 
     # By Ruby line, the objects allocated in any thread while the block ran, and still alive when it ends.
@@ -220,7 +220,7 @@ module Memscope
     # @yield
     # @return [Profile]
     # @raise [ArgumentError] for an invalid option, or without a block
-    # @raise [ObjectProfile::Unavailable] if a profile of objects is already running, or cannot run here
+    # @raise [Unavailable] if a profile of objects is already running, or cannot run here
     def object_profile(...) = Loading.unit(:ObjectProfile).record(...)
 
     # What the block allocates, and how much of that remains: objects by class and line, malloc memory, rows of the

@@ -34,14 +34,9 @@ module Memscope
     # long as the process lives.
     ACCUMULATED = "prof_accum:true"
 
-    # Why jemalloc's profiler cannot be used, and the remedy.
-    OBSTACLES = {
-      off: "this process was started without jemalloc's profiler: start it with " \
-           "`memscope exec --profile -- COMMAND`, or with MALLOC_CONF=#{CONF}",
-      not_built: "this jemalloc was built without its profiler (--enable-prof)",
-      no_hook: "this jemalloc is older than 5.3.0, the first whose profiler can record Ruby stacks",
-      other: "no jemalloc serves malloc here: start the process with `memscope exec --profile -- COMMAND`"
-    }.freeze
+    # Why jemalloc's profiler cannot be used.
+    OBSTACLES = { off: :profiler_off, not_built: :profiler_not_built, no_hook: :profiler_no_hook,
+                  other: :profiler_other }.freeze
     private_constant :OBSTACLES
 
     # The first version of jemalloc whose profiler can record Ruby stacks. That profiler can crash: jemalloc's issue
@@ -49,8 +44,8 @@ module Memscope
     CRASHING = "5.3.0"
     private_constant :CRASHING
 
-    # A profile cannot be started or read. The message says why.
-    class Unavailable < StandardError; end
+    # @return [Class]
+    Unavailable = Memscope::Unavailable
 
     extend Profile::Profiler
 
@@ -131,8 +126,7 @@ module Memscope
       # @return [Profile] the running profile, or else the last one
       # @raise [Unavailable] if no profile was started
       def snapshot
-        read(Native.malloc_profile) || raise(Unavailable, "no malloc profile was started: " \
-                                                          "Memscope::MallocProfile.start")
+        read(Native.malloc_profile) || refuse_not_running
       end
 
       # Starts another generation: allocations from now on belong to it. A leak shows as old generations that stay live.
@@ -158,8 +152,7 @@ module Memscope
 
       def read_stopped(which)
         refuse_not_running unless which
-        read(Native.malloc_profile(which)) ||
-          raise(Unavailable, "the malloc profile was stopped, but another one was started before it was read")
+        read(Native.malloc_profile(which)) || raise(Unavailable, :profile_replaced)
       end
 
       # Symbol#name allocates only once per Symbol.
@@ -173,13 +166,13 @@ module Memscope
       def refuse_jemalloc
         obstacle = Native.jemalloc_profiling
         crash = crash(Native.allocator[:version]) if obstacle == :off
-        raise Unavailable, "this process was started without jemalloc's profiler, and #{crash}" if crash
+        raise Unavailable.new(:profiler_crashes, crash) if crash
 
-        raise Unavailable, "#{OBSTACLES.fetch(obstacle)}; or use the backend imports, which needs no settings"
+        raise Unavailable, OBSTACLES.fetch(obstacle)
       end
 
       def prepare
-        raise Unavailable, "no memory for a malloc profile" unless Native.prepare_profile
+        raise Unavailable, :profile_without_room unless Native.prepare_profile
 
         @learnt ||= Thread.new do
           Native.learn_vm_entry_points

@@ -22,8 +22,8 @@ module Memscope
     # The largest budget: every allocation is watched.
     MOST = 1
 
-    # A profile cannot be started or read. The message says why.
-    class Unavailable < StandardError; end
+    # @return [Class]
+    Unavailable = Memscope::Unavailable
 
     # Ruby versions that crash when objects are sampled (Bug #19482).
     CRASHING = %w[3.2.0 3.2.1 3.2.2].freeze
@@ -90,6 +90,11 @@ module Memscope
       def survivors = readable(Native.surviving_objects) || refuse_not_running
 
       # @api private
+      # @return [Hash{Symbol => Object}] the running profile, with its live objects
+      # @raise [Unavailable] if no profile is running
+      def with_objects = readable(Native.object_profile_with_objects) || refuse_not_running
+
+      # @api private
       # @return [Integer] the number of the running profile, or else of the last one; 0 if there was none
       def session = Native.object_profile_session
 
@@ -137,23 +142,23 @@ module Memscope
       # @api private
       # @param version [String] of Ruby
       # @return [String, nil] why allocations cannot be hooked now; nil if they can
-      def obstacle(version = RUBY_VERSION)
-        if CRASHING.include?(version)
-          return "Ruby #{version} crashes when objects are sampled (Bug #19482): use Ruby 3.2.3 or later"
-        end
-
-        watch_ractors unless Native.ractors_watched?
-        Reasons.sentence(Native.hooks_obstacle || (:ractor_begins if @creating && creating?))
-      end
+      def obstacle(version = RUBY_VERSION) = Reasons.sentence(hooks_obstacle(version))
 
       private
 
       def begin_session(budget: BUDGET)
-        why = obstacle
-        raise Unavailable, why if why
+        why = hooks_obstacle(RUBY_VERSION)
+        raise Unavailable.new(*why) if why
 
         %i[Application Shares].each { |name| Profile.const_get(name) } # loaded now: a trap handler cannot load files
         Native.start_object_profile(Float(budget))
+      end
+
+      def hooks_obstacle(version)
+        return [:objects_crash, version] if CRASHING.include?(version)
+
+        watch_ractors unless Native.ractors_watched?
+        Native.hooks_obstacle || (:ractor_begins if @creating && creating?)
       end
 
       # Holders.watch takes a lock, which is not allowed in a trap handler.
@@ -161,7 +166,7 @@ module Memscope
         Holders.watch
       rescue ThreadError => e
         halt
-        raise Unavailable, "holders: true: #{e.message}: start the profile elsewhere, or without holders"
+        raise Unavailable.new(:holders_unwatched, e.message)
       end
 
       def end_session = Native.object_profile(true)

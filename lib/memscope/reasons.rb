@@ -154,6 +154,28 @@ module Memscope
       ractors_alive: other Ractors are alive and run during this reading: the Ruby rows are coarse
       stacks_unread: thread stacks: %s; they are unattributed
       type_unnamed: (unnamed)
+      # Profiles that cannot be started, read or stopped.
+      extension_absent: %s
+      holders_unwatched: holders: true: %s: start the profile elsewhere, or without holders
+      objects_crash: Ruby %s crashes when objects are sampled (Bug #19482): use Ruby 3.2.3 or later
+      profile_ended: this %s has ended already, or another requester stopped it
+      profile_not_running: no %s is running: start one first (%s.start)
+      profile_not_shared: the running %s was not started on a page: only its starter can stop it
+      profile_replaced: the malloc profile was stopped, but another one was started before it was read
+      profile_running: %s %s is already running: stop it first (%s.stop)
+      profile_unreadable: the %s could not be read: %s
+      profile_unstarted: the %s could not be started: %s
+      profile_unwatched: no thread could be started to end this %s: %s
+      profile_without_room: no memory for a malloc profile
+      profiler_crashes: this process was started without jemalloc's profiler, and %s
+      profiler_no_hook: this jemalloc is older than 5.3.0, the first whose profiler can record Ruby stacks; or use the
+        backend imports, which needs no settings
+      profiler_not_built: this jemalloc was built without its profiler (--enable-prof); or use the backend imports, which
+        needs no settings
+      profiler_off: this process was started without jemalloc's profiler: start it with `memscope exec --profile --
+        COMMAND`, or with MALLOC_CONF=prof:true,prof_active:false; or use the backend imports, which needs no settings
+      profiler_other: no jemalloc serves malloc here: start the process with `memscope exec --profile -- COMMAND`; or use
+        the backend imports, which needs no settings
       # The malloc profile.
       imports_measured: a measurement is running, which counts malloc by its imports (Memscope.measure); it ends with
         its block

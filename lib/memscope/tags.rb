@@ -90,7 +90,7 @@ module Memscope
       # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running profile; why it cannot be read
       def malloc_profile
         [(MallocProfile.snapshot if MallocProfile.running?), nil]
-      rescue MallocProfile::Unavailable => e
+      rescue Unavailable => e
         [nil, e.message]
       end
 

@@ -454,7 +454,7 @@ class MallocProfileTest < MemscopeTest
       puts JSON.generate([live, error, MallocProfile.stop.total_live_bytes])
     RUBY
 
-    assert_match(/\AMemscope::MallocProfile::Unavailable: .*another copy of memscope, .* stop its profile first/, error)
+    assert_match(/\AMemscope::Unavailable: .*another copy of memscope, .* stop its profile first/, error)
     assert_operator(first, :>=, 3_500_000)
     assert_operator(later, :>=, 3_500_000)
   end
@@ -490,7 +490,7 @@ class MallocProfileTest < MemscopeTest
 
     errors.first(7).each { |error| assert_match(/\AArgumentError: .*rate.*a power of two from 512/, error) }
     errors[7, 2].each { |error| assert_match(/\AArgumentError: .*:auto, :jemalloc, :imports/, error) }
-    errors[9, 2].each { |error| assert_match(/\AMemscope::MallocProfile::Unavailable: .*imports/, error) }
+    errors[9, 2].each { |error| assert_match(/\AMemscope::Unavailable: .*imports/, error) }
     refute errors[11]
     assert_match(/no malloc profile is running/, errors[12])
     assert_match(/no malloc profile was started/, errors[13])

@@ -52,7 +52,7 @@ class MallocProfileThreadsTest < MemscopeTest
 
     assert_equal 1, answer["refusals"].count(nil)
     (answer["refusals"].compact + [answer["again"].first]).each do |refusal|
-      assert_match(/\AMemscope::MallocProfile::Unavailable: a malloc profile is already running: stop it first/,
+      assert_match(/\AMemscope::Unavailable: a malloc profile is already running: stop it first/,
                    refusal)
     end
     assert_equal "running", answer["again"].last
@@ -165,7 +165,7 @@ class MallocProfileThreadsTest < MemscopeTest
             begin
               act.call
               turns[name] += 1
-            rescue Memscope::MallocProfile::Unavailable
+            rescue Memscope::Unavailable
               known[$!.message] += 1
             end
             "x" * rand(9000)
@@ -185,7 +185,7 @@ class MallocProfileThreadsTest < MemscopeTest
     RUBY
 
     assert_empty answer["faults"]
-    assert_match(/\AMemscope::MallocProfile::Unavailable: no malloc profile is running/, answer["twice"])
+    assert_match(/\AMemscope::Unavailable: no malloc profile is running/, answer["twice"])
     %w[start stop read].each { |name| assert_operator answer["turns"].fetch(name, 0), :>, 5, answer["turns"] }
     answer["known"].each do |message|
       assert_match(/is already running|no malloc profile (is running|was started)|started before it was read/, message)

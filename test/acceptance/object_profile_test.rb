@@ -663,7 +663,7 @@ class ObjectProfileTest < MemscopeTest
       other = #{RACTOR}
       message = begin
         profile
-      rescue PROFILE::Unavailable => e
+      rescue Memscope::Unavailable => e
         e.message
       end
       running = PROFILE.running?
@@ -733,7 +733,7 @@ class ObjectProfileTest < MemscopeTest
       profile
       begin
         profile
-      rescue PROFILE::Unavailable => e
+      rescue Memscope::Unavailable => e
         puts JSON.generate([e.message, PROFILE.running?])
       end
     RUBY

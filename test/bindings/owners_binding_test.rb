@@ -152,7 +152,7 @@ class OwnersBindingTest < MemscopeTest
       begin
         Memscope::MallocProfile.start(backend: :imports)
         message = "started"
-      rescue Memscope::MallocProfile::Unavailable => e
+      rescue Memscope::Unavailable => e
         message = e.message
       end
       N.stop_owners

@@ -114,7 +114,7 @@ class ObjectHoldersTest < MemscopeTest
       answer = []
       trap("USR1") do
         profile.start(holders: true)
-      rescue profile::Unavailable => e
+      rescue Memscope::Unavailable => e
         answer = [e.message, profile.running?]
         profile.start
         answer << profile.running?
@@ -183,7 +183,7 @@ class ObjectHoldersTest < MemscopeTest
       Memscope::ObjectProfile.stop
       message = begin
         Memscope::ObjectProfile::Holders.find("nowhere.rb", 1)
-      rescue Memscope::ObjectProfile::Unavailable => e
+      rescue Memscope::Unavailable => e
         e.message
       end
       puts JSON.generate([found, message])

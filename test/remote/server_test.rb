@@ -513,8 +513,7 @@ class ServerTest < MemscopeTest
       assert_equal "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path".inspect, process.gets
     end
     ["/#{'x' * 107}", "/x\0y"].each do |path|
-      process.tell("begin; Memscope.listen(path: #{path.inspect}); rescue Memscope::Listener::Refused => e; " \
-                   "e.message; end")
+      process.tell("begin; Memscope.listen(path: #{path.inspect}); rescue Memscope::Invalid => e; e.message; end")
 
       assert_includes process.gets, "allowed: an absolute path of at most 107 bytes"
     end
@@ -577,7 +576,7 @@ class ServerTest < MemscopeTest
   # At boot, memscope says why it does not listen, and the program runs; a call raises.
   def assert_refused(message, **environment)
     script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
-             "rescue Memscope::Listener::Refused => e; puts e.message; end"
+             "rescue Memscope::Listener::Refused, Memscope::Invalid => e; puts e.message; end"
     env = { **self.environment, "MEMSCOPE_LISTEN" => "1", **environment }
     ran = ChildProcess.run(script, requires: ["memscope"], env: env)
 

@@ -115,7 +115,7 @@ class RactorsNoticedTest < MemscopeTest
         point.disable
         profiles << Thread.new { PROFILE.snapshot }.value
       end
-      point.enable(target: stack.method(:plain_names))
+      point.enable(target: stack.method(:record))
       profiles << PROFILE.snapshot << PROFILE.stop
       puts JSON.generate(profiles.map { |profile| [profile.live_objects, profile.stacks.size] })
     RUBY
@@ -204,7 +204,7 @@ class RactorsNoticedTest < MemscopeTest
       unnoticed.call
       message = begin
         PROFILE.stop.reasons[:live_objects]
-      rescue PROFILE::Unavailable => e
+      rescue Memscope::Unavailable => e
         e.message
       end
       alone

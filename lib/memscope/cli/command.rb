@@ -266,8 +266,9 @@ module Memscope
       # Runs a block that calls the other process.
       def asking
         yield
-      rescue ArgumentError => e
-        usage_error(e.is_a?(Invalid) ? e.as : e.message)
+      rescue Invalid => e
+        option = "--#{e.argument.to_s.tr('_', '-')}"
+        usage_error(e.as(@parser.top.list.any? { |switch| switch.long.first == option } ? option : e.argument))
       rescue Client::Unreachable, Client::Failed, Purge::Busy => e
         failure(e.message)
       end

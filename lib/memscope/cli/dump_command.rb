@@ -65,7 +65,7 @@ module Memscope
         refuse_output(path(other.pid), Errno::EEXIST.new) if File.exist?(path(other.pid))
         other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
       rescue Client::Failed => e
-        failure(e.message.sub(/ @ rb_\w+ - /, ": "))
+        failure(e.message)
       end
 
       def start(program)

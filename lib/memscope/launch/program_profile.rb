@@ -89,7 +89,7 @@ module Memscope
       def profile_malloc
         backend = @order[:backend]
         MallocProfile.start(rate: @order[:rate], backend: backend == :auto ? :jemalloc : backend)
-      rescue MallocProfile::Unavailable
+      rescue Unavailable
         raise unless backend == :auto
 
         MallocProfile.start(rate: @order[:rate], backend: :imports)

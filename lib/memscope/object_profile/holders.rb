@@ -112,8 +112,7 @@ module Memscope
 
         # @return [String] the line's sampled objects that have survived a major GC
         def sampled(path, lineno)
-          body = Native.object_profile_with_objects or raise Unavailable, "no object profile is running"
-          raise Unavailable, Reasons.sentence(body) unless body.is_a?(Hash)
+          body = ObjectProfile.with_objects
 
           objects = body.delete(:objects)
           profile = Profile.of_objects(body)

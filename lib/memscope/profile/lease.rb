@@ -52,7 +52,7 @@ module Memscope
       def stop(token, gc: false)
         @lock.synchronize do
           ended = token.nil? || token != @token || !held?
-          refuse("this #{@profiler.noun} has ended already, or another requester stopped it") if ended
+          raise Unavailable.new(:profile_ended, @profiler.noun) if ended
 
           finish(gc: gc)
         end
@@ -65,8 +65,8 @@ module Memscope
       def stop_shared
         @lock.synchronize do
           noun = @profiler.noun
-          refuse("no #{noun} is running here") unless @profiler.running?
-          refuse("the running #{noun} was not started on a page: only its starter can stop it") unless shared?
+          raise Unavailable.new(:profile_not_running, noun, @profiler.name) unless @profiler.running?
+          raise Unavailable.new(:profile_not_shared, noun) unless shared?
 
           finish
         end
@@ -96,8 +96,6 @@ module Memscope
 
       def shared? = @shared == true && held?
 
-      def refuse(message) = raise(@profiler::Unavailable, message)
-
       def begin_lease(seconds, shared, options)
         @session = @profiler.start_session(**options)
         @hooked ||= Forks.listen(child: -> { forked }) && true
@@ -111,7 +109,7 @@ module Memscope
       rescue ThreadError => e # no thread would end the profile
         @token = nil
         @profiler.halt if @profiler.session == @session
-        refuse("no thread could be started to end this #{@profiler.noun}: #{e.message}")
+        raise Unavailable.new(:profile_unwatched, @profiler.noun, e.message)
       end
 
       # A forked child continues its parent's profile, but lacks the thread that would end it: the profile ends here.

@@ -3,7 +3,7 @@
 module Memscope
   class Profile < Reading
     # Starting, recording and reading a profile, and messages that say what prevents it. Each profiler is a module that
-    # is extended with this one, and has `check`, `running?`, an Unavailable of its own, and three private methods:
+    # is extended with this one, and has `check`, `running?`, and three private methods:
     # `begin_session(**options)` returns the started profile's number, :running or a reason; `end_session` ends the
     # profile; `recorded` makes a Profile of what `end_session` returned.
     #
@@ -21,13 +21,13 @@ module Memscope
       def start_session(**options)
         check(**options)
         refuse_running if running?
-        raise self::Unavailable, Native.absence if Native.absence
+        raise Unavailable.new(:extension_absent, Native.absence) if Native.absence
 
         started = begin_session(**options)
         return started if started.is_a?(Integer)
 
         refuse_running if started == :running # another thread started one first
-        raise self::Unavailable, "the #{noun} could not be started: #{Reasons.sentence(started)}"
+        raise Unavailable.new(:profile_unstarted, noun, started)
       end
 
       # Implements Memscope.malloc_profile and Memscope.object_profile.
@@ -56,7 +56,7 @@ module Memscope
       def readable(body)
         return body if body.nil? || body.is_a?(Hash)
 
-        raise self::Unavailable, "the #{noun} could not be read: #{Reasons.sentence(body)}"
+        raise Unavailable.new(:profile_unreadable, noun, body)
       end
 
       def refuse(argument, given, allowed)
@@ -64,13 +64,10 @@ module Memscope
       end
 
       def refuse_running
-        article = noun.match?(/\A[aeiou]/) ? "an" : "a"
-        raise self::Unavailable, "#{article} #{noun} is already running: stop it first (#{name}.stop)"
+        raise Unavailable.new(:profile_running, noun[0] == "o" ? "an" : "a", noun, name)
       end
 
-      def refuse_not_running
-        raise self::Unavailable, "no #{noun} is running: start one first (#{name}.start)"
-      end
+      def refuse_not_running = raise(Unavailable.new(:profile_not_running, noun, name))
     end
   end
 end

@@ -213,6 +213,8 @@ module Memscope
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
         Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
         Memscope.dump(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
+      rescue SystemCallError => e
+        raise Dump::Failed, "#{e.class.new.message}: #{path}"
       end
 
       PROFILERS.each do |profile, profiler|

@@ -15,7 +15,7 @@ module Memscope
         # @return [Integer] the pid of the process that listens there
         # @raise [ArgumentError, Unreachable]
         def listening_at(path)
-          owner = owner(check(path))
+          owner = owner(Sockets.check_path(path))
           socket = Sockets.connect(path)
           pid, uid = Sockets.peer(socket)
           return pid if uid == owner && pid.positive?
@@ -28,15 +28,6 @@ module Memscope
           raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
         ensure
           socket&.close
-        end
-
-        # @param path [String] the path of a socket
-        # @return [String] the same path
-        # @raise [ArgumentError]
-        def check(path)
-          Sockets.check_path(path)
-        rescue Sockets::Refused => e
-          raise ArgumentError, e.message
         end
 
         private
@@ -65,7 +56,7 @@ module Memscope
         valid = pid.is_a?(Integer) && pid.between?(1, 0x7fff_ffff)
         Field.refuse("pid", pid, "the number of a process") unless valid
         @pid = pid
-        @given = given && self.class.check(given)
+        @given = given && Sockets.check_path(given)
       end
 
       # @return [Integer] its effective uid, from the cached /proc/PID/status

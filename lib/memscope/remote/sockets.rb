@@ -54,12 +54,11 @@ module Memscope
 
       # @param path [String] for a socket
       # @return [String] the path
-      # @raise [Refused] unless it is absolute (abstract names are not), and short enough
+      # @raise [Invalid] unless it is absolute (abstract names are not), and short enough
       def check_path(path)
         return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
 
-        raise Refused, "a socket's path: given #{Field.excerpt(path)}, allowed: an absolute path of at most " \
-                       "#{LONGEST} bytes"
+        Field.refuse("a socket's path", path, "an absolute path of at most #{LONGEST} bytes")
       end
 
       # @param path [Object]

@@ -75,13 +75,13 @@ module RactorWorkload
     read_any
     GC.start if rand < 0.3
     Memscope::ObjectProfile.stop
-  rescue Memscope::ObjectProfile::Unavailable
+  rescue Memscope::Unavailable
     work(100)
   end
 
   def read_any
     Memscope::ObjectProfile.snapshot
-  rescue Memscope::ObjectProfile::Unavailable
+  rescue Memscope::Unavailable
     nil
   end
 
