@@ -67,4 +67,14 @@ class RuntimeTest < MemscopeTest
 
     assert_equal [[true, severities], [true, nil]], [kept, child]
   end
+
+  def test_kept_readings_are_as_they_were
+    runtime = Memscope::Runtime.new
+    readings = Array.new(3) { Memscope.process_memory }
+
+    assert_empty runtime.kept(:memory)
+    readings.each { |reading| assert_same reading, runtime.keep(:memory, reading, most: 2) }
+    assert_equal readings.last(2), runtime.kept(:memory)
+    assert_predicate runtime.kept(:memory).first.reasons, :frozen?
+  end
 end

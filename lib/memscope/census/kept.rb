@@ -5,26 +5,20 @@ require_relative "../runtime"
 module Memscope
   class Census < Reading
     # The last two censuses that were taken on the web page, or by `memscope census --pid`, kept in the process that was
-    # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew. As text of
-    # Marshal, which never leaves the process, they take a tenth of the memory that Census objects would take, and add
-    # hardly any object to the next census.
+    # counted, so that any worker of a cluster can show them, and the doctor can name the class that grew.
     #
     # @api private
     module Kept
       class << self
         # @param gc [Boolean] as in Census.read
         # @return [Array<Census>] as `all`
-        def take(gc: false)
-          keep(Census.bounded(gc: gc))
-          all
-        end
+        def take(gc: false) = keep(Census.bounded(gc: gc)).then { all }
 
         # @param census [Census] of this process
         # @return [Census] the same census
         def keep(census)
-          Runtime.current.readings.update(class_growth: most_grown(all.last, census),
-                                          censuses: [*texts.last(1), Marshal.dump(census).freeze].freeze)
-          census
+          Runtime.current.readings[:class_growth] = most_grown(all.last, census)
+          Runtime.current.keep(:censuses, census, most: 2)
         end
 
         # @return [Array(Float, Growth::Row, Array<Growth::Row>), nil] the seconds between the last two censuses; the
@@ -32,11 +26,9 @@ module Memscope
         def grown = Runtime.current.readings[:class_growth]
 
         # @return [Array<Census>] the last two censuses of this process, or fewer; the older first
-        def all = texts.map { |text| Marshal.load(text, freeze: true) } # rubocop:disable Security/MarshalLoad
+        def all = Runtime.current.kept(:censuses)
 
         private
-
-        def texts = Runtime.current.readings.fetch(:censuses, [])
 
         def most_grown(earlier, later)
           return unless earlier&.known? && later.known?

@@ -5,8 +5,7 @@ require_relative "../runtime"
 module Memscope
   class HeapGraph < Reading
     # The last graph that was taken on the page, or by `memscope heap --pid`, kept in the process that was walked, so
-    # that any worker of a cluster can show it, and the doctor can name the holder. As text of Marshal, which never
-    # leaves the process, it adds hardly any objects to the next graph.
+    # that any worker of a cluster can show it, and the doctor can name the holder.
     #
     # @api private
     module Kept
@@ -33,20 +32,14 @@ module Memscope
         # @return [HeapGraph] the same graph
         def keep(graph)
           path = graph.paths.first
-          readings = Runtime.current.readings
-          readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
-          readings[:heap_graph] = Marshal.dump(graph.cut(ROWS)).freeze
+          Runtime.current.readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
+          Runtime.current.keep(:heap_graph, graph.cut(ROWS))
           graph
         end
 
         # @return [Array(Time, Path), nil] the path to the object in which most memory has accumulated, and when it was
         #   found: from the last graph of this process that shows such an object
         def holder = Runtime.current.readings[:holder]
-
-        # @return [Array<HeapGraph>] the last graph of this process, or none
-        def all
-          [*Runtime.current.readings[:heap_graph]].map { |text| Marshal.load(text, freeze: true) } # rubocop:disable Security/MarshalLoad
-        end
       end
     end
   end

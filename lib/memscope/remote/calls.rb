@@ -195,13 +195,13 @@ module Memscope
 
       def take_census(gc: false) = Census::Kept.take(gc: gc)
 
-      def kept_censuses = Census::Kept.all
+      def kept_censuses = Runtime.current.kept(:censuses)
 
       def take_heap_graph(paths_to: nil, strings: false)
         HeapGraph::Kept.take(paths_to: class_name(paths_to), strings: strings)
       end
 
-      def kept_heap_graph = HeapGraph::Kept.all
+      def kept_heap_graph = Runtime.current.kept(:heap_graph)
 
       def diagnosis_with_forecast = Diagnosed.read
 

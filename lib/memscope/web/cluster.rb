@@ -67,7 +67,7 @@ module Memscope
       # @yieldreturn [Workers]
       # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster: then the
       #   block is not called, since it would cost a ledger
-      def self.workers = Memscope::Workers.current ? yield.select { |worker| worker.role == :worker } : []
+      def self.workers = Runtime.current.workers ? yield.select { |worker| worker.role == :worker } : []
 
       # @return [Array<Worker>] empty without a cluster
       attr_reader :workers
