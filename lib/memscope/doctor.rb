@@ -18,7 +18,7 @@ module Memscope
       # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
       #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
-      # @raise [ArgumentError] if `since` is anything else, or is of a process that is neither this one nor its parent
+      # @raise [ArgumentError] if `since` is anything else, or is of another process
       def diagnose(evidence, since: nil, previous_severities: nil)
         earlier = earlier(since)
         refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier
@@ -45,15 +45,13 @@ module Memscope
         { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
       end
 
-      # A worker may be compared with the process that forked it.
       def refuse_other(earlier, ledger, environment)
         before = earlier.evidence.ledger
         here = before.process.nil? || ledger.process.nil? || ledger.process.same_machine?(before.process)
-        return if here && (before.pid == environment.parent_pid || same?(earlier, ledger, environment))
+        return if here && same?(earlier, ledger, environment)
 
         given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
-        allowed = "one of this process (pid #{ledger.pid}), or of its parent"
-        raise Invalid.new(:since, given, allowed, call: "Memscope.doctor")
+        raise Invalid.new(:since, given, "one of this process (pid #{ledger.pid})", call: "Memscope.doctor")
       end
 
       def same?(earlier, ledger, environment)

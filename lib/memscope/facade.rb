@@ -168,8 +168,7 @@ module Memscope
     # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
     #   garbage
     # @return [Diagnosis]
-    # @raise [ArgumentError] if `since` is not a diagnosis, or is a diagnosis of neither this process nor its parent; or
-    #   unless `gc` is true or false
+    # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process; or unless `gc` is true or false
     def doctor(since: nil, gc: false)
       doctor = Loading.unit(:Doctor)
       runtime = Runtime.current

@@ -9,7 +9,6 @@ module Memscope
       # @return [String, nil] why this diagnosis cannot be compared with the earlier one
       def incomparable
         return "no earlier diagnosis was given" unless earlier
-        return "the earlier diagnosis is of the parent" unless earlier.ledger.pid == ledger.pid
 
         "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
       end
@@ -60,14 +59,6 @@ module Memscope
 
       # @return [Float] time since the earlier diagnosis
       def seconds = (ledger.at - earlier.ledger.at).to_f
-
-      # @return [Integer, nil] bytes in the parent's thread caches before the fork, minus those in this process's
-      def stranded_cache_bytes
-        return unless earlier && earlier.ledger.pid == environment.parent_pid
-
-        before = earlier.jemalloc(:tcache_bytes)
-        before && [before - jemalloc(:tcache_bytes), 0].max
-      end
 
       # @return [Boolean] whether the history is long enough to tell how memory grows
       def judged? = !verdict.nil? && verdict.kind != :too_early

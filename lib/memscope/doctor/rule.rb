@@ -152,6 +152,21 @@ module Memscope
         # Makes rules from their attributes by id; `shared` holds attributes of all of them, which a rule can override.
         def table(shared = {}, **rules) = rules.map { |id, own| Rule.new(id: id, **shared, **own) }.freeze
 
+        # A rule on what has grown since the earlier diagnosis.
+        #
+        # @param now [Proc] Figures => the bytes now
+        # @param affected [Symbol, Proc] the bytes by which they have grown
+        # @param why [Proc] Figures, bytes => sentences
+        def growth(now:, why:, affected: ->(f) { f.growth_of(&now) }, **own)
+          { inapplicable: :incomparable, affected: affected, floor: GROWN, recoverable: "The memory is in use.",
+            severity: ->(f) { GROWTH_SEVERITY.call(f, affected.to_proc.call(f)) },
+            explanation: lambda do |f, bytes|
+              ["In #{format('%.1f', f.seconds)} s, it grew from #{size(now.call(f) - bytes)} to #{size(now.call(f))}.",
+               *why.call(f, bytes), *by_history(f)].join(" ")
+            end,
+            evidence: ->(f) { { seconds: f.seconds, **f.both(:rss_bytes), now_bytes: now.call(f) } }, **own }
+        end
+
         # The command for a process that listens.
         def purge(figures, *levers) = "memscope purge --pid #{figures.ledger.pid} #{levers.join(' ')}"
 

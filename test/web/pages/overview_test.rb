@@ -109,16 +109,6 @@ class WebOverviewTest < WebCase
       end
   end
 
-  # What the parent's own threads must run is not a command line.
-  def test_the_page_has_the_remedies_that_the_text_has
-    parent = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc(tcache: 40), ledger: { pid: 7 }))
-    forked = { forked: true, parent_pid: 7 }
-    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(malloc: Charts.jemalloc, environment: forked), since: parent)
-
-    assert_match(/Memscope\.purge\(:tcache\) # in the parent/, diagnosis.first.remedy)
-    assert_includes page_of(diagnosis), "<code>Memscope.purge(:tcache) # in the parent"
-  end
-
   # Its remedy has no cost.
   def test_the_page_of_a_leak
     leak = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }

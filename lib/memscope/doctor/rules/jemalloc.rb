@@ -109,27 +109,6 @@ module Memscope
           remedy: ["MALLOC_CONF=muzzy_decay_ms:0",
                    "requires a restart; keep MALLOC_CONF's other options; causes some more page faults"]
         },
-        stranded_thread_caches: {
-          subject: "thread caches stranded by a fork",
-          inapplicable: lambda do |f|
-            next JEMALLOC.call(f) unless f.jemalloc?
-            next "the process was not forked" unless f.environment.forked?
-
-            "this needs an earlier diagnosis of the parent" unless f.earlier&.ledger&.pid == f.environment.parent_pid
-          end,
-          affected: :stranded_cache_bytes,
-          floor: MEBIBYTE,
-          severity: ->(f) { f.reaches?(f.stranded_cache_bytes, FLOOR) ? :warning : :info },
-          recoverable: "The threads that could flush these caches do not exist in this process.",
-          title: ->(_, bytes) { "#{size(bytes)} is stranded in the caches of the parent's threads" },
-          explanation: "A fork copies one thread; the blocks in the other threads' caches stay allocated for good.",
-          evidence: lambda do |f|
-            { parent_thread_cache_bytes: f.earlier.jemalloc(:tcache_bytes), parent_threads: f.earlier.threads,
-              thread_cache_bytes: f.jemalloc(:tcache_bytes) }
-          end,
-          remedy: ["Memscope.purge(:tcache) # in the parent's threads, before the fork",
-                   "slows allocations in those threads at first"]
-        },
         retained_resident: {
           subject: "returned memory that is resident again",
           affected: ->(f) { f.bytes(:malloc, :retained_resident) },

@@ -14,17 +14,6 @@ module Memscope
           explanation: "This is jemalloc's issue 2681; prof_active:false does not prevent it.",
           evidence: ->(f) { { version: f.allocator.version, prof: f.setting(:prof), threads: f.threads } },
           remedy: ["MALLOC_CONF=prof:false", "requires a restart; keep MALLOC_CONF's other options; disables profiles"]
-        },
-        musl: {
-          subject: "an allocator with a single lock",
-          inapplicable: ->(f) { "musl does not serve malloc" unless f.allocator.name == :musl },
-          present: ->(f) { (f.threads || 1) > 2 },
-          severity: :info,
-          recoverable: "This finding is about speed, not about memory.",
-          title: ->(f) { "#{f.threads} threads share the single lock of musl's malloc" },
-          explanation: "C code that allocates without the GVL waits for the other threads.",
-          evidence: ->(f) { { threads: f.threads } },
-          remedy: ["memscope exec -- COMMAND", "requires a restart under jemalloc"]
         }
       )
       private_constant :KNOWN_RULES

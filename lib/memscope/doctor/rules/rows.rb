@@ -34,40 +34,21 @@ module Memscope
       }.freeze
 
       ROW_GROWTH = table(
-        { inapplicable: :incomparable, floor: GROWN, confidence: :certain },
         **ROWS.to_h do |row, (name, cause, command, more)|
-          [:"#{row}_growth", {
-            subject: "growth of #{name}",
-            affected: ->(f) { f.growth_of { |figures| figures.bytes(row) || 0 } },
-            severity: ->(f) { GROWTH_SEVERITY.call(f, f.growth_of { |figures| figures.bytes(row) || 0 }) },
-            recoverable: "The memory is in use.",
-            title: ->(f, bytes) { ["#{size(bytes)} more is #{name}", *more&.call(f)].join(": ") },
-            explanation: lambda do |f, bytes|
-              now = f.bytes(row) || 0
-              ["In #{format('%.1f', f.seconds)} s, it grew from #{size(now - bytes)} to #{size(now)}. #{cause}",
-               *by_history(f)].join(" ")
-            end,
-            evidence: ->(f) { { seconds: f.seconds, **f.both(:rss_bytes), more: more&.call(f) } },
-            remedy: ->(f) { [command.call(f), nil] }
-          }]
+          [:"#{row}_growth",
+           growth(subject: "growth of #{name}", now: ->(f) { f.bytes(row) || 0 }, why: ->(_, _) { cause },
+                  title: ->(f, bytes) { ["#{size(bytes)} more is #{name}", *more&.call(f)].join(": ") },
+                  remedy: ->(f) { [command.call(f), nil] })]
         end,
-        free_growth: {
-          subject: "growth of free memory that is kept",
-          affected: ->(f) { f.growth_of(&:free_bytes) },
+        free_growth: growth(
+          subject: "growth of free memory that is kept", now: :free_bytes.to_proc, why: ->(_, _) { [] },
           severity: :info, # the findings on free memory judge it
           recoverable: "A dry run of a purge says how much of it goes back, and what that costs.",
           title: ->(_, bytes) { "#{size(bytes)} more is free memory that malloc and Ruby's heap keep" },
-          explanation: lambda do |f, bytes|
-            ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.free_bytes - bytes)} to #{size(f.free_bytes)}.",
-             *by_history(f)].join(" ")
-          end,
-          evidence: ->(f) { { seconds: f.seconds, **f.both(:rss_bytes, :free_bytes) } },
           remedy: ->(f) { ["#{purge(f).rstrip} --dry-run", "predicts only"] }
-        },
-        unshared_growth: {
-          subject: "shared memory that becomes private",
-          affected: :unshared_growth_bytes,
-          severity: ->(f) { GROWTH_SEVERITY.call(f, f.unshared_growth_bytes) },
+        ),
+        unshared_growth: growth(
+          subject: "shared memory that becomes private", now: :uss_bytes.to_proc, affected: :unshared_growth_bytes,
           recoverable: "Only the end of the process makes these pages shared again.",
           title: ->(_, bytes) { "#{size(bytes)} that other processes shared has become private" },
           explanation: lambda do |f|
@@ -78,9 +59,8 @@ module Memscope
              *("#{counted(f.major_gcs_more, 'full GCs')} ran meanwhile." if f.major_gcs_more.positive?),
              *by_history(f)].join(" ")
           end,
-          evidence: ->(f) { { seconds: f.seconds, **f.both(:rss_bytes, :uss_bytes), major_gcs: f.major_gcs_more } },
-          remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --shared", nil] }
-        }
+          why: ->(_, _) { [] }, remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --shared", nil] }
+        )
       )
       private_constant :GROWN, :GROWN_SHARE, :STACKS_MORE, :MAPPINGS_MORE, :PATHS_TO, :REPORT, :MAPPINGS_OF_IT,
                        :PRIVATE_ROWS, :ROWS, :ROW_GROWTH

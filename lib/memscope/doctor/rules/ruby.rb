@@ -15,6 +15,8 @@ module Memscope
          *("Tracing takes up to #{size(f.collector.traced_bytes)} of it." if f.collector.traced_bytes >= FLOOR)]
       end
 
+      FILLS = "A cache that is still filling looks the same, but stops growing."
+
       SMALL = table(
         too_small: {
           subject: "a process too small to judge",
@@ -48,71 +50,43 @@ module Memscope
           end,
           remedy: ->(f) { collect(f) ? [collect(f), nil] : [profile(f), PROFILING] }
         },
-        native_growth: {
-          subject: "growth of native memory",
-          inapplicable: :undivided,
-          affected: :untracked_growth_bytes,
-          floor: FLOOR / 2, confidence: :likely,
-          severity: ->(f) { GROWTH_SEVERITY.call(f, f.untracked_growth_bytes) },
+        native_growth: growth(
+          subject: "growth of native memory", inapplicable: :undivided, confidence: :likely, floor: FLOOR / 2,
+          now: :untracked_bytes.to_proc, affected: :untracked_growth_bytes,
           recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
-          explanation: lambda do |f, bytes|
-            ["In #{format('%.1f', f.seconds)} s, it grew from #{size(f.untracked_bytes - bytes)} to " \
-             "#{size(f.untracked_bytes)}. #{MAY_BE}", *unsized(f), *unjudged(f),
-             *(by_history(f) || "A cache that is still filling looks the same, but stops growing.")].join(" ")
-          end,
-          evidence: lambda do |f|
-            { seconds: f.seconds, **f.both(:rss_bytes, :untracked_bytes),
-              growth_of_objects_bytes: f.object_growth_bytes, garbage_max_bytes: f.garbage_max_bytes }
-          end,
+          why: ->(f, _) { [MAY_BE, *unsized(f), *unjudged(f), *(FILLS unless f.judged?)] },
           remedy: ->(f) { [profile(f), PROFILING] }
-        },
-        in_use_growth: {
-          subject: "growth of memory in use",
+        ),
+        in_use_growth: growth(
+          subject: "growth of memory in use", confidence: :likely, floor: FLOOR / 2,
           inapplicable: lambda do |f|
             f.incomparable || ("growth of objects and of native memory tells more" unless f.unsized_growth)
           end,
-          affected: :in_use_growth_bytes,
-          floor: FLOOR / 2, confidence: :likely,
+          now: ->(f) { f.both_in_use.last }, affected: :in_use_growth_bytes,
           severity: ->(f) { f.garbage_known? ? GROWTH_SEVERITY.call(f, f.in_use_growth_bytes) : :info },
           recoverable: "Only the code that holds this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "#{size(bytes)} more is in use; how much of it Ruby objects hold is unknown" },
-          explanation: lambda do |f|
-            ["In #{format('%.1f', f.seconds)} s, live slots and malloc memory in use grew from " \
-             "#{size(f.both_in_use.first)} to #{size(f.both_in_use.last)}. The sizes of " \
-             "objects: #{f.unsized_growth}.", *unsized(f), *unjudged(f), *by_history(f)].join(" ")
-          end,
-          evidence: lambda do |f|
-            { seconds: f.seconds, rss_bytes: f.rss_bytes, **f.both(:in_use_bytes),
-              garbage_max_bytes: f.garbage_max_bytes }
-          end,
+          why: ->(f, _) { ["The sizes of objects: #{f.unsized_growth}.", *unsized(f), *unjudged(f)] },
           remedy: ->(f) { [heap(f), WALKING] }
-        },
-        object_growth: {
-          subject: "growth of Ruby objects",
-          inapplicable: :undivided,
-          affected: :object_growth_bytes,
-          floor: FLOOR / 2,
+        ),
+        object_growth: growth(
+          subject: "growth of Ruby objects", inapplicable: :undivided, floor: FLOOR / 2,
+          now: ->(f) { f.object_bytes.last }, affected: :object_growth_bytes,
           severity: lambda do |f|
             f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? GROWTH_SEVERITY.call(f, f.kept_growth_bytes) : :info
           end,
           recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
           title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
-          explanation: lambda do |f, bytes|
-            ["In #{format('%.1f', f.seconds)} s, their slots and what they hold through malloc grew from " \
-             "#{size(f.object_bytes.first)} to #{size(f.object_bytes.last)}.",
-             *ABSENT.call(f), *holders(f, bytes), *unjudged(f), *by_history(f)].join(" ")
-          end,
+          why: ->(f, bytes) { [*ABSENT.call(f), *holders(f, bytes), *unjudged(f)] },
           evidence: lambda do |f|
-            { seconds: f.seconds, **f.both(:ruby_bytes),
-              garbage_bytes: f.garbage&.bytes, earlier_garbage_bytes: f.earlier.garbage&.bytes,
-              live_slots: f.ruby_heap.live_slots, earlier_live_slots: f.earlier.ruby_heap.live_slots,
-              garbage_max_bytes: f.garbage_max_bytes }
+            { seconds: f.seconds, **f.both(:ruby_bytes), garbage_bytes: f.garbage&.bytes,
+              earlier_garbage_bytes: f.earlier.garbage&.bytes, garbage_max_bytes: f.garbage_max_bytes }
           end,
           remedy: ->(f) { [heap(f), WALKING] }
-        }
+        )
       )
-      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :SMALL, :RUBY_RULES
+      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :FILLS, :SMALL, :RUBY_RULES
     end
   end
 end
