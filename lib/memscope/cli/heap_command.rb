@@ -16,6 +16,8 @@ module Memscope
         A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
         another, so do not sum the rows.
+        To find what grows, save one report with --json --output FILE (and --top 1000),
+        and print what grew with --since FILE: first what retains it, then the classes.
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
         paths lead to where memory has accumulated.
         DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
@@ -31,7 +33,8 @@ module Memscope
       FORMS = {
         process: { summary: "print who holds the objects of a process",
                    example: "memscope heap --pid 4711 --paths-to Order", notes: NOTES, defaults: DEFAULTS,
-                   options: [*PROCESS, *TEXT, *GRAPH] },
+                   options: [*PROCESS, *TEXT, *GRAPH,
+                             ["--since FILE", "print what grew since the report", "in FILE, written with --json"]] },
         program: { summary: "run a Ruby program and print who holds its objects when it ends",
                    example: "memscope heap --output heap.txt -- bundle exec rake import", notes: PROGRAM_NOTES,
                    defaults: DEFAULTS, options: [*EVERY, *GRAPH] }
@@ -48,15 +51,29 @@ module Memscope
         usage_error("a DUMP takes no --#{excluded.name.tr('_', '-')}") if @dump && excluded
       end
 
-      def excluded = (@given.keys & [:pid, :socket, :strings, *(:paths_to if @later.any?)]).first
+      def excluded = (@given.keys & [:pid, :socket, :strings, :since, *(:paths_to if @later.any?)]).first
 
       def note_own = @dump || super
 
-      def read
-        reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph])
-        refuse_class(reading) if reading.reasons.key?(:target_count)
-        [reading]
+      # An earlier heap graph makes the report one about growth, which puts what grew first.
+      def deliver_readings(readings, **view)
+        return super unless @since && !@given[:json]
+
+        require_relative "heap_since"
+        deliver do |display|
+          HeapSincePage.new(*readings, since: @since, limit: @given[:top], **display.to_h).to_s
+        end
       end
+
+      def read
+        @since = earlier(HeapGraph)
+        reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph], **all_rows)
+        refuse_class(reading) if reading.reasons.key?(:target_count)
+        [@since && @given[:json] ? reading - @since : reading]
+      end
+
+      # Growth is found among all rows, and the largest of it is shown.
+      def all_rows = @since ? { top: HeapGraph::TOP.max } : {}
 
       def of_dumps(dumps)
         dumps.each { |dump| check_dump(dump) }
@@ -68,6 +85,8 @@ module Memscope
       rescue SystemCallError, Dump::Failed => e
         refuse_dumps(dumps, e.is_a?(Dump::Failed) ? e.message : e.class.new.message)
       end
+
+      def status(*readings) = @since ? FINE : super
 
       def refuse_dumps(dumps, why)
         return refuse_dump(@dump, why) if dumps.one?
