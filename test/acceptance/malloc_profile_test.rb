@@ -319,7 +319,7 @@ class MallocProfileTest < MemscopeTest
     assert_equal [[false, 33]] * 16, depths.fetch("Object#hold"), "stacks with live memory"
     assert_in_delta 16 * 100_001, sums.fetch("Object#hold").first, 1000
     assert_operator sums.fetch("Object#churn").first, :<, 1_000_000, "what Ruby allocates meanwhile: pages of its heap"
-    assert_in_delta 20_000 * 50_001, sums.fetch("Object#churn").last, 500_000
+    assert_in_delta 20_000 * 50_001, sums.fetch("Object#churn").last, 2_000_000, "with pages of Ruby's heap"
     whole, cut = depths.fetch("Object#churn").uniq.partition { |depth| depth == [false, 33] }
 
     refute_empty whole
@@ -488,12 +488,12 @@ class MallocProfileTest < MemscopeTest
       puts JSON.generate(tried)
     RUBY
 
-    errors.first(7).each { |error| assert_match(/\AArgumentError: .*rate.*a power of two from 512/, error) }
-    errors[7, 2].each { |error| assert_match(/\AArgumentError: .*:auto, :jemalloc, :imports/, error) }
+    errors.first(7).each { |error| assert_match(/\AMemscope::Invalid: .*rate.*a power of two from 512/, error) }
+    errors[7, 2].each { |error| assert_match(/\AMemscope::Invalid: .*:auto, :jemalloc, :imports/, error) }
     errors[9, 2].each { |error| assert_match(/\AMemscope::Unavailable: .*imports/, error) }
     refute errors[11]
     assert_match(/no malloc profile is running/, errors[12])
-    assert_match(/no malloc profile was started/, errors[13])
+    assert_match(/no malloc profile is running/, errors[13])
     assert_match(/is already running/, errors[14])
     assert errors[15]
   end

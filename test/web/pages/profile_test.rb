@@ -274,7 +274,7 @@ class WebProfileTest < WebCase
       { do: "dance" } => [400, 'do: given "dance", allowed: start, stop, gc.'],
       { worker: "1" } => [400, 'worker: given "1", allowed: all.'],
       { backend: "jemalloc" } => [409, "or use the backend imports"],
-      { do: "stop" } => [409, "no malloc profile is running here."] }.each do |fields, (status, sentence)|
+      { do: "stop" } => [409, "no malloc profile is running"] }.each do |fields, (status, sentence)|
       refused = start(**fields)
 
       assert_equal status, refused.status, fields.inspect
