@@ -638,6 +638,16 @@ class DoctorRowsTest < DoctorTest
     assert_includes fibers.explanation, "In 60.0 s, it grew from 2.0 MiB to 118.0 MiB."
   end
 
+  # From Ruby 3.3 on, most of a thread's memory is in malloc.
+  def test_native_memory_of_threads
+    before, now = [3, 103].map { |threads| stacks(2, fibers: 32, threads: threads) }
+    grown = between({ **before, malloc: Charts.glibc(untracked: 2) }, { **now, malloc: Charts.glibc(untracked: 42) })
+
+    assert_includes grown.find { |one| one.id == :native_growth }.explanation,
+                    "100 threads came meanwhile, each of which holds memory in malloc: `memscope heap --pid 7 " \
+                    "--paths-to Thread`."
+  end
+
   def test_memory_that_is_kept_free
     grown = between({ malloc: Charts.glibc(main_free: 4) },
                     { malloc: Charts.glibc(main_free: 84), garbage: nil }).find { |one| one.id == :free_growth }

@@ -148,6 +148,9 @@ module Memscope
       field :objects, Objects, sparse: true
       # @return [Garbage, nil] nil if it is unknown what is garbage
       field :garbage, Garbage, sparse: true
+      # @return [Array<String>, nil] names of loaded extensions that call mmap themselves; nil unless memory that no
+      #   allocator owns is large
+      field :mappers, :strings, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Cost] of all of these readings together, with the wait between snapshots
@@ -156,8 +159,12 @@ module Memscope
       # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
       MANY = 16 * 1_048_576
       MOMENT = 0.1
+      # Bytes of a file that are searched at a time.
+      PART = 1 << 20
+      # The name in a table of symbols.
+      MMAP = /\0mmap(?:64)?\0/n
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
-      private_constant :MANY, :MOMENT, :OF_ARENAS
+      private_constant :MANY, :MOMENT, :PART, :MMAP, :OF_ARENAS
 
       # Takes all of the readings. Tier T2.
       #
@@ -175,11 +182,32 @@ module Memscope
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
         cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
-        capture({ **parts, **known(blocks), total_cost: cost,
-                                            arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
+        capture({ **parts, **known(ledger, blocks), total_cost: cost,
+                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
-      def self.known(blocks) = { verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks) }
+      # What is not of Ruby itself, and names mmap among its symbols.
+      def self.mappers(ledger)
+        return unless (ledger.row(:unattributed)&.bytes || 0) >= GROWN
+
+        ruby = $LOADED_FEATURES.grep(%r{/enc/encdb\.so\z}).first.to_s.delete_suffix("enc/encdb.so")
+        others = $LOADED_FEATURES.grep(/\.so\z/).reject do |path|
+          path.end_with?("memscope.so") || (!ruby.empty? && path.start_with?(ruby))
+        end
+        others.select { |path| names_mmap?(path) }.map { |path| File.basename(path) }
+      end
+
+      def self.names_mmap?(path)
+        part = "".b
+        File.open(path, "rb") { |file| nil while file.read(PART, part) && !part.match?(MMAP) }
+        part.match?(MMAP)
+      rescue SystemCallError
+        false
+      end
+
+      def self.known(ledger, blocks)
+        { verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks), mappers: mappers(ledger) }
+      end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
 
@@ -196,7 +224,7 @@ module Memscope
         readings = readings.grep_v(RubyHeap) if readings.any?(Fragmentation)
         { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
       end
-      private_class_method :known, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :known, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :total_cost
     end
   end
 end

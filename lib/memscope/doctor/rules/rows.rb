@@ -15,6 +15,11 @@ module Memscope
       end
       MAPPINGS_MORE = ->(f) { "in #{count(f.mappings_more)} mappings more" if f.mappings_more.positive? }
       PATHS_TO = ->(f) { "#{heap(f)} --paths-to #{f.stacks_more.max_by(&:last).first.chop.capitalize}" }
+      MAPPED_BY = lambda do |f|
+        names = f.evidence.mappers.to_a
+        loaded = "; of those that are loaded, these call mmap: #{names.join(', ')}" if names.any?
+        "A library maps it by itself, as V8 and other engines do#{loaded}."
+      end
       REPORT = ->(f) { "memscope report --pid #{f.ledger.pid}" }
       MAPPINGS_OF_IT = ->(f) { "memscope report --pid #{f.ledger.pid} --mappings" }
       PRIVATE_ROWS = lambda do |f|
@@ -25,8 +30,7 @@ module Memscope
       # Of each row: what it is called, what it may be, the command that tells more, and how many more there are.
       ROWS = {
         stacks: ["stacks", "A thread or fiber that never ends keeps its stack.", PATHS_TO, STACKS_MORE],
-        unattributed: ["memory that no allocator owns", "A library maps it by itself, as V8 and other engines do.",
-                       MAPPINGS_OF_IT, MAPPINGS_MORE],
+        unattributed: ["memory that no allocator owns", MAPPED_BY, MAPPINGS_OF_IT, MAPPINGS_MORE],
         shared_memory: ["shared memory", "Files in a tmpfs, such as /dev/shm, or shared mappings.", MAPPINGS_OF_IT],
         files: ["mapped files", "Libraries that were loaded, or files that the program maps.", MAPPINGS_OF_IT],
         jit: ["JIT code", "Ruby compiles the methods that are called often.", REPORT],
@@ -36,7 +40,8 @@ module Memscope
       ROW_GROWTH = table(
         **ROWS.to_h do |row, (name, cause, command, more)|
           [:"#{row}_growth",
-           growth(subject: "growth of #{name}", now: ->(f) { f.bytes(row) || 0 }, why: ->(_, _) { cause },
+           growth(subject: "growth of #{name}", now: ->(f) { f.bytes(row) || 0 },
+                  why: ->(f, _) { cause.is_a?(Proc) ? cause.call(f) : cause },
                   title: ->(f, bytes) { ["#{size(bytes)} more is #{name}", *more&.call(f)].join(": ") },
                   remedy: ->(f) { [command.call(f), nil] })]
         end,
@@ -62,8 +67,8 @@ module Memscope
           why: ->(_, _) { [] }, remedy: ->(f) { ["memscope report --pid #{f.ledger.pid} --shared", nil] }
         )
       )
-      private_constant :GROWN, :GROWN_SHARE, :STACKS_MORE, :MAPPINGS_MORE, :PATHS_TO, :REPORT, :MAPPINGS_OF_IT,
-                       :PRIVATE_ROWS, :ROWS, :ROW_GROWTH
+      private_constant :GROWN, :GROWN_SHARE, :STACKS_MORE, :MAPPINGS_MORE, :MAPPED_BY, :PATHS_TO, :REPORT,
+                       :MAPPINGS_OF_IT, :PRIVATE_ROWS, :ROWS, :ROW_GROWTH
     end
   end
 end

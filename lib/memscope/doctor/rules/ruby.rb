@@ -15,6 +15,13 @@ module Memscope
          *("Tracing takes up to #{size(f.collector.traced_bytes)} of it." if f.collector.traced_bytes >= FLOOR)]
       end
 
+      MANY_THREADS = 50
+      THREADS_MORE = lambda do |f|
+        more = f.stacks_more["threads"]
+        next if more < MANY_THREADS
+
+        "#{count(more)} threads came meanwhile, each of which holds memory in malloc: `#{heap(f)} --paths-to Thread`."
+      end
       FILLS = "A cache that is still filling looks the same, but stops growing."
 
       SMALL = table(
@@ -55,7 +62,7 @@ module Memscope
           now: :untracked_bytes.to_proc, affected: :untracked_growth_bytes,
           recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
           title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
-          why: ->(f, _) { [MAY_BE, *unsized(f), *unjudged(f), *(FILLS unless f.judged?)] },
+          why: ->(f, _) { [*(THREADS_MORE.call(f) || MAY_BE), *unsized(f), *unjudged(f), *(FILLS unless f.judged?)] },
           remedy: ->(f) { [profile(f), PROFILING] }
         ),
         in_use_growth: growth(
@@ -86,7 +93,7 @@ module Memscope
           remedy: ->(f) { [heap(f), WALKING] }
         )
       )
-      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :FILLS, :SMALL, :RUBY_RULES
+      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :MANY_THREADS, :THREADS_MORE, :FILLS, :SMALL, :RUBY_RULES
     end
   end
 end
