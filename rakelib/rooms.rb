@@ -36,7 +36,7 @@ class Rooms
   LIB = {
     # The two cases in which this room names a room above it: Reading#to_s calls Report, and Reading#- calls Diff.
     "kit" => { files: "lib/memscope/{version,native/*,errors,field,record,reading,reasons,terms,collection,loader," \
-                      "loading,ttl_cache,forks,runtime,requirement,spelling}.rb",
+                      "loading,ttl_cache,forks,runtime,requirement}.rb",
                may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
     "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
     "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,dump/*,fragmentation," \

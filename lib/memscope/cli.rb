@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "spelling"
 require_relative "facade"
 require_relative "cli/command"
 
@@ -70,7 +69,7 @@ module Memscope
       # @param known [Array<String>]
       # @return [String] "reprot (did you mean report?)"
       def questioned(given, known)
-        nearest = Spelling.nearest(given, known)
+        nearest, = DidYouMean::SpellChecker.new(dictionary: known).correct(given) if defined?(DidYouMean::SpellChecker)
         nearest ? "#{given} (did you mean #{nearest}?)" : given
       end
 

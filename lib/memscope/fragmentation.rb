@@ -25,8 +25,6 @@ module Memscope
       field :stuck_bytes, :bytes, null: false
       # @return [Float] regions in use as a share of all regions
       field :utilisation, :number, null: false
-      # @return [Integer] number of slabs
-      field :slabs, :count, null: false
     end
 
     # @return [Symbol] the allocator that serves malloc
@@ -42,13 +40,6 @@ module Memscope
     # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: resident part of
     #   malloc's memory
     field :resident_bytes, :bytes
-    # @return [Float, nil] slack inside of pages: 1.0 is none
-    field :active_to_allocated, :number
-    # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
-    field :resident_to_active, :number
-    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 if active pages were
-    #   never touched
-    field :rss_to_resident, :number
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
     # @return [Integer, nil] lower bound of bytes in pages of Ruby's heap that are empty or that compaction empties; nil
@@ -62,6 +53,16 @@ module Memscope
     field :stuck_bytes, :bytes
     # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
     field :stuck, [Stuck], null: false
+
+    # @return [Float, nil] slack inside of pages: 1.0 is none
+    def active_to_allocated = RubyHeap.ratio(active_bytes, allocated_bytes)
+
+    # @return [Float, nil] free pages and metadata on top of active ones: 1.0 is none
+    def resident_to_active = RubyHeap.ratio(resident_bytes, active_bytes)
+
+    # @return [Float, nil] RSS of the process divided by resident bytes of its allocator; below 1 if active pages were
+    #   never touched
+    def rss_to_resident = RubyHeap.ratio(rss_bytes, resident_bytes)
 
     class << self
       # @return [Fragmentation] with the figures that this allocator has statistics for
@@ -92,12 +93,8 @@ module Memscope
       # @return [Fragmentation]
       def of_jemalloc(snapshot, classes, heap)
         totals = snapshot.jemalloc || {}
-        allocated, active, resident = totals.values_at(:allocated_bytes, :active_bytes, :resident_bytes)
-        build(:jemalloc, snapshot, heap, [snapshot, classes, heap],
-              epoch: totals[:epoch], allocated_bytes: allocated, active_bytes: active, resident_bytes: resident,
-              active_to_allocated: RubyHeap.ratio(active, allocated),
-              resident_to_active: RubyHeap.ratio(resident, active),
-              rss_to_resident: RubyHeap.ratio(snapshot.rss_bytes, resident),
+        build(:jemalloc, [snapshot, classes, heap],
+              **totals.slice(:epoch, :allocated_bytes, :active_bytes, :resident_bytes),
               purgeable_bytes: totals[:page_bytes]&.*(totals.values_at(:pdirty, :pmuzzy).compact.sum),
               stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
               reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })
@@ -110,9 +107,8 @@ module Memscope
         malloc = ledger.row(:malloc)
         trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
         free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
-        build(:glibc, ledger, heap, [ledger, heap],
+        build(:glibc, [ledger, heap],
               allocated_bytes: malloc&.detail&.fetch(:in_use_bytes, nil), resident_bytes: malloc&.bytes,
-              rss_to_resident: RubyHeap.ratio(ledger.rss_bytes, malloc&.bytes),
               purgeable_bytes: trimmable, stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
               reasons: { active_bytes: "glibc counts no pages", stuck: "glibc's free blocks have no size classes" })
       end
@@ -121,14 +117,14 @@ module Memscope
       # @param heap [RubyHeap]
       # @return [Fragmentation]
       def of_unknown(snapshot, heap)
-        build(Allocator.read.name, snapshot, heap, [snapshot, heap],
-              stuck: [], reasons: { allocator: :statistics_unread })
+        build(Allocator.read.name, [snapshot, heap], stuck: [], reasons: { allocator: :statistics_unread })
       end
 
       private
 
-      def build(allocator, sized, heap, readings, reasons: {}, **fields)
-        capture({ allocator: allocator, rss_bytes: sized.rss_bytes, **fields, **compactable(heap),
+      # The first reading has the RSS, the last is of Ruby's heap.
+      def build(allocator, readings, reasons: {}, **fields)
+        capture({ allocator: allocator, rss_bytes: readings.first.rss_bytes, **fields, **compactable(readings.last),
                   reasons: { **own_reasons(readings), **reasons }, cost: Cost.sum(readings.map(&:cost)) })
       end
 
@@ -148,7 +144,7 @@ module Memscope
         partly_used = classes.select { |size_class| size_class.slab_bytes && size_class.slack_bytes&.positive? }
         partly_used.sort_by { |size_class| -size_class.slack_bytes }.map do |size_class|
           { size_bytes: size_class.size_bytes, stuck_bytes: size_class.slack_bytes,
-            utilisation: size_class.utilisation, slabs: size_class.slabs }
+            utilisation: size_class.utilisation }
         end
       end
     end

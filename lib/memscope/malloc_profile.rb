@@ -44,9 +44,6 @@ module Memscope
     CRASHING = "5.3.0"
     private_constant :CRASHING
 
-    # @return [Class]
-    Unavailable = Memscope::Unavailable
-
     extend Profile::Profiler
 
     @lease = Profile::Lease.new(self, judge: true)

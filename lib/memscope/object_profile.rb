@@ -22,9 +22,6 @@ module Memscope
     # The largest budget: every allocation is watched.
     MOST = 1
 
-    # @return [Class]
-    Unavailable = Memscope::Unavailable
-
     # Ruby versions that crash when objects are sampled (Bug #19482).
     CRASHING = %w[3.2.0 3.2.1 3.2.2].freeze
     # Where a backtrace shows a call of Ractor.new: since Ruby 3.4, by the caller's line.

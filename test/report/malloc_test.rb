@@ -121,15 +121,14 @@ class MallocReportTest < MemscopeTest
   def fragmentation(**given)
     Memscope::Fragmentation.capture({ allocator: :jemalloc, epoch: 7, rss_bytes: 300 * MEBIBYTE,
                                       resident_bytes: 250 * MEBIBYTE, active_bytes: 200 * MEBIBYTE,
-                                      allocated_bytes: 100 * MEBIBYTE, rss_to_resident: 1.2, resident_to_active: 1.25,
-                                      active_to_allocated: 2.0, purgeable_bytes: 40 * MEBIBYTE,
+                                      allocated_bytes: 100 * MEBIBYTE, purgeable_bytes: 40 * MEBIBYTE,
                                       compactable_min_bytes: 3 * MEBIBYTE, compactable_bytes: 4 * MEBIBYTE,
                                       stuck_bytes: 90 * MEBIBYTE, stuck: [], reasons: {}, cost: Bodies.cost, **given })
   end
 
   def test_fragmentation
     stuck = Array.new(10) do |n|
-      { size_bytes: 64 << n, stuck_bytes: (20 - n) * MEBIBYTE, utilisation: 0.314, slabs: 9 }
+      { size_bytes: 64 << n, stuck_bytes: (20 - n) * MEBIBYTE, utilisation: 0.314 }
     end
     said = text(fragmentation(stuck: stuck))
 
@@ -149,8 +148,8 @@ class MallocReportTest < MemscopeTest
   end
 
   def test_what_is_not_known_of_fragmentation
-    said = text(fragmentation(active_bytes: nil, active_to_allocated: nil, resident_to_active: nil, allocator: :glibc,
-                              purgeable_bytes: nil, compactable_min_bytes: nil, reasons: { deep: "no room" }))
+    said = text(fragmentation(active_bytes: nil, allocator: :glibc, purgeable_bytes: nil, compactable_min_bytes: nil,
+                              reasons: { deep: "no room" }))
 
     refute_includes said, "active"
     assert_match(/^ +-  returned by the lever/, said)

@@ -232,7 +232,7 @@ class WebApplicationTest < WebCase
       end
 
       assert_equal [409, "1"], [program.status, program["retry-after"]]
-      assert_includes person.body, "Another thread of this process is purging or tuning"
+      assert_includes person.body, "another thread of this process is purging or tuning"
     end
   end
 

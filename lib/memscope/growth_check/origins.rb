@@ -145,7 +145,7 @@ module Memscope
         profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { repeat }
         entries = profile.by(:line).select { |entry| per_iteration(entry.live_objects) > @options.max }
         entries.sort_by { |entry| -entry.live_objects }.map { |entry| place_of(entry) }
-      rescue MallocProfile::Unavailable => e
+      rescue Memscope::Unavailable => e
         @reasons[:malloc] = e.message
         nil
       end

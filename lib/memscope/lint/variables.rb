@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../spelling"
-
 module Memscope
   class Lint < Reading
     # The environment variables that an allocator reads, or whose names resemble the name of such a variable.
@@ -55,11 +53,18 @@ module Memscope
       end
 
       def misspelling(name)
-        right = name.match?(CONF) ? @conf : Spelling.nearest(name, OF_GLIBC, edits: 2)
+        right = name.match?(CONF) ? @conf : nearest(name)
         return if right.nil? || private_copy?(name)
 
         whose = ", a variable of #{reader(right)}, but #{@serving} serves malloc" unless reader(right) == @serving
         problem(:misspelt_variable, :warning, name, "no allocator here reads it; did you mean #{right}#{whose}?")
+      end
+
+      # The name that differs in few characters: the variable may well be unrelated.
+      def nearest(name)
+        return unless defined?(DidYouMean::Levenshtein)
+
+        OF_GLIBC.find { |known| DidYouMean::Levenshtein.distance(name.upcase, known) <= 2 }
       end
 
       # Whether a jemalloc with a prefix reads the variable: one with the prefix "_rjem_" reads _RJEM_MALLOC_CONF.

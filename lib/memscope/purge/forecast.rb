@@ -10,12 +10,11 @@ module Memscope
     # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
     OF_GARBAGE = %i[gc purge trim].freeze
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
-    KEPT = "the prediction is not exact, because freed blocks may stay in a thread's cache, and the order of Ruby's " \
-           "sweep is unknown"
-    UNCOLLECTED = "the garbage is not collected yet, so its amount is not known exactly; old objects count as live, " \
-                  "and if many of them are garbage, more is returned"
-    UNSHARES = "it writes to pages that are shared with other processes, and the process then needs its own copies " \
-               "of these pages"
+    KEPT = "freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
+    TRIMS = "Process.warmup also trims free malloc memory, which is not included"
+    UNCOLLECTED = "garbage is not collected yet: old objects count as live, and if many of them are garbage, more is " \
+                  "returned"
+    UNSHARES = "it writes to pages that are shared with other processes, of which the process then needs its own copies"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
@@ -68,29 +67,24 @@ module Memscope
           range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
 
-          new(range, own, range.size > 1 ? unfollowed(blocks) : nil)
+          unfollowed = "it is unknown what else some of the garbage owns (#{blocks.unfollowed_names})"
+          new(range, own, (joined(KEPT, (unfollowed if blocks.unfollowed_names)) if range.size > 1))
         end
 
         private
 
-        def unfollowed(blocks)
-          return KEPT unless blocks.unfollowed_names
-
-          "#{KEPT}; nor is it known which other blocks some of the garbage owns (#{blocks.unfollowed_names})"
-        end
+        # @return [String, nil]
+        def joined(*reasons) = reasons.compact.then { |known| known.join("; ") if known.any? }
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
 
         def compaction(heap, collect, ledger)
           known = RubyHeap::CompactionForecast.new(heap)
           own = compaction_gain(known.range, heap, ledger)
-          trims = "Process.warmup also trims free malloc memory, which is not included" if trims?(ledger) && known.range
-          reasons = [known.reason, (UNCOLLECTED unless known.reason || collect), trims,
-                     (UNSHARES if own && own.begin < (known.range&.begin || 0))].compact
-          new(known.range, own, (reasons.join("; ") if reasons.any?))
+          trims = known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)
+          new(known.range, own, joined(known.reason || (UNCOLLECTED unless collect), (TRIMS if trims),
+                                       (UNSHARES if own && own.begin < (known.range&.begin || 0))))
         end
-
-        def trims?(ledger) = ledger.allocator.name == :glibc && Process.respond_to?(:warmup)
 
         # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
         # That is a loss even if it is unknown how much compaction returns.
@@ -135,8 +129,7 @@ module Memscope
         def of_malloc(range, ledger, reason = nil)
           range = ledger.returnable(range)
           own = ledger.unshared(:malloc, range)
-          reasons = [reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)].compact
-          new(range, own, (reasons.join("; ") if reasons.any?))
+          new(range, own, joined(reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)))
         end
 
         # The ledger's trimmable bytes already exclude what the kernel does not take back.
@@ -155,6 +148,6 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :FOUND_BY_DRY_RUN
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :TRIMS, :FOUND_BY_DRY_RUN
   end
 end

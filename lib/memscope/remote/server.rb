@@ -5,7 +5,6 @@
 %w[digest etc forwardable open3].each { |name| require name }
 Gem::Specification.new.source if defined?(Gem::Specification)
 require_relative "../forks"
-require_relative "../spelling"
 require_relative "calls"
 require_relative "sockets"
 

@@ -24,9 +24,8 @@ module Memscope
       # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
       PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
       UNANSWERED = [Client::Unreachable, Client::Failed].freeze
-      UNAVAILABLE = [MallocProfile::Unavailable, ObjectProfile::Unavailable].freeze
-      ERRORS = [*UNANSWERED, *UNAVAILABLE, Purge::Busy, Invalid].freeze
-      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :UNAVAILABLE, :ERRORS
+      ERRORS = [*UNANSWERED, Unavailable, Purge::Busy, Invalid].freeze
+      private_constant :TIMEOUTS, :SHARE, :PROFILE_SECONDS, :DUMP_SECONDS, :UNANSWERED, :ERRORS
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
@@ -139,14 +138,14 @@ module Memscope
         ask(place, @timeouts.fetch(timeout), name, **options)
       rescue *UNANSWERED => e
         raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
-      rescue *UNAVAILABLE
+      rescue Unavailable
         raise HttpError.new(404, "No #{name[/[a-z]+_profile/].tr('_', ' ')} was started in #{place}.")
       rescue Invalid => e
         raise HttpError.invalid(e)
       rescue Purge::Busy => e
-        raise HttpError.new(409, "#{e.message.sub(/\A./, &:upcase)}.", { "retry-after" => "1" })
+        raise HttpError.new(409, "#{place.to_s.capitalize}: #{e.message}.", { "retry-after" => "1" })
       rescue Dump::Failed => e
-        raise HttpError.new(503, "#{e.message.sub(/\A./, &:upcase)}.")
+        raise HttpError.new(503, "#{place.to_s.capitalize}: #{e.message}.")
       end
 
       # @param places [Array<Place>]

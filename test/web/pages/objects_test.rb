@@ -230,7 +230,7 @@ class WebObjectsTest < WebCase
     RUBY
 
     assert_equal [503, []], [status, left]
-    assert_match(/\ANo dump was written: .+\.\z/, sentence)
+    assert_match(/: no dump was written: .+\.\z/, sentence)
   end
 
   # A process that has not answered in time creates its file when the directory is being removed, and removes the file
