@@ -260,7 +260,7 @@ class ArenasTest < MemscopeTest
       changes = [arenas.dig(:arenas, 0, :small_allocations), arenas.dig(:merged, :active_bytes),
                  arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:classes, 2048, :allocations),
                  classes.dig(:classes, 2048, :slabs)]
-      puts JSON.generate(changes.map { |change| [change.counter?, change.delta.positive?] })
+      puts JSON.generate(changes.map { |change| [change.counter? || false, change.change.positive?] })
     RUBY
 
     assert_equal [[true, true], [false, true], [true, true], [true, true], [false, true]], told

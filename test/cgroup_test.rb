@@ -218,7 +218,7 @@ class CgroupTest < MemscopeTest
     later = Memscope::Cgroup.from_h(read("v2").to_h.merge(events: { low: 0, high: 5, max: 17, oom: 2, oom_kill: 2 }))
     events = (later - read("v2"))[:events]
 
-    assert_equal [2, 1], [events[:high].delta, events[:oom_kill].delta]
+    assert_equal [2, 1], [events[:high].change, events[:oom_kill].change]
     assert_predicate events[:high], :counter?
   end
 

@@ -24,6 +24,8 @@ class ContractTest < MemscopeTest
                         to_json to_s],
     "Measurement::Row" => %i[name path lineno allocated_objects allocated_bytes retained_objects retained_bytes],
     "Census::Row" => %i[name count slot_bytes memsize_bytes old_count],
+    "Diff" => %i[of seconds earlier_pid rows by [] dig reasons to_h to_json to_s],
+    "Diff::Row" => %i[name before after change error rows [] dig],
     "Finding" => %i[id severity title evidence affected_bytes recoverable_bytes recoverable_max_bytes remedy],
     "Diagnosis" => %i[each healthy? to_h to_json to_s],
     "Purge::Result" => %i[levers returned_bytes before after],

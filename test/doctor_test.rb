@@ -552,9 +552,9 @@ class DoctorSinceTest < DoctorTest
 
   # Images, contexts of V8: native memory that belongs to few objects, whose number is all that is known.
   def test_native_memory_names_objects_that_report_no_size
-    row = { slot_bytes: 0, memsize_bytes: 0, old_count: 0 }
-    few = [{ name: "Vips::Image", count: 40, later_count: 90 }, { name: "Store", count: 2, later_count: 3 }]
-    objects = { census_seconds: 60.0, unsized: few.map { |one| { **row, **one } } }
+    few = { "Vips::Image" => [50, 90], "Store" => [1, 3] }
+    objects = { census_seconds: 60.0,
+                unsized: few.map { |name, (before, after)| Memscope::Diff.row(name, before: before, after: after) } }
     sentence = "Between the last two censuses came 40 Vips::Image, 2 Store: Ruby does not know how much memory such " \
                "objects hold. `memscope heap --pid 7 --paths-to CLASS` shows what keeps them."
     grown = later(earlier, malloc: Charts.glibc(untracked: 60), objects: objects)

@@ -35,7 +35,7 @@ class MeasurementTest < MemscopeTest
       measurement = Memscope.measure { [Object.new] }
       copy = Memscope::Measurement.from_json(measurement.to_json)
       puts JSON.generate([copy == measurement, copy.value.inspect, measurement.value.size, measurement.frozen?,
-                          measurement.to_h.keys, (measurement - copy)[:allocated_objects].delta])
+                          measurement.to_h.keys, (measurement - copy)[:allocated_objects].change])
     RUBY
 
     assert_equal [true, "nil", 1, true], found.first(4)
@@ -350,8 +350,8 @@ class MeasurementTest < MemscopeTest
       $kept = nil
       measurement = Memscope.measure(&work)
       puts JSON.generate([measurement.malloc_allocated_bytes, measurement.malloc_retained_bytes,
-                          measurement.rows.dig(:rows, :malloc).changes.flat_map { |one| [one, *one.changes] }
-                                     .select { |one| %i[in_use mmapped].include?(one.id) }.sum(&:delta),
+                          measurement.rows.dig(:rows, :malloc).rows.flat_map { |one| [one, *one.rows] }
+                                     .select { |one| %i[in_use mmapped].include?(one.id) }.sum(&:change),
                           measurement.purgeable_bytes])
     RUBY
 

@@ -68,9 +68,9 @@ class RequiresTest < MemscopeTest
 
     change = difference.dig(:gems, "b", :objects_bytes)
 
-    assert_equal [0, 3050, 3050], [change.from, change.to, change.delta]
-    assert_equal(-3050, (without_b - reading).dig(:gems, "b", :objects_bytes).delta)
-    assert_equal 0, (reading - reading)[:objects_bytes].delta
+    assert_equal [0, 3050, 3050], [change.before, change.after, change.change]
+    assert_equal(-3050, (without_b - reading).dig(:gems, "b", :objects_bytes).change)
+    assert_equal 0, (reading - reading)[:objects_bytes].change
   end
 
   # The costly file is the innermost one.

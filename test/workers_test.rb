@@ -217,7 +217,7 @@ class WorkersTest < MemscopeTest
   def test_they_are_subtracted_by_pid
     diff = Memscope.workers - Memscope.workers
 
-    assert_equal [Process.pid], diff[:workers].changes.map(&:id)
+    assert_equal [Process.pid.to_s], diff[:workers].rows.map(&:name)
   end
 
   def test_a_worker_reports_what_it_no_longer_shares

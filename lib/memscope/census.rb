@@ -13,7 +13,6 @@ module Memscope
   # Every live slot is counted, including internal objects, which are hidden from Ruby code, and garbage that is not
   # collected yet (with `gc: true`, only garbage that the collection before the count did not free).
   class Census < Reading
-    autoload :Growth, File.join(__dir__, "census/growth.rb")
     # @api private
     autoload :Kept, File.join(__dir__, "census/kept.rb")
 
@@ -37,26 +36,13 @@ module Memscope
 
       # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
+
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :memsize_bytes
     end
 
     # What a census can be grouped by, and the field with the rows of each grouping.
     GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
-
-    # Finds rows by grouping.
-    module Grouped
-      # @param grouping [Symbol] a key of GROUPINGS: :class; :type, as ObjectSpace.count_objects names it; :imemo, the
-      #   kind of an internal object; :slot_size, in bytes; :age, "young" or "old"
-      # @return [Array<Row>] by memsize_bytes, the most first; in a growth, the greatest growth first
-      # @raise [ArgumentError] for an unknown grouping
-      def by(grouping)
-        public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
-      end
-
-      # @api private
-      # @return [Boolean] whether the objects could be walked
-      def known? = !total_count.nil?
-    end
-    include Grouped
 
     # @return [Integer, nil] objects: the live slots of the heap; nil, with a reason, if they could not be walked
     field :total_count, :count
@@ -112,11 +98,57 @@ module Memscope
       end
     end
 
-    # What grew since an earlier census.
+    # What grew since an earlier census, row by row: `by(:class)`. A growth is net: a freed object and a new one cancel
+    # out. If no garbage collection ran in between, nothing was freed, and the growth is exactly what was allocated.
     #
     # @param other [Census] the earlier one
-    # @return [Growth]
+    # @return [Diff]
     # @raise [TypeError] for a reading of another kind
-    def -(other) = Growth.between(of_this_kind(other), self)
+    def -(other)
+      diff = Loading.unit(:Diff)
+      reasons = { count: garbage(of_this_kind(other)), collections: net(other) }
+      diff.between(other, self, names: GROUPINGS.invert, reasons: reasons)
+    end
+
+    # @param grouping [Symbol] a key of GROUPINGS: :class; :type, as ObjectSpace.count_objects names it; :imemo, the
+    #   kind of an internal object; :slot_size, in bytes; :age, "young" or "old"
+    # @return [Array<Row>] by memsize_bytes, the most first
+    # @raise [ArgumentError] for an unknown grouping
+    def by(grouping)
+      public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
+    end
+
+    # @api private
+    # @return [Boolean] whether the objects could be walked
+    def known? = !total_count.nil?
+
+    # Classes of C code whose objects report no malloc memory, or hardly any, by the number of objects that came:
+    # contexts of V8, images, stores of certificates may hold much that Ruby does not know of.
+    #
+    # @api private
+    # @param diff [Diff] of two censuses
+    # @return [Array<Diff::Row>] the numbers of their objects
+    def self.unsized(diff)
+      rows = (diff.part(:class)&.rows || []).reject { |row| Terms.own?(row.name) }
+      rows.select { |row| row.part(:unsized_count)&.after && row.change_of(:count).positive? }
+          .sort_by { |row| [-row.change_of(:count), row.name] }
+          .map { |row| row[:count].named(row.name) }
+    end
+
+    private
+
+    def garbage(earlier)
+      left = { earlier: earlier, later: self }.reject { |_which, census| census.collected? }.keys
+      "the #{left.join(' and the ')} census counted garbage too; --gc (gc: true) collects it first" if left.any?
+    end
+
+    def net(earlier)
+      return unless earlier.known? && known?
+
+      none = gc_count == earlier.gc_count && Diff.same_process?(earlier, self)
+      return "no GC ran in between: the growth is all that was allocated, garbage included" if none
+
+      "net growth: freed objects cancel out new ones, so it is not known which objects are new"
+    end
   end
 end

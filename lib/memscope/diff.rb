@@ -6,33 +6,58 @@ module Memscope
   # What changed between two readings of one kind: later - earlier.
   #
   #   diff = Memscope.ledger - ledger_before
-  #   diff[:rss_bytes].delta              # => 4096
-  #   diff.dig(:rows, :malloc).delta      # => 4096
+  #   diff[:rss_bytes].change              # => 4096
+  #   diff.dig(:rows, :malloc).change      # => 4096
+  #   (later_census - census).by(:class).first.name
   #
-  # The delta of a counter counts what happened in between; the delta of a gauge is its rise or fall.
+  # The change of a counter counts what happened in between; the change of a gauge is its rise or fall.
   class Diff < Reading
-    # One number, or a group of them.
-    class Change < Record
+    # Finds a row by its name, given as a Symbol, a String or a number.
+    #
+    # @api private
+    module Named
       include Lookup
 
-      # @return [Symbol, Integer] the name of the field, the id of the row, or the Hash key
-      field :id, :id, null: false
-      # @return [String] for people
-      field :label, :string, null: false
-      # @return [Integer, Float, nil] earlier value; nil if it is unknown, and for a group
-      field :from, :number
-      # @return [Integer, Float, nil] later value; nil if it is unknown, and for a group
-      field :to, :number
-      # @return [Boolean] whether it is a total that only grows
-      field :counter?, :boolean, null: false
-      # @return [Array<Change>] the changes of its parts
-      field :changes, [self], null: false
-      parts_of :changes
-
-      # @return [Integer, Float, nil] later minus earlier value; nil if either is unknown
-      def delta = from && to && (to - from)
+      # (see Lookup#part)
+      def part(name) = parts.find { |row| row.name == name.to_s }
     end
-    include Lookup
+    private_constant :Named
+
+    # One number, or a group of them.
+    class Row < Record
+      include Named
+
+      # @return [String] the name of the field, the id of a ledger's row, a class, a line, a Hash key
+      field :name, :string, null: false
+      # @return [String, nil] for people; nil if the name is
+      field :label, :string, sparse: true
+      # @return [Integer, Float, nil] earlier value; nil if it is unknown, and for a group without a number of its own
+      field :before, :number
+      # @return [Integer, Float, nil] later value; nil if it is unknown, and for a group without a number of its own
+      field :after, :number
+      # @return [Integer, Float, nil] later minus earlier value; nil if either is unknown
+      field :change, :number
+      # @return [Integer, Float, nil] one standard error of the change, if that is an estimate
+      field :error, :number, sparse: true
+      # @return [Boolean, nil] whether it is a total that only grows
+      field :counter?, :boolean, sparse: true
+      # @return [Array<Row>] the changes of its parts
+      field :rows, [self], null: false
+      parts_of :rows
+
+      # @api private
+      # @return [Symbol] for messages
+      def id = name.to_sym
+
+      # @api private
+      # @return [Row] the same numbers under another name
+      def named(name) = changed(name: name)
+
+      # @api private
+      # @return [Integer, Float] the change of a part; 0 if there is none
+      def change_of(name) = part(name)&.change || 0
+    end
+    include Named
 
     # @return [String] kind of both readings: "ledger", "snapshot", …
     field :of, :string, null: false
@@ -40,83 +65,138 @@ module Memscope
     field :seconds, :number, null: false
     # @return [Integer] process of the earlier reading; `pid` is the later one's
     field :earlier_pid, :count, null: false
-    # @return [Array<Change>] one for each number, or group of numbers, in the readings
-    field :changes, [Change], null: false
-    parts_of :changes
+    # @return [Array<Row>] one for each number, or group of numbers, in the readings
+    field :rows, [Row], null: false
+    parts_of :rows
 
     class << self
       # @param earlier [Reading]
       # @param later [Reading]
+      # @param names [Hash{Symbol => Symbol}] names of groups, by the field that lists their rows
+      # @param groups [Hash{Symbol => Array<Hash>}] bodies of more rows, by the name of their group
+      # @param reasons [Hash{Symbol => Object}] more reasons
       # @return [Diff] in the later reading's envelope, at no cost
-      def between(earlier, later)
-        pids = "the earlier reading is of process #{earlier.pid}, the later of #{later.pid}"
-        capture({ of: later.class.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid,
-                  changes: changes_between(earlier, later), cost: Cost.of(:T0),
-                  reasons: { **earlier.reasons, **later.reasons, pid: (pids if earlier.pid != later.pid) }.compact },
+      def between(earlier, later, names: {}, groups: {}, reasons: {})
+        rows = changes(earlier, later, names) + groups.map { |name, parts| row(name, rows: parts) }
+        capture({ of: later.class.kind, seconds: (later.at - earlier.at).to_f, earlier_pid: earlier.pid, rows: rows,
+                  cost: Cost.of(:T0),
+                  reasons: { **earlier.reasons, **later.reasons, **doubts(earlier, later), **reasons }.compact },
                 later.envelope)
+      end
+
+      # @param earlier [Reading]
+      # @param later [Reading]
+      # @return [Boolean] whether both are of one process
+      def same_process?(earlier, later)
+        earlier.pid == later.pid && (!earlier.process || !later.process || later.process.same?(earlier.process))
+      end
+
+      # @return [Hash{Symbol => Object}] the body of a Row
+      def row(name, before: nil, after: nil, rows: [], **more)
+        { name: name.to_s, label: nil, before: before, after: after, change: before && after && (after - before),
+          error: nil, counter: nil, rows: rows, **more }
       end
 
       private
 
-      # @return [Array<Hash>] bodies of Change
-      def changes_between(earlier, later)
-        later.class.own_fields.filter_map do |field|
-          from, to = [earlier, later].map(&field.reader)
-          next any(field.name, from, to, field.counters) unless Field::NUMBERS.include?(field.type)
+      def doubts(earlier, later)
+        pids = [earlier, later].map(&:pid)
+        other = if pids.uniq.size > 1 then format("the earlier reading is of process %d, the later of %d", *pids)
+                elsif !same_process?(earlier, later)
+                  "the readings are of two processes, both with pid #{later.pid}"
+                end
+        { pid: other,
+          seconds: ("the subtracted reading is the later one: the numbers show what fell" if earlier.at > later.at) }
+      end
 
-          change(field.name, from: from, to: to, counter: field.counters == true)
+      def changes(earlier, later, names)
+        later.class.own_fields.filter_map do |field|
+          values = [earlier, later].map(&field.reader)
+          name = names.fetch(field.name, field.name)
+          next list(name, field.type.first, *values) if field.type.is_a?(Array)
+          next any(name, *values, field.counters) unless Field::NUMBERS.include?(field.type)
+
+          number(name, *values, field.counters == true)
         end
       end
+
+      def number(name, before, after, counter) = row(name, before: before, after: after, counter: counter || nil)
 
       # The change of any value; nil if there is nothing to subtract. `counters` are the Hash keys, at any depth, whose
       # values are counters.
-      def any(id, from, to, counters)
-        case known = from.nil? ? to : from
-        when Numeric then change(id, from: from, to: (to if to.is_a?(Numeric)), counter: Array(counters).include?(id))
-        when Hash then group(id, *[from, to].map { |hash| Hash.try_convert(hash).to_h }, counters)
-        when Array then list(id, *[from, to].map { |list| Array.try_convert(list).to_a })
-        when Record then group(id, from.to_h, to.to_h, counters_of(known.class)) if known.class.respond_to?(:identity)
+      def any(name, before, after, counters)
+        case known = before.nil? ? after : before
+        when Numeric then number(name, before, (after if after.is_a?(Numeric)), Array(counters).include?(name))
+        when Hash then group(name, *[before, after].map { |hash| Hash.try_convert(hash).to_h }, counters)
+        when Record then group(name, before.to_h, after.to_h, counters_of(known.class)) if identity?(known.class)
         end
       end
 
-      def group(id, from, to, counters)
-        changes = (to.keys | from.keys).filter_map { |key| any(key, from[key], to[key], counters) }
-        change(id, changes: changes) unless changes.empty?
+      def group(name, before, after, counters, **more)
+        rows = (after.keys | before.keys).filter_map { |key| any(key, before[key], after[key], counters) }
+        row(name, rows: rows, **more) unless rows.empty?
       end
 
       # Only rows and records with an identity hold numbers that can be paired.
-      def list(id, from, to)
-        record = (to.first || from.first).class
-        return change(id, changes: rows(from, to)) if record == Ledger::Row
-        return unless record.respond_to?(:identity)
-
-        pairs = [from, to].map { |items| items.to_h { |item| [item.public_send(record.identity), item.to_h] } }
-        group(id, *pairs, counters_of(record))
+      def list(name, record, *lists)
+        lists = lists.map(&:to_a)
+        if record == Ledger::Row
+          row(name, rows: ledger_rows(*lists)) unless lists.all?(&:empty?)
+        elsif identity?(record)
+          pairs = lists.map { |items| items.to_h { |item| [item.public_send(record.identity), item] } }
+          row(name, rows: record.respond_to?(:weight) ? weighed(record, *pairs) : paired(record, *pairs))
+        end
       end
+
+      def paired(record, before, after)
+        counters = counters_of(record)
+        (after.keys | before.keys).filter_map { |name| group(name, before[name].to_h, after[name].to_h, counters) }
+      end
+
+      # A record with a weight, its main number, is one of all: what is missing from a reading had nothing there, and
+      # what did not change is left out.
+      def weighed(record, before, after)
+        (after.keys | before.keys).map { |name| weight(record, name, before[name], after[name]) }
+                                  .select { |one| one[:rows].any? { |part| part[:change]&.nonzero? } }
+                                  .sort_by { |one| [-one[:change], one[:name]] }
+      end
+
+      def weight(record, name, before, after)
+        weights = [before, after].map { |item| item ? item.public_send(record.weight) : 0 }
+        numbers = [before || none(after), after || none(before)].map(&:to_h)
+        group(name, *numbers, counters_of(record), before: weights.first, after: weights.last)
+      end
+
+      def none(item) = item.to_h.select { |_name, value| value.is_a?(Numeric) }.transform_values { 0 }
+
+      def identity?(record) = record.respond_to?(:identity)
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
       # A row that is missing from one of the ledgers counts as 0 bytes there; a ledger without any row could not be
       # read.
-      def rows(from, to, absent = [from, to].any?(&:empty?) ? nil : 0)
-        pairs = [from, to].map { |rows| rows.to_h { |row| [row.id, row] } }
-        ids = pairs.last.keys | pairs.first.keys
-        changes = ids.map { |id| row(*pairs.map { |pair| pair[id] }, absent) }
-        changes.sort_by.with_index { |change, index| [-(change[:to].to_i - change[:from].to_i).abs, index] }
+      def ledger_rows(before, after, absent = [before, after].any?(&:empty?) ? nil : 0)
+        pairs = [before, after].map { |rows| rows.to_h { |one| [one.id, one] } }
+        rows = (pairs.last.keys | pairs.first.keys).map { |id| ledger_row(*pairs.map { |pair| pair[id] }, absent) }
+        rows.sort_by.with_index { |one, index| [-one[:change].to_i.abs, index] }
       end
 
-      def row(from, to, absent)
-        known = to || from
-        bytes, children = [from, to].map { |row| row ? [row.bytes, row.children] : [absent, []] }.transpose
-        change(known.id, label: known.label, from: bytes.first, to: bytes.last, changes: rows(*children, absent))
-      end
-
-      def change(id, label: id.to_s, from: nil, to: nil, counter: false, changes: [])
-        { id: id, label: label, from: from, to: to, counter: counter, changes: changes }
+      def ledger_row(before, after, absent)
+        known = after || before
+        bytes, children = [before, after].map { |one| one ? [one.bytes, one.children] : [absent, []] }.transpose
+        row(known.id, label: known.label, before: bytes.first, after: bytes.last, rows: ledger_rows(*children, absent))
       end
     end
 
-    # @return [Array<Change>] the changes of a ledger's rows, the largest first; empty for other readings
-    def rows = changes.find { |change| change.id == :rows }&.changes || []
+    # The changes of a census, or of a profile, by a grouping.
+    #
+    # @param grouping [Symbol] as `by` of the two readings takes it; :rows for a ledger
+    # @return [Array<Row>] the greatest growth first; those that did not change are left out
+    # @raise [KeyError] naming the groups there are
+    def by(grouping) = self[grouping].rows
+
+    # @api private
+    # @return [Boolean] whether both readings could be made
+    def known? = rows.any? { |row| row.change || row.rows.any? }
   end
 end

@@ -10,7 +10,8 @@ module Memscope
   #   profile = Memscope::MallocProfile.snapshot
   #   profile.by(:line).first               # => the line with most live memory
   #   puts profile                          # a text report of these lines
-  #   (later - profile).by(:line).first     # => the line that grew most
+  #   (later - profile).by(:line).first     # => the line that grew most, before and after
+  #   later.growth_since(profile).to_html   # => a flame graph of what grew
   #   File.write("heap.html", profile.to_html)
   class Profile < Reading
     require_relative "profile/stack" # the types of its fields
@@ -18,8 +19,9 @@ module Memscope
     include Sampled
 
     autoload :Application, File.join(__dir__, "profile/application.rb")
-    autoload :Difference, File.join(__dir__, "profile/difference.rb")
     autoload :Formats, File.join(__dir__, "profile/formats.rb")
+    # @api private
+    autoload :Growth, File.join(__dir__, "profile/growth.rb")
     autoload :Grouping, File.join(__dir__, "profile/grouping.rb")
     autoload :Leaks, File.join(__dir__, "profile/leaks.rb")
     # @api private
@@ -74,6 +76,11 @@ module Memscope
     field :running?, :boolean, null: false
     # @return [Time] UTC, to the millisecond, when profiling began
     field :started_at, :time, null: false
+    # @return [Time, nil] of a growth, when the earlier profile was read; nil for a profile as it was read. All numbers
+    #   of a growth are changes, and may be negative, unless their comment says otherwise
+    field :since, :time, sparse: true
+    # @return [Integer, nil] of a growth, all live bytes of the earlier profile
+    field :earlier_live_bytes, :bytes, sparse: true
     # @return [Integer] the current generation, to which new allocations belong
     field :generation, :count, null: false
     # @return [Array<Integer>, nil] the numbers of all generations: each has the number of its first epoch. An epoch
@@ -95,13 +102,13 @@ module Memscope
     # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
     field :stacks, [Stack], null: false
     # @return [Integer] allocated since profiling began and not freed
-    field :live_bytes, :bytes, null: false
+    field :live_bytes, :signed_bytes, null: false
     # @return [Integer] samples of live blocks, the basis of the estimates
-    field :samples, :count, null: false
+    field :samples, :integer, null: false
     # @return [Integer] one standard error of `live_bytes`
     field :error_bytes, :bytes, null: false
     # @return [Integer, nil] live objects allocated since profiling began; nil for malloc
-    field :live_objects, :count, sparse: true
+    field :live_objects, :integer, sparse: true
     # @return [Integer, nil] one standard error of `live_objects`
     field :error_objects, :count, sparse: true
     # @return [Integer, nil] windows of allocations that were sampled; nil for malloc
@@ -117,7 +124,7 @@ module Memscope
     field :allocator_live_bytes, :bytes
     # @return [Integer, nil] live bytes that memscope has allocated for itself since profiling began: in no stack, and
     #   not in `live_bytes`; nil for a part of a profile
-    field :own_bytes, :bytes, sparse: true
+    field :own_bytes, :signed_bytes, sparse: true
     # @return [Integer, nil] the growth of the allocator's own count since profiling began, without what sampling itself
     #   has added
     field :allocator_grown_bytes, :signed_bytes, sparse: true
@@ -208,13 +215,33 @@ module Memscope
     # @return [Profile]
     def self.of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
 
-    # The growth since an earlier profile of the same process.
+    # What grew since an earlier profile of the same process, with one standard error of each change, by every grouping
+    # but :stack: `by(:line)`, `by(:tag)`.
     #
     # @param other [Profile] the earlier one
-    # @return [Difference]
+    # @return [Diff]
     # @raise [TypeError] unless the other is a profile
     # @raise [ArgumentError] if the other's process, rate or backend differs
-    def -(other) = Difference.between(of_this_kind(other), self)
+    def -(other)
+      diff = Loading.unit(:Diff)
+      growth = growth_since(other)
+      groups = (groupings - [:stack]).to_h { |grouping| [grouping, Growth.rows(other, growth, grouping)] }
+      diff.between(other, self, groups: groups, reasons: growth.reasons)
+    end
+
+    # The growth since an earlier profile of the same process as a profile: its stacks' numbers are changes, and it goes
+    # to every format.
+    #
+    # @param other [Profile] the earlier one
+    # @return [Profile] in this profile's envelope, at no cost
+    # @raise [TypeError, ArgumentError] as for `-`
+    def growth_since(other)
+      growth = changed(**Growth.values(of_this_kind(other), self))
+      objects? ? growth.with_errors : growth
+    end
+
+    # @return [Float, nil] time from the earlier profile of a growth to the later; nil for a profile as it was read
+    def seconds = since && (at - since).to_f
 
     private
 
@@ -225,6 +252,6 @@ module Memscope
       objects? ? part.with_errors : part
     end
 
-    def shown_values = { **super, started_at: started_at }
+    def shown_values = { **super, started_at: started_at, since: since }.compact
   end
 end

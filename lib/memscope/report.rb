@@ -15,12 +15,11 @@ module Memscope
       "lint" => %w[lint LintPage], "arenas" => %w[malloc ArenasPage], "size_classes" => %w[malloc SizeClassesPage],
       "fragmentation" => %w[malloc FragmentationPage], "ruby_heap" => %w[malloc RubyHeapPage],
       "heap_graph" => %w[heap_graph HeapGraphPage], "heap_graph_growth" => %w[heap_graph HeapGrowthPage],
-      "census" => %w[census CensusPage], "census_growth" => %w[census CensusGrowthPage],
+      "census" => %w[census CensusPage], "diff of census" => %w[census CensusGrowthPage],
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
-      "dump" => %w[dump DumpPage], "profile_difference" => %w[profile ProfilePage],
-      "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
+      "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
       "growth_check" => %w[growth_check GrowthCheckPage], "exercise" => %w[exercise ExercisePage],
       "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
@@ -41,11 +40,16 @@ module Memscope
       #
       # @return [ReadingPage, nil] nil if this kind of reading has none
       def page(reading, unicode: true, **options)
-        file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || PAGES[reading.class.kind]
+        file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || page_of(reading)
         return unless file
 
         Loading.whole { require_relative "report/#{file}" }
         const_get(page).new(reading, unicode: unicode, **options)
+      end
+
+      # @return [Array(String, String), nil] the file and the class of the reading's page
+      def page_of(reading)
+        (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
       end
 
       # Prints a ledger in the format of the io's Display.

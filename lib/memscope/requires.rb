@@ -45,11 +45,6 @@ module Memscope
     # @return [Array<GemCost>] by bytes, the most first
     field :gems, [GemCost], null: false
 
-    # The costs of a gem that is not loaded.
-    NOT_LOADED = { files: 0, lazy_files: 0, objects_bytes: 0, malloc_bytes: 0, mapped_bytes: 0, inclusive_bytes: 0,
-                   required_by: [] }.freeze
-    private_constant :NOT_LOADED
-
     # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
 
@@ -61,25 +56,8 @@ module Memscope
     # @return [Integer] bytes of objects and malloc, with the files that it required
     def inclusive_bytes(node) = inclusive.fetch(node.id)
 
-    # What changed since an earlier run. A gem that only one of the runs loaded cost 0 in the other.
-    #
-    # @param other [Requires] the earlier one
-    # @return [Diff]
-    # @raise [TypeError] for a reading of another kind
-    def -(other) = Diff.between(of_this_kind(other).with_gems_of(self), with_gems_of(other))
-
     # @api private
     def known? = !nodes.empty?
-
-    protected
-
-    # @return [Requires] with the gems that only the other run loaded, which cost nothing here
-    def with_gems_of(other)
-      missing = other.gems.map(&:name) - gems.map(&:name)
-      return self if missing.empty?
-
-      Requires.from_h({ **to_h, gems: [*gems.map(&:to_h), *missing.map { |name| { name: name, **NOT_LOADED } }] })
-    end
 
     private
 

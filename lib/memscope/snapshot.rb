@@ -7,7 +7,7 @@ module Memscope
   #
   #   before = Memscope.snapshot
   #   work
-  #   (Memscope.snapshot - before).dig(:jemalloc, :allocated_bytes).delta
+  #   (Memscope.snapshot - before).dig(:jemalloc, :allocated_bytes).change
   #
   # Keys of +gc+, +gc_heaps+, +jemalloc+ and +glibc+ are upstream's, except that jemalloc's keys for byte counts end in
   # _bytes here.

@@ -43,6 +43,9 @@ module Memscope
 
       # @return [Symbol] the field that identifies a record in a list
       def self.identity = :name
+
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :runs
     end
 
     # @return [Array<Row>] the tags whose runs together retain most come first, even if samples are too few for a number

@@ -719,7 +719,7 @@ class ObjectProfileTest < MemscopeTest
       80.times { 2000.times { [1] }; GC.start(full_mark: false) }
       full_gc
       later = PROFILE.stop
-      difference = later - earlier
+      difference = later.growth_since(earlier)
       puts JSON.generate([earlier.live_objects, difference.live_objects,
                           difference.by(:generation).map { |entry| [entry.name, entry.live_objects] }])
     RUBY

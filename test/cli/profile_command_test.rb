@@ -75,7 +75,7 @@ class CLIProfileTest < MemscopeTest
       asked = Process.clock_gettime(Process::CLOCK_MONOTONIC)
       status, out, err = profile("--pid", process.pid.to_s, "--seconds=0.5", *RECORD)
       took = Process.clock_gettime(Process::CLOCK_MONOTONIC) - asked
-      change = Memscope::Profile::Difference.from_json(out)
+      change = Memscope::Profile.from_json(out)
 
       assert_equal [0, 8192, "true"], [status, change.rate_bytes, running?(process)]
       assert_includes 0.49..(took + 0.01), change.seconds, "of which both ends are cut to a ms"
@@ -111,7 +111,7 @@ class CLIProfileTest < MemscopeTest
     process = listening("Memscope::ObjectProfile.start(budget: 0.5)")
     status, out, err = profile("--objects", "--pid", process.pid.to_s, "--seconds=0.1", "--format=json")
 
-    assert_equal [0, :objects], [status, Memscope::Profile::Difference.from_json(out).backend]
+    assert_equal [0, :objects], [status, Memscope::Profile.from_json(out).backend]
     assert_match(/is being profiled already, with a budget of 0.5 of its CPU time/, err)
     process = listening("", env: { "MEMSCOPE_ACTIONS" => "0" })
     status, _out, err = profile("--objects", "--pid", process.pid.to_s)

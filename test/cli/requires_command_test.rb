@@ -144,9 +144,9 @@ class CLIRequiresTest < MemscopeTest
   def test_an_earlier_run_is_compared
     difference = reading("require 'heavy'") - reading("require 'light'")
 
-    assert_in_delta PlantedGems::HEAVY_BYTES, %i[objects_bytes malloc_bytes].sum { |name| difference[name].delta },
+    assert_in_delta PlantedGems::HEAVY_BYTES, %i[objects_bytes malloc_bytes].sum { |name| difference[name].change },
                     200_000 + PAGES
-    assert_in_delta 3 << 20, difference.dig(:gems, "heavy", :objects_bytes).delta, 30_000
+    assert_in_delta 3 << 20, difference.dig(:gems, "heavy", :objects_bytes).change, 30_000
     assert_match(/^ +\+3,1\d\d,\d{3} B  gems\.heavy\.objects_bytes$/, difference.to_s)
   end
 

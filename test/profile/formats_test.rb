@@ -16,7 +16,7 @@ class ProfileFormatsTest < MemscopeTest
 
   def random(seed, **given) = Profiles.profile(Profiles.random(seed, **given))
 
-  def difference = random(2) - random(1)
+  def difference = random(2).growth_since(random(1))
 
   def gem!(name)
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE

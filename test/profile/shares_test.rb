@@ -59,7 +59,7 @@ class SharesTest < MemscopeTest
     held = (1..10).map { |window| [window, 40_000, 500 * window, 20_000 * window] }
     earlier = profile([50, *held], windows: 10, allocations: 400_000)
     later = profile([52, *held, [11, 40_000, 200, 8000]], windows: 11, allocations: 440_000)
-    growth = later - earlier
+    growth = later.growth_since(earlier)
 
     assert_equal 200, growth.live_objects
     assert_equal [[11, 40_000, 200, 8000]], growth.stacks.first.shares
@@ -72,8 +72,8 @@ class SharesTest < MemscopeTest
     gone, new = [[1..10, 500], [11..20, 600]].map do |windows, objects|
       windows.map { |window| [window, 40_000, objects, 40 * objects] }
     end
-    growth = profile([50, *new], windows: 20, allocations: 800_000) -
-             profile([50, *gone], windows: 10, allocations: 400_000)
+    earlier = profile([50, *gone], windows: 10, allocations: 400_000)
+    growth = profile([50, *new], windows: 20, allocations: 800_000).growth_since(earlier)
     spread = Math.sqrt(10 * ((600**2) + (500**2)))
 
     assert_equal [1000, 0], [growth.live_objects, growth.samples]
@@ -87,7 +87,10 @@ class SharesTest < MemscopeTest
     later = profile([60, [3, 40_000, 6000, 240_000]], windows: 10, allocations: 400_000)
 
     assert_equal earlier, Memscope::Profile.from_json(earlier.to_json)
-    assert_equal later - earlier, Memscope::Profile::Difference.from_json((later - earlier).to_json)
+    growth = later.growth_since(earlier)
+
+    assert_equal growth, Memscope::Profile.from_json(growth.to_json)
+    assert_equal later - earlier, Memscope::Diff.from_json((later - earlier).to_json)
   end
 
   def test_shares_that_are_none_are_refused

@@ -119,8 +119,9 @@ class ProfileReportTest < MemscopeTest
     earlier = Profiles.profile(Profiles.body([[%i[tree parse main], 3]]))
     later = Profiles.profile(Profiles.body([[%i[tree parse main], 1], [%i[tree parse put], 7]]))
 
-    assert_match(/called from .*cache\.rb:9\n +\(\+7\.0 MiB; 1 other line: -2\.0 MiB\)\n/, text(later - earlier))
-    assert_match(/Application root: /, text(later - earlier))
+    assert_match(/called from .*cache\.rb:9\n +\(\+7\.0 MiB; 1 other line: -2\.0 MiB\)\n/,
+                 text(later.growth_since(earlier)))
+    assert_match(/Application root: /, text(later.growth_since(earlier)))
   end
 
   def test_many_generations
@@ -134,7 +135,7 @@ class ProfileReportTest < MemscopeTest
   def test_what_grew
     later = Profiles.profile(Profiles.body([[%i[string plus put main], 90, 0], [%i[tree parse main], 3, 1],
                                             [%i[malloc deflate zlib put main], 29, 0]]))
-    said = text(later - shop)
+    said = text(later.growth_since(shop))
 
     assert_includes said.gsub(/\s+/, " "), "Live memory shrank by 7.0 MiB (+-"
     assert_match(/^ +MiB +\+- +samples +growth  line$/, said)
@@ -144,7 +145,7 @@ class ProfileReportTest < MemscopeTest
 
   def test_of_a_difference_both_ends_are_shown
     earlier = Profiles.profile(Profiles.random(1))
-    said = text(Profiles.profile(Profiles.random(2)) - earlier, limit: 4, by: :stack)
+    said = text(Profiles.profile(Profiles.random(2)).growth_since(earlier), limit: 4, by: :stack)
 
     assert_match(/^ +-/, said)
     assert_match(/^ +\+/, said)
@@ -161,7 +162,7 @@ class ProfileReportTest < MemscopeTest
     assert_match(/4\.6 MiB \(\+-[\d.]+ MiB\) in 120,000 objects \(\+-[\d,]+\) allocated in the last/, said)
     refute_includes said, "too few"
     assert_match(/^ +\+1\.9 +\d+\.\d +\+50,000 +\+50 .*cache\.rb:9 in Cache#put$/,
-                 text(objects(150, 20) - objects(100, 20)))
+                 text(objects(150, 20).growth_since(objects(100, 20))))
   end
 
   def test_of_too_few_samples_nothing_is_estimated
@@ -220,7 +221,7 @@ class ProfileReportTest < MemscopeTest
   def test_growth_between_two_profiles_of_one_process
     earlier = Profiles.body([[%i[string plus put main], 4]], allocator_grown_bytes: 4 << 20, rss_grown_bytes: 6 << 20)
     later = { **earlier, allocator_grown_bytes: 34 << 20, rss_grown_bytes: 286 << 20 }
-    said = unwrapped(Profiles.profile(later) - Profiles.profile(earlier))
+    said = unwrapped(Profiles.profile(later).growth_since(Profiles.profile(earlier)))
 
     assert_includes said, "Memory in use in malloc grew by 30.0 MiB while the profile ran; the samples account for 0 B."
     assert_includes said, "RSS grew by 280.0 MiB while the profile ran, and memory in use in malloc by 30.0 MiB"
@@ -242,7 +243,7 @@ class ProfileReportTest < MemscopeTest
 
   def test_nothing_at_all
     assert_includes text(Profiles.profile(Profiles.body([]))), "No sampled allocation is still live."
-    assert_includes text(shop.then { |profile| profile - profile }), "Live memory has not changed"
+    assert_includes text(shop.then { |profile| profile.growth_since(profile) }), "Live memory has not changed"
   end
 
   def test_it_is_what_to_s_prints

@@ -21,8 +21,8 @@ module Memscope
           Runtime.current.keep(:censuses, census, most: 2)
         end
 
-        # @return [Array(Float, Growth::Row, Array<Growth::Row>), nil] the seconds between the last two censuses; the
-        #   class that grew most in bytes, nil if none grew; and the first three of Growth#unsized. nil without two
+        # @return [Array(Float, Diff::Row, Array<Diff::Row>), nil] the seconds between the last two censuses; the class
+        #   that grew most in bytes, nil if none grew; and the first three of Census.unsized. nil without two
         def grown = Runtime.current.readings[:class_growth]
 
         # @return [Array<Census>] the last two censuses of this process, or fewer; the older first
@@ -34,8 +34,8 @@ module Memscope
           return unless earlier&.known? && later.known?
 
           growth = later - earlier
-          row = growth.by(:class).max_by(&:memsize_bytes)
-          [growth.seconds, (row if row&.memsize_bytes&.positive?), growth.unsized.first(3)]
+          row = growth.by(:class).first
+          [growth.seconds, (row if row&.change&.positive?), Census.unsized(growth).first(3)]
         end
       end
     end

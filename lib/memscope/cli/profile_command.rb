@@ -135,7 +135,7 @@ module Memscope
         say("process #{earlier.pid} is being profiled already, with #{settings}: that profile continues, and this " \
             "report is its change in #{format('%g', @given[:seconds])} seconds")
         wait
-        other.call(:"#{profiler}_snapshot") - earlier
+        other.call(:"#{profiler}_snapshot").growth_since(earlier)
       end
 
       # If this command is killed, the other process stops profiling by itself.
@@ -152,9 +152,7 @@ module Memscope
       def from = @given[:from]
 
       def read
-        text = read_in_full(from, "--from")
-        kind = text[0, 200].match?(/"kind"\s*:\s*"profile_difference"/) ? Profile::Difference : Profile
-        kind.from_json(text)
+        Profile.from_json(read_in_full(from, "--from"))
       rescue Invalid => e
         failure("--from #{from}: #{e.as}")
       end

@@ -5,7 +5,7 @@ require_relative "../snapshot"
 require_relative "../ruby_heap"
 require_relative "../process_memory"
 require_relative "../cgroup"
-Memscope::Loading.units :Arenas, :Census, :HeapGraph, :Fragmentation, :Lint, :Verdict
+Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Verdict
 
 module Memscope
   class Diagnosis < Reading
@@ -88,9 +88,9 @@ module Memscope
       field :grown_bytes, :signed_bytes
       # @return [Integer, nil] objects by which `grown_class` grew
       field :grown_count, :integer
-      # @return [Array<Census::Growth::Row>, nil] classes of C code whose objects report no size, and of which most
+      # @return [Array<Diff::Row>, nil] numbers of objects of classes of C code that report no size, and of which most
       #   objects came between these censuses
-      field :unsized, [Census::Growth::Row], sparse: true
+      field :unsized, [Diff::Row], sparse: true
 
       class << self
         # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
@@ -116,8 +116,8 @@ module Memscope
           seconds, row, unsized = Census::Kept.grown unless Census.autoload?(:Kept)
           return {} unless seconds
 
-          { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.memsize_bytes,
-            grown_count: row&.count, unsized: unsized }
+          { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.change,
+            grown_count: row && row[:count].change, unsized: unsized }
         end
       end
     end

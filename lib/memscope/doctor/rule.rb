@@ -195,7 +195,7 @@ module Memscope
         def unsized(figures)
           return unless (rows = figures.objects&.unsized)&.any?
 
-          came = rows.map { |row| "#{count(row.count)} #{row.name}" }.join(", ")
+          came = rows.map { |row| "#{count(row.change)} #{row.name}" }.join(", ")
           "Between the last two censuses came #{came}: Ruby does not know how much memory such objects hold. " \
             "`#{heap(figures)} --paths-to CLASS` shows what keeps them."
         end

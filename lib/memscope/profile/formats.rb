@@ -21,7 +21,7 @@ module Memscope
 
       module_function
 
-      # @param profile [Profile, Profile::Difference]
+      # @param profile [Profile]
       # @param name [Symbol] a key of ALL
       # @param options [Hash{Symbol => Object}] for :text only: those of Sampled#to_s
       # @return [String]
@@ -34,7 +34,7 @@ module Memscope
 
       # The profiles of several processes as one.
       #
-      # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile or Difference, each with the
+      # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
       #   labels for all of its samples
       # @param comments [Array<String>]
       # @return [String] as Sampled#to_pprof
@@ -43,7 +43,7 @@ module Memscope
       # "outer;inner 4096", a line for each stack. In names, ";" is replaced by ":", and white space, including
       # newlines, by one space.
       #
-      # @param profile [Profile, Difference]
+      # @param profile [Profile]
       # @return [String]
       def collapsed(profile)
         names = profile.frames.map { |frame| frame.to_s.tr(";", ":").gsub(/\s+/, " ") }

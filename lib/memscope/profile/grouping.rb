@@ -31,7 +31,7 @@ module Memscope
       # @return [Boolean] whether memory can count for its line
       def self.line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
-      # @param profile [Profile, Difference]
+      # @param profile [Profile]
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks

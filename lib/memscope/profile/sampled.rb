@@ -13,7 +13,7 @@ module Memscope
         private_constant :OF_OBJECTS
 
         # @api private
-        # @return [Profile, Difference] checked: stacks refer to existing frames, and their numbers sum to the totals
+        # @return [Profile] checked: stacks refer to existing frames, and their numbers sum to the totals
         def load(hash, where)
           super.tap do |sampled|
             check_known(sampled, OF_OBJECTS.drop(1), where) if sampled.objects?
@@ -128,7 +128,7 @@ module Memscope
 
       # @api private
       # @return [Boolean] whether its numbers are growth
-      def difference? = is_a?(Difference)
+      def difference? = !since.nil?
 
       # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
       #
@@ -143,13 +143,13 @@ module Memscope
         super
       end
 
-      # A line for each stack: its frames, the outermost first, and its live bytes (in a Difference, their growth). For
+      # A line for each stack: its frames, the outermost first, and its live bytes (in a growth, their growth). For
       # flamegraph.pl, inferno and others.
       #
       # @return [String]
       def to_collapsed = formats.collapsed(self)
 
-      # For https://www.speedscope.app. A Difference has one profile of growth and one of shrinkage.
+      # For https://www.speedscope.app. A growth has one profile of growth and one of shrinkage.
       #
       # @return [String] JSON
       def to_speedscope = formats::Speedscope.new(self).to_s
@@ -159,11 +159,11 @@ module Memscope
       # @return [String] binary; the same for the same profile
       def to_pprof = formats.merged_pprof([[self, {}]])
 
-      # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a Difference,
+      # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a growth,
       # their changes, red for growth and blue for shrinkage.
       #
       # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
-      # @param other [Profile, Difference, nil] another profile, such as a profile of objects beside one of malloc's
+      # @param other [Profile, nil] another profile, such as a profile of objects beside one of malloc's
       #   memory: the page then has a switch between the two, and never adds them up
       # @return [String] HTML
       def to_html(back: nil, other: nil) = formats::FlameGraph.new([self, *other], back: back).to_s

@@ -18,7 +18,7 @@ module Memscope
 
       # @param stacks [Array<Stack>] of a profile of objects, or of the difference of two
       # @param number [Integer] OBJECTS or BYTES
-      # @param profile [Profile, Difference] the reading that contains the stacks
+      # @param profile [Profile] the reading that contains the stacks
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
         sums = sums(stacks, number)
@@ -33,7 +33,7 @@ module Memscope
       #   adds, and n how many allocations it stands for
       # @param samples [Integer] how many samples the sum is estimated from
       # @param objects [Numeric] how many objects the samples stand for
-      # @param profile [Profile, Difference, #windows_share]
+      # @param profile [Profile, #windows_share]
       # @param whole [Numeric] Σx; if some samples stand for negative numbers, the sum of their absolute values instead
       # @return [Float] one standard error of the sum
       def deviation(sums, samples, objects, profile, whole = sums.first)

@@ -31,7 +31,7 @@ module Memscope
       def to_s = [name, place].compact.join(" ")
     end
 
-    # Allocations with the same frames, thread, tag, generation and class. In a Difference, the numbers in GROWING are
+    # Allocations with the same frames, thread, tag, generation and class. In a growth, the numbers in GROWING are
     # growth.
     class Stack < Record
       # @return [Array<Integer>] indexes into the profile's frames, the allocating function first
@@ -67,7 +67,7 @@ module Memscope
       field :freed_objects, :integer
       together :allocated_bytes, :allocated_objects, :freed_bytes, :freed_objects
 
-      # The numbers that are growth in a Difference.
+      # The numbers that are growth in a growth.
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
     end
 
@@ -91,7 +91,7 @@ module Memscope
       def to_s(unicode: true) = links.join(unicode ? " → " : " -> ").then { |text| unicode ? text : text.tr("×", "x") }
     end
 
-    # The memory of one line, method, library …. In a Difference, all numbers except the errors are growth.
+    # The memory of one line, method, library …. In a growth, all numbers except the errors are growth.
     class Entry < Record
       # @return [String] for a line, its method; otherwise the name of the method, function, library …
       field :name, :string, null: false
@@ -113,7 +113,7 @@ module Memscope
       field :error_bytes, :bytes, null: false
       # @return [Integer, nil] one standard error of `live_objects`, in a profile of objects
       field :error_objects, :count, sparse: true
-      # @return [Float, nil] share of all live bytes; in a Difference, of all growth, and nil if this entry did not grow
+      # @return [Float, nil] share of all live bytes; in a growth, of all growth, and nil if this entry did not grow
       field :share, :number
       # @return [String, nil] the native function that allocated most of this memory: "deflateInit2_ (libz.so.1)"
       field :native, :string

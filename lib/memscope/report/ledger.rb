@@ -245,43 +245,44 @@ module Memscope
       end
 
       def sections
-        lines = @reading.of == "ledger" ? row_lines : number_lines(@reading.changes)
+        lines = @reading.of == "ledger" ? row_lines : number_lines(@reading.rows)
         [lines.empty? ? "  nothing changed" : lines]
       end
 
       def footer = nil
 
-      def number_lines(changes, before = "")
-        changes.flat_map do |change|
-          path = "#{before}#{change.id}"
-          next number_lines(change.changes, "#{path}.") unless change.changes.empty?
+      def number_lines(rows, before = "")
+        rows.flat_map do |row|
+          path = "#{before}#{row.name}"
+          next number_lines(row.rows, "#{path}.") unless row.rows.empty?
 
-          [*(number_line(path, change.delta) unless change.delta.nil? || change.delta.zero?)]
+          [*(number_line(path, row.change) unless row.change.nil? || row.change.zero?)]
         end
       end
 
-      def number_line(path, delta)
-        number = delta.is_a?(Integer) ? signed(delta) : format("%+.2f", delta)
+      def number_line(path, change)
+        number = change.is_a?(Integer) ? signed(change) : format("%+.2f", change)
         "#{number.rjust(NUMBER_WIDTH)} #{path.end_with?('_bytes') ? 'B' : ' '}  #{path}"
       end
 
       def row_lines
-        lines = moved(@reading.rows).flat_map { |row| [row_line(row, row.label), *lines_below(row)] }
-        rss = @reading.changes.find { |change| change.id == :rss_bytes }
-        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss&.delta)]
+        rows = @reading.part(:rows)&.rows || []
+        lines = moved(rows).flat_map { |row| [row_line(row, row.label || row.name), *lines_below(row)] }
+        rss = @reading.part(:rss_bytes)
+        ["MiB".rjust(NUMBER_WIDTH), *lines, *(row_line(rss, "= the change of RSS") if rss&.change)]
       end
 
       def lines_below(row)
-        @page.branches(moved(row.changes)) { |part| moved(part.changes) }
-             .map { |branches, part| row_line(part, " #{branches}#{part.label}") }
+        @page.branches(moved(row.rows)) { |part| moved(part.rows) }
+             .map { |branches, part| row_line(part, " #{branches}#{part.label || part.name}") }
       end
 
-      def row_line(row, label) = "#{signed_mebibytes(row.delta).rjust(NUMBER_WIDTH)}  #{label}"
+      def row_line(row, label) = "#{signed_mebibytes(row.change).rjust(NUMBER_WIDTH)}  #{label}"
 
       # The changes that do not print as 0.0, or that have such a change below them. Returns none if a ledger could not
       # be read.
-      def moved(changes)
-        changes.filter { |change| change.delta && (mebibytes(change.delta) != "0.0" || moved(change.changes).any?) }
+      def moved(rows)
+        rows.filter { |row| row.change && (mebibytes(row.change) != "0.0" || moved(row.rows).any?) }
       end
     end
   end

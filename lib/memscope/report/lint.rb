@@ -21,7 +21,7 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        [*("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from"[0, @page.width] if shown.any?),
+        [*(fitting("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from") if shown.any?),
          *shown.map { |setting| setting_line(setting) },
          *("  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values." \
            if others.any?)]
@@ -33,9 +33,10 @@ module Memscope
 
       def setting_line(setting)
         given = ", given #{setting.given.inspect}" if setting.problem && setting.given
-        line = "  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}"
-        line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
+        fitting("  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}")
       end
+
+      def fitting(line) = line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
 
       def value(value)
         return value.nil? ? @page.unknown : value.to_s unless value.is_a?(Integer) && value.positive?

@@ -55,7 +55,7 @@ module Memscope
       def shortened(name) = name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
 
       def ledger
-        return if @reading.rows.nil? || @reading.rows.rows.empty?
+        return unless @reading.rows&.part(:rows)
 
         DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).rows
       end

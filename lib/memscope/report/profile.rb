@@ -74,7 +74,7 @@ module Memscope
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
       private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
 
-      # @param profile [Profile, Profile::Difference]
+      # @param profile [Profile]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
       # @param by [Symbol] one of Profile::Sampled::GROUPINGS
       # @param limit [Integer] how many entries
@@ -163,7 +163,7 @@ module Memscope
         return "Live memory has not changed in #{seconds}." if @reading.stacks.empty?
 
         "Live memory #{bytes.negative? ? 'shrank' : 'grew'} by #{size(bytes.abs)} (#{error}), " \
-          "from #{size(@reading.earlier_live_bytes)} to #{size(@reading.later_live_bytes)}, in #{seconds}."
+          "from #{size(@reading.earlier_live_bytes)} to #{size(@reading.earlier_live_bytes + bytes)}, in #{seconds}."
       end
 
       def table

@@ -57,6 +57,9 @@ module Memscope
       # @return [Symbol] the field that identifies it in a list
       def self.identity = :name
 
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :bytes
+
       # @return [Integer] bytes of objects and of malloc
       def bytes = objects_bytes + malloc_bytes
     end

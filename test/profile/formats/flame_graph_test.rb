@@ -181,7 +181,7 @@ class FlameGraphTest < MemscopeTest
   end
 
   def test_a_difference_is_red_and_blue
-    opened(later - shop) do |page|
+    opened(later.growth_since(shop)) do |page|
       shares = widths(page)
 
       assert_in_delta 30 / 66.0, shares["Nokogiri::XML.parse"] + shares["block in Cache#put"], 0.001
@@ -263,6 +263,6 @@ class FlameGraphTest < MemscopeTest
 
   def test_what_was_too_small_or_nothing
     opened(Profiles.profile(Profiles.body([]))) { |page| assert_includes page.text(".lede"), "No sampled allocation" }
-    opened(shop - shop) { |page| assert_includes page.text("main"), "has not changed" }
+    opened(shop.growth_since(shop)) { |page| assert_includes page.text("main"), "has not changed" }
   end
 end

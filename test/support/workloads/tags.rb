@@ -52,7 +52,7 @@ whole = Memscope.tags.map do |row|
   truth = row.name == "/leak" ? 1000 * KEPT : 0
   [row.name, truth, row.retained_objects, row.retained_objects_error] unless row.name == "/cache" # it filled up
 end
-grown = (settled.call - earlier).by(:tag).filter_map do |entry|
+grown = settled.call.growth_since(earlier).by(:tag).filter_map do |entry|
   truth = entry.name == "/leak" ? leaked.size - before : 0
   number = entry.live_objects if entry.estimated?
   [entry.name, truth, number, entry.error_objects] if ENDPOINTS.key?(entry.name)

@@ -50,7 +50,7 @@ module Memscope
         class Part
           include Report::Quantity
 
-          # @param profile [Profile, Difference]
+          # @param profile [Profile]
           def initialize(profile)
             @profile = profile
             @text = Report::ProfilePage.new(profile)
@@ -152,7 +152,7 @@ module Memscope
         end
         private_constant :Part
 
-        # @param profiles [Array<Profile, Difference>] the first one is drawn first
+        # @param profiles [Array<Profile>] the first one is drawn first
         # @param back [String, nil] the address of the page that the link "Back" leads to
         def initialize(profiles, back: nil)
           @parts = profiles.map { |profile| Part.new(profile) }

@@ -69,7 +69,7 @@ module Memscope
         GZIP = 16
         private_constant :ALLOCATED, :LIVE, :PROGRAM, :GZIP
 
-        # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile or Difference, each with the
+        # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
         #   labels for all of its samples
         # @param comments [Array<String>]
         def initialize(parts, comments: [])

@@ -11,7 +11,7 @@ module Memscope
       class Speedscope
         SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
-        # @param profile [Profile, Difference]
+        # @param profile [Profile]
         def initialize(profile)
           @profile = profile
         end
