@@ -41,9 +41,6 @@ class WorkersTest < MemscopeTest
     Process.wait(pid)
   end
 
-  # What the master takes from the channel.
-  def received(channel) = Memscope::Worker.from_h(JSON.parse(channel.receive))
-
   def eventually
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 60
     until (found = yield)
@@ -152,21 +149,6 @@ class WorkersTest < MemscopeTest
     end
   end
 
-  def test_a_report_that_is_too_large_has_no_arenas
-    channel = Memscope::Workers::Channel.new
-    most = worker(arenas: { allocated_bytes: (0...3_000).to_h { |index| [index, 10**9] } })
-    more = worker(arenas: { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } })
-
-    assert channel.send(most)
-    assert_equal most, received(channel)
-    assert channel.send(more)
-    received = received(channel)
-
-    assert_nil received.arenas
-    assert_match(/\Aleft out: with arenas, the report would have \d+ bytes, and the limit is 65536\z/,
-                 received.reasons[:arenas])
-  end
-
   # 60 tags with the longest names: they fit into a report, but not beside the most arenas.
   def test_the_first_tags_are_reported
     report = child_json(<<~RUBY, requires: %w[json memscope memscope/workers])
@@ -182,20 +164,6 @@ class WorkersTest < MemscopeTest
     assert_equal report.last.map { |row| row["runs"] }, reported.tags.map(&:runs)
     assert_operator reported.to_json.bytesize, :<, 32_768
     assert_includes reported.costs.keys, :tags
-  end
-
-  def test_a_report_without_arenas_that_is_still_too_large_has_no_tags
-    channel = Memscope::Workers::Channel.new
-    rows = Array.new(500) { |index| Memscope::Tags::Row.capture({ name: index.to_s * 20, runs: 1, running: 0 }) }
-    arenas = { allocated_bytes: (0...4_000).to_h { |index| [index, 10**9] } }
-    channel.send(worker(tags: rows, arenas: arenas))
-    received = received(channel)
-
-    assert_equal [nil, nil], [received.arenas, received.tags]
-    assert_equal %i[arenas tags], received.reasons.keys.last(2)
-    channel.send(worker(tags: rows.first(50), arenas: arenas))
-
-    assert_equal rows.first(50), received(channel).tags
   end
 
   # Otherwise its counters would seem to fall once the master answers again.
@@ -307,19 +275,6 @@ class WorkersTest < MemscopeTest
       assert_equal cluster.read.workers, read.workers
       assert_equal 7, read[5].phase
     end
-  end
-
-  def test_a_report_is_dropped_where_the_master_is_behind
-    channel = Memscope::Workers::Channel.new
-    sent = Array.new(2000) { channel.send(worker) } # if one of them waited, it would wait for ever
-
-    assert_includes sent, true
-    refute sent.last
-    assert_equal worker, received(channel)
-    assert channel.send(worker), "there is room again"
-    channel.keep_writer
-
-    refute channel.send(worker), "nobody is there"
   end
 
   def test_a_reading_that_takes_long_is_taken_seldom

@@ -1,0 +1,119 @@
+# frozen_string_literal: true
+
+require "json"
+require "socket"
+require_relative "../workers"
+
+module Memscope
+  class Workers < Reading
+    # Carries the workers' reports to their master, over a pair of datagram sockets made before the fork, which no other
+    # process can open. A report is one datagram. No worker waits: if the master falls behind, reports are dropped.
+    #
+    # @api private
+    class Channel
+      # The largest report, in bytes; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
+      # one sender (net.core.wmem_default), and accepts no datagram larger than that.
+      LIMIT = 65_536
+      # The parts that are left out of a larger report, in this order.
+      LARGE = %i[arenas tags].freeze
+      private_constant :LIMIT, :LARGE
+
+      def initialize
+        @reader, @writer = UNIXSocket.pair(:DGRAM)
+      end
+
+      # Closes this process's copy of the end that only the master needs, so that no datagrams are queued once the
+      # master has ended.
+      #
+      # @return [void]
+      def keep_writer = @reader.close
+
+      # @param worker [Worker]
+      # @return [Boolean] whether the report was sent
+      def send(worker)
+        @writer.sendmsg_nonblock(text(worker), exception: false) != :wait_writable
+      rescue SystemCallError, IOError
+        false
+      end
+
+      # @return [String, nil] a report as it was sent, until the next call overwrites it; nil if none has come
+      def receive
+        @buffer unless @reader.recv_nonblock(LIMIT, 0, @buffer ||= "".b, exception: false) == :wait_readable
+      end
+
+      private
+
+      # The report as JSON, without what makes it too large, as arenas do on a machine with hundreds of processors.
+      def text(worker)
+        text = worker.to_json
+        LARGE.select { |part| worker.public_send(part) }.each do |part|
+          break if text.bytesize <= LIMIT
+
+          why = "left out: with #{part}, the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
+          worker = worker.with(part => nil, reasons: { **worker.reasons, part => why })
+          text = worker.to_json
+        end
+        text
+      end
+    end
+
+    # The reports of one worker, as its master keeps them: texts, which are parsed only when somebody needs a value. The
+    # last one is overwritten in place: a master that seldom collects garbage would keep each.
+    #
+    # @api private
+    class Received
+      # How a worker's report begins.
+      HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
+      private_constant :HEAD
+
+      # @return [Integer]
+      attr_reader :index, :pid
+      # @return [Float] when the first report came and when the last one did, in seconds of Clock.now
+      attr_reader :began, :at
+      # @return [String, nil] why the last report is not understood, once `worker` has tried
+      attr_reader :fault
+
+      # @param text [String]
+      # @return [Integer, nil] the pid of the worker that sent it; nil if it is no worker's report
+      def self.sender(text) = (text[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
+
+      # @param text [String] its first report
+      # @raise [ArgumentError] unless it is understood
+      def initialize(text)
+        @text = "".b
+        take(text)
+        @began = @at
+        first = worker or raise ArgumentError, @fault
+        @index = first.index
+        @pid = first.pid
+      end
+
+      # @param text [String] a later report
+      # @return [void]
+      def take(text)
+        @text[0..] = text
+        @at = Clock.now
+        @fault = nil
+      end
+
+      # @return [Worker, nil] the last report; nil if it is not understood
+      def worker
+        Worker.from_h(JSON.parse(@text.dup.force_encoding(Encoding::UTF_8)))
+      rescue StandardError => e # such as EncodingError
+        @fault = "its last report is not understood: #{e.message}"
+        nil
+      end
+
+      # Adds the last report to a text.
+      #
+      # @param text [String] JSON
+      # @param phase [Integer, nil] Puma's phase, which the worker does not know
+      # @return [void]
+      def write(text, phase)
+        text << @text
+        text.insert(-2, ",\"phase\":#{phase}") if phase
+      end
+    end
+    private_constant :Received
+  end
+end
