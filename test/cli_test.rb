@@ -68,7 +68,7 @@ class CLITest < MemscopeTest
     ran = memscope("report", "--mappings")
 
     assert_equal 0, ran.status
-    assert_match(%r{^ +[\d,]+ +[\d,]+  rw-p  \h+ +stacks/main  \[stack\]$}, ran.out)
+    assert_match(%r{^ +[\d,]+ +[\d,]+ +rw-p  \h+  stacks/main  \[stack\]$}, ran.out)
 
     ran = memscope("report", "--mappings", "--json")
 
@@ -169,7 +169,7 @@ class CLITest < MemscopeTest
     ran = memscope("purge", "gc")
 
     assert_equal 0, ran.status
-    assert_match(/^  gc .* holds the GVL$/, ran.out)
+    assert_match(/^ +– +[\d.]+ +[\d.]+ +[\d.]+  gc, which holds the GVL$/, ran.out)
     assert_match(/\Amemscope purge: this is the memscope process itself; .*\n\z/, ran.err)
   end
 

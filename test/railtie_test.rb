@@ -36,7 +36,7 @@ class RailtieTest < MemscopeTest
       lines = rails(<<~RUBY, preload: preload, env: { "TMPDIR" => directory, "XDG_RUNTIME_DIR" => directory }).out.lines
         App.initialize!
         sockets = Dir["/proc/self/fd/*"].count { |path| File.socket?(path) }
-        puts [sockets, Thread.list.map(&:name).grep(/memscope(?! history)/),
+        puts [sockets, Thread.list.map(&:name).grep(/memscope(?! sampler)/),
               Dir.children(#{directory.inspect}).grep(/memscope/)].inspect
         puts Memscope::History.running?
         App.load_tasks

@@ -162,6 +162,15 @@ static bool is_of_extension(const struct pass *pass, VALUE object, int type) {
            !memscope_range_contains(pass->ruby.extent, (uintptr_t)RTYPEDDATA_TYPE(object));
 }
 
+/* The key of no object, so that each T_DATA whose class says nothing comes to new_cell, which asks for its type. */
+#define UNTYPED(class) ((class) | 1)
+
+static uint64_t data_key(const struct cell *found) {
+    if (found->data_type != NULL)
+        return KEY(RUBY_T_DATA, (uintptr_t)found->data_type);
+    return KEY(RUBY_T_DATA, found->class == 0 || found->class == rb_cObject ? UNTYPED(found->class) : found->class);
+}
+
 /* Singleton classes have no cells, since each object may have its own: such an object counts for its real class. */
 static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
     struct cell found = {.type = (uint8_t)type};
@@ -171,7 +180,7 @@ static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE 
     found.class = class_of(object, type);
     found.data_type = memscope_data_type_of(object, found.class);
     found.of_extension = is_of_extension(pass, object, type);
-    found.key = found.data_type != NULL ? KEY(type, (uintptr_t)found.data_type) : KEY(type, found.class);
+    found.key = type == RUBY_T_DATA ? data_key(&found) : KEY(type, found.class);
     return add_cell(pass, &found);
 }
 

@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+require_relative "../../loading"
+
+Memscope::Loading.unit :Diagnosis
+
 module Memscope
   module Doctor
     module Rules
