@@ -214,7 +214,7 @@ module Memscope
         Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
         Memscope.dump(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
       rescue SystemCallError => e
-        raise Dump::Failed, "#{e.class.new.message}: #{path}"
+        raise Dump::Failed, "no dump was written: #{e.class.new.message}"
       end
 
       PROFILERS.each do |profile, profiler|
