@@ -160,14 +160,6 @@ class ReadingTest < MemscopeTest
      reading.parts.first, reading.reasons, reading.cost, reading.at].each { |value| assert_predicate value, :frozen? }
   end
 
-  def test_a_frozen_body_stays_as_it_was
-    body = { note: +"text" }.freeze
-    note = Class.new(Memscope::Record) { field :note, :string }.capture(body).note
-
-    assert_predicate note, :frozen?
-    refute_predicate body[:note], :frozen?
-  end
-
   def test_a_missing_key_is_nil
     reading = Sample.capture({ ready: false, parts: [], reasons: {}, cost: Bodies.cost })
 
