@@ -90,15 +90,15 @@ class WorkersProfileTest < MemscopeTest
 
       assert_equal [pids[index], true], [read.pid, read.running?]
       assert(read.by(:line).first(3).any? { |entry| entry.path&.end_with?("workloads/workers.ru") })
-      assert_includes get("/profile?worker=#{index}"), "in worker #{index}, process #{pids[index]},"
+      assert_includes get("/profile?worker=#{index}"), "in worker #{index}, process #{pids[index]} and"
       assert_includes get("/profile/flamegraph?worker=#{index}"), "process #{pids[index]}</title>"
     end
-    4.times { assert_includes get("/profile"), "in worker 0, process #{pids[0]}," }
+    4.times { assert_includes get("/profile"), "in worker 0, process #{pids[0]} and" }
   end
 
   def assert_refused(pids)
     assert_equal "409", post(do: "stop").code
-    assert_match(/Worker 0 \(pid #{pids[0]}\): .*no malloc profile is running here\. Worker 1 .*here\./,
+    assert_match(/Worker 0 \(pid #{pids[0]}\): .*no malloc profile is running.*\. Worker 1 .*running.*\./,
                  JSON.parse(post(do: "stop").body)["error"])
     assert_equal 'worker: given "7", allowed: 0, 1, all.', JSON.parse(post(worker: 7).body)["error"]
     assert_equal 'worker: given "all", allowed: 0, 1.',
