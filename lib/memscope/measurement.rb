@@ -44,6 +44,11 @@ module Memscope
       def self.identity = :name
     end
 
+    # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.
+    #
+    # @api private
+    Survivors = Struct.new(:path, :lineno, :name, :objects, :bytes, :addresses)
+
     # Names the row of objects that were allocated outside of Ruby code.
     NO_LINE = "[no Ruby line]"
 
@@ -90,9 +95,7 @@ module Memscope
       def take(&block)
         raise ArgumentError, "Memscope.measure: no block given" unless block
 
-        refuse_running
-        FIBERS[Thread.current] = Fiber.current
-        listen_for_forks
+        prepare
         started = Cost.now
         obstacle = Native.absence || ObjectProfile.obstacle
         before = Ledger.read(deep: true, gc: true)
@@ -102,7 +105,30 @@ module Memscope
         (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
       end
 
+      # What all threads allocate while the block runs, and what is left of it after a garbage collection.
+      #
+      # @api private
+      # @return [Array<Survivors>]
+      # @raise [Unavailable] before the block or after it, with the reason
+      def survivors(&)
+        obstacle = Native.absence || ObjectProfile.obstacle
+        raise Unavailable, obstacle if obstacle
+
+        prepare
+        _value, body = run(:process, &)
+        why = body ? body[:reasons].values_at(:classes, :retained_objects).compact.first : :measured_in_parent
+        raise Unavailable, Reasons.sentence(why) if why
+
+        body[:rows].map { |row| Survivors.new(*row.values_at(0, 1, 2, 5, 6, 7)) }.select { |one| one.objects.positive? }
+      end
+
       private
+
+      def prepare
+        refuse_running
+        FIBERS[Thread.current] = Fiber.current
+        listen_for_forks
+      end
 
       def refuse_running
         end_abandoned if Native.measuring

@@ -32,6 +32,7 @@ struct moment {
 struct measurement {
     unsigned long number;
     bool objects; /* whether to count them by class and line */
+    bool process; /* those of all threads; their addresses are part of the answer */
     enum memscope_trace_obstacle obstacle;
     enum memscope_status reset, peak, malloc;
     struct memscope_thread_bytes thread_bytes;
@@ -128,7 +129,7 @@ static bool has_migrated(const struct measurement *measurement) {
 
 static void begin(struct measurement *measurement) {
     measurement->beside = !rb_thread_alone();
-    measurement->obstacle = measurement->objects ? memscope_trace_start() : MEMSCOPE_TRACE_READY;
+    measurement->obstacle = measurement->objects ? memscope_trace_start(measurement->process) : MEMSCOPE_TRACE_READY;
     count_malloc(measurement, measurement->by_imports);
     measurement->reset = memscope_peak_reset();
     measurement->begun = read_moment(measurement); /* the first call interns the keys */
@@ -168,13 +169,35 @@ static VALUE row_of(const struct memscope_allocation_group *group, const struct 
                                 ULL2NUM(group->retained_bytes));
 }
 
-static VALUE rows_of(const struct memscope_trace_result *result) {
-    const struct memscope_allocation_group *groups = memscope_allocation_groups(result->counts);
-    VALUE rows = rb_ary_new();
+#define ADDRESSES 100
 
-    for (size_t index = 0; index < result->counts->group_count; index++)
-        if (groups[index].allocated_objects > 0)
-            rb_ary_push(rows, row_of(&groups[index], result->names));
+/* The addresses of at most 100 retained objects of a group, as words in a String. */
+static VALUE addresses_of(const struct memscope_allocation_counts *counts, size_t group) {
+    const struct memscope_allocation *logged = memscope_allocations_logged(counts);
+    uint64_t left = memscope_allocation_groups(counts)[group].retained_objects;
+    VALUE words = rb_str_new(NULL, 0);
+
+    left = left < ADDRESSES ? left : ADDRESSES;
+    for (size_t index = 0; index < counts->log_count && left > 0; index++) {
+        if (logged[index].group != group)
+            continue;
+        rb_str_cat(words, (const char *)&logged[index].address, sizeof logged[index].address);
+        left--;
+    }
+    return words;
+}
+
+static VALUE rows_of(const struct memscope_trace_result *result, bool addresses) {
+    const struct memscope_allocation_group *groups = memscope_allocation_groups(result->counts);
+    VALUE rows = rb_ary_new(), row;
+
+    for (size_t index = 0; index < result->counts->group_count; index++) {
+        if (groups[index].allocated_objects == 0)
+            continue;
+        rb_ary_push(rows, row = row_of(&groups[index], result->names));
+        if (addresses)
+            rb_ary_push(row, addresses_of(result->counts, index));
+    }
     return rows;
 }
 
@@ -183,7 +206,7 @@ static void set_trace(VALUE body, VALUE reasons, struct measurement *measurement
 
     measurement->spent_ns += result.gc_ns;
     measurement->beside = result.others > 0;
-    memscope_hash_set(body, "rows", rows_of(&result));
+    memscope_hash_set(body, "rows", rows_of(&result, measurement->process));
     memscope_hash_set(body, "knows_retained", result.knows_retained ? Qtrue : Qfalse);
     memscope_set_unasked_reason(reasons, "retained_bytes", result.held);
     memscope_set_unasked_reason(reasons, "allocated_bytes", result.held);
@@ -292,11 +315,15 @@ static VALUE finish(VALUE argument) {
 /*
  * Native.measure(objects, by_imports) { } -> [the block's value, a Hash of what was measured; nil in a child that was
  * forked within the block], or :running if another measurement is running. `objects`: whether to count objects by class
- * and line. `by_imports`: whether to count malloc by the imports even if the allocator counts it.
+ * and line; :process: those of all threads, each row with addresses of some that are retained. `by_imports`: whether to
+ * count malloc by the imports even if the allocator counts it.
  */
 static VALUE native_measure(VALUE self, VALUE objects, VALUE by_imports) {
     static unsigned long last;
-    struct measurement measurement = {.objects = RTEST(objects), .by_imports = RTEST(by_imports), .value = Qnil};
+    struct measurement measurement = {.objects = RTEST(objects),
+                                      .process = objects == memscope_symbol("process"),
+                                      .by_imports = RTEST(by_imports),
+                                      .value = Qnil};
 
     if (running != 0)
         return memscope_symbol("running");

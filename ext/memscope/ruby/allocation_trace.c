@@ -6,6 +6,7 @@
 #include "ruby/class_names.h"
 #include "ruby/event_hooks.h"
 #include "ruby/held_memory.h"
+#include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 
 #include <ruby/vm.h>
@@ -14,7 +15,8 @@
 static struct trace {
     bool running;
     bool counting;
-    VALUE thread;
+    bool read;    /* the log holds survivors, which are judged no more */
+    VALUE thread; /* nil: all of the main Ractor */
     struct memscope_allocation_counts counts;
     struct memscope_names names; /* of paths and classes */
     _Atomic(uint64_t) others;    /* from 4.0 on, other Ractors add to it in parallel */
@@ -48,6 +50,10 @@ static void name_group(struct memscope_allocation_group *group) {
             memscope_names_add(&trace->names, RSTRING_PTR((VALUE)key->path), (size_t)RSTRING_LEN((VALUE)key->path));
 }
 
+static bool is_counted_here(void) {
+    return NIL_P(trace->thread) ? memscope_in_main_ractor() : rb_thread_current() == trace->thread;
+}
+
 /* The NEWOBJ hook: the object is not complete, and nothing may be allocated. */
 static void on_allocation(VALUE data, rb_trace_arg_t *event) {
     struct memscope_allocation_key key;
@@ -55,7 +61,7 @@ static void on_allocation(VALUE data, rb_trace_arg_t *event) {
 
     if (!trace->counting)
         return;
-    if (rb_thread_current() != trace->thread) {
+    if (!is_counted_here()) {
         atomic_fetch_add_explicit(&trace->others, 1, memory_order_relaxed);
         return;
     }
@@ -129,7 +135,7 @@ static void miss(uint64_t missed) {
 static void on_marked(VALUE data, rb_trace_arg_t *event) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), count = rb_gc_count();
 
-    if (!trace->running)
+    if (!trace->running || trace->read)
         return;
     if (count > trace->collections + 1)
         miss(count - trace->collections - 1);
@@ -190,14 +196,14 @@ static enum memscope_trace_obstacle prepare(void) {
     return MEMSCOPE_TRACE_READY;
 }
 
-enum memscope_trace_obstacle memscope_trace_start(void) {
+enum memscope_trace_obstacle memscope_trace_start(bool all_threads) {
     enum memscope_trace_obstacle obstacle = prepare();
 
     if (obstacle != MEMSCOPE_TRACE_READY)
         return obstacle;
     if (memscope_event_hooks_obstacle())
         return MEMSCOPE_TRACE_RACTORS;
-    *trace = (struct trace){.thread = rb_thread_current(), .counts = {.name = name_group}};
+    *trace = (struct trace){.thread = all_threads ? Qnil : rb_thread_current(), .counts = {.name = name_group}};
     if (memscope_names_open(&trace->names) != MEMSCOPE_OK)
         return MEMSCOPE_TRACE_NO_MEMORY;
     memscope_heap_held_open(&trace->walk, &trace->held);
@@ -233,6 +239,7 @@ struct memscope_trace_result memscope_trace_read(void) {
     if (rb_gc_count() > trace->collections)
         miss(rb_gc_count() - trace->collections);
     memscope_allocations_retain(&trace->counts, judge_survivor);
+    trace->read = true;
     memscope_heap_held_close(&trace->walk);
     result.others = atomic_load(&trace->others);
     result.unsized = trace->unsized;

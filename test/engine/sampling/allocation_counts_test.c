@@ -97,6 +97,10 @@ static void counts_are_those_of_the_simulation(void) {
         line->retained_bytes += group->retained_bytes;
     }
     EXPECT(memcmp(expected, found, sizeof expected) == 0);
+    for (size_t index = 0; index < counts.log_count; index++)
+        memscope_allocation_groups(&counts)[memscope_allocations_logged(&counts)[index].group].retained_objects--;
+    for (size_t index = 0; index < counts.group_count; index++)
+        EXPECT(memscope_allocation_groups(&counts)[index].retained_objects == 0);
     EXPECT(counts.unkept == 0 && counts.without == 0 && counts.groups.bytes > 0);
     memscope_allocations_close(&counts);
     EXPECT(counts.groups.bytes == 0);

@@ -153,8 +153,8 @@ void memscope_allocations_retain(struct memscope_allocation_counts *counts, mems
         group->allocated_bytes += fate.bytes;
         group->retained_objects++;
         group->retained_bytes += fate.bytes;
+        log_of(counts)[index].group = (uint32_t)(group - groups_of(counts));
     }
-    counts->log_count = 0;
 }
 
 void memscope_allocations_forget(struct memscope_allocation_counts *counts) {

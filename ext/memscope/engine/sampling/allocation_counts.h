@@ -63,8 +63,8 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
 void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
 /*
- * Has each logged object judged; all of them must be alive. Counts the objects in their groups as retained, adds their
- * bytes to the allocated bytes too, and empties the log.
+ * Has each logged object judged; all of them must be alive. Counts the objects in their groups as retained, and adds
+ * their bytes to the allocated bytes too. The log keeps them. To be called once.
  */
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge);
 
@@ -76,6 +76,11 @@ void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool
 
 /* Replaces each address, of the log and of groups that are not detached, by what `moved` returns for it. */
 void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address));
+
+static inline const struct memscope_allocation *
+memscope_allocations_logged(const struct memscope_allocation_counts *counts) {
+    return counts->log.list;
+}
 
 static inline struct memscope_allocation_group *
 memscope_allocation_groups(const struct memscope_allocation_counts *counts) {
