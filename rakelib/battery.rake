@@ -36,8 +36,8 @@ namespace :battery do
     sqlite3 = RUBY_VERSION < "3.2" ? "sqlite3:1.7.3" : "sqlite3" # the last version with a binary for Ruby 3.1
     gems = ["rspec", "simplecov", "activerecord:7.2.4", sqlite3]
     directory = install_gems(ENV.fetch("GEMS", "tmp/assertion_gems"), *gems)
-    run_tests FileList["test/{growth_check,allocation_check,assertions,rspec}_test.rb",
-                       "test/{growth,allocation}_check/*_test.rb", "test/acceptance/assertions_test.rb"],
+    run_tests FileList["test/{check,assertions,rspec}_test.rb", "test/check/*_test.rb",
+                       "test/acceptance/assertions_test.rb"],
               "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
 

@@ -30,7 +30,7 @@ class Rooms
   sampling = [*values, "profile", "malloc_profile", "object_profile"]
   by_tag = [*sampling, "tags"]
   cluster = [*judging, *by_tag, "configuration", "remote"].uniq
-  everything = [*cluster, "measurement", "growth_check", "exercise", "report", "doctor", "policy", "workers", "metrics",
+  everything = [*cluster, "measurement", "check", "report", "doctor", "policy", "workers", "metrics",
                 "facade"]
 
   LIB = {
@@ -49,9 +49,7 @@ class Rooms
     "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
     "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
     "tags" => { files: "lib/memscope/tags.rb", may: sampling },
-    "growth_check" => { files: "lib/memscope/{growth_check,growth_check/*,allocation_check,allocation_check/*}.rb",
-                        may: [*sampling, "measurement"] },
-    "exercise" => { files: "lib/memscope/{exercise,exercise/*}.rb", may: [*floor, "growth_check"] },
+    "check" => { files: "lib/memscope/{check,check/*}.rb", may: [*sampling, "measurement"] },
     "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
     "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
     "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },

@@ -17,7 +17,7 @@ class AssertionsTest < MemscopeTest
     before = assertions
     check = assert_no_growth(**OPTIONS) { Order.new }
 
-    assert_instance_of Memscope::GrowthCheck, check
+    assert_instance_of Memscope::Check, check
     refute_predicate check, :grows?
     assert_equal 3, assertions - before
   end
@@ -26,7 +26,7 @@ class AssertionsTest < MemscopeTest
     line = __LINE__ + 1
     error = assert_raises(Minitest::Assertion) { assert_no_growth("checkout", **OPTIONS) { KEPT << Order.new } }
 
-    assert_match(/\Acheckout\nmemory grows in each of 2 rounds of 20 iterations/, error.message)
+    assert_match(/\Acheckout\n +Leak: memory grows in each of the last 2 rounds of 20\s+iterations/, error.message)
     assert_match(/\+1 AssertionsTest::Order per iteration \(20, 20\)/, error.message)
     assert_match(/allocated at #{SHORT}:#{line}: 40 are left/, error.message)
     assert_match(/held by AssertionsTest::KEPT (?:→|->) Array (?:→|->) AssertionsTest::Order$/, error.message)
@@ -38,7 +38,7 @@ class AssertionsTest < MemscopeTest
   def test_allocations_within_limits_pass
     check = assert_allocates(objects: 2, Order => 0..2) { 2.times { Order.new } }
 
-    assert_instance_of Memscope::AllocationCheck, check
+    assert_instance_of Memscope::Check::Allocations, check
   end
 
   def test_too_many_allocations_fail

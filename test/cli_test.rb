@@ -220,8 +220,8 @@ class CLITest < MemscopeTest
   end
 
   def test_usage_errors
-    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, exercise, watch, " \
-               "purge, top, ps, exec, version, --help, --version"
+    commands = "report, doctor, census, heap, dump, profile, leaks, tags, requires, watch, purge, " \
+               "top, ps, exec, version, --help, --version"
 
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
@@ -256,7 +256,7 @@ class CLITest < MemscopeTest
     %w[leaks --threshold=0 -- ruby] => "invalid argument: --threshold=0; allowed: a number above 0",
     %w[profile --objects --pid=1 --budget=2] => "invalid argument: --budget=2; allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
-    %w[leaks --objects --rate=4096 -- ruby] => "--rate is not for --objects",
+    %w[profile --objects --pid=1 --rate=4096] => "--rate is not for --objects",
     %w[profile --objects --pid=1 --by=native] =>
       "--by: given native, allowed for this profile: line, caller, method, class, library, stack, generation, " \
       "tag, thread",

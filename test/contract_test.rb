@@ -46,12 +46,12 @@ class ContractTest < MemscopeTest
     "Tags::Row" => %i[name runs running allocated_objects malloc_allocated_bytes live_objects
                       live_bytes malloc_live_bytes retained_objects retained_objects_error],
     "Policy" => %i[decide], "Policy::Decision" => %i[action worker reason expected_bytes to_h to_json],
-    "GrowthCheck" => %i[grows? grown iterations runs max ran_in reasons to_h to_json to_s],
-    "GrowthCheck::Grown" => %i[layer name growth per_iteration places held_by],
-    "Exercise" => %i[verdict check points per_request judged_requests longer_requests target path threads environment
-                     reasons to_h to_json to_s],
-    "Exercise::Point" => %i[requests objects slot_bytes malloc_bytes rss_bytes],
-    "Assertions" => %i[assert_no_growth assert_allocates], "AllocationCheck" => %i[passed? exceeded measurement to_s],
+    "Check" => %i[verdict grows? grown points iterations runs max ran_in target path environment per_iteration reasons
+                  to_h to_json to_s],
+    "Check::Grown" => %i[layer name growth per_iteration places held_by],
+    "Check::Point" => %i[iterations objects slot_bytes malloc_bytes rss_bytes],
+    "Check::Allocations" => %i[passed? exceeded measurement to_s],
+    "Assertions" => %i[assert_no_growth assert_allocates],
     "HeapGraph::ClassRow" => %i[name count bytes retained_bytes], "HeapGraph::Path" => %i[count retained_bytes steps],
     "Arenas" => %i[each [] map], "SizeClasses" => %i[each [] map], "Mappings" => %i[each map], "Workers" => %i[each map]
   }.freeze
@@ -60,7 +60,7 @@ class ContractTest < MemscopeTest
   PARTS = { ruby_heap: %i[live_slots free_slots empty_pages page_headers],
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
-  COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires exercise watch
+  COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires watch
                 exec version].freeze
   PAGES = %w[/ /history /objects /profile /allocator /objects.json /objects.txt /allocator.json /allocator.txt
              /metrics].freeze

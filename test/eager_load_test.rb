@@ -39,8 +39,8 @@ class EagerLoadTest < MemscopeTest
     puts JSON.generate([waiting, ($LOADED_FEATURES - before).grep(%r{^#{ChildProcess::ROOT}/})])
   RUBY
   # Constants that are not loaded: an application loads them by naming them.
-  APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags Memscope::GrowthCheck Memscope::AllocationCheck
-             Memscope::Exercise Memscope::Assertions Memscope::Requires].freeze
+  APART = %w[Memscope::Web Memscope::RackTags Memscope::SidekiqTags Memscope::Check
+             Memscope::Assertions Memscope::Requires].freeze
 
   def test_nothing_is_left_to_load
     skip_under_sanitizer

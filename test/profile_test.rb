@@ -182,7 +182,7 @@ class ProfileTest < MemscopeTest
   end
 
   def test_what_memscope_runs_for_the_application_is_the_applications
-    request = Profiles.ruby("Memscope::Exercise::Requests#call", "#{OWN}exercise/requests.rb", 9)
+    request = Profiles.ruby("Memscope::Check::Application#call", "#{OWN}check/application.rb", 9)
     tag = Profiles.ruby("Memscope::RackTags#call", "#{OWN}rack_tags.rb", 40)
 
     assert_own false, *Profiles::FRAMES.values_at(:put), request

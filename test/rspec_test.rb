@@ -14,7 +14,7 @@ class RSpecTest < MemscopeTest
     matcher = grow_memory(**OPTIONS)
 
     assert matcher.matches?(-> { KEPT << Object.new })
-    assert_match(/\Aexpected the block not to grow memory, but memory grows in.*KEPT/m,
+    assert_match(/\Aexpected the block not to grow memory:\n +Leak: memory grows in.*KEPT/m,
                  matcher.failure_message_when_negated)
   end
 
@@ -22,7 +22,7 @@ class RSpecTest < MemscopeTest
     matcher = grow_memory(**OPTIONS)
 
     refute matcher.matches?(-> { Object.new })
-    assert_match(/\Aexpected the block to grow memory, but memory does not grow: /, matcher.failure_message)
+    assert_match(/\Aexpected the block to grow memory:\n +Steady: nothing grows in /, matcher.failure_message)
   end
 
   def test_allocations_up_to_the_limit_match

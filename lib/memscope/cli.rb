@@ -7,7 +7,7 @@ module Memscope
   # The command line: `memscope COMMAND [options]`. Each command is a class, in a file that is loaded when it runs.
   #
   # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
-  # and 2 means critical findings; from leaks, exercise and watch, 1 means that memory grows. A program that memscope
+  # and 2 means critical findings; from leaks and watch, 1 means that memory grows. A program that memscope
   # execs exits with its own status.
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
@@ -26,7 +26,7 @@ module Memscope
     end
 
     # The names of the commands.
-    COMMANDS = %w[report doctor census heap dump profile leaks tags requires exercise watch purge top ps
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps
                   exec version].freeze
 
     COMMANDS[..-2].each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/cli/#{name}_command.rb" }

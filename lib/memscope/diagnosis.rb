@@ -73,7 +73,7 @@ module Memscope
     # @return [Time, nil] of the earlier diagnosis
     field :changed_since, :time, sparse: true
     # @return [Array<Check>]
-    field :checked, [Check], null: false
+    field :checked, [Diagnosis::Check], null: false
     # @return [Evidence] the readings that the verdict rests on
     field :evidence, Evidence, null: false
 

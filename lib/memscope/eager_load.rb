@@ -10,8 +10,8 @@ module Memscope
     # Files that are not loaded here: commands and what only commands show, pages, hooks, exporters, test helpers. Each
     # of these parts is loaded whole or not at all.
     APART = %r{\A(?:cli|launch|native|web|rack_tags|sidekiq_tags|eager_load|tasks|railtie|
-                open_telemetry|prometheus_collector|yabeda|growth_check|exercise|allocation_check|assertions|rspec|
-                requires|report/(?:requires|exercise))\b}x
+                open_telemetry|prometheus_collector|yabeda|check|assertions|rspec|
+                requires|report/(?:requires|check))\b}x
     private_constant :APART
 
     class << self

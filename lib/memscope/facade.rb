@@ -19,10 +19,10 @@ require_relative "runtime"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   directory = __dir__
-  { AllocationCheck: "allocation_check", Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census",
-    Client: "client", Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor",
-    Dump: "dump", Exercise: "exercise", ExternalProcess: "remote/external_process", Finding: "diagnosis",
-    Fragmentation: "fragmentation", GrowthCheck: "growth_check", HeapGraph: "heap_graph", History: "history",
+  { Arena: "arenas", Arenas: "arenas", Assertions: "assertions", Census: "census", Check: "check", Client: "client",
+    Configuration: "configuration", Diagnosis: "diagnosis", Diff: "diff", Doctor: "doctor", Dump: "dump",
+    ExternalProcess: "remote/external_process", Finding: "diagnosis", Fragmentation: "fragmentation",
+    HeapGraph: "heap_graph", History: "history",
     Lint: "lint", Listener: "remote/server", MallocProfile: "malloc_profile", Mapping: "mappings", Mappings: "mappings",
     Measurement: "measurement", Metrics: "metrics", ObjectProfile: "object_profile", Peers: "remote/peers",
     Policy: "policy", Profile: "profile", Prometheus: "prometheus", Purge: "purge", RackTags: "rack_tags",

@@ -311,11 +311,11 @@ module Memscope
       # Paths to objects that no variable of the caller holds, in a child.
       #
       # @api private
-      # @param addresses [Array<Integer>] of live objects, as Object#to_s has them
+      # @param addresses [String] words: the addresses of live objects
       # @param named [String] what the objects are, for people
       # @return [HeapGraph]
       def to_addresses(addresses, named)
-        to_objects(:addresses, addresses.sort.pack("J*"), named, OPTIONS[:deadline])
+        to_objects(:addresses, addresses.unpack("J*").sort.pack("J*"), named, OPTIONS[:deadline])
       end
 
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a

@@ -46,7 +46,7 @@ module Memscope
       # @return [Hash{Symbol => Object}] counts
       field :detail, :hash, null: false
       # @return [Check, nil]
-      field :check, Check
+      field :check, Ledger::Check
       # @return [Array<Row>]
       field :children, [self], null: false
       parts_of :children

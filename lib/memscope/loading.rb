@@ -9,7 +9,7 @@ module Memscope
   # @api private
   module Loading
     # Constants that are loaded only when they are named: commands, pages, hooks, test helpers, formats of a profile.
-    APART = %i[Web RackTags SidekiqTags GrowthCheck Exercise AllocationCheck Assertions Requires Formats].freeze
+    APART = %i[Web RackTags SidekiqTags Check Assertions Requires Formats].freeze
     private_constant :APART
 
     class << self

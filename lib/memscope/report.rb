@@ -20,8 +20,7 @@ module Memscope
       "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
       "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
-      "growth_check" => %w[growth_check GrowthCheckPage], "exercise" => %w[exercise ExercisePage],
-      "measurement" => %w[measurement MeasurementPage],
+      "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
     }.freeze
     MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze

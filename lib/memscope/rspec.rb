@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "allocation_check"
-require_relative "growth_check"
+require_relative "check"
 require_relative "report/quantity"
 
 module Memscope
@@ -10,8 +9,8 @@ module Memscope
   #   expect { Report.new(order).render }.not_to grow_memory
   #   expect { parse(line) }.to allocate_at_most(objects: 12, String => 3)
   module RSpec
-    # @param options [Hash{Symbol => Object}] those of GrowthCheck.run: `iterations`, `runs`, `warmup`, `max`, `ignore`,
-    #   `in`, `deadline`
+    # @param options [Hash{Symbol => Object}] those of Check.run: `iterations`, `runs`, `warmup`, `max`, `ignore`, `in`,
+    #   `deadline`
     # @return [GrowMemory] a matcher for blocks, which run hundreds of times, in a forked child
     def grow_memory(**options) = GrowMemory.new(options)
 
@@ -44,7 +43,7 @@ module Memscope
       # @return [String]
       attr_reader :description
 
-      # @param options [Hash{Symbol => Object}] of GrowthCheck.run
+      # @param options [Hash{Symbol => Object}] of Check.run
       def initialize(options)
         @options = options
         @description = "grow memory"
@@ -52,17 +51,17 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, GrowthCheck::Unfinished, GrowthCheck::Unavailable, Exception] like GrowthCheck.run
+      # @raise [ArgumentError, Check::Failed, Check::Unavailable, Exception] like Check.run
       def matches?(block)
-        @check = GrowthCheck.run(**@options, &checked(block))
+        @check = Check.run(**@options, &checked(block))
         @check.grows?
       end
 
       # @return [String]
-      def failure_message = "expected the block to grow memory, but #{@check}"
+      def failure_message = "expected the block to grow memory:\n#{@check}"
 
       # @return [String] with what grows
-      def failure_message_when_negated = "expected the block not to grow memory, but #{@check}"
+      def failure_message_when_negated = "expected the block not to grow memory:\n#{@check}"
     end
 
     # Matches a block that allocates no more objects than it may.
@@ -82,10 +81,9 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, AllocationCheck::Unavailable, Measurement::Unavailable, Exception] like
-      #   AllocationCheck.run
+      # @raise [ArgumentError, Check::Unavailable, Measurement::Unavailable, Exception] like Check.allocations
       def matches?(block)
-        @check = AllocationCheck.run(@limits, &checked(block))
+        @check = Check.allocations(@limits, &checked(block))
         @check.passed?
       end
 

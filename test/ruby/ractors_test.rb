@@ -231,8 +231,8 @@ class RactorsNoticedTest < MemscopeTest
 
   # Its rounds that look for lines trace allocations.
   def test_a_growth_check_goes_on_without_lines
-    names, held, reason = child(<<~RUBY, requires: %w[json memscope/growth_check])
-      check = Memscope::GrowthCheck.run(warmup: 10, runs: 3, iterations: 10) do
+    names, held, reason = child(<<~RUBY, requires: %w[json memscope/check])
+      check = Memscope::Check.run(warmup: 10, runs: 3, iterations: 10) do
         HELD << Object.new
         ended(Ractor.new { 1 })
         alone

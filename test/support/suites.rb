@@ -8,10 +8,11 @@ module Suites
   ALL = files("test/**/*_test.rb")
 
   # What bin/check runs beside the tests of bin/test, or again with all sizes and repetitions (ChildProcess::IN_FULL).
-  LONG = files("test/acceptance/{assertions,copy_on_write,endurance,exercise,faults,heap_hostile}_test.rb",
+  LONG = files("test/acceptance/{assertions,check_application,copy_on_write,endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
-               "test/{exercise,engine/trend/verdict_battery,policy/battery}_test.rb", "test/generators/**/*_test.rb")
+               "test/{check/application,engine/trend/verdict_battery,policy/battery}_test.rb",
+               "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
                   "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",
                   "test/{dump/source,engine/c_tests,history/sampler}_test.rb",
@@ -29,10 +30,10 @@ module Suites
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
-  SURFACES = files("test/{*check,*report,assertions,cli,configuration,contract,doctor,exercise,exporters}_test.rb",
+  SURFACES = files("test/{*check,*report,assertions,cli,configuration,contract,doctor,exporters}_test.rb",
                    "test/{facade_documentation,launch,lint,loading,metrics*,policy,profile_*,prometheus}_test.rb",
                    "test/{rack_tags,railtie,requires,rspec,tasks,workers}_test.rb",
-                   "test/{report,profile,generators,remote}/**/*_test.rb",
+                   "test/{check,report,profile,generators,remote}/**/*_test.rb",
                    "test/{cli,launch,rakelib}/*_test.rb")
 
   # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C

@@ -1,23 +1,24 @@
 # frozen_string_literal: true
 
+Memscope::Loading.unit :Check
+
 module Memscope
   module CLI
     # `memscope leaks -- COMMAND`: becomes a Ruby program that fails if one of its lines keeps too much memory that it
-    # allocated after the warm-up; with --objects, too many Ruby objects.
-    class LeaksCommand < ProfileCommand
-      # Defaults: bytes between samples, and bytes that a line may keep.
-      RATE = 1 << 12
+    # allocated after the warm-up; with --objects, too many Ruby objects. `memscope leaks config.ru`: whether an
+    # application keeps memory with each request to one path.
+    class LeaksCommand < Command
+      # Defaults: bytes, and objects, that a line may keep.
       THRESHOLD = 1 << 20
-      # Defaults with --objects: objects that a line may keep, and the share of CPU time; 1 watches every allocation.
       OBJECTS = 10_000
+      # Bytes between two samples; and the share of CPU time for objects: 1 watches every allocation.
+      RATE = 1 << 12
       BUDGET = 1
-      # The default warm-up, in seconds.
-      WARM_UP = 1.0
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
-        memory that was allocated after the warm-up. The exit status is COMMAND's own. If
-        that is 0, it becomes 1 if the estimate for a line exceeds the threshold by more
-        than two standard errors, 74 if COMMAND ended during the warm-up.
+        memory that was allocated after the warm-up. The exit status is COMMAND's own.
+        If that is 0, it becomes 1 if the estimate for a line exceeds the threshold by
+        more than two standard errors, 74 if COMMAND ended during the warm-up.
 
         COMMAND should repeat the same work. The warm-up ends after --warmup seconds or,
         without --objects, when COMMAND calls Memscope::MallocProfile.next_generation.
@@ -26,28 +27,95 @@ module Memscope
 
         With --objects, a line fails if the number of Ruby objects that it keeps exceeds
         the threshold, and the first and the second half of the time after the warm-up
-        both added some. The verdict says what holds them.
+        both added some. The verdict says what retains them.
+      TEXT
+      APPLICATION_NOTES = <<~TEXT
+        The application is loaded into this process (use bundle exec for its gems);
+        RAILS_ENV and RACK_ENV are production unless one of them is set. The requests
+        are made in ten rounds. After each, garbage is collected, and what is in use is
+        counted: objects, malloc's blocks. Memory grows if objects of a class, all
+        objects, or malloc's blocks have increased by at least one per request (rounded)
+        in each of the last five rounds. A few more requests then find the lines that
+        allocate what grows. Any status but 200 to 299 ends the check.
+
+        exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or the check
+        was interrupted
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
                    example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
                             "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
-                   notes: NOTES, defaults: { **DEFAULTS, rate: RATE },
-                   options: [*SAMPLING,
+                   notes: NOTES, defaults: { warmup: 1.0 },
+                   options: [["--objects", "judge Ruby objects instead of malloc memory"],
                              ["--threshold NUMBER", OptionParser::DecimalInteger,
                               Limit.new(:positive?.to_proc, "a number above 0"), "the most bytes that a line may keep",
                               "(default: 1048576); with --objects, the most", "objects (default: 10000)"],
-                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS (default: 1)"]] }
+                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"], *TEXT] },
+        process: { summary: "request one path of an application many times, and tell whether memory grows",
+                   example: "memscope leaks config.ru --path=/orders", notes: APPLICATION_NOTES,
+                   defaults: { path: "/", requests: 1000 },
+                   options: [["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
+                              "the path to request"],
+                             ["--requests N", OptionParser::DecimalInteger, Limit.of(Check::REQUESTS),
+                              "how many requests"], *TEXT] }
       }.freeze
-      private_constant :FORMS, :RATE, :THRESHOLD, :OBJECTS, :BUDGET, :WARM_UP, :NOTES
+      private_constant :FORMS, :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES, :APPLICATION_NOTES
 
       private
 
-      def threshold = @given.fetch(:threshold, objects? ? OBJECTS : THRESHOLD)
+      def operands = program? ? super : "config.ru"
 
-      def objects_options = { **super, budget: @given.fetch(:budget, BUDGET) }
+      def start(program)
+        objects = @given[:objects]
+        threshold = @given.fetch(:threshold, objects ? OBJECTS : THRESHOLD)
+        hand_over("leaks", program, objects: objects, threshold: threshold, warmup: @given[:warmup], by: :line,
+                                    backend: :imports, rate: RATE, budget: BUDGET,
+                                    format: @given[:json] ? :json : :text)
+      end
 
-      def order = { **super, threshold: threshold, warmup: @given.fetch(:warmup, WARM_UP) }
+      def take(operands)
+        super(operands, program? ? 0 : 1)
+        @target = operands.first
+      end
+
+      def perform
+        known = @target && File.file?(@target)
+        usage_error("given #{@target || 'nothing'}, allowed: a rackup file such as config.ru, -- COMMAND") unless known
+
+        check = aside { follow }
+        deliver_readings([check])
+        return 1 if check.grows?
+
+        check.verdict == :too_early ? INPUT_OUTPUT : FINE
+      rescue Check::Failed, Check::Unavailable => e
+        failure(e.message)
+      rescue Interrupt
+        failure("interrupted")
+      end
+
+      # Shows the progress if standard error is a terminal.
+      def follow
+        requests = @given[:requests]
+        return Check.application(@target, path: @given[:path], requests: requests) unless @err.tty?
+
+        Check.application(@target, path: @given[:path], requests: requests) do |made|
+          @err.print("\r#{made} of #{requests} requests")
+        end
+      ensure
+        @err.print("\r\e[K") if @err.tty?
+      end
+
+      # What the application prints, such as the log of Rails in production, must not be mixed into the report: it goes
+      # to standard error.
+      def aside
+        out = STDOUT # rubocop:disable Style/GlobalStdStream -- a logger has it, whatever $stdout is
+        kept = out.dup
+        out.reopen(STDERR) # rubocop:disable Style/GlobalStdStream
+        yield
+      ensure
+        out.reopen(kept)
+        kept.close
+      end
     end
   end
 end

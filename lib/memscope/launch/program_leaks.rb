@@ -53,11 +53,9 @@ module Memscope
         leaks = Profile::Leaks.new(objects? ? profiler.snapshot : last, warm: warm, ended: ended,
                                                                         threshold: @order[:threshold])
         leaks.held_by(retainers(leaks.entries.first(MAX_RETAINED))) if objects?
-        deliver(leaks.profile) if leaks.judged?
-        complain(leaks.verdict)
-        return @order[:status] unless leaks.judged?
-
-        1 if leaks.any?
+        deliver(leaks.profile) unless leaks.verdict == :too_early
+        complain(leaks.to_s)
+        { too_early: @order[:status], leak: 1 }[leaks.verdict]
       end
 
       def retainers(entries)

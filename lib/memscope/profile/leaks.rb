@@ -43,36 +43,43 @@ module Memscope
         self
       end
 
-      # @return [Boolean] whether the program outlived its warm-up
-      def judged? = @judged
+      # @return [Symbol] :too_early if the program did not outlive its warm-up, :steady or :leak
+      def verdict
+        return :too_early unless @judged
 
-      # @return [Boolean]
-      def any? = entries.any?
+        entries.any? ? :leak : :steady
+      end
 
       # @return [Array<Entry>] lines that grew past the threshold, the largest first
       def entries
         @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
       end
 
-      # @return [String] one sentence
-      def verdict
-        return "nothing is judged: the program ended within its warm-up (--warmup SECONDS)" unless judged?
-        return "no line grew past #{amount(@threshold)}" unless any?
-
-        "#{entries.one? ? 'one line' : "#{entries.size} lines"} grew past #{amount(@threshold)}: " \
-          "#{entries.map { |entry| leak(entry) }.join('; ')}"
+      # @return [String] the verdict as one sentence
+      def to_s
+        past = "grew past #{profile.objects? ? counted(@threshold, 'objects') : size(@threshold)}"
+        case verdict
+        when :too_early then "too early: the program ended within its warm-up (--warmup SECONDS)"
+        when :steady then "steady: no line #{past}"
+        else
+          "leak: #{entries.one? ? 'one line' : "#{entries.size} lines"} #{past}: " \
+          "#{entries.map { |entry| leak(entry) }.join('; ')}#{'; which is first is within the errors' if tied?}"
+        end
       end
 
       private
 
-      def amount(number) = profile.objects? ? counted(number, "objects") : size(number)
-
-      def exceeds?(entry)
-        error = profile.objects? ? entry.error_objects : entry.error_bytes
-        kept(entry) - (ERRORS * error) > @threshold
-      end
-
       def kept(entry) = profile.objects? ? entry.live_objects : entry.live_bytes
+
+      def error(entry) = profile.objects? ? entry.error_objects : entry.error_bytes
+
+      def exceeds?(entry) = kept(entry) - (ERRORS * error(entry)) > @threshold
+
+      # Whether chance alone can have put the first line before the second.
+      def tied?
+        first, second = entries
+        second && kept(first) - kept(second) <= ERRORS * Math.hypot(error(first), error(second))
+      end
 
       def grows?(entry)
         return true unless profile.objects?
@@ -84,13 +91,12 @@ module Memscope
         halves.none?(&:empty?)
       end
 
-      def held(entry) = profile.holder(entry)&.then { |holder| ", held by #{holder.to_s(unicode: false)}" }
-
       def leak(entry)
         (place,), *others = entry.callers
-        "#{profile.local(entry.to_s)} by #{amount(kept(entry))}#{" (#{entry.native})" if entry.native}" \
-          "#{", called from #{profile.local(place)}" if place}" \
-          "#{" and #{counted(others.size, 'other lines')}" if others.any?}#{held(entry)}"
+        holder = profile.holder(entry)&.to_s(unicode: false)
+        "#{profile.local(entry.to_s)} by #{profile.objects? ? counted(kept(entry), 'objects') : size(kept(entry))}" \
+          "#{" (#{entry.native})" if entry.native}#{", called from #{profile.local(place)}" if place}" \
+          "#{" and #{counted(others.size, 'other lines')}" if others.any?}#{", held by #{holder}" if holder}"
       end
     end
   end

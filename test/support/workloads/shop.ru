@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# For docs/exercise.md: /orders keeps each order that it shows, /products keeps none.
+# For docs/leaks.md: /orders keeps each order that it shows, /products keeps none.
 class Order
   RECENT = [] # rubocop:disable Style/MutableConstant -- the leak
 

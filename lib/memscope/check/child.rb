@@ -3,7 +3,7 @@
 require "io/wait"
 
 module Memscope
-  class GrowthCheck < Reading
+  class Check < Reading
     # Calls a block in a forked child, which shares nothing but open files with this process.
     #
     # @api private
@@ -13,26 +13,23 @@ module Memscope
       CHUNK = 1 << 16
       # Seconds that a child may take to exit after it has closed the pipe: it may write a core dump.
       PATIENCE = 5
-      # The length that precedes an answer: its format for pack, and its own size in bytes.
-      LENGTH = "Q"
-      HEAD = 8
-      private_constant :LOCK, :CHUNK, :PATIENCE, :LENGTH, :HEAD
+      private_constant :LOCK, :CHUNK, :PATIENCE
 
       class << self
         # @param deadline [Numeric] seconds that the child may take
         # @yieldreturn [String]
         # @return [String] what the block returned in the child
         # @raise [Exception] that the block raised there
-        # @raise [Unfinished] if there is no answer
+        # @raise [Failed] if there is no answer
         def answer(deadline, &)
-          settle
-          reader, writer, pid = LOCK.synchronize { start }
-          serve(writer, &) unless pid
-          text, over = receive(reader, deadline)
-          ended = [finish(pid, over && text.empty? ? PATIENCE : 0)]
-          read(text, ended.first, deadline)
+          flush_files
+          reader, pid = LOCK.synchronize { start(&) }
+          answer, closed = receive(reader, deadline)
+          status = finish(pid, closed ? PATIENCE : 0)
+          pid = nil
+          read(answer || raise(Failed, unfinished(status, deadline)))
         ensure
-          finish(pid, 0) if pid && !ended
+          finish(pid, 0) if pid
           reader&.close
         end
 
@@ -40,22 +37,21 @@ module Memscope
 
         # Writes out the buffers of all files: otherwise the child's GC could close a file with unwritten data, and so
         # write the data a second time.
-        def settle
+        def flush_files
           GC.start
-          ObjectSpace.each_object(IO) { |file| flush(file) }
+          ObjectSpace.each_object(IO) do |file|
+            file.flush unless file.closed?
+          rescue IOError, SystemCallError
+            nil # not open for writing, or full: none of its data can be written twice
+          end
         end
 
-        def flush(file)
-          file.flush unless file.closed?
-        rescue IOError, SystemCallError
-          nil # not open for writing, or full: none of its data can be written twice
-        end
-
-        def start
+        def start(&)
           reader, writer = IO.pipe(binmode: true)
           pid = fork
-          writer.close if pid
-          [reader, writer, pid]
+          serve(writer, &) unless pid
+          writer.close
+          [reader, pid]
         end
 
         # Never returns, whatever the block does: no handler of at_exit runs, and no buffer is written.
@@ -64,11 +60,10 @@ module Memscope
           answer = [:left]
           answer = [:value, yield]
         rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again in the parent
-          answer = [:raised, e.class.name, e.message, e.backtrace, dump(e)]
+          answer = [:raised, "#{e.class}: #{e.message}", e.backtrace, dump(e)]
         ensure
           begin
-            text = Marshal.dump(answer)
-            writer.write([text.bytesize].pack(LENGTH), text)
+            writer.write(Marshal.dump(answer))
           ensure
             exit!
           end
@@ -83,20 +78,17 @@ module Memscope
 
         # The end of the output may come late: processes that the block has forked have the pipe, too.
         #
-        # @return [Array(String, Boolean)] the child's answer, empty if it was not complete by the deadline; and whether
-        #   the pipe was closed before the answer was complete
+        # @return [Array(Array, Boolean)] the child's answer, nil if it was not complete by the deadline; and whether
+        #   the pipe was closed instead
         def receive(reader, deadline)
           text = "".b
           ends = Clock.now + deadline
           while (left = ends - Clock.now).positive? && reader.wait_readable(left)
-            chunk = reader.read_nonblock(CHUNK, exception: false)
-            return ["", true] if chunk.nil?
-
+            chunk = reader.read_nonblock(CHUNK, exception: false) or return [nil, true]
             text << chunk unless chunk == :wait_readable
-            length = text.unpack1(LENGTH)
-            return [text.byteslice(HEAD..), false] if length && text.bytesize == HEAD + length
+            answer = loaded(text) and return [answer, false]
           end
-          ["", false]
+          [nil, false]
         end
 
         # Waits at most `patience` seconds for the child to end by itself, then kills it. The child has answered, or
@@ -105,35 +97,21 @@ module Memscope
         # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
         def finish(pid, patience)
           ends = Clock.now + patience
-          until (status = Process.wait2(pid, Process::WNOHANG)&.last)
-            return kill(pid) if Clock.now >= ends
+          sleep(0.01) until (status = Process.wait2(pid, Process::WNOHANG)&.last) || Clock.now >= ends
+          return status if status
 
-            sleep(0.01)
-          end
-          status
+          Process.kill(:KILL, pid)
+          Process.wait2(pid) && nil
         rescue Errno::ECHILD
           nil
         end
 
-        def kill(pid)
-          Process.kill(:KILL, pid)
-          Process.wait2(pid)
-          nil
-        end
+        def read(answer)
+          kind, text, backtrace, dumped = answer
+          raise Failed, "the block was left by break, return or throw, and not at its end" if kind == :left
+          return text if kind == :value
 
-        def read(text, status, deadline)
-          kind, *answer = loaded(text)
-          case kind
-          when nil then raise Unfinished, unfinished(status, deadline)
-          when :value then answer.first
-          when :raised then raise restored(*answer)
-          else raise Unfinished, "the block was left by break, return or throw, and not at its end"
-          end
-        end
-
-        def restored(name, message, backtrace, dumped)
-          error = loaded(dumped) || RuntimeError.new("#{name}: #{message}")
-          error.tap { |one| one.set_backtrace(backtrace) }
+          raise((loaded(dumped) || RuntimeError.new(text)).tap { |error| error.set_backtrace(backtrace) })
         end
 
         # @return [Object, nil] nil for what was cut short, and for an object of a class that only the child has

@@ -2,13 +2,13 @@
 
 require "tmpdir"
 require_relative "../test_helper"
-require_relative "../../lib/memscope/growth_check"
+require_relative "../../lib/memscope/check"
 
 # The forked child leaves this process as it was, and cannot make it hang.
-class GrowthCheckChildTest < MemscopeTest
+class CheckChildTest < MemscopeTest
   parallelize_me!
 
-  Unfinished = Memscope::GrowthCheck::Unfinished
+  Failed = Memscope::Check::Failed
   KeepsABlock = Class.new(StandardError) { def initialize(text) = super.tap { @block = proc {} } }
   Secret = Class.new { def marshal_dump = raise(NotImplementedError, "secrets stay here") }
   KeepsASecret = Class.new(StandardError) { def initialize(text) = super.tap { @secret = Secret.new } }
@@ -30,23 +30,23 @@ class GrowthCheckChildTest < MemscopeTest
   def test_an_error_that_cannot_be_copied_is_described
     error = assert_raises(RuntimeError) { check { raise KeepsABlock, "kept" } }
 
-    assert_equal "GrowthCheckChildTest::KeepsABlock: kept", error.message
+    assert_equal "CheckChildTest::KeepsABlock: kept", error.message
 
     error = assert_raises(RuntimeError) { check { raise KeepsASecret, "kept" } }
 
-    assert_equal "GrowthCheckChildTest::KeepsASecret: kept", error.message
+    assert_equal "CheckChildTest::KeepsASecret: kept", error.message
 
     late = -> { self.class.const_set(:Late, Class.new(StandardError)) }
     error = assert_raises(RuntimeError) { check { raise late.call, "late" } }
 
-    assert_equal "GrowthCheckChildTest::Late: late", error.message
+    assert_equal "CheckChildTest::Late: late", error.message
   end
 
   def test_a_process_that_the_block_forks_does_not_delay_the_answer
     read, write = IO.pipe
     since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
     forked = false
-    Memscope::GrowthCheck.run(deadline: 60) do
+    Memscope::Check.run(deadline: 60) do
       next if forked
 
       forked = true
@@ -62,15 +62,15 @@ class GrowthCheckChildTest < MemscopeTest
   def test_a_block_that_is_left_early_is_no_answer
     left = /left by break, return or throw/
 
-    assert_match(left, assert_raises(Unfinished) { check { break } }.message)
-    assert_match(left, assert_raises(Unfinished) { catch(:out) { check { throw :out } } }.message)
-    assert_match(left, assert_raises(Unfinished) { returning }.message)
+    assert_match(left, assert_raises(Failed) { check { break } }.message)
+    assert_match(left, assert_raises(Failed) { catch(:out) { check { throw :out } } }.message)
+    assert_match(left, assert_raises(Failed) { returning }.message)
   end
 
   def test_a_child_that_ends_is_no_answer
-    assert_match(/child ended: exit 3/, assert_raises(Unfinished) { check { exit!(3) } }.message)
+    assert_match(/child ended: exit 3/, assert_raises(Failed) { check { exit!(3) } }.message)
     %i[TERM KILL].each do |signal|
-      ended = assert_raises(Unfinished) { check { Process.kill(signal, Process.pid) && sleep } }
+      ended = assert_raises(Failed) { check { Process.kill(signal, Process.pid) && sleep } }
 
       assert_match(/child ended: SIG#{signal}/, ended.message)
     end
@@ -82,7 +82,7 @@ class GrowthCheckChildTest < MemscopeTest
     Dir.mktmpdir do |directory|
       path = File.join(directory, "pid")
       [2, 10, 60].each do |seconds|
-        error = assert_raises(Unfinished) { check(deadline: seconds) { File.write(path, Process.pid) && sleep } }
+        error = assert_raises(Failed) { check(deadline: seconds) { File.write(path, Process.pid) && sleep } }
 
         assert_match(/no answer within #{seconds} s.*in: :process.*deadline:/, error.message)
         break if File.size?(path)
@@ -95,7 +95,7 @@ class GrowthCheckChildTest < MemscopeTest
 
   # Each would be seen twice if the child wrote buffers, ran handlers, or shared objects.
   def test_this_process_goes_on_as_it_was
-    ran = ChildProcess.run(<<~'RUBY', requires: %w[json tempfile memscope/growth_check])
+    ran = ChildProcess.run(<<~'RUBY', requires: %w[json tempfile memscope/check])
       at_exit { puts "bye from #{$$ == PARENT ? 'the parent' : 'a child'}" }
       PARENT = $$
       trap(:CHLD) { CHILDREN << 1 }
@@ -108,7 +108,7 @@ class GrowthCheckChildTest < MemscopeTest
       print "buffered "
       reader, writer = IO.pipe
       calls = 0
-      Memscope::GrowthCheck.run { calls += 1; file.write("never\n"); Array.new(100) { "garbage" } }
+      Memscope::Check.run { calls += 1; file.write("never\n"); Array.new(100) { "garbage" } }
       file.flush
       writer.close
       puts "calls #{calls}, read #{reader.read.inspect}, #{File.read(file.path).inspect}, " \
@@ -125,13 +125,13 @@ class GrowthCheckChildTest < MemscopeTest
   # after all others.
   def test_checks_in_parallel_threads_do_not_wait_for_each_other
     grows = Dir.mktmpdir do |directory|
-      child_json(<<~RUBY, requires: %w[json memscope/growth_check])
+      child_json(<<~RUBY, requires: %w[json memscope/check])
         KEPT = []
         path = #{File.join(directory, 'others').inspect}
         waits = -> { sleep 0.01 until File.exist?(path) }
         leaks, healthy = -> { KEPT << Object.new }, -> { Object.new }
         first, *others = [waits, leaks, healthy, leaks, healthy].map do |block|
-          Thread.new { Memscope::GrowthCheck.run(iterations: 20, deadline: 150, &block).grows? }
+          Thread.new { Memscope::Check.run(iterations: 20, deadline: 150, &block).grows? }
         end
         found = others.map(&:value)
         File.write(path, "")
@@ -144,7 +144,7 @@ class GrowthCheckChildTest < MemscopeTest
 
   private
 
-  def check(**options, &) = Memscope::GrowthCheck.run(iterations: 10, **options, &)
+  def check(**options, &) = Memscope::Check.run(iterations: 10, **options, &)
 
   def returning
     check { return }

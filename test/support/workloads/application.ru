@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# An application that keeps an object, three objects or a block of malloc with each request, fills a cache to its bound,
-# fills one more and more slowly, or keeps numbers, or nothing, or something until it has had no request for a while; or
-# whose requests fail. Loaded again, it starts anew.
+# An application for checks: it keeps an object, three objects or a block of malloc with each request, fills a cache to
+# its bound, fills one more and more slowly, or keeps numbers, or nothing, or something until it has had no request for
+# a while; or its requests fail. Loaded again, it starts anew.
 
 require "memscope_test"
 
-Exercised = Class.new unless defined?(Exercised)
+Kept = Class.new unless defined?(Kept)
 kept = []
 cache = {}
 number = 0
@@ -17,27 +17,25 @@ sender = nil
 put = lambda do
   sender ||= Thread.new { loop { sleep(0.5) && clock.call - last > 2 && buffer.clear } }
   last = clock.call
-  buffer << Exercised.new
+  buffer << Kept.new
 end
 
 answers = {
   "/nothing" => -> { "garbage " * 100 },
-  "/object" => -> { kept << Exercised.new },
-  "/objects" => -> { 3.times { kept << Exercised.new } },
+  "/object" => -> { kept << Kept.new },
+  "/objects" => -> { 3.times { kept << Kept.new } },
   "/numbers" => -> { kept << number },
   "/block" => -> { Leaks.leak(64, 1, :here) },
-  "/bounded" => -> { cache[number % 80] ||= Exercised.new },
+  "/bounded" => -> { cache[number % 80] ||= Kept.new },
   # 20 a request at first, and a quarter less after each 20 requests.
-  "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Exercised.new } },
+  "/slowing" => -> { (20 * (0.75**(number / 20.0))).round.times { kept << Kept.new } },
   "/buffer" => put,
-  "/buffer_and_object" => -> { [put.call, kept << Exercised.new] },
-  "/thread" => -> { (Thread.current[:kept] ||= []) << Exercised.new },
+  "/buffer_and_object" => -> { [put.call, kept << Kept.new] },
   "/raise" => -> { raise IndexError, "no such order" },
   "/odd" => -> { raise Exception, "odd" }, # rubocop:disable Lint/RaiseException -- as an application can
   "/exit" => -> { exit },
-  "/missing" => -> { puts "a log" },
-  "/end" => -> { Thread.exit },
-  "/stop_late" => -> { (kept << Exercised.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
+  "/logging" => -> { puts "a log" },
+  "/stop_late" => -> { (kept << Kept.new).size == 230 && Process.kill(:INT, Process.pid) && sleep(0.1) },
   "/stop" => -> { (number += 1) == 130 && Process.kill(:INT, Process.pid) && sleep(0.1) }
 }
 statuses = { "/broken" => [500, "Internal\nerror"], "/missing" => [404, "not here"], "/moved" => [302, ""] }
@@ -62,7 +60,7 @@ run(lambda do |env|
   headers["location"] = "/login" if status == 302
   number += 1 unless path == "/stop"
   answers[path]&.call
-  seen = env.values_at("HTTP_HOST", "HTTP_ACCEPT", "REMOTE_ADDR")
+  seen = env.values_at("HTTP_HOST", "rack.url_scheme", "HTTP_ACCEPT", "REMOTE_ADDR")
   text = [closed.size, *seen, ENV.fetch("RAILS_ENV")].join(" ") if path == "/seen"
   raise text if path == "/seen" && closed.size == 3
 

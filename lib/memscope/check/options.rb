@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 module Memscope
-  class GrowthCheck < Reading
+  class Check < Reading
     # The checked options of a check, and what follows from them.
     #
     # @api private
@@ -9,25 +9,34 @@ module Memscope
       DEFAULTS = { iterations: 100, runs: 5, warmup: :auto, max: 0, ignore: [], in: nil, deadline: 60 }.freeze
       # The most rounds that an automatic warm-up takes.
       WARMUP_ROUNDS = 10
-      PLACES = [nil, :fork, :process].freeze
       # With fewer iterations, a few objects more or less could look like one per iteration.
-      ITERATIONS = (10..1_000_000)
-      RUNS = (2..100)
-      private_constant :PLACES, :ITERATIONS, :RUNS
+      NUMBERS = { iterations: [10..1_000_000, "an Integer from 10 to 1,000,000"],
+                  runs: [2..100, "an Integer from 2 to 100"], max: [0.., "an Integer, 0 or more"] }.freeze
+      private_constant :NUMBERS
 
       # @return [Integer]
       attr_reader :iterations, :runs, :max
       # @return [Numeric] seconds
       attr_reader :deadline
+      # @return [Numeric, nil] seconds until what has grown is counted once more
+      attr_reader :pause
 
+      # @param given [Hash{Symbol => Object}]
+      # @param rounds [Integer, nil] how many are counted, whether anything grows or not
+      # @param pause [Numeric, nil]
       # @raise [ArgumentError] for an unknown option or an invalid value
-      def initialize(**given)
+      def initialize(given, rounds: nil, pause: nil)
         unknown = given.keys - DEFAULTS.keys
         refuse("option", unknown.first, DEFAULTS.keys.join(", ")) if unknown.any?
         @iterations, @runs, @warmup, @max, ignore, @in, @deadline = DEFAULTS.merge(given).values
+        @ignored = ignore.is_a?(Array) ? ignore : [ignore]
+        @rounds = rounds
+        @pause = pause
         check
-        @ignored = (ignore.is_a?(Array) ? ignore : [ignore]).each { |one| check_ignored(one) }
       end
+
+      # @return [Hash{Symbol => Integer}] fields of a Check
+      def to_h = { iterations: iterations, runs: runs, max: max }
 
       # @return [Boolean] whether growth of malloc counts
       def malloc? = !@ignored.include?(:malloc)
@@ -36,13 +45,10 @@ module Memscope
       def unjudged = @warmup == :auto ? iterations : @warmup
 
       # @return [Integer] the most rounds that are counted
-      def rounds = @warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs
+      def rounds = @rounds || (@warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs)
 
       # @return [Boolean] whether rounds without growth end the check
-      def ends_early? = true
-
-      # @return [Numeric, nil] seconds until what has grown is counted once more
-      def pause = nil
+      def ends_early? = @rounds.nil?
 
       # @param name [String] of a class
       # @return [Boolean] whether its objects may grow
@@ -74,21 +80,18 @@ module Memscope
       private
 
       def check
-        refuse("iterations", iterations, "an Integer from 10 to 1,000,000") unless within?(iterations, ITERATIONS)
-        refuse("runs", runs, "an Integer from 2 to 100") unless within?(runs, RUNS)
+        NUMBERS.each do |name, (range, allowed)|
+          value = public_send(name)
+          refuse(name, value, allowed) unless within?(value, range)
+        end
         refuse("warmup", @warmup, ":auto, a number of iterations") unless @warmup == :auto || within?(@warmup, 0..)
-        refuse("max", max, "an Integer, 0 or more") unless within?(max, 0..)
-        Field.choice("Memscope::GrowthCheck.run: in", @in, PLACES)
-        Field.seconds("Memscope::GrowthCheck.run: deadline", deadline, HeapGraph::DEADLINES)
+        Field.choice("Memscope::Check.run: in", @in, [nil, :fork, :process])
+        Field.seconds("Memscope::Check.run: deadline", deadline, HeapGraph::DEADLINES)
+        wrong = @ignored.find { |one| one != :malloc && [Module, String, Regexp].none? { |type| one.is_a?(type) } }
+        refuse("ignore", wrong, "a Class, the name of a class, a Regexp, :malloc, a list of these") if wrong
       end
 
       def within?(value, range) = value.is_a?(Integer) && range.cover?(value)
-
-      def check_ignored(one)
-        return if one == :malloc || one.is_a?(Module) || one.is_a?(String) || one.is_a?(Regexp)
-
-        refuse("ignore", one, "a Class, the name of a class, a Regexp, :malloc, a list of these")
-      end
 
       # A class can redefine `name`.
       def class?(ignored, name)
@@ -103,7 +106,7 @@ module Memscope
         pools.any? { |pool| pool.connections.any?(&:transaction_open?) }
       end
 
-      def refuse(what, given, allowed) = Field.refuse("Memscope::GrowthCheck.run: #{what}", given, allowed)
+      def refuse(what, given, allowed) = Field.refuse("Memscope::Check.run: #{what}", given, allowed)
     end
     private_constant :Options
   end

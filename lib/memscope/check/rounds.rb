@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
 module Memscope
-  class GrowthCheck < Reading
+  class Check < Reading
     # Does work in rounds, counts after each what is left, and keeps what has grown in every round so far.
     #
-    # A count must not disturb the next one: only the last count is kept, with interned names.
+    # A count must not disturb the next one: only the last count is kept, with interned names, and the points are
+    # written into memory that is allocated beforehand.
     #
     # @api private
     class Rounds
@@ -20,41 +21,28 @@ module Memscope
       # If less than this share of some growth is left, something was released: the difference that a second count
       # alone makes is smaller.
       MOST = 0.9
-      private_constant :QUIET, :UNCOUNTED, :MOST
-
-      # Calls the block with garbage collection disabled; the block can still ask for one.
-      def self.without_gc
-        was_disabled = GC.disable
-        yield
-      ensure
-        GC.enable unless was_disabled
-      end
+      NUMBERS = Point.fields.map(&:name).freeze
+      private_constant :QUIET, :UNCOUNTED, :MOST, :NUMBERS
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
-      # @return [Array<String>] names of what would be in `grown`, but was released in the pause
-      attr_reader :expired
-      # @return [Integer] iterations so far
-      attr_reader :total_iterations
-      # @return [String, nil] why blocks of malloc were not counted
-      attr_reader :malloc_reason
+      # @return [Hash{Symbol => String}] why something is missing
+      attr_reader :reasons
 
       # @param options [Options]
       # @param work [#call] does as many iterations as it is called with
       # @param memory [#read] counts what is left
-      # @yieldparam iterations [Integer] so far
-      # @yieldparam count [Count] before the first round, and after each round; memory that the block keeps is in the
-      #   next count
-      def initialize(options, work, memory = Counts, &seen)
+      # @yieldparam iterations [Integer] so far: before the first round, and after each round
+      def initialize(options, work, memory = Count, &progress)
         @options = options
         @work = work
         @memory = memory
-        @seen = seen
-        @total_iterations = 0
-        @expired = []
-        @released = false
-        @series = {}
+        @progress = progress
+        @points = Array.new(NUMBERS.size * (options.rounds + 1))
+        @total_iterations = @noted = 0
+        @grown = @expired = @series = {}
         @rounds_of_growth = Hash.new(0)
+        @reasons = {}
       end
 
       # @return [self]
@@ -62,16 +50,23 @@ module Memscope
       def run
         rehearse
         repeat(@options.unjudged)
-        @counts = count(&@seen)
+        @counts = counted
         judge_rounds
         @grown = @series.select { |_name, growth| growth.size >= @options.runs }
                         .transform_values { |growth| growth.last(@options.runs) }
-        pause if @options.pause && grown.any?
+        pause if @options.pause && @grown.any?
+        self
+      rescue Application::Stopped
+        @reasons[:verdict] = "interrupted before there was a verdict"
         self
       end
 
-      # @return [Integer] iterations before the rounds that decided
-      def warmup_iterations = [total_iterations - (@options.runs * @options.iterations), 0].max
+      # @return [Hash{Symbol => Object}] fields of a Check
+      def to_h
+        { warmup_iterations: [@total_iterations - (@options.runs * @options.iterations), 0].max,
+          total_iterations: @total_iterations, expired: @expired.keys,
+          points: @points.first(@noted).each_slice(NUMBERS.size).map { |numbers| NUMBERS.zip(numbers).to_h } }
+      end
 
       # @param times [Integer] iterations
       def repeat(times)
@@ -81,16 +76,16 @@ module Memscope
 
       # @return [Array<String>] what has grown: classes, or ALL if no single class has grown; then MALLOC
       def names
-        classes = grown.keys.select { |name| class?(name) }
-        classes = grown.keys & [ALL] if classes.empty? && expired.none? { |name| class?(name) }
-        [*classes, *(grown.keys & [MALLOC])]
+        classes = @grown.keys.select { |name| class?(name) }
+        classes = @grown.keys & [ALL] if classes.empty? && @expired.none? { |name, _growth| class?(name) }
+        [*classes, *(@grown.keys & [MALLOC])]
       end
 
       # @param name [String] of `names`
       # @param places [Array<Place>]
       # @return [Hash{Symbol => Object}] the body of a Grown
       def body(name, places = [])
-        growth = grown.fetch(name)
+        growth = @grown.fetch(name)
         { layer: name == MALLOC ? :malloc : :objects, name: (name if class?(name)), growth: growth,
           per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
       end
@@ -98,22 +93,20 @@ module Memscope
       # @return [Boolean] whether more than a tenth of some growth was released in the pause
       def released? = @released
 
-      # @return [Array<Hash>] the bodies of all that has grown, without their places
-      def bodies = names.map { |name| body(name) }
-
       private
 
       # Fills the inline caches of memscope's own code.
       def rehearse
-        2.times { judge(@counts || {}, @counts = count) }
+        2.times { judge(@counts || {}, @counts = count { |found| note(found) }) }
         @series = {}
-        @rounds_of_growth = Hash.new(0)
+        @rounds_of_growth.clear
+        @noted = 0
       end
 
       def judge_rounds
         1.upto(@options.rounds) do |round|
           repeat(@options.iterations)
-          judge(@counts, @counts = count(&@seen))
+          judge(@counts, @counts = counted)
           break if @options.ends_early? && quiet?(round)
         end
       end
@@ -137,11 +130,10 @@ module Memscope
       def pause
         sleep(@options.pause)
         later = count
-        shares = grown.to_h { |name, growth| [name, share_left(name, mean(growth), later)] }
+        shares = @grown.to_h { |name, growth| [name, share_left(name, mean(growth), later)] }
         @released = shares.each_value.min < MOST
-        left = grown.to_h { |name, growth| [name, growth.map { |number| (number * shares[name]).round }] }
-        @grown, expired = left.partition { |_name, growth| @options.excessive?(mean(growth)) }.map(&:to_h)
-        @expired = expired.keys
+        left = @grown.to_h { |name, growth| [name, growth.map { |number| (number * shares[name]).round }] }
+        @grown, @expired = left.partition { |_name, growth| @options.excessive?(mean(growth)) }.map(&:to_h)
       end
 
       def mean(growth) = growth.sum.fdiv(growth.size)
@@ -159,17 +151,29 @@ module Memscope
         (grew - @counts.fetch(name) + later.fetch(name, 0)).fdiv(grew).clamp(0.0, 1.0)
       end
 
+      def counted
+        count { |found| note(found) }.tap { @progress&.call(@total_iterations) }
+      end
+
       # With garbage collection disabled, the count itself leaves the same amount behind each time.
       def count
-        Rounds.without_gc do
-          found = @memory.read(malloc: @options.malloc?)
-          yield total_iterations, found if block_given?
-          @malloc_reason = UNCOUNTED if @options.malloc? && found.blocks.nil?
-          counts = found.objects.delete_if { |name, _count| @options.ignored_class?(name) }
-          counts[ALL] = counts.sum { |_name, number| number }
-          counts[MALLOC] = found.blocks if found.blocks
-          counts
-        end
+        was_disabled = GC.disable
+        found = @memory.read(malloc: @options.malloc?)
+        yield found if block_given?
+        @reasons[:malloc] = UNCOUNTED if @options.malloc? && found.blocks.nil?
+        counts = found.objects.delete_if { |name, _count| @options.ignored_class?(name) }
+        counts[ALL] = counts.sum { |_name, number| number }
+        counts[MALLOC] = found.blocks if found.blocks
+        counts
+      ensure
+        GC.enable unless was_disabled
+      end
+
+      def note(found)
+        objects = found.objects.sum { |_name, number| number }
+        numbers = [@total_iterations, objects, found.slot_bytes, found.malloc_bytes, found.rss_bytes]
+        @points[@noted, numbers.size] = numbers
+        @noted += numbers.size
       end
     end
     private_constant :Rounds

@@ -4,8 +4,8 @@ require "tmpdir"
 require_relative "../test_helper"
 require_relative "../support/small_rails"
 
-# memscope exercise against a real application of Rails.
-class ExerciseAcceptanceTest < MemscopeTest
+# A check of a real application of Rails.
+class CheckApplicationAcceptanceTest < MemscopeTest
   parallelize_me!
 
   RAILS = <<~'RUBY'
@@ -23,14 +23,14 @@ class ExerciseAcceptanceTest < MemscopeTest
     skip_under_sanitizer
     Dir.mktmpdir do |directory|
       File.write(rackup = File.join(directory, "config.ru"), SmallRails.source + RAILS)
-      hash, message = ChildProcess.run(<<~RUBY, bundler: true, requires: %w[memscope/exercise json]).json
-        exercise = Memscope::Exercise.run(#{rackup.inspect}, path: "/show", requests: 200)
-        message = (Memscope::Exercise.run(#{rackup.inspect}, path: "/broken") rescue $!.message)
-        puts JSON.generate([exercise.to_h, message])
+      hash, message = ChildProcess.run(<<~RUBY, bundler: true, requires: %w[memscope/check json]).json
+        check = Memscope::Check.application(#{rackup.inspect}, path: "/show", requests: 200)
+        message = (Memscope::Check.application(#{rackup.inspect}, path: "/broken") rescue $!.message)
+        puts JSON.generate([check.to_h, message])
       RUBY
-      found = Memscope::Exercise.from_h(hash)
+      found = Memscope::Check.from_h(hash)
 
-      assert_equal [:steady, "production", :process], [found.verdict, found.environment, found.check.ran_in]
+      assert_equal [:steady, "production", :process], [found.verdict, found.environment, found.ran_in]
       assert_operator found.points.first.objects, :<, found.points[1].objects
       grown = found.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects }
 

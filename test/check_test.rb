@@ -4,10 +4,10 @@ require_relative "test_helper"
 require_relative "support/growth_blocks"
 
 # What grows is found, with its line and its holder; what does not grow is not, whatever it fills at first.
-class GrowthCheckTest < MemscopeTest
+class CheckTest < MemscopeTest
   parallelize_me!
 
-  REQUIRES = %w[json memscope/growth_check memscope_test].freeze
+  REQUIRES = %w[json memscope/check memscope_test].freeze
   # Outside of the battery, only these run: each kind of memory, and each kind of holder.
   NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
             singleton malloc_churn].freeze
@@ -24,10 +24,10 @@ class GrowthCheckTest < MemscopeTest
     begin
       BLOCKS.each do |name, block|
         since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-        check = Memscope::GrowthCheck.run(&block)
+        check = Memscope::Check.run(&block)
         seconds << Process.clock_gettime(Process::CLOCK_MONOTONIC) - since
         counted += check.total_iterations / check.iterations
-        failed << [name, check.to_s] if check.grows?
+        failed << [name, check.to_s] if check.grows? || %i[steady step].none?(check.verdict)
       end
     end while counted < Integer(ENV.fetch("ROUNDS", "0"))
     puts JSON.generate([failed, counted, seconds.size, seconds.sort[seconds.size / 2]])
@@ -48,7 +48,7 @@ class GrowthCheckTest < MemscopeTest
 
   FOUND = <<~RUBY
     puts JSON.generate(BLOCKS.to_h { |name, block|
-      check = Memscope::GrowthCheck.run(&block)
+      check = Memscope::Check.run(&block)
       [name, [block.source_location, check.to_h, check.to_s]]
     })
   RUBY
@@ -62,7 +62,7 @@ class GrowthCheckTest < MemscopeTest
     leaks.each do |name, leak|
       location, hash, text = found.fetch(name.name)
 
-      assert_leak(leak, location, Memscope::GrowthCheck.from_h(hash), text)
+      assert_leak(leak, location, Memscope::Check.from_h(hash), text)
     end
   end
 
@@ -70,13 +70,14 @@ class GrowthCheckTest < MemscopeTest
     grown = check.grown.find { |one| one.name == leak.name && one.layer == (leak.name ? :objects : :malloc) }
 
     refute_nil grown, text
-    assert_equal leak.per_iteration, grown.per_iteration, text
+    assert_equal [:leak, leak.per_iteration], [check.verdict, grown.per_iteration], text
     assert_match leak.held_by, grown.held_by&.join(" → ").to_s, text if leak.held_by
-    assert_equal location, [grown.places.first.path, grown.places.first.lineno], text unless leak.lineless
+
+    assert_equal location, [grown.places.first.path, grown.places.first.lineno], text
     assert_match(/leaks_take_block/, grown.places.first.native) unless leak.name
 
     assert_equal 1000, check.warmup_iterations
-    assert_includes text, "warmup: 15000"
+    assert_includes text, "warmup: 15000 tells"
   end
 
   # The counts of a round are those that were planted.
@@ -86,9 +87,11 @@ class GrowthCheckTest < MemscopeTest
 
     assert_equal [300] * 5, order.growth
     assert_equal 600, order.places.first.count
-    assert_equal({ "ran_in" => "child", "iterations" => 100, "runs" => 5, "max" => 0, "total_iterations" => 1500 },
-                 JSON.parse(check.to_json).slice("ran_in", "iterations", "runs", "max", "total_iterations"))
-    assert_equal check, Memscope::GrowthCheck.from_json(check.to_json)
+    assert_equal({ "verdict" => "leak", "ran_in" => "child", "iterations" => 100, "runs" => 5, "max" => 0,
+                   "total_iterations" => 1500 },
+                 JSON.parse(check.to_json).slice("verdict", "ran_in", "iterations", "runs", "max", "total_iterations"))
+    assert_equal([300] * 5, check.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects })
+    assert_equal check, Memscope::Check.from_json(check.to_json)
     assert_predicate check.to_s(unicode: false), :ascii_only?
   end
 
@@ -105,7 +108,7 @@ class GrowthCheckTest < MemscopeTest
     plan = { [] => true, "max: 3" => false, "max: 2" => true, "ignore: Order" => false, "ignore: 'Order'" => false,
              "ignore: /lines.rb/" => false, "ignore: [String, :malloc]" => true, "ignore: /elsewhere/" => true }
     checks = plan.keys.map do |options|
-      "Memscope::GrowthCheck.run(#{[QUICK, *options].join(', ')}) { 3.times { KEPT << Order.new } }.grows?"
+      "Memscope::Check.run(#{[QUICK, *options].join(', ')}) { 3.times { KEPT << Order.new } }.grows?"
     end
     found = child_json(<<~RUBY, requires: REQUIRES)
       class Order; end
@@ -163,17 +166,45 @@ class GrowthCheckTest < MemscopeTest
     in: [:thread, "nil, :fork, :process"], deadline: [0, "a number of seconds from 0.1 to 3600"] }
     .each do |name, (given, allowed)|
     define_method("test_a_wrong_#{name}_is_refused") do
-      error = assert_raises(ArgumentError) { Memscope::GrowthCheck.run(**{ name => given }) { flunk } }
+      error = assert_raises(ArgumentError) { Memscope::Check.run(**{ name => given }) { flunk } }
 
-      assert_equal "Memscope::GrowthCheck.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
+      assert_equal "Memscope::Check.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
     end
   end
 
+  # What all threads allocate has lines.
+  def test_a_thread_of_the_block
+    check = ran("KEPT = []", "{ Thread.new { KEPT << Order.new }.join }", QUICK, setup: "class Order; end")
+    order = check.grown.find { |one| one.name == "Order" }
+
+    assert_equal [40], order.places.map(&:count)
+    assert_match(/KEPT → Array → Order/, order.held_by.join(" → "))
+  end
+
+  # Within a measurement, nothing else is measured.
+  def test_lines_are_missing_with_a_reason
+    check = Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
+      check = nil
+      Memscope.measure { check = Memscope::Check.run(in: :process, #{QUICK}) { (@kept ||= []) << Object.new } }
+      puts check.to_json
+    RUBY
+
+    assert_equal([["Object", []]], check.grown.map { |one| [one.name, one.places] })
+    assert_match(/\Aa measurement is running in this thread/, check.reasons[:places])
+  end
+
+  def test_memory_that_rose_once_is_a_step
+    check = ran("n = 0", "{ (n += 1) == 150 && (KEPT = Array.new(2_000) { Object.new }) }")
+
+    assert_equal [:step, false], [check.verdict, check.grows?]
+    assert_match(/Step: objects rose in 400 iterations, in a forked child, but not in\s+each/, check.to_s)
+  end
+
   def test_other_wrong_arguments_are_refused
-    unknown = assert_raises(ArgumentError) { Memscope::GrowthCheck.run(rounds: 3) { flunk } }
+    unknown = assert_raises(ArgumentError) { Memscope::Check.run(rounds: 3) { flunk } }
 
     assert_match(/given :rounds, allowed: iterations, runs, warmup, max, ignore, in, deadline/, unknown.message)
-    assert_match(/no block given/, assert_raises(ArgumentError) { Memscope::GrowthCheck.run }.message)
+    assert_match(/no block given/, assert_raises(ArgumentError) { Memscope::Check.run }.message)
   end
 
   def test_with_a_transaction_open_the_block_runs_in_the_process
@@ -189,7 +220,7 @@ class GrowthCheckTest < MemscopeTest
       CALLS = []
       checks = [true, false, true].zip([nil, nil, :fork]).map do |open, place|
         OPEN[:transaction_open?] = open
-        [Memscope::GrowthCheck.run(in: place) { CALLS << 1 if CALLS.size < 50 }.to_h, CALLS.size]
+        [Memscope::Check.run(in: place) { CALLS << 1 if CALLS.size < 50 }.to_h, CALLS.size]
       end
       puts JSON.generate(checks)
     RUBY
@@ -208,7 +239,7 @@ class GrowthCheckTest < MemscopeTest
       blocks = { leak: -> { KEPT << Object.new }, healthy: -> {} }
       threads = blocks.map do |name, block|
         Thread.new do
-          Memscope::GrowthCheck.run(in: :process, #{QUICK}) { ran << name; Thread.pass; block.call }.grows?
+          Memscope::Check.run(in: :process, #{QUICK}) { ran << name; Thread.pass; block.call }.grows?
         end
       end
       puts JSON.generate([threads.map(&:value), ran.chunk_while { |one, other| one == other }.count])
@@ -219,12 +250,12 @@ class GrowthCheckTest < MemscopeTest
 
   private
 
-  # @return [Memscope::GrowthCheck] of a block in a child
+  # @return [Memscope::Check] of a block in a child
   def ran(start, block, options = "", setup: "")
-    Memscope::GrowthCheck.from_h(child_json(<<~RUBY, requires: REQUIRES))
+    Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
       #{setup}
       #{start}
-      puts Memscope::GrowthCheck.run(#{options}) #{block}.to_json
+      puts Memscope::Check.run(#{options}) #{block}.to_json
     RUBY
   end
 end

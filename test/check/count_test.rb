@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 
 # What other threads leave as garbage is neither counted nor blamed, though they run while memory is counted.
-class GrowthCheckCountsTest < MemscopeTest
+class CheckCountTest < MemscopeTest
   parallelize_me!
 
   LITTER = <<~RUBY
@@ -13,9 +13,9 @@ class GrowthCheckCountsTest < MemscopeTest
   RUBY
 
   both_allocators "garbage of other threads" do |preload|
-    dropped, blocks = child_json(<<~RUBY, preload: preload, requires: %w[json memscope/growth_check])
+    dropped, blocks = child_json(<<~RUBY, preload: preload, requires: %w[json memscope/check])
       #{LITTER}
-      counts = Memscope::GrowthCheck.const_get(:Counts)
+      counts = Memscope::Check.const_get(:Count)
       read = Array.new(8) do
         5.times { ObjectSpace.define_finalizer(Object.new, proc { sleep 0.002 }) } # a collection lets other threads run
         counts.read.then { |count| [count.objects["Dropped"].to_i, count.blocks] }
@@ -28,10 +28,10 @@ class GrowthCheckCountsTest < MemscopeTest
   end
 
   def test_what_is_kept_beside_garbage_of_other_threads
-    growth, places = child_json(<<~RUBY, requires: %w[json memscope/growth_check])
+    growth, places = child_json(<<~RUBY, requires: %w[json memscope/check])
       #{LITTER}
       kept = []
-      check = Memscope::GrowthCheck.run(in: :process, iterations: 20, runs: 3, warmup: 20) { kept << ("k" * 1000) }
+      check = Memscope::Check.run(in: :process, iterations: 20, runs: 3, warmup: 20) { kept << ("k" * 1000) }
       strings = check.grown.find { |one| one.name == "String" }
       puts JSON.generate([strings&.growth, strings&.places&.map { |place| place.lineno - __LINE__ }])
     RUBY
@@ -39,24 +39,5 @@ class GrowthCheckCountsTest < MemscopeTest
     assert_equal 3, growth&.size
     growth.each { |number| assert_in_delta 20, number, 5 }
     assert_equal [-2], places
-  end
-
-  def test_only_what_has_survived_a_collection_has_lines
-    names = child_json(<<~RUBY, requires: %w[json memscope/growth_check])
-      class Kept; end
-      class Dropped; end
-      survivors = Memscope::GrowthCheck.const_get(:Survivors)
-      kept, found = [], nil
-      survivors.trace do
-        kept << Kept.new
-        GC.start
-        GC.disable
-        Dropped.new
-        found = survivors.read(1)
-      end
-      puts JSON.generate(found.keys & %w[Kept Dropped])
-    RUBY
-
-    assert_equal ["Kept"], names
   end
 end

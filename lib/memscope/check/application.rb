@@ -1,0 +1,135 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Check < Reading
+    # A Rack application in this process, which gets the same request each time. An answer that would mislead a check is
+    # refused: a leak on an error page is not the one in question.
+    #
+    # @api private
+    class Application
+      # SIGINT has ended the requests.
+      class Stopped < StandardError; end
+
+      # As if from a browser on this machine, by HTTPS: an application may answer all else by a redirect.
+      HEADERS = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", "REMOTE_ADDR" => "127.0.0.1" }.freeze
+      # Where the frameworks keep the exception that their error page is about.
+      ERRORS = %w[action_dispatch.exception sinatra.error].freeze
+      # The most characters of an error that a message quotes.
+      EXCERPT = 200
+      private_constant :HEADERS, :ERRORS, :EXCERPT
+
+      # @param rackup [String] path of the file that defines the application
+      # @param path [String]
+      # @raise [ArgumentError] without such a file
+      # @raise [Failed] if Rack or the application cannot be loaded
+      def initialize(rackup, path)
+        call = "Memscope::Check.application"
+        Field.refuse("#{call}: target", rackup, "a rackup file") unless rackup.is_a?(String) && File.file?(rackup)
+        valid = path.is_a?(String) && path.start_with?("/")
+        Field.refuse("#{call}: path", path, "a path that begins with /") unless valid
+        @rackup = rackup
+        @path = path
+        choose_environment
+        @application = loaded
+      end
+
+      # @return [Hash{Symbol => Object}] of Check.of: fields of the check, and reasons
+      def to_h
+        { target: @rackup, path: @path, environment: @environment, reasons: { environment: @default } }
+      end
+
+      # Makes requests.
+      #
+      # @param times [Integer]
+      # @raise [Failed] if one of them fails
+      # @raise [Stopped] between two requests
+      def call(times)
+        times.times do
+          raise Stopped if @stopped
+
+          request
+        end
+        raise Stopped if @stopped
+      end
+
+      # SIGINT stops the requests of the block after the current one: the application could rescue an exception that is
+      # raised during a request. A second SIGINT interrupts at once.
+      def stoppable
+        handler = trap(:INT) do
+          raise Interrupt if @stopped
+
+          @stopped = true
+        end
+        yield
+      ensure
+        trap(:INT, handler || "DEFAULT")
+      end
+
+      private
+
+      # Converts all errors but signals into Failed. Otherwise, if the application called `exit`, the exit status would
+      # pass for a verdict.
+      def request
+        environment = Rack::MockRequest.env_for("https://localhost#{@path}", HEADERS.dup)
+        status, headers, body = @application.call(environment)
+        text = read(body)
+        return if (200..299).cover?(status.to_i)
+
+        location = headers["location"] || headers["Location"]
+        text = location ? "to #{location}" : excerpt(environment.values_at(*ERRORS).compact.first || text)
+        raise Failed, "GET #{@path}: status #{status} #{text}".rstrip
+      rescue Failed, SignalException
+        raise
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        failed("GET #{@path}", e)
+      end
+
+      def failed(what, error)
+        raise error if error.is_a?(SignalException)
+
+        place = error.backtrace_locations&.first&.then { |one| " at #{one.path}:#{one.lineno}" }
+        raise Failed, "#{what} raised #{excerpt(error)}#{place}"
+      end
+
+      # Production, as on a server, unless told otherwise: development reloads code and turns caches off.
+      def choose_environment
+        given = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", nil)
+        @default = "neither RAILS_ENV nor RACK_ENV is set" unless given
+        @environment = given || "production"
+        ENV["RAILS_ENV"] ||= @environment
+        ENV["RACK_ENV"] ||= @environment
+      end
+
+      def loaded
+        require "rack"
+        parsed = Rack::Builder.parse_file(File.expand_path(@rackup))
+        parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3: the application and options
+      rescue LoadError => e
+        missing = e.path == "rack" ? "the gem rack is not there" : excerpt(e)
+        raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle exec memscope leaks #{@rackup}"
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        failed(@rackup, e)
+      end
+
+      # @return [String, nil] the first part of the body; the whole body is read
+      def read(body)
+        return body.call(StringIO.new) unless body.respond_to?(:each)
+
+        first = nil
+        body.each { |part| first ||= part }
+        first
+      ensure
+        body.close if body.respond_to?(:close)
+      end
+
+      # @param error [Exception, String, nil]
+      # @return [String] its first line that is not empty
+      def excerpt(error)
+        text = error.is_a?(Exception) ? "#{error.class}: #{error.message}" : error.to_s
+        line = Field.utf8(text).each_line(chomp: true).find { |one| one.match?(/\S/) }.to_s.strip
+        Field.line(line[0, EXCERPT])
+      end
+    end
+    private_constant :Application
+  end
+end

@@ -1,0 +1,65 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Check < Reading
+    # What is alive and in use: objects by class, bytes of their slots; blocks of malloc and their bytes, both nil if
+    # the allocator does not say; resident bytes. Read with as little Ruby code as can be: YJIT takes blocks of malloc
+    # for each method that it compiles.
+    #
+    # @api private
+    Count = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes) do
+      # Collects garbage first.
+      #
+      # @param malloc [Boolean] whether blocks of malloc are counted
+      # @return [Count] with interned names of classes, as a census has them
+      # @raise [Unavailable]
+      def self.read(malloc: true)
+        Native.clear_stack
+        Native.collect_garbage
+        blocks, malloc_bytes = in_use if malloc
+        body = Native.census(Thread.list.size > 1, nil) # collects again if other threads may have left garbage
+        why = Reasons.sentences(body[:reasons]).values.join("; ")
+        raise Unavailable, "objects cannot be counted: #{why}" unless body[:total_count]
+
+        objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
+        new(objects, body[:total_slot_bytes], blocks, malloc_bytes, Memscope.rss)
+      end
+
+      # Runs no lever under glibc: a lever would release the GVL, and other Ruby threads could run before the blocks
+      # are counted.
+      def self.in_use
+        return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
+
+        Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
+        of_jemalloc(Native.snapshot(false)[:jemalloc])
+      end
+      private_class_method :in_use
+
+      # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
+      # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if this jemalloc does not count blocks
+      def self.of_jemalloc(totals)
+        return unless totals[:small_nmalloc]
+
+        [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
+         totals[:in_use_bytes]]
+      end
+      private_class_method :of_jemalloc
+
+      # @param rows [Array<Hash>] of a ledger with `deep`
+      # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if glibc's chunks are not known
+      def self.of_glibc(rows)
+        malloc = rows.find { |row| row[:id] == :malloc } or return
+        return unless malloc[:detail][:in_use_bytes]
+
+        heaps = %i[main_heap arenas] # whose part in use states the number
+        counts = malloc[:children].map do |row|
+          row = row[:children].find { |part| part[:id] == :in_use } if heaps.include?(row[:id])
+          row&.dig(:detail, :blocks)
+        end
+        [counts.sum, malloc[:detail][:in_use_bytes]] if counts.any? && counts.all?
+      end
+      private_class_method :of_glibc
+    end
+    private_constant :Count
+  end
+end

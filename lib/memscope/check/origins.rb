@@ -1,0 +1,159 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Check < Reading
+    # Where growth was allocated, and what retains it. Repeats the work in two more rounds, which are measured; if
+    # malloc grew, each of its blocks is sampled, too. Makes heap graphs for some of the classes.
+    #
+    # @api private
+    class Origins
+      ROUNDS = 2
+      # At most this many lines are reported for a class, and for malloc.
+      PLACES = 5
+      # The most classes whose retainers are looked for.
+      HOLDERS = 3
+      # Memscope's own files, whose objects do not count.
+      OWN = "#{File.expand_path('..', __dir__)}/".freeze
+      # Functions of Ruby itself, which allocate the memory of its objects.
+      BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
+      # Functions of Ruby before 3.3 that move the memory of objects to malloc, in or after a garbage collection.
+      MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
+      private_constant :ROUNDS, :PLACES, :HOLDERS, :OWN, :BY_RUBY, :MOVING
+
+      # @return [Array<Hash>] bodies of what has grown, without what the options ignore
+      attr_reader :grown
+      # @return [Hash{Symbol => String}] why places or retainers are missing
+      attr_reader :reasons
+
+      # @param options [Options]
+      # @param rounds [Rounds] that have run
+      def initialize(options, rounds)
+        @options = options
+        @rounds = rounds
+        @reasons = {}
+        names = rounds.names
+        @grown = names.empty? ? [] : found(names)
+      rescue Application::Stopped
+        @grown = names.map { |name| rounds.body(name) }
+        @reasons[:places] = "interrupted before the lines were found"
+      end
+
+      private
+
+      def found(names)
+        blocks = repeated(names.include?(Rounds::MALLOC))
+        classes = (names - [Rounds::MALLOC]).filter_map { |name| grown_class(name) }
+        [*held(classes), (of_malloc(blocks) if names.include?(Rounds::MALLOC))].compact
+      end
+
+      # @return [Array<Profile::Entry>, nil] the lines that keep blocks of malloc; nil if they are unknown
+      def repeated(malloc)
+        return measure unless malloc
+
+        profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { measure }
+        profile.by(:line)
+      rescue Memscope::Unavailable => e
+        @reasons[:malloc] = e.message
+        measure unless @survivors
+        nil
+      end
+
+      def measure
+        @survivors = []
+        @survivors = Measurement.survivors { repeat }.reject { |one| one.path&.start_with?(OWN) }
+        nil
+      rescue Measurement::Unavailable => e
+        @reasons[:places] = e.message
+        repeat unless @repeated
+      end
+
+      def repeat
+        @repeated = true
+        @rounds.repeat(ROUNDS * @options.iterations)
+        sleep(@options.pause) if @rounds.released?
+      end
+
+      # @return [Integer] a count of what `repeat` has left, per iteration
+      def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
+
+      # Returns nil if the class's growth outside ignored places is within the limit.
+      def grown_class(name)
+        places = places(name)
+        judged = places.reject { |place| ignored?(place) }
+        return if judged.size < places.size && per_iteration(judged.sum(&:count)) <= @options.max
+
+        @reasons[:places] ||= "no line keeps as many, or memscope allocated them" if places.empty?
+        body(name, judged)
+      end
+
+      # @return [Array<Place>] with at least one object per iteration, the place with the most first
+      def places(name)
+        groups = survivors(name).group_by { |one| [one.path, one.lineno] }
+        places = groups.map { |(path, lineno), some| place(path, lineno, some.sum(&:objects), some.sum(&:bytes)) }
+        places.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
+      end
+
+      def survivors(name) = name == Rounds::ALL ? @survivors : @survivors.select { |one| one.name == name }
+
+      def place(path, lineno, count, bytes, native = nil)
+        Place.capture({ path: path, lineno: lineno, native: native, count: count, bytes: bytes })
+      end
+
+      def body(name, places) = @rounds.body(name, places.first(PLACES))
+
+      # Finds what retains some classes. Sorts the classes nearest to a root first: their objects often retain those of
+      # the others.
+      def held(grown)
+        grown.sort_by { |one| one[:per_iteration] }.first(HOLDERS).each { |one| one[:held_by] = holder(one) }
+        grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
+      end
+
+      # @return [Array<String>, nil] the links of a path to many of the objects, without those of memscope, which holds
+      #   an application
+      def holder(one)
+        name = one[:name] or return
+        addresses = addresses(name, one[:places].first)
+        graph = addresses ? HeapGraph.to_addresses(addresses, name) : HeapGraph.take(paths_to: name)
+        @reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
+        links = graph.paths.max_by(&:count)&.links
+        links&.drop((links.rindex { |link| link.start_with?("Memscope::Check") } || -1) + 1)
+      end
+
+      def addresses(name, place)
+        place && survivors(name).find { |one| [one.path, one.lineno] == [place.path, place.lineno] }&.addresses
+      end
+
+      # Growth of malloc is confirmed by a place that keeps its blocks: YJIT, too, takes blocks for a while, but not at
+      # one line of the program.
+      def of_malloc(entries)
+        return (body(Rounds::MALLOC, []) if @rounds.names.one?) unless entries
+
+        kept = entries.select { |entry| per_iteration(entry.live_objects) > @options.max }
+        places = kept.sort_by { |entry| -entry.live_objects }.map do |entry|
+          place(entry.path, entry.lineno, entry.live_objects, entry.live_bytes, entry.native)
+        end
+        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
+        body(Rounds::MALLOC, judged) if judged.any?
+      end
+
+      # @return [Boolean] whether Ruby itself allocated the block for an object: at a line that also leaves objects
+      #   behind, or when moving an object's memory, at whatever line runs then
+      def of_an_object?(place)
+        return false unless BY_RUBY.match?(place.native)
+
+        @lines ||= @survivors.map { |one| [real(one.path), one.lineno] }
+        MOVING.match?(place.native) || @lines.include?([real(place.path), place.lineno])
+      end
+
+      # A measurement names a file as it was loaded, a malloc profile by its real path.
+      def real(path)
+        path && File.realpath(path)
+      rescue SystemCallError
+        path
+      end
+
+      def ignored?(place) = @options.ignored_place?(place.to_s)
+    end
+    private_constant :Origins
+  end
+end
