@@ -81,7 +81,7 @@ module Memscope
           earlier = states.map { |one| one.follow { |place, _state| calls.profile(@profiler, place) } }
           sleep(seconds)
           encoded(calls, earlier.map do |one|
-            one.follow { |place, profile| calls.profile(@profiler, place) - profile }
+            one.follow { |place, profile| calls.profile(@profiler, place).growth_since(profile) }
           end)
         ensure
           @delta.unlock
