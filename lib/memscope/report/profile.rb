@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "profile_limits"
+require_relative "sparkline"
 
 module Memscope
   module Report
@@ -68,11 +69,10 @@ module Memscope
                   patched_imports patched_objects].freeze
       # The fewest columns of a place.
       NARROW = 24
-      BARS = { true => %w[▁ ▂ ▃ ▄ ▅ ▆ ▇ █], false => %w[_ . - = + o O @] }.freeze
       # How many generations have a bar of their own; older ones are added to the first.
       GENERATIONS = 12
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
-      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :BARS, :GENERATIONS
+      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :GENERATIONS
 
       # @param profile [Profile]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -302,7 +302,7 @@ module Memscope
         first = @generations.first
         heights = @generations.map { |generation| bytes.sum { |one, live| [one, first].max == generation ? live : 0 } }
         most = heights.max
-        bars = BARS.fetch(@page.unicode?)
+        bars = Sparkline::LEVELS.fetch(@page.unicode?)
         heights.map { |height| height.zero? ? " " : bars[(height.fdiv(most) * (bars.size - 1)).round] }.join
       end
     end

@@ -14,8 +14,7 @@ module Memscope
     # @api private
     class Application
       FAILED = "This page failed. See the application log."
-      PAGES = { "/" => Pages::Overview, "/history" => Pages::History, "/objects" => Pages::Objects,
-                "/profile" => Pages::Profile, "/allocator" => Pages::Allocator }.freeze
+      PAGES = View::PAGES.transform_values { |title| Pages.const_get(title) }.freeze
       # Readings with an address of their own for JSON and text, and the page that shows each.
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
