@@ -165,10 +165,10 @@ class WebObjectsTest < WebCase
     post({ "pid" => Process.pid.to_s, **fields.transform_keys(&:name) }, path: path, on: @application)
   end
 
-  # Files, and open descriptors of files that have no name any more.
+  # Directories of this process, and open descriptors of files that have no name any more.
   def left_over
     open = Dir["/proc/self/fd/*"].filter_map { |link| File.readlink(link) if File.symlink?(link) }
-    [Dir[File.join(Dir.tmpdir, "memscope-*")], open.grep(%r{/memscope-.*/dump})]
+    [Dir[File.join(Dir.tmpdir, "memscope-*-#{Process.pid}-*")], open.grep(%r{/memscope-.*/dump})]
   end
 
   def test_a_dump_is_downloaded_and_gone
