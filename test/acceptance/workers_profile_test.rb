@@ -90,7 +90,7 @@ class WorkersProfileTest < MemscopeTest
 
       assert_equal [pids[index], true], [read.pid, read.running?]
       assert(read.by(:line).first(3).any? { |entry| entry.path&.end_with?("workloads/workers.ru") })
-      assert_includes get("/profile?worker=#{index}"), "in worker #{index}, process #{pids[index]}"
+      assert_includes get("/profile?worker=#{index}"), "in worker #{index}, process #{pids[index]} and"
       assert_includes get("/profile/flamegraph?worker=#{index}"), "process #{pids[index]}</title>"
     end
     4.times { assert_includes get("/profile"), "in worker 0, process #{pids[0]} and" }
