@@ -226,8 +226,8 @@ class MeasurementTest < MemscopeTest
       puts JSON.generate([*errors, outer.value])
     RUBY
 
-    assert_match(/\AMemscope::Measurement::Unavailable: a measurement is running in this thread, around/, found[0])
-    assert_match(/\AMemscope::Measurement::Unavailable: a measurement is running in another thread/, found[1])
+    assert_match(/\AMemscope::Unavailable: a measurement is running in this thread, around/, found[0])
+    assert_match(/\AMemscope::Unavailable: a measurement is running in another thread/, found[1])
     assert_equal ["ran", 5], found.drop(2)
   end
 

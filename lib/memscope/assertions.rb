@@ -22,7 +22,7 @@ module Memscope
     #   `deadline`
     # @yield runs hundreds of times, in a forked child
     # @return [Check]
-    # @raise [ArgumentError, Check::Failed, Check::Unavailable, Exception] like Check.run
+    # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run
     # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make options the message
     def assert_no_growth(message = nil, **options, &block)
       check = Check.run(**options, &block)
@@ -37,7 +37,7 @@ module Memscope
     #   how many; an Integer means exactly that many
     # @yield twice; the second time counts
     # @return [Check::Allocations]
-    # @raise [ArgumentError, Check::Unavailable, Measurement::Unavailable, Exception] like Check.allocations
+    # @raise [ArgumentError, Unavailable, Exception] like Check.allocations
     # rubocop:disable-next Style/ArgumentsForwarding, Naming/BlockForwarding -- `...` would make limits the message
     def assert_allocates(message = nil, **limits, &block)
       allocations = Check.allocations(limits, &block)

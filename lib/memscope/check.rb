@@ -19,8 +19,6 @@ module Memscope
   class Check < Reading
     # The block or the application did not get to its end. The message says why.
     class Failed < StandardError; end
-    # Nothing can be counted here. The message names the reason.
-    class Unavailable < StandardError; end
 
     # What was in use after a number of iterations.
     class Point < Record
@@ -192,7 +190,7 @@ module Memscope
       # @return [Allocations]
       # @raise [ArgumentError] for an invalid limit, or without a block
       # @raise [Unavailable] if this Ruby cannot count objects by class
-      # @raise [Measurement::Unavailable] if the program itself measures or profiles objects
+      # @raise [Unavailable] if the program itself measures or profiles objects
       def allocations(limits, &block)
         raise ArgumentError, "Memscope::Check.allocations: no block given" unless block
 
@@ -201,7 +199,7 @@ module Memscope
           yield
           Measurement.take(&block)
         end
-        raise Unavailable, measurement.reasons[:classes] unless measurement.classes
+        raise Unavailable.new(:objects_uncounted, measurement.reasons[:classes]) unless measurement.classes
 
         Allocations.new(limits, measurement)
       end
@@ -209,7 +207,7 @@ module Memscope
       private
 
       def of(options, work, reasons: {}, **about, &progress)
-        raise Unavailable, Native.absence if Native.absence
+        raise Unavailable.new(:extension_absent, Native.absence) if Native.absence
 
         LOCK.synchronize do
           since = Cost.now

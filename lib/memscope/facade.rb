@@ -232,7 +232,7 @@ module Memscope
     # @yield
     # @return [Measurement] whose `value` is the block's
     # @raise [ArgumentError] without a block
-    # @raise [Measurement::Unavailable] within another measurement of this process, in any thread, or while a profile of
+    # @raise [Unavailable] within another measurement of this process, in any thread, or while a profile of
     #   objects runs
     def measure(...) = Loading.unit(:Measurement).take(...)
 

@@ -19,9 +19,6 @@ module Memscope
   #
   # What the block returns is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
-    # A measurement, or a profile of objects, is running. The message says what ends it.
-    class Unavailable < StandardError; end
-
     # The totals of the objects of one class, or of one line.
     class Row < Record
       # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
@@ -112,12 +109,12 @@ module Memscope
       # @raise [Unavailable] before the block or after it, with the reason
       def survivors(&)
         obstacle = Native.absence || ObjectProfile.obstacle
-        raise Unavailable, obstacle if obstacle
+        raise Unavailable.new(:objects_uncounted, obstacle) if obstacle
 
         prepare
         _value, body = run(:process, &)
         why = body ? body[:reasons].values_at(:classes, :retained_objects).compact.first : :measured_in_parent
-        raise Unavailable, Reasons.sentence(why) if why
+        raise Unavailable.new(:objects_uncounted, why) if why
 
         body[:rows].map { |row| Survivors.new(*row.values_at(0, 1, 2, 5, 6, 7)) }.select { |one| one.objects.positive? }
       end
@@ -135,8 +132,7 @@ module Memscope
         refuse_another if Native.measuring
         return unless ObjectProfile.running?
 
-        raise Unavailable, "a profile of objects is running, which would be measured too: stop it first " \
-                           "(Memscope::ObjectProfile.stop)"
+        raise Unavailable, :objects_profiled
       end
 
       # A fiber that nothing refers to is never resumed, and so never ends its block.
@@ -151,8 +147,7 @@ module Memscope
                 elsif FIBERS[Thread.current].equal?(Fiber.current) then "this thread, around this block"
                 else "another fiber of this thread"
                 end
-        raise Unavailable, "a measurement is running in #{where}: it ends with its block; measure one block of a " \
-                           "process at a time"
+        raise Unavailable.new(:measurement_running, where)
       end
 
       # A child that is forked within a block goes on unmeasured.

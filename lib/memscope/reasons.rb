@@ -176,6 +176,11 @@ module Memscope
         COMMAND`, or with MALLOC_CONF=prof:true,prof_active:false; or use the backend imports, which needs no settings
       profiler_other: no jemalloc serves malloc here: start the process with `memscope exec --profile -- COMMAND`; or use
         the backend imports, which needs no settings
+      measurement_running: a measurement is running in %s: it ends with its block; measure one block of a process at a
+        time
+      objects_profiled: a profile of objects is running, which would be measured too: stop it first
+        (Memscope::ObjectProfile.stop)
+      objects_uncounted: objects cannot be counted: %s
       # The malloc profile.
       imports_measured: a measurement is running, which counts malloc by its imports (Memscope.measure); it ends with
         its block

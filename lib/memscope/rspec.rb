@@ -51,7 +51,7 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, Check::Failed, Check::Unavailable, Exception] like Check.run
+      # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run
       def matches?(block)
         @check = Check.run(**@options, &checked(block))
         @check.grows?
@@ -81,7 +81,7 @@ module Memscope
 
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, Check::Unavailable, Measurement::Unavailable, Exception] like Check.allocations
+      # @raise [ArgumentError, Unavailable, Exception] like Check.allocations
       def matches?(block)
         @check = Check.allocations(@limits, &checked(block))
         @check.passed?

@@ -19,7 +19,7 @@ module Memscope
         blocks, malloc_bytes = in_use if malloc
         body = Native.census(Thread.list.size > 1, nil) # collects again if other threads may have left garbage
         why = Reasons.sentences(body[:reasons]).values.join("; ")
-        raise Unavailable, "objects cannot be counted: #{why}" unless body[:total_count]
+        raise Unavailable.new(:objects_uncounted, why) unless body[:total_count]
 
         objects = body[:classes].to_h { |row| [-row[:name], row[:count]] }
         new(objects, body[:total_slot_bytes], blocks, malloc_bytes, Memscope.rss)

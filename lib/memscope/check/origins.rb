@@ -52,7 +52,7 @@ module Memscope
 
         profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { measure }
         profile.by(:line)
-      rescue Memscope::Unavailable => e
+      rescue Unavailable => e
         @reasons[:malloc] = e.message
         measure unless @survivors
         nil
@@ -62,7 +62,7 @@ module Memscope
         @survivors = []
         @survivors = Measurement.survivors { repeat }.reject { |one| one.path&.start_with?(OWN) }
         nil
-      rescue Measurement::Unavailable => e
+      rescue Unavailable => e
         @reasons[:places] = e.message
         repeat unless @repeated
       end

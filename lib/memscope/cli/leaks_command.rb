@@ -87,7 +87,7 @@ module Memscope
         return 1 if check.grows?
 
         check.verdict == :too_early ? INPUT_OUTPUT : FINE
-      rescue Check::Failed, Check::Unavailable => e
+      rescue Check::Failed, Unavailable => e
         failure(e.message)
       rescue Interrupt
         failure("interrupted")
