@@ -91,10 +91,12 @@ static void set_growth(VALUE hash) {
         !memscope_history_growth(memscope_rings_of_this_process(), bytes, &since))
         return;
     for (int turn = 0; turn < MEMSCOPE_HISTORY_ROWS; turn++) {
-        int most = -1;
+        int most = 0;
 
-        for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++)
-            if (!done[row] && (most < 0 || bytes[row] > bytes[most]))
+        while (done[most])
+            most++;
+        for (int row = most + 1; row < MEMSCOPE_HISTORY_ROWS; row++)
+            if (!done[row] && bytes[row] > bytes[most])
                 most = row;
         done[most] = true;
         memscope_hash_set(growth, memscope_history_names[MEMSCOPE_HISTORY_FIRST_ROW + most], LL2NUM(bytes[most]));

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EPOCHS (2 * MEMSCOPE_RINGS_MOST) /* of five minutes in a week */
+#define MOST_EPOCHS ((size_t)2 * MEMSCOPE_RINGS_MOST) /* of five minutes in a week */
 #define ENOUGH_EPOCHS 24
 #define LATE_EPOCHS 3
 
@@ -360,7 +360,7 @@ static void sum_up(struct memscope_history *history) {
 
 static enum memscope_status take_all(struct taken *taken) {
     struct memscope_history *history = taken->history;
-    double *floors = memscope_scratch_take(taken->scratch, MOST_EPOCHS * sizeof *floors), *seconds;
+    double *floors = memscope_scratch_take(taken->scratch, sizeof *floors * MOST_EPOCHS), *seconds;
 
     if (floors == NULL || !take_series(taken, floors))
         return MEMSCOPE_NO_MEMORY;
@@ -420,7 +420,7 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
         return false;
     ring = ring_since(rings, begun);
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++) {
-        count = memscope_rings_read(rings, ring, (size_t)(MEMSCOPE_HISTORY_FIRST_ROW + row), 0, points, &start);
+        count = memscope_rings_read(rings, ring, (size_t)MEMSCOPE_HISTORY_FIRST_ROW + (size_t)row, 0, points, &start);
         for (size_t index = 0; index < count; index++)
             known[index] += points[index].last != MEMSCOPE_RINGS_UNKNOWN;
     }
@@ -432,7 +432,7 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
         return false;
     *since = start + first * memscope_ring_shapes[ring].step_seconds;
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++) {
-        memscope_rings_read(rings, ring, (size_t)(MEMSCOPE_HISTORY_FIRST_ROW + row), 0, points, &start);
+        memscope_rings_read(rings, ring, (size_t)MEMSCOPE_HISTORY_FIRST_ROW + (size_t)row, 0, points, &start);
         bytes[row] = (int64_t)points[count - 1].last - (int64_t)points[first].last;
     }
     return true;
