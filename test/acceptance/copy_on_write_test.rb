@@ -19,7 +19,7 @@ class CopyOnWriteTest < MemscopeTest
   CALLS = [
     "rss", "allocator", "snapshot", "snapshot(malloc: true)", "ledger", "ledger(deep: true)", "ledger(shared: true)",
     "ledger(objects: true)", "ledger(strict: true)", "mappings", "arenas", "size_classes", "fragmentation", "ruby_heap",
-    "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: DIAGNOSIS)", "purge(dry_run: true)", "tune"
+    "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: Memscope.doctor)", "purge(dry_run: true)", "tune"
   ].to_h { |call| [call, "Memscope.#{call}"] }.freeze
 
   # What people and programs see of each reading: text and JSON.
@@ -37,7 +37,7 @@ class CopyOnWriteTest < MemscopeTest
                                    .merge("deep ledger" => "ask(:ledger, deep: true, objects: true, shared: true)",
                                           "dry run" => "ask(:purge, dry_run: true)").freeze
 
-  PAGES = %w[/ /ledger.txt /doctor.json /doctor.txt /arenas /size_classes /ruby_heap /mappings /workers /profile
+  PAGES = %w[/ /ledger.txt /doctor.json /doctor.txt /history /objects /allocator /mappings.json /workers.json /profile
              /metrics].to_h { |path| [path, "page(#{path.dump})"] }.freeze
 
   # A heap of `mebibytes` with free blocks among those in use, then children that are read. A child has memory of its
@@ -152,7 +152,6 @@ class CopyOnWriteTest < MemscopeTest
       children = child_json(<<~RUBY, preload: preload, timeout: 600)
         #{CHILDREN}
         grow_heap(#{mebibytes})
-        DIAGNOSIS = Memscope.doctor
         LEDGER = Memscope.ledger
         LATEST = [LEDGER, #{CALLS.values.grep_v(/rss|since/).join(', ')}]
         readings = #{lambdas(READINGS)}.transform_values { |reading| -> { reading.call && nil } }

@@ -16,7 +16,7 @@ class EnduranceTest < MemscopeTest
   PARTS = LONG ? [0.2] * 5 : [0.2, 0.8]
   # Allowed growth per worker after the first part: fragmentation.
   GROWTH = (LONG ? 8 : 64) * MEBIBYTE
-  PAGES = %w[/ /ledger /ledger.json?deep=1 /doctor /arenas /ruby_heap.json /mappings /workers.json /profile
+  PAGES = %w[/ /?findings=1 /ledger.json?deep=1 /history /objects /allocator /ruby_heap.json /workers.json /profile
              /profile/flamegraph /profile?kind=objects&by=class /profile/flamegraph?kind=objects /metrics
              /debug/pprof/heap /debug/pprof/objects].freeze
   WORK = %w[/pid /messages /churn /text /fork_and_profile].freeze

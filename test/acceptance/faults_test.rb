@@ -79,7 +79,7 @@ class FaultsTest < MemscopeTest
 
       assert_equal :warning, found.severity, diagnosis.to_s
       assert_operator found.affected_bytes, :>, 20 * MEBIBYTE
-      assert_next pid, "profile", found
+      assert_next pid, "heap", found
       assert_empty diagnosis.select { |other| other.id == :native_growth }, diagnosis.to_s
       assert_grows pid, "/hoard"
     end

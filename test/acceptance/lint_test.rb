@@ -23,8 +23,8 @@ class LintAcceptanceTest < MemscopeTest
     skip_under_sanitizer
   end
 
-  def lint(preload, env = {}, script: LINT)
-    result = ChildProcess.run(script, requires: ["memscope"], preload: preload, env: bare.merge(env))
+  def lint(preload, env = {}, script: LINT, requires: ["memscope"])
+    result = ChildProcess.run(script, requires: requires, preload: preload, env: bare.merge(env))
     result.json
     [Memscope::Lint.from_h(JSON.parse(result.out.lines.last)), result.err]
   end
@@ -143,8 +143,8 @@ class LintAcceptanceTest < MemscopeTest
   end
 
   def test_the_environment_is_that_of_the_start
-    reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" },
-                    script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
+    reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" }, requires: %w[did_you_mean memscope],
+                                                                 script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
 
     problem, = reading.problems
 

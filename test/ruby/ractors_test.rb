@@ -243,7 +243,7 @@ class RactorsNoticedTest < MemscopeTest
 
     assert_equal "Object", names
     assert_includes held.to_a.join, "HELD"
-    assert_match(/\Aa Ractor was created meanwhile/, reason)
+    assert_match(/a Ractor was created meanwhile/, reason)
   end
 
   def test_what_is_required_is_recorded_up_to_there

@@ -94,9 +94,12 @@ module Memscope
         if small?(most) || narrow?(least, most)
           "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage; collect garbage " \
             "first"
-        else
+        elsif @heap.pinned_pages_max > @heap.pages / 4
           "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
-            "be moved, and Ruby keeps some pages with free slots"
+            "be moved"
+        else
+          "Ruby #{@heap.ruby} keeps free slots; depending on which pages these are in, it returns many pages or " \
+            "almost none"
         end
       end
 

@@ -39,7 +39,7 @@ class GeneratorTest < MemscopeTest
     tasks = succeed(application.run("bin/rails", "--tasks", "memscope")).out.scan(/^\S+ memscope:(\w+)/).flatten
     found = succeed(application.run("bin/rails", "runner", SEEN, env: { "RAILS_ENV" => "production" })).out
 
-    assert_equal %w[arenas census doctor heap metrics purge report size_classes], tasks
+    assert_equal %w[census doctor heap purge report], tasks
     assert_equal "[false, nil, true]", found.lines.last.chomp
   end
 
