@@ -19,7 +19,8 @@ class CopyOnWriteTest < MemscopeTest
   CALLS = [
     "rss", "allocator", "snapshot", "snapshot(malloc: true)", "ledger", "ledger(deep: true)", "ledger(shared: true)",
     "ledger(objects: true)", "ledger(strict: true)", "mappings", "arenas", "size_classes", "fragmentation", "ruby_heap",
-    "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: Memscope.doctor)", "purge(dry_run: true)", "tune"
+    "process_memory", "cgroup", "workers", "lint", "doctor", "doctor(since: Memscope.doctor)", "purge(dry_run: true)",
+    "tune"
   ].to_h { |call| [call, "Memscope.#{call}"] }.freeze
 
   # What people and programs see of each reading: text and JSON.

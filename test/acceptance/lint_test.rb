@@ -143,8 +143,8 @@ class LintAcceptanceTest < MemscopeTest
   end
 
   def test_the_environment_is_that_of_the_start
-    reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" }, requires: %w[did_you_mean memscope],
-                                                                 script: "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}")
+    script = "ENV.delete('MALLOC_TRIM_THRESHOLD'); $0 = 'x' * 4000; #{LINT}"
+    reading, = lint(nil, { "MALLOC_TRIM_THRESHOLD" => "65536" }, script: script, requires: %w[did_you_mean memscope])
 
     problem, = reading.problems
 
