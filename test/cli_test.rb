@@ -169,7 +169,7 @@ class CLITest < MemscopeTest
     ran = memscope("purge", "gc")
 
     assert_equal 0, ran.status
-    assert_match(/^ +– +[\d.]+ +[\d.]+ +[\d.]+  gc, which holds the GVL$/, ran.out)
+    assert_match(/^ +– +[-\d.]+ +[-\d.]+ +[\d.]+  gc, which holds the GVL$/, ran.out)
     assert_match(/\Amemscope purge: this is the memscope process itself; .*\n\z/, ran.err)
   end
 
