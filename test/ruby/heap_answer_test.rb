@@ -60,7 +60,7 @@ class HeapAnswerTest < MemscopeTest
 
     assert_equal ["(at_exit)", "Proc", 500], paths.values_at(0, 2, 3)
     assert_operator paths[1], :>, 500 * 4_000
-    assert_equal paths[4], paths[1]
+    assert_in_delta paths[4], paths[1], 20_000, "one block may still be on the stack, which is another root"
   end
 
   # Keys of fiber-locals and thread-locals are shown if they are in the code: others may have been made from data.
