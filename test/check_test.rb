@@ -169,6 +169,7 @@ class CheckTest < MemscopeTest
       error = assert_raises(ArgumentError) { Memscope::Check.run(**{ name => given }) { flunk } }
 
       assert_equal "Memscope::Check.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
+      assert_equal ["Memscope::Check.run", name.to_s], [error.call, error.argument]
     end
   end
 

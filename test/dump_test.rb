@@ -425,9 +425,11 @@ class DumpTest < MemscopeTest
     "the deadline" => ["$objects = Array.new(300_000) { Object.new }; options[:deadline] = 0.001",
                        "Memscope::Dump::Failed"],
     "no process" => ["Process.setrlimit(:NPROC, 0); Process::Sys.setuid(65534)", "Memscope::Dump::Failed"],
-    "an exception" => [<<~RUBY, "IOError"],
-      $objects = Array.new(300_000) { Object.new }
-      Thread.new(Thread.current) { |main| sleep 0.001 while Dir.empty?(directory); main.raise(IOError) }
+    "an exception" => [<<~RUBY, "IOError"], # raised for this thread as the dump begins, delivered once it waits
+      main = Thread.current
+      TracePoint.new(:c_call) do |event|
+        Thread.new { main.raise(IOError) }.then { |raiser| Thread.pass while raiser.alive? } if event.method_id == :dump
+      end.enable(target_thread: main)
     RUBY
     "another Ractor" => ["Warning[:experimental] = false; Ractor.new { sleep }", "Memscope::Dump::Failed"]
   }.freeze
@@ -444,8 +446,8 @@ class DumpTest < MemscopeTest
           before = descriptors.call
           #{script}
           error = begin
-            Memscope.dump("#{directory}/heap", **options).class
-          rescue StandardError, IOError => e
+            Thread.handle_interrupt(IOError => :on_blocking) { Memscope.dump("#{directory}/heap", **options) }.class
+          rescue StandardError => e
             e.class
           end
           children = File.read("/proc/self/task/\#{Process.pid}/children")

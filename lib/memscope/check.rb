@@ -173,7 +173,9 @@ module Memscope
       # @raise [Unavailable] if objects cannot be counted here
       def application(target, path: "/", requests: 1000, &progress)
         known = requests.is_a?(Integer) && REQUESTS.cover?(requests)
-        Field.refuse("Memscope::Check.application: requests", requests, "an Integer from 100 to 1000000") unless known
+        unless known
+          Field.refuse(:requests, requests, "an Integer from 100 to 1000000", call: "Memscope::Check.application")
+        end
 
         application = Application.new(target, path)
         options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },

@@ -40,7 +40,7 @@ module Memscope
           bounds.any? && bounds.all? { |bound| bound.is_a?(Integer) && !bound.negative? }
         end
 
-        def refuse(what, given, allowed) = Field.refuse("Memscope::Check.allocations: #{what}", given, allowed)
+        def refuse(what, given, allowed) = Field.refuse(what, given, allowed, call: "Memscope::Check.allocations")
       end
 
       # @return [Measurement] of the second run

@@ -24,9 +24,9 @@ module Memscope
       # @raise [Failed] if Rack or the application cannot be loaded
       def initialize(rackup, path)
         call = "Memscope::Check.application"
-        Field.refuse("#{call}: target", rackup, "a rackup file") unless rackup.is_a?(String) && File.file?(rackup)
+        Field.refuse(:target, rackup, "a rackup file", call: call) unless rackup.is_a?(String) && File.file?(rackup)
         valid = path.is_a?(String) && path.start_with?("/")
-        Field.refuse("#{call}: path", path, "a path that begins with /") unless valid
+        Field.refuse(:path, path, "a path that begins with /", call: call) unless valid
         @rackup = rackup
         @path = path
         choose_environment

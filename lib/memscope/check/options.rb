@@ -12,7 +12,8 @@ module Memscope
       # With fewer iterations, a few objects more or less could look like one per iteration.
       NUMBERS = { iterations: [10..1_000_000, "an Integer from 10 to 1,000,000"],
                   runs: [2..100, "an Integer from 2 to 100"], max: [0.., "an Integer, 0 or more"] }.freeze
-      private_constant :NUMBERS
+      CALL = "Memscope::Check.run"
+      private_constant :NUMBERS, :CALL
 
       # @return [Integer]
       attr_reader :iterations, :runs, :max
@@ -85,8 +86,8 @@ module Memscope
           refuse(name, value, allowed) unless within?(value, range)
         end
         refuse("warmup", @warmup, ":auto, a number of iterations") unless @warmup == :auto || within?(@warmup, 0..)
-        Field.choice("Memscope::Check.run: in", @in, [nil, :fork, :process])
-        Field.seconds("Memscope::Check.run: deadline", deadline, HeapGraph::DEADLINES)
+        Field.choice(:in, @in, [nil, :fork, :process], call: CALL)
+        Field.seconds(:deadline, deadline, HeapGraph::DEADLINES, call: CALL)
         wrong = @ignored.find { |one| one != :malloc && [Module, String, Regexp].none? { |type| one.is_a?(type) } }
         refuse("ignore", wrong, "a Class, the name of a class, a Regexp, :malloc, a list of these") if wrong
       end
@@ -106,7 +107,7 @@ module Memscope
         pools.any? { |pool| pool.connections.any?(&:transaction_open?) }
       end
 
-      def refuse(what, given, allowed) = Field.refuse("Memscope::Check.run: #{what}", given, allowed)
+      def refuse(what, given, allowed) = Field.refuse(what, given, allowed, call: CALL)
     end
     private_constant :Options
   end

@@ -111,11 +111,8 @@ module Memscope
 
       # --- Ruby
 
-      # @return [Boolean] whether all objects were asked for their sizes; if not, ruby_bytes is a lower bound, and
-      #   untracked_bytes an upper bound
-      def sized? = unsized_reason.nil?
-
-      # @return [String, nil] which objects were not asked for their sizes, and why
+      # @return [String, nil] which objects were not asked for their sizes, and why. If any was not, ruby_bytes is a
+      #   lower bound, and untracked_bytes an upper bound
       def unsized_reason = ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, that neither objects nor a

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../forks"
+require_relative "../runtime"
 
 module Memscope
   class Profile < Reading
@@ -21,8 +21,7 @@ module Memscope
 
       # @param profiler [Module] MallocProfile or ObjectProfile
       # @param judge [Boolean] tell what survived a major GC from what may be garbage
-      # @param keep [Boolean] keep a stopped profile that a page started, which the profiler cannot read again: as JSON,
-      #   since one String adds hardly any objects to the next profile
+      # @param keep [Boolean] keep a stopped profile that a page started, which the profiler cannot read again
       # @yield whenever another process starts or reads the profile
       def initialize(profiler, judge: false, keep: false, &watch)
         @profiler = profiler
@@ -75,7 +74,7 @@ module Memscope
       # @return [Profile] the running profile, whoever started it, or else the last one, as far as it can be read
       # @raise [Unavailable] if there is no such profile
       def snapshot
-        return Profile.from_json(@last) if @last && !@profiler.running?
+        return Runtime.current.kept(kept_as).first if last? && !@profiler.running?
 
         @profiler.snapshot.tap { @watch&.call }
       end
@@ -85,7 +84,7 @@ module Memscope
       #   jemalloc's profiler is ready
       def state
         running = @profiler.running?
-        { session: running || @last || !@keep ? @profiler.session : 0, running: running, shared: shared?,
+        { session: running || last? || !@keep ? @profiler.session : 0, running: running, shared: shared?,
           jemalloc: Native.jemalloc_profiling == :on }
       end
 
@@ -95,6 +94,11 @@ module Memscope
       def held? = !@token.nil? && @profiler.running? && @profiler.session == @session
 
       def shared? = @shared == true && held?
+
+      def kept_as = @profiler.name.to_sym
+
+      # Whether a stopped profile is kept, for pages of any worker.
+      def last? = Runtime.current.readings.key?(kept_as)
 
       def begin_lease(seconds, shared, options)
         @session = @profiler.start_session(**options)
@@ -115,7 +119,7 @@ module Memscope
       # A forked child continues its parent's profile, but lacks the thread that would end it: the profile ends here.
       def forked
         held = held?
-        @token = @last = nil
+        @token = nil
         @lock = Mutex.new
         @profiler.halt if held
       end
@@ -132,7 +136,7 @@ module Memscope
         judged = judged_majors
         profile = @profiler.stop
         profile = profile.judged_up_to(@ends.count { |majors| majors < judged }) if @judge
-        @last = profile.to_json.freeze if @keep && @shared
+        Runtime.current.keep(kept_as, profile) if @keep && @shared
         profile
       end
 
