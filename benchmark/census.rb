@@ -5,7 +5,7 @@
 # claim is a ratio of at most 0.5, both for a heap of records and for one in which neighbouring objects differ in class.
 
 require "memscope"
-require "memscope/census"
+require "memscope/heap/census"
 require "objspace"
 
 SLOTS = Integer(ENV.fetch("SLOTS", "5000000"))

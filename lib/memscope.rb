@@ -2,12 +2,12 @@
 
 # If the `memscope` command that started this program has loaded its own copy of memscope, that copy stays the only one.
 loaded = defined?(Memscope.ledger) && Memscope.method(:ledger).source_location.first
-return if loaded && File.realpath(loaded) != File.join(__dir__, "memscope/facade.rb")
+return if loaded && File.realpath(loaded) != File.join(__dir__, "memscope/setup/facade.rb")
 
-require_relative "memscope/facade"
+require_relative "memscope/setup/facade"
 
 if defined?(Rails::Railtie)
-  require_relative "memscope/railtie" # which listens and profiles once the application is configured
+  require_relative "memscope/setup/railtie" # which listens and profiles once the application is configured
 else
   Memscope::Listener.boot if ENV.key?("MEMSCOPE_LISTEN")
   if ENV.key?("MEMSCOPE_OBJECTS_PROFILE")

@@ -15,7 +15,7 @@ end
 namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
   task heap: ["compile", "compile:test"] do
-    files = FileList["test/heap_graph_test.rb", "test/acceptance/heap_{graph,hostile}_test.rb",
+    files = FileList["test/heap/heap_graph_test.rb", "test/acceptance/heap_{graph,hostile}_test.rb",
                      "test/ruby/*references_test.rb"]
     run_tests files, "GRAPHS" => ENV.fetch("GRAPHS", "1000"), "ALLOCATORS" => "glibc jemalloc"
   end
@@ -36,7 +36,7 @@ namespace :battery do
     sqlite3 = RUBY_VERSION < "3.2" ? "sqlite3:1.7.3" : "sqlite3" # the last version with a binary for Ruby 3.1
     gems = ["rspec", "simplecov", "activerecord:7.2.4", sqlite3]
     directory = install_gems(ENV.fetch("GEMS", "tmp/assertion_gems"), *gems)
-    run_tests FileList["test/{check,assertions,rspec}_test.rb", "test/check/*_test.rb",
+    run_tests FileList["test/check/*_test.rb",
                        "test/acceptance/assertions_test.rb"],
               "MEMSCOPE_GROWTH_ROUNDS" => ENV.fetch("ROUNDS", "1000"), "MEMSCOPE_ASSERTION_GEMS" => directory
   end
@@ -120,8 +120,9 @@ namespace :battery do
 
   desc "Let a policy and other rules restart simulated workers: SEEDS=1-3,1001-1008 of each kind, STEPS=100000 of 5 s"
   task policy: :compile do
-    run_tests ["test/policy/battery_test.rb"], "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
-                                               "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
+    run_tests ["test/remote/policy/battery_test.rb"],
+              "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
+              "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
   end
 
   desc "Check what the doctor says of three faults in a Puma cluster that has run for MINUTES=3"

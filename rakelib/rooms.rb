@@ -1,8 +1,12 @@
 # frozen_string_literal: true
 
+require "tsort"
+
 # Tables of the rooms that each room may name (docs/architecture.md), {room => {files: globs, may: rooms}}, and the
 # check of files against these tables. Each file belongs to exactly one room; a room may always name itself.
 class Rooms
+  FACADE = "lib/memscope/setup/facade.rb"
+
   engine = %w[base kernel elf malloc ledger sampling fork graph dump trend]
 
   EXT = {
@@ -23,61 +27,33 @@ class Rooms
     "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
   }.freeze
 
-  # Sets of rooms, from the floor up: what readings and actions are made of; the last set adds the rooms that show them.
-  floor = %w[kit quantity]
-  values = [*floor, "values"]
-  judging = [*values, "purge", "lint"]
-  sampling = [*values, "profile", "malloc_profile", "object_profile"]
-  by_tag = [*sampling, "tags"]
-  cluster = [*judging, *by_tag, "configuration", "remote"].uniq
-  everything = [*cluster, "measurement", "check", "report", "doctor", "policy", "workers", "metrics",
-                "facade"]
+  # The folders of lib/memscope, from the floor up: each may name some of those above it in this list.
+  inner = %w[value process heap action profile judge check remote show]
 
   LIB = {
-    # The two cases in which this room names a room above it: Reading#to_s calls Report, and Reading#- calls Diff.
-    "kit" => { files: "lib/memscope/{version,native/*,errors,field,record,reading,reasons,terms,collection,loader," \
-                      "loading,ttl_cache,forks,runtime,requirement}.rb",
-               may: [], except: %w[lib/memscope/report.rb lib/memscope/diff.rb] },
-    "quantity" => { files: "lib/memscope/report/quantity.rb", may: [] },
-    "values" => { files: "lib/memscope/{allocator,arenas,census,census/*,cgroup,diff,dump,dump/*,fragmentation," \
-                         "heap_graph,heap_graph/*,history,history/*,ledger,malloc_conf,mappings,process_memory," \
-                         "requires,requires/*,ruby_heap,ruby_heap/*,size_classes,snapshot,verdict,verdict/*}.rb",
-                  may: floor },
-    "purge" => { files: "lib/memscope/{purge,purge/**/*,tuning}.rb", may: values },
-    "lint" => { files: "lib/memscope/{lint,lint/**/*}.rb", may: values },
-    "profile" => { files: "lib/memscope/{profile,profile/**/*}.rb", may: [*values, "report"] },
-    "malloc_profile" => { files: "lib/memscope/{malloc_profile,malloc_profile/*}.rb", may: [*floor, "profile"] },
-    "object_profile" => { files: "lib/memscope/{object_profile,object_profile/*}.rb", may: [*values, "profile"] },
-    "tags" => { files: "lib/memscope/tags.rb", may: sampling },
-    "check" => { files: "lib/memscope/{check,check/*}.rb", may: [*sampling, "measurement"] },
-    "measurement" => { files: "lib/memscope/measurement.rb", may: [*values, "purge", "object_profile"] },
-    "policy" => { files: "lib/memscope/{policy,policy/*}.rb", may: values },
-    "doctor" => { files: "lib/memscope/{doctor,diagnosis,doctor/**/*}.rb", may: [*values, "lint"] },
-    "configuration" => { files: "lib/memscope/{configuration,configuration/*}.rb", may: floor },
-    # May name the facade: clients are other processes, which call Memscope through this room.
-    "remote" => { files: "lib/memscope/{client,remote/*}.rb",
-                  may: [*judging, *by_tag, "configuration", "facade"].uniq },
-    "workers" => { files: "lib/memscope/{workers,workers/*}.rb",
-                   may: [*values, "purge", "policy", "configuration", "remote", "tags"] },
-    "metrics" => { files: "lib/memscope/{metrics,metrics/*}.rb", may: [*by_tag, "configuration", "workers"] },
-    "report" => { files: "lib/memscope/{report,report/*}.rb", may: values },
-    # Loads every other room by autoload when it is first used.
-    "facade" => { files: "lib/memscope{,/facade,/eager_load}.rb", may: [*everything, "web", "exporters", "surfaces"] },
-    "launch" => { files: "lib/memscope/{launch,launch/*}.rb", may: everything },
-    "cli" => { files: "lib/memscope/{cli,cli/**/*}.rb", may: [*everything, "launch"] },
-    "web" => { files: "lib/memscope/{web,web/**/*}.rb", may: [*everything, "exporters"] },
-    "exporters" => { files: "lib/memscope/{prometheus,prometheus_collector,open_telemetry,yabeda}.rb",
-                     may: [*floor, "metrics"] },
-    "tasks" => { files: "lib/memscope/tasks.rb", may: %w[cli] },
-    "surfaces" => { files: "lib/{memscope/{railtie,rack_tags,sidekiq_tags,assertions,rspec},generators/**/*," \
-                           "puma/**/*}.rb",
-                    may: [*everything, "web", "tasks"] }
+    "value" => { files: "lib/memscope/{version,value/**/*}.rb", may: %w[process show] },
+    "process" => { files: "lib/memscope/process/**/*.rb", may: %w[value] },
+    "heap" => { files: "lib/memscope/heap/**/*.rb", may: %w[value process] },
+    "action" => { files: "lib/memscope/action/**/*.rb", may: %w[value process] },
+    "profile" => { files: "lib/memscope/profile/**/*.rb", may: %w[value process heap action show] },
+    "judge" => { files: "lib/memscope/judge/**/*.rb", may: %w[value process heap] },
+    "check" => { files: "lib/memscope/check/**/*.rb", may: %w[value process heap profile] },
+    "remote" => { files: "lib/memscope/remote/**/*.rb",
+                  may: %w[value process heap action profile judge setup] },
+    "show" => { files: "lib/memscope/show/**/*.rb", may: %w[value process heap action profile judge check remote] },
+    # Loads every inner room when it is first used.
+    "setup" => { files: "lib/memscope/setup/**/*.rb", may: inner },
+    "cli" => { files: "lib/memscope/cli/**/*.rb", may: [*inner, "setup", "root"] },
+    "web" => { files: "lib/memscope/web/**/*.rb", may: [*inner, "setup"] },
+    # What programs, Rails and Puma require.
+    "root" => { files: "lib/{memscope,memscope/*,puma/**/*,generators/**/*}.rb",
+                may: [*inner, "setup", "cli", "web"] }
   }.freeze
 
   class << self
     # @return [Rooms] of the extension; references are #includes, looked up in engine/ and then in ext/memscope/
     def ext
-      new(EXT, files: "ext/memscope/**/*.{c,h,def}", references: lambda do |_path, line|
+      new(EXT, files: "ext/memscope/**/*.{c,h,def}", references: lambda do |_path, line, _scopes|
         line.scan(/^\s*#\s*include\s+"(.+)"/).flatten.map do |name|
           engine = "ext/memscope/engine/#{name}"
           File.exist?(engine) ? engine : "ext/memscope/#{name}"
@@ -85,13 +61,14 @@ class Rooms
       end)
     end
 
-    # @return [Rooms] of the library; references are what a line requires, the constants that it names, and calls of
-    #   Memscope's methods
+    # @return [Rooms] of the library; references are what a line requires, the constants that it names or loads, and
+    #   calls of Memscope's methods
     def lib
-      new(LIB, files: "lib/**/*.rb", references: lambda do |path, line|
-        required = line.scan(/^\s*require_relative "(.+)"/).flatten
+      new(LIB, files: "lib/**/*.rb", references: lambda do |path, line, scopes|
+        required = line.scan(/\brequire_relative[ (]"([^"#]+)"/).flatten
+        code = code(line)
         [*required.map { |name| File.expand_path("#{name}.rb", "/#{File.dirname(path)}")[1..] },
-         *constants(code(line)), *("lib/memscope/facade.rb" if calls_facade?(code(line)))] - [path]
+         *names(code, line).filter_map { |name| home(name, scopes) }, *(FACADE if calls_facade?(code))] - [path]
       end)
     end
 
@@ -105,36 +82,64 @@ class Rooms
     end
 
     def calls_facade?(code)
-      @facade ||= File.read("lib/memscope/facade.rb").scan(/^    def (\w+[?!]?)/).flatten
+      @facade ||= File.read(FACADE).scan(/^    def (\w+[?!]?)/).flatten
       code.scan(/\bMemscope\.(\w+[?!]?)/).flatten.any? { |call| @facade.include?(call) || call == "public_send" }
     end
 
-    # Paths of the files that declare the named constants: report/quantity.rb for Report::Quantity, ledger.rb for
-    # Ledger::Row.
-    def constants(code)
-      names = code.scan(/(?<![\w:.@$])(?:Memscope::)?((?:[A-Z]\w*)(?:::[A-Z]\w*)*)/).flatten
-      names.grep(/[a-z]|\ACLI/).filter_map do |name|
-        path = name.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.split("::")
-        homes = path.size.downto(1).map { |depth| "lib/memscope/#{path.first(depth).join('/')}.rb" }
-        homes.find { |home| File.exist?(home) } || declared[name[/\A\w+/]]
-      end
+    # The constants that a line names, and those that it has Loading load.
+    def names(code, line)
+      loaded = line[/\bLoading\.units?[ (]((?:, |:\w+)+)/, 1].to_s.scan(/\w+/)
+      loaded + code.scan(/(?<![\w:.@$])(?:Memscope::)?([A-Z]\w*+(?:::[A-Z]\w*+)*+)(?!:)/).flatten
     end
 
-    # Constants of Memscope in files of another name: {"Cost" => "lib/memscope/reading.rb"}
+    # The file that declares a constant, looked up as Ruby does: in the innermost scope first.
+    def home(name, scopes)
+      first, *rest = name.split("::")
+      scopes = ["Memscope", *(scopes - ["Memscope"])]
+      scope = scopes.size.downto(1).map { |size| scopes.first(size) }.find { |outer| declared.key?([*outer, first]) }
+      return unless scope
+
+      path = [*scope, first]
+      rest.each { |part| declared.key?([*path, part]) ? path << part : break }
+      declared[path]
+    end
+
+    # {["Memscope", "Census", "Kept"] => "lib/memscope/heap/census/kept.rb"}; of several files, the one with the
+    # constant's name
     def declared
-      @declared ||= Dir["lib/memscope/**/*.rb"].flat_map do |path|
-        File.read(path).scan(/^  (?:class|module) ([A-Z]\w*) ?(?:<|$)/).flatten.map { |name| [name, path] }
-      end.to_h
+      @declared ||= Dir["lib/memscope/**/*.rb"].each_with_object({}) do |path, homes|
+        Rooms.scopes(File.read(path)) do |line, scopes|
+          name = line[/^\s*(?:class|module) ([A-Z]\w*)/, 1] || line[/^\s*([A-Z]\w*) = /, 1] or next
+          own = name.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase == File.basename(path, ".rb")
+          constant = [*scopes, name]
+          homes[constant] = path if own || !homes.key?(constant)
+        end
+      end
     end
   end
 
   # @param table [Hash] in the form of EXT
   # @param files [String, Array<String>] globs of the files that the table must place
-  # @param references [Proc] (path, line) -> the paths in this tree that this line of that file names
+  # @param references [Proc] (path, line, scopes) -> the paths in this tree that this line of that file names, within
+  #   these modules
   def initialize(table, files:, references:)
     @table = table
     @files = files
     @references = references
+  end
+
+  # @param text [String] Ruby, indented by two spaces
+  # @yieldparam line [String]
+  # @yieldparam scopes [Array<String>] the modules around it, Memscope first
+  # @yieldparam number [Integer]
+  def self.scopes(text)
+    open = []
+    text.each_line.with_index(1) do |line, number|
+      open.pop while open.any? && line.match?(/\S/) && line[/\A */].size <= open.last.first
+      yield line, open.flat_map(&:last), number
+      name = line[/^\s*(?:class|module) ([A-Z][\w:]*)/, 1]
+      open << [line[/\A */].size, name.split("::")] if name && !line.match?(/; end$/)
+    end
   end
 
   # @param sources [Hash{String => String}] {path => text}; the tree's files by default
@@ -142,11 +147,17 @@ class Rooms
   def violations(sources = tree)
     sources.flat_map do |path, text|
       room = room_of(path) or next ["#{path}: in no room of rakelib/rooms.rb"]
-      without_quoted_lines(text).each_line.with_index(1).flat_map do |line, number|
-        rules = @references.call(path, line).filter_map { |named| broken_rule(room, named) }
-        rules.map { |rule| "#{path}:#{number}: #{rule}" }
+      named(path, text).flat_map do |files, number|
+        files.filter_map { |file| broken_rule(room, file) }.map { |rule| "#{path}:#{number}: #{rule}" }
       end
     end
+  end
+
+  # @return [Array<Array<String>>] sets of files that name one another, directly or through others of the set
+  def circles(sources = tree)
+    graph = sources.to_h { |path, text| [path, named(path, text).flat_map(&:first).uniq & sources.keys] }
+    TSort.strongly_connected_components(graph.method(:each_key), ->(path, &block) { graph[path].each(&block) })
+         .select { |files| files.size > 1 }.map(&:sort)
   end
 
   private
@@ -155,6 +166,13 @@ class Rooms
   def without_quoted_lines(text)
     text.gsub(/(?<=<<[-~]')(\w+)'.*?^ *\1$/m) { |quoted| "\n" * quoted.count("\n") }
   end
+
+  # [[the paths that a line names, the line's number]]
+  def named(path, text)
+    enum_for(:each_line, text).map { |line, scopes, number| [@references.call(path, line, scopes), number] }
+  end
+
+  def each_line(text, &) = Rooms.scopes(without_quoted_lines(text), &)
 
   def tree = Dir[*@files].sort.to_h { |path| [path, File.read(path)] }
 
@@ -166,7 +184,7 @@ class Rooms
   def broken_rule(room, named)
     other = room_of(named) or return "#{named} is in no room"
     may = @table[room][:may]
-    return if other == room || may.include?(other) || @table[room][:except]&.include?(named)
+    return if other == room || may.include?(other)
 
     "#{room} may not name #{other} (#{named}), only #{[room, *may].join(', ')}"
   end

@@ -15,7 +15,7 @@ module Signatures
       require "yard"
       YARD::Registry.clear
       YARD::Logger.instance.enter_level(YARD::Logger::ERROR) do
-        YARD.parse(["lib/memscope/reading.rb", "lib/memscope/**/*.rb"])
+        YARD.parse(["lib/memscope/value/reading.rb", "lib/memscope/**/*.rb"])
       end
       "#{HEADER}#{block(Memscope, 0)}"
     end

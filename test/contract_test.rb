@@ -2,7 +2,7 @@
 
 require_relative "test_helper"
 require "json"
-require "memscope/cli"
+require "memscope/cli/cli"
 
 # The names that programs and people rely on: none of them is removed or changed except in a major version.
 class ContractTest < MemscopeTest

@@ -4,7 +4,7 @@ require_relative "test_helper"
 
 # The documentation and the signatures match the code.
 class FacadeDocumentationTest < MemscopeTest
-  SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope/facade.rb"))
+  SOURCE = File.read(File.join(ChildProcess::ROOT, "lib/memscope/setup/facade.rb"))
   SIGNATURES = Dir[File.join(ChildProcess::ROOT, "sig/*.rbs")].map { |path| File.read(path) }.join
   TIERS = <<~RUBY
     tiers = ARGV.to_h do |call|

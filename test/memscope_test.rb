@@ -111,7 +111,7 @@ class MemscopeFacadeTest < MemscopeTest
   end
 
   def test_readings_in_a_trap_handler
-    ran = ChildProcess.run(<<~'RUBY', requires: ["memscope", "memscope/diff", "memscope/report", "json", "stringio"])
+    ran = ChildProcess.run(<<~'RUBY', requires: %w[memscope memscope/value/diff memscope/show/report json stringio])
       trap("USR1") do
         readings = %i[allocator snapshot ledger ruby_heap process_memory cgroup].map { |call| Memscope.public_send(call) }
         readings.each { |reading| (reading - reading).to_h }

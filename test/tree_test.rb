@@ -12,9 +12,8 @@ class TreeTest < MemscopeTest
     "engine/c_tests" => "the C tests of the engine, which it builds and runs",
     "engine/trend/verdict_battery" => "the room trend, against traces of memory with known truth",
     "facade_documentation" => "what the documentation and the signatures promise",
-    "loading" => "what a require loads",
     "memscope" => "lib/memscope.rb",
-    "policy/battery" => "the policy, in simulated clusters over days",
+    "remote/policy/battery" => "the policy, in simulated clusters over days",
     "tree" => "this tree"
   }.freeze
   ELSEWHERE = %r{\Atest/(?:acceptance|fuzz|support|fixtures)/}

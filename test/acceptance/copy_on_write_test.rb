@@ -202,7 +202,7 @@ class CopyOnWriteTest < MemscopeTest
     skip_under_sanitizer
     losses = child_json(<<~RUBY, preload: preload, timeout: 300, requires: ["memscope_test"])
       #{CHILDREN}
-      require "memscope/workers"
+      require "memscope/remote/workers"
       def touch(text) = text.empty? || text.setbyte(0, 120)
       grow_heap(32)
       Memscope.purge(dry_run: true)

@@ -14,7 +14,7 @@ class DegradedTest < MemscopeTest
   READINGS = <<~RUBY
     require "json"
     require "stringio"
-    require "memscope/report"
+    require "memscope/show/report"
     require "memscope_test"
 
     def readings

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/puma_server"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 # The three memory problems that people look for, in a worker of a Puma cluster, as the commands report them: each is a

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
-require "memscope/lint"
+require "memscope/judge/lint"
 require "shellwords"
 
 # Each recommendation is tried in a process like the one that it was made for: the allocator takes all of it, and the

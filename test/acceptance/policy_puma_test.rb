@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/policy_puma"
-require "memscope/workers/cluster"
+require "memscope/remote/workers/cluster"
 
 # The policy in a real Puma under load: `rake battery:policy_puma` for Puma 5, 6, 7 and 8 with 20 restarts each.
 class PolicyPumaTest < MemscopeTest

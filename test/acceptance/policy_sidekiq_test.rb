@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/services"
-require "memscope/workers/single_host"
+require "memscope/remote/workers/single_host"
 require "tmpdir"
 
 # The policy in a real Sidekiq, which the test starts again whenever it has ended, with a real Redis: `rake

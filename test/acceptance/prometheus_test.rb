@@ -51,7 +51,7 @@ class PrometheusApplicationTest < PrometheusAcceptanceTest
   # would be 1 %.
   RACKUP = <<~RUBY.freeze
     require "memscope"
-    require "memscope/prometheus"
+    require "memscope/show/prometheus"
     #{MetricsSettings::CHILD}
     Memscope.configuration = [2, true]
     Thread.new { loop { Array.new(200) { "x" * rand(24..2_000) }; sleep 0.01 } }

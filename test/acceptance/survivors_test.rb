@@ -27,7 +27,7 @@ class SurvivorsTest < MemscopeTest
 
   def recorded(**given)
     answer = child_json(format(PROGRAM, judged: false, collect: false, **given),
-                        requires: %w[json memscope memscope/malloc_profile])
+                        requires: %w[json memscope memscope/profile/malloc_profile])
     [Memscope::Profile.from_h(answer["profile"]), answer["text"].gsub(/\s+/, " ")]
   end
 

@@ -4,8 +4,8 @@ require_relative "../test_helper"
 require_relative "../support/browser"
 require_relative "../support/planted_history"
 require_relative "../support/web_server"
-require "memscope/report"
-require "memscope/report/history"
+require "memscope/show/report"
+require "memscope/show/report/history"
 
 # The pages in a real browser, from a real server.
 class WebBrowserTest < MemscopeTest

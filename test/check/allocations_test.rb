@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require "memscope/check"
+require "memscope/check/check"
 
 # How many objects a block allocates, compared with what it is known to allocate.
 class CheckAllocationsTest < MemscopeTest

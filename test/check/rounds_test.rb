@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require "memscope/check"
+require "memscope/check/check"
 
 # What is released in the pause after the rounds is no growth, in whatever rounds it came; the rest is.
 class CheckRoundsTest < MemscopeTest

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 class CLICensusTest < MemscopeTest
@@ -36,7 +36,7 @@ class CLICensusTest < MemscopeTest
   end
 
   def test_a_program_when_it_ends
-    result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli", "-e",
+    result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli/cli", "-e",
                                       "exit Memscope::CLI.run(ARGV)", "--", "census", "--gc", "--by", "class", "--top",
                                       "3", "--", *ChildProcess.ruby, "-e", "#{LEAK}; KEPT.each { |one| def one.x = 1 }")
 

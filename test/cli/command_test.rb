@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 # memscope report, doctor and purge for another process.
@@ -99,7 +99,7 @@ class CLIPidTest < MemscopeTest
     path, process = listening_at_a_path
     skip_unless_readable_for(65_534)
     File.chmod(0o711, @directory)
-    stranger = start("require 'memscope/client'; Process::UID.change_privilege(65_534)")
+    stranger = start("require 'memscope/remote/client'; Process::UID.change_privilege(65_534)")
     stranger.tell("Memscope::Client.at(#{path.inspect}) rescue [$!.class, $!.message]")
 
     assert_match(/Unreachable, .*no process listens at #{path}: Permission denied/, stranger.gets)

@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/charts"
 require_relative "../support/launching"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 require "tmpdir"
 
@@ -65,7 +65,7 @@ class CLIDoctorTest < MemscopeTest
   # In a new process, which no other test has changed.
   def test_settings
     json, text = [%w[--json], []].map do |options|
-      ChildProcess.run("exit Memscope::CLI.run(#{['doctor', '--settings', *options]})", requires: ["memscope/cli"])
+      ChildProcess.run("exit Memscope::CLI.run(#{['doctor', '--settings', *options]})", requires: ["memscope/cli/cli"])
     end
 
     assert_equal [0, "lint"], [json.status.exitstatus, JSON.parse(json.out)["kind"]]

@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 require_relative "../support/allocator_fixtures"
 require_relative "../support/launching"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 class ExecTest < MemscopeTest
@@ -134,15 +134,15 @@ class ExecStartTest < ExecTest
 
   # Another Ruby cannot load memscope's extension, and one before 3.1 none of its files.
   def test_a_program_of_another_ruby
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/launch/handoff])
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli/launch/handoff])
       Object.send(:remove_const, :RUBY_VERSION)
       RUBY_VERSION = "2.7.8"
-      load #{File.join(ChildProcess::ROOT, 'lib/memscope/launch/autorun.rb').dump}
+      load #{File.join(ChildProcess::ROOT, 'lib/memscope/cli/launch/autorun.rb').dump}
       puts "started"
     RUBY
 
     assert_exit 0, ran, out: "started\n", err: /needs Ruby 3\.1 or newer, and this program is run by 2\.7\.8/
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/launch/proof])
+    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli/launch/proof])
       def Memscope.ledger = nil
       def Memscope.supported? = false
       def Memscope.unsupported_reason = "no extension"

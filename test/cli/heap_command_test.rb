@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "memscope/cli/heap_since"
 require "stringio"
 require "tmpdir"
@@ -61,9 +61,9 @@ class CLIHeapTest < MemscopeTest
   end
 
   def test_a_program_when_it_ends
-    result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli", "-e", "exit Memscope::CLI.run(ARGV)", "--",
-                                      "heap", "--top", "2", "--paths-to", "Leaked", "--", *ChildProcess.ruby, "-e",
-                                      LEAK)
+    result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli/cli", "-e", "exit Memscope::CLI.run(ARGV)",
+                                      "--", "heap", "--top", "2", "--paths-to", "Leaked", "--",
+                                      *ChildProcess.ruby, "-e", LEAK)
 
     assert_predicate result, :success?, result
     assert_match(/Shop::KEPT .* Array .* Leaked \(9,000 alike\)$/, result.err)

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/rack_path"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "pty"
 require "stringio"
 

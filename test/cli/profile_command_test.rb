@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 # memscope profile --pid: profiles another process through its socket.

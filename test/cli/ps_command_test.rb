@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "minitest/mock"
 require "stringio"
 
@@ -65,12 +65,12 @@ class CLIPsTest < MemscopeTest
 
   # Each file costs a Ruby that starts for one command.
   def test_few_files_are_loaded
-    loaded = child_json(<<~RUBY, requires: %w[memscope/cli stringio json])
+    loaded = child_json(<<~RUBY, requires: %w[memscope/cli/cli stringio json])
       Memscope::CLI.run(["ps"], out: StringIO.new)
       puts JSON.generate($LOADED_FEATURES.grep(%r{/memscope/(?!memscope.so)}).map { |path| path[%r{/memscope/(.*)}, 1] })
     RUBY
 
-    others = %r{\A(?:cli/(?!command|ps_command)|launch|doctor|policy|workers|web|profile|heap_graph|census)}
+    others = %r{\A(?:cli/(?!cli|command|ps_command)|judge/doctor|remote/(?:policy|workers)|web|profile|heap)}
 
     assert_empty loaded.grep(others)
     assert_operator loaded.size, :<=, 50

@@ -2,7 +2,7 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "stringio"
 
 # memscope tags --pid: what another process has counted and sampled by tag.

@@ -214,7 +214,7 @@ class CLITopTest < MemscopeTest
   def test_an_exception_leaves_the_terminal_clean
     broken = File.join(@directory, "broken.rb")
     File.write(broken, <<~RUBY)
-      require "memscope/cli"
+      require "memscope/cli/cli"
       Memscope::CLI::TopCommand
       Memscope::CLI::Top::View.prepend(Module.new { def lines(frame, *) = frame.rows.any? ? raise("broken") : super })
     RUBY
@@ -236,11 +236,11 @@ class CLITopTest < MemscopeTest
   end
 
   def test_no_terminal
-    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top])", requires: ["memscope/cli"])
+    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top])", requires: ["memscope/cli/cli"])
 
     assert_equal [64, "memscope top: needs a terminal; instead, use memscope ps, or memscope report --pid N\n"],
                  [ran.status.exitstatus, ran.err]
-    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli"])
+    ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli/cli"])
 
     assert_equal "memscope top: invalid argument: --every 0.0; allowed: a number of seconds from 0.1 to 3600\n", ran.err
   end
@@ -251,7 +251,7 @@ class CLITopTest < MemscopeTest
   def columns(text) = text.length + text.count("記憶體🔥") - text.count("\u0301")
 
   def memscope_ps(variables = {})
-    ChildProcess.run("exit Memscope::CLI.run(%w[ps])", requires: ["memscope/cli"],
+    ChildProcess.run("exit Memscope::CLI.run(%w[ps])", requires: ["memscope/cli/cli"],
                                                        env: { **environment, "LC_ALL" => "C.UTF-8", **variables }).out
                 .force_encoding("UTF-8")
   end

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require "memscope/profile"
+require "memscope/profile/profile"
 require "fileutils"
 require "tmpdir"
 

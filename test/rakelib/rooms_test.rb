@@ -40,34 +40,49 @@ class RoomsTest < Minitest::Test
   end
 
   def test_a_wrong_require_is_found
-    assert_equal ["lib/memscope/ledger.rb:2: values may not name web (lib/memscope/web/access.rb), only values, kit, " \
-                  "quantity"],
-                 lib_violations("lib/memscope/ledger.rb" => "# web\nrequire_relative \"web/access\"\n")
+    assert_equal ["lib/memscope/process/ledger.rb:2: process may not name web (lib/memscope/web/access.rb), only " \
+                  "process, value"],
+                 lib_violations("lib/memscope/process/ledger.rb" => "# web\nrequire_relative \"../web/access\"\n")
   end
 
   def test_a_wrong_constant_is_found
-    text = "  # Web::Access\n  Purge.missing\n  \"Purge \#{Report.render(self)}\"\n  Report::Quantity\n"
+    text = "  # Web::Access\n  Purge.missing\n  \"Purge \#{Report.render(self)}\"\n  Quantity\n"
 
-    assert_equal ["lib/memscope/lint/glibc.rb:2: lint may not name purge (lib/memscope/purge.rb), only lint, kit, " \
-                  "quantity, values",
-                  "lib/memscope/lint/glibc.rb:3: lint may not name report (lib/memscope/report.rb), only lint, kit, " \
-                  "quantity, values"],
-                 lib_violations("lib/memscope/lint/glibc.rb" => text)
+    assert_equal ["lib/memscope/judge/lint/glibc.rb:2: judge may not name action (lib/memscope/action/purge.rb), " \
+                  "only judge, value, process, heap",
+                  "lib/memscope/judge/lint/glibc.rb:3: judge may not name show (lib/memscope/show/report.rb), " \
+                  "only judge, value, process, heap"],
+                 lib_violations("lib/memscope/judge/lint/glibc.rb" => text)
+  end
+
+  def test_a_constant_is_looked_up_as_ruby_does
+    text = "module Memscope\n  class HeapGraph < Reading\n    Growth.new\n  end\n  Profile::Growth\nend\n"
+    violations = lib_violations("lib/memscope/value/reading.rb" => text)
+    files = violations.map { |line| line.match(/:(\d+): .*\((.*?)\)/).captures }
+
+    assert_equal [%w[3 lib/memscope/heap/heap_graph/growth.rb], %w[5 lib/memscope/profile/growth.rb]], files
+  end
+
+  def test_a_constant_that_is_to_be_loaded_is_named
+    text = "Memscope::Loading.units :Census, :Web\nLoading.unit(:Doctor)\n"
+    named = lib_violations("lib/memscope/process/ledger.rb" => text).map { |line| line[/:(\d+: .*) \(/, 1] }
+
+    assert_equal ["1: process may not name heap", "1: process may not name web", "2: process may not name judge"], named
   end
 
   def test_a_call_of_the_facade_in_an_inner_room_is_found
     text = "Memscope.ledger(deep: true) # Memscope.arenas\n\"Memscope.ledger\"\n"
-    wrong = lib_violations("lib/memscope/doctor/evidence.rb" => text)
+    wrong = lib_violations("lib/memscope/judge/doctor/evidence.rb" => text)
 
     assert_equal 1, wrong.size
-    assert_match(%r{\Alib/memscope/doctor/evidence.rb:1: doctor may not name facade }, wrong.first)
+    assert_match(%r{\Alib/memscope/judge/doctor/evidence.rb:1: judge may not name setup }, wrong.first)
     assert_empty lib_violations("lib/memscope/cli/doctor_command.rb" => text)
   end
 
   def test_text_in_a_quoted_heredoc_names_nothing
     text = "A = <<-'TEXT'\n  Memscope.ledger\n TEXT\nMemscope.arenas\n"
 
-    assert_match(/\A\S+:4: /, lib_violations("lib/memscope/doctor/evidence.rb" => text).join("|"))
+    assert_match(/\A\S+:4: /, lib_violations("lib/memscope/judge/doctor/evidence.rb" => text).join("|"))
   end
 
   private

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require "memscope/report/quantity"
+require "memscope/value/quantity"
 
 # What objects report holding, read without holding the GVL for long: types with slow size functions are left out.
 class HeldMemoryTest < MemscopeTest
@@ -40,7 +40,7 @@ class HeldMemoryTest < MemscopeTest
 
     assert_operator answer["extra"], :<=, GVL_LIMIT_US
     assert_operator answer["asked"], :<=, 100
-    assert_match(/#{Memscope::Report::Quantity.count(20_000 - answer['asked'])} of type Host::Slow\b/, reason)
+    assert_match(/#{Memscope::Quantity.count(20_000 - answer['asked'])} of type Host::Slow\b/, reason)
     refute_match(/Quick/, reason)
     assert_operator answer["rise"], :>=, (answer["asked"] - 1) << 20
     refute_includes answer["detail"], "untracked_bytes"

@@ -30,7 +30,7 @@ class RactorsNoticedTest < MemscopeTest
   RUBY
 
   def child(script, **options)
-    child_json("#{PRELUDE}#{script}", requires: %w[json memscope/measurement], **options)
+    child_json("#{PRELUDE}#{script}", requires: %w[json memscope/profile/measurement], **options)
   end
 
   # An estimate from some 400 samples: with those allocated later, there would be twice as many objects.
@@ -231,7 +231,7 @@ class RactorsNoticedTest < MemscopeTest
 
   # Its rounds that look for lines trace allocations.
   def test_a_growth_check_goes_on_without_lines
-    names, held, reason = child(<<~RUBY, requires: %w[json memscope/check])
+    names, held, reason = child(<<~RUBY, requires: %w[json memscope/check/check])
       check = Memscope::Check.run(warmup: 10, runs: 3, iterations: 10) do
         HELD << Object.new
         ended(Ractor.new { 1 })
@@ -323,7 +323,7 @@ class RactorsNoticedTest < MemscopeTest
 
   # They hook fibers and threads, and the profile of malloc hooks GCs.
   def test_tags_and_a_profile_of_malloc_go_on
-    answers = child(<<~RUBY, requires: %w[json memscope/malloc_profile])
+    answers = child(<<~RUBY, requires: %w[json memscope/profile/malloc_profile])
       Memscope::MallocProfile.start(backend: :imports, rate: 512)
       Memscope.tag("a") { HELD << "x" * 100_000 }
       5.times do

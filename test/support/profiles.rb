@@ -40,7 +40,7 @@ module Profiles
     unnamed: native("libpq.so.5+0x1a2b", "/usr/lib/libpq.so.5")
   }.freeze
 
-  OWN = ruby("Profile.of_objects", File.expand_path("../../lib/memscope/profile.rb", __dir__), 175).freeze
+  OWN = ruby("Profile.of_objects", File.expand_path("../../lib/memscope/profile/profile.rb", __dir__), 175).freeze
 
   # A body with stacks given as [names of FRAMES, leaf first; MiB; generation; what else].
   def body(stacks, **given)

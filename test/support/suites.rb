@@ -11,11 +11,11 @@ module Suites
   LONG = files("test/acceptance/{assertions,check_application,copy_on_write,endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
-               "test/{check/application,engine/trend/verdict_battery,policy/battery}_test.rb",
+               "test/{check/application,engine/trend/verdict_battery,remote/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
                   "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",
-                  "test/{dump/source,engine/c_tests,history/sampler}_test.rb",
+                  "test/{heap/dump/source,engine/c_tests,judge/history/sampler}_test.rb",
                   "test/ruby/{heap_walk,named_references}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
@@ -24,28 +24,28 @@ module Suites
   end.freeze
 
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
-  UNIT = files("test/{cgroup,configuration,diff,facade_documentation,forks,ledger,lint,malloc_conf,mappings}_test.rb",
-               "test/{memscope,metrics,process_memory,profile,reading,report,tree,ttl_cache,tuning,workers}_test.rb",
-               "test/{bindings,rakelib,report,workers}/**/*_test.rb", "test/profile/formats_test.rb",
+  UNIT = files("test/{facade_documentation,memscope,tree,action/tuning,judge/lint,remote/workers}_test.rb",
+               "test/value/{configuration,diff,forks,quantity,reading,ttl_cache}_test.rb",
+               "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
+               "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb", "test/profile/{formats,profile}_test.rb",
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
-  SURFACES = files("test/{*check,*report,assertions,cli,configuration,contract,doctor,exporters}_test.rb",
-                   "test/{facade_documentation,launch,lint,loading,metrics*,policy,profile_*,prometheus}_test.rb",
-                   "test/{rack_tags,railtie,requires,rspec,tasks,workers}_test.rb",
-                   "test/{check,report,profile,generators,remote}/**/*_test.rb",
-                   "test/{cli,launch,rakelib}/*_test.rb")
+  SURFACES = files("test/{check,cli,generators,rakelib,remote,setup,show,web}/**/*_test.rb",
+                   "test/{contract,exporters,facade_documentation,judge/doctor,judge/lint}_test.rb",
+                   "test/value/{configuration,loading}_test.rb",
+                   "test/profile/{application,formats,leaves,shares}_test.rb")
 
   # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C
   # tests have a sanitized flavour of their own.
-  SANITIZED = (files("test/*_test.rb", "test/bindings/*_test.rb",
+  SANITIZED = (files("test/*_test.rb", "test/{action,bindings,heap,judge,process,profile,value}/*_test.rb",
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
   # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is
   # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
-               "test/{census,memscope,purge,ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
+               "test/{memscope,action/purge,heap/census,process/ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
                "test/ruby/{census,heap_references,mark_bits,named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../report/census"
+require_relative "../show/report/census"
 
 module Memscope
   module CLI

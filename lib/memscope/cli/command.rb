@@ -2,11 +2,11 @@
 
 require "io/console"
 require "optparse"
-require_relative "../report"
+require_relative "../show/report"
 
 module Memscope
   # A program that memscope has started has a part of Launch already.
-  const_defined?(:Launch) ? require_relative("../launch") : autoload(:Launch, File.expand_path("../launch.rb", __dir__))
+  const_defined?(:Launch) ? require_relative("launch") : autoload(:Launch, "#{__dir__}/launch.rb")
 
   module CLI
     # Ends a command with a message and an exit status.

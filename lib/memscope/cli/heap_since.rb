@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../report/heap_graph"
+require_relative "../show/report/heap_graph"
 
 module Memscope
   module CLI
@@ -46,7 +46,7 @@ module Memscope
 
       def classes
         rows = grown(of_others(@reading.retained), @since.retained, nil, :retained_bytes, &:name)
-        scale = Report::Quantity::Scale.of(rows.map(&:first))
+        scale = Quantity::Scale.of(rows.map(&:first))
         before = @since.retained.to_h { |row| [row.name, row] }
         lines = rows.reject { |bytes, _row| scale.tiny?(bytes) }.map do |bytes, row|
           [scale.signed(bytes), *own(row, before[row.name], scale), Terms.explained(row.name)]

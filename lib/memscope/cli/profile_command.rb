@@ -130,7 +130,7 @@ module Memscope
         earlier = other.call(:"#{profiler}_snapshot")
         settings = if objects? then "a budget of #{format('%g', earlier.overhead.budget)} of its CPU time"
                    else
-                     "the backend #{earlier.backend} and one sample per #{Report::Quantity.size(earlier.rate_bytes)}"
+                     "the backend #{earlier.backend} and one sample per #{Quantity.size(earlier.rate_bytes)}"
                    end
         say("process #{earlier.pid} is being profiled already, with #{settings}: that profile continues, and this " \
             "report is its change in #{format('%g', @given[:seconds])} seconds")

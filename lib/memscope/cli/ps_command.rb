@@ -4,7 +4,7 @@ module Memscope
   module CLI
     # `memscope ps`: every visible Ruby process, and whether it listens.
     class PsCommand < Command
-      include Report::Quantity
+      include Quantity
 
       NOTES = <<~TEXT
         Every command that has --pid can query a process that listens

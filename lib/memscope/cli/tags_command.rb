@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../report/tags"
+require_relative "../show/report/tags"
 
 module Memscope
   module CLI

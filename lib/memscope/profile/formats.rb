@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../profile"
+require_relative "profile"
 
 module Memscope
   class Profile < Reading

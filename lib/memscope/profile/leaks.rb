@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../report/quantity"
+require_relative "../value/quantity"
 
 module Memscope
   class Profile < Reading
@@ -16,7 +16,7 @@ module Memscope
     #
     # @api private
     class Leaks
-      include Report::Quantity
+      include Quantity
 
       ERRORS = 2
       # The fewest generations that have two halves to compare.

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../runtime"
+require_relative "../value/runtime"
 
 module Memscope
   class Profile < Reading

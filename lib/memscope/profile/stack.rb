@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../reading"
+require_relative "../value/reading"
 
 module Memscope
   class Profile < Reading

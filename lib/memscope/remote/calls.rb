@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../facade"
+require_relative "../setup/facade"
 
 module Memscope
   # The calls that one process can make in another over the other's socket: a closed table with their options and

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../facade"
+require_relative "../setup/facade"
 Memscope::Loading.unit :Client
 
 module Memscope

@@ -3,7 +3,7 @@
 require "json"
 require "uri"
 require_relative "../remote/calls"
-require_relative "../report"
+require_relative "../show/report"
 %w[request access assets drawing readings cluster pprof view actions pages pages/overview pages/history pages/objects
    pages/profile pages/allocator].each { |part| require_relative part }
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../ttl_cache"
+require_relative "../value/ttl_cache"
 
 module Memscope
   module Web

@@ -3,7 +3,7 @@
 require "cgi/escape"
 require "erb"
 require "uri"
-require_relative "../report/history"
+require_relative "../show/report/history"
 
 module Memscope
   module Web
@@ -41,7 +41,7 @@ module Memscope
     #
     # @api private
     class View
-      include Report::Quantity
+      include Quantity
 
       # Titles by path, in the order of the navigation.
       PAGES = { "/" => "Overview", "/history" => "History", "/objects" => "Objects", "/profile" => "Profile",

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../test_helper"
-require "memscope/cli"
+require "memscope/cli/cli"
 require "memscope/cli/top_command"
 
 # What memscope top draws for given numbers.

@@ -5,7 +5,7 @@
 # the environment.
 
 require "json"
-require "memscope/purge/compaction"
+require "memscope/action/purge/compaction"
 require "stringio"
 
 RANDOM = Random.new(42)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "memscope/workers/cluster"
+require "memscope/remote/workers/cluster"
 
 # Loaded by the configuration of a Puma: see PolicyPuma. Only what is measured elsewhere is replaced: the cgroup, and
 # the policy's times.

@@ -191,7 +191,7 @@ class WebProfileTest < WebCase
 
     assert_includes shown.first, %(1 other line</th>#{unknown * 3}<td class="num">9</td>#{unknown})
     assert_match(%r{<th [^>]*>/srv/app/models/cache\.rb:\d+ in [^<]+</th><td class="num">3\.8</td>}, shown.first)
-    refute_includes shown.first, "lib/memscope/profile.rb"
+    refute_includes shown.first, "lib/memscope/profile/profile.rb"
     assert_includes shown.last, "<h1>Too few samples yet</h1>"
   end
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../../report/sparkline"
+require_relative "../../show/report/sparkline"
 
 module Memscope
   module CLI
@@ -10,7 +10,7 @@ module Memscope
       # All sparklines have one scale, and each begins at its row's lowest value: equal heights are equal amounts, and a
       # row that does not change is flat. A full bar stands for at least a MiB.
       class View
-        include Report::Quantity
+        include Quantity
 
         # Frames in a sparkline. Terminals with fewer than ROOM columns show none.
         SPAN = 20

@@ -3,8 +3,8 @@
 require "digest"
 require "erb"
 require "json"
-require_relative "../../report"
-require_relative "../../report/profile"
+require_relative "../../show/report"
+require_relative "../../show/report/profile"
 
 module Memscope
   class Profile < Reading
@@ -16,7 +16,7 @@ module Memscope
       # @api private
       class FlameGraph
         include ERB::Util
-        include Report::Quantity
+        include Quantity
 
         read = ->(path) { File.read(File.expand_path("../../#{path}", __dir__), encoding: Encoding::UTF_8).freeze }
         LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
@@ -48,7 +48,7 @@ module Memscope
 
         # What the page shows of one profile.
         class Part
-          include Report::Quantity
+          include Quantity
 
           # @param profile [Profile]
           def initialize(profile)

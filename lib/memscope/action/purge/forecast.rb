@@ -1,0 +1,153 @@
+# frozen_string_literal: true
+
+require_relative "../../process/ruby_heap/compaction_forecast"
+Memscope::Loading.unit :Arenas
+
+module Memscope
+  module Purge
+    # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
+    UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
+    # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
+    OF_GARBAGE = %i[gc purge trim].freeze
+    FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
+    KEPT = "freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
+    TRIMS = "Process.warmup also trims free malloc memory, which is not included"
+    UNCOLLECTED = "garbage is not collected yet: old objects count as live, and if many of them are garbage, more is " \
+                  "returned"
+    UNSHARES = "it writes to pages that are shared with other processes, of which the process then needs its own copies"
+
+    # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
+    # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
+    # not exact (`reason`).
+    #
+    # @api private
+    Forecast = Struct.new(:bytes, :private_bytes, :reason) do
+      # @param shared [Integer, nil] bytes of pages that the lever may write to, and that other processes share
+      # @return [Forecast] of a lever whose own forecast counts only what it returns
+      def unsharing(shared)
+        own = (private_bytes.begin - shared)..private_bytes.end if private_bytes && shared
+        Forecast.new(bytes, own, [*reason, UNSHARES].join("; "))
+      end
+
+      class << self
+        # @param lever [Symbol]
+        # @param arena [Integer, nil]
+        # @param ledger [Ledger] a deep one for :trim
+        # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
+        #   false, the forecast changes nothing in the process
+        # @param heap [RubyHeap, nil] a heap that was read already; if nil, it is read for :compact
+        # @return [Forecast]
+        def of(lever, arena, ledger, collect:, heap: nil)
+          case lever
+          when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
+          when :compact then compaction(heap || read_heap(collect), collect, ledger)
+          when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
+          when :decay then decay(arena, ledger)
+          when :purge then purge(arena, ledger)
+          when :trim then trim(ledger)
+          when :collect then collectable(ledger)
+          end
+        end
+
+        # @param returned [Array<Range, nil>, nil] what a full GC returns, and the part that no other process shares
+        # @param ledger [Ledger] read with `garbage`: gives the reason if `returned` is nil
+        # @return [Forecast] of a full GC
+        def of_collection(returned, ledger)
+          return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned
+
+          new(*returned, (KEPT if returned.first.size > 1))
+        end
+
+        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
+        # @return [Forecast, nil] of a full GC, or of the lever that returns malloc's memory after it; nil for other
+        #   levers
+        def of_garbage(lever, arena, blocks)
+          return unless blocks && OF_GARBAGE.include?(lever) && (lever == :gc || arena.nil?)
+
+          range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
+          return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
+
+          unfollowed = "it is unknown what else some of the garbage owns (#{blocks.unfollowed_names})"
+          new(range, own, (joined(KEPT, (unfollowed if blocks.unfollowed_names)) if range.size > 1))
+        end
+
+        private
+
+        # @return [String, nil]
+        def joined(*reasons) = reasons.compact.then { |known| known.join("; ") if known.any? }
+
+        def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
+
+        def compaction(heap, collect, ledger)
+          known = RubyHeap::CompactionForecast.new(heap)
+          own = compaction_gain(known.range, heap, ledger)
+          trims = known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)
+          new(known.range, own, joined(known.reason || (UNCOLLECTED unless collect), (TRIMS if trims),
+                                       (UNSHARES if own && own.begin < (known.range&.begin || 0))))
+        end
+
+        # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
+        # That is a loss even if it is unknown how much compaction returns.
+        def compaction_gain(range, heap, ledger)
+          most = heap.compactable_bytes.to_i + heap.empty_bytes
+          own = ledger.unshared(:ruby_heap, range || (0..most), least: nil)
+          own if range || (own && own.begin <= -Quantity::MEBIBYTE)
+        end
+
+        def decay(index, ledger)
+          of_arenas(index) do |arenas|
+            bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
+            due = "it is unknown which unused pages have reached their decay time"
+            of_malloc(0..bytes, ledger, (due if bytes.positive?))
+          end
+        end
+
+        def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
+
+        # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
+        # subtracts. What is resident is an upper bound too.
+        def purge(index, ledger)
+          untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
+          of_arenas(index) do |arenas|
+            bytes = arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }
+            of_malloc([bytes + untouched, 0].max..bytes, ledger)
+          end
+        end
+
+        def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
+
+        # Yields the arenas that the lever runs for: all, or the one with this index.
+        def of_arenas(index)
+          arenas = Arenas.read
+          return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
+
+          chosen = arenas.select { |arena| index.nil? || arena.index == index }
+          chosen.empty? ? new(0..0, 0..0, "arena #{index} is not in use yet") : yield(chosen)
+        end
+
+        # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.
+        def of_malloc(range, ledger, reason = nil)
+          range = ledger.returnable(range)
+          own = ledger.unshared(:malloc, range)
+          new(range, own, joined(reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)))
+        end
+
+        # The ledger's trimmable bytes already exclude what the kernel does not take back.
+        def trim(ledger)
+          bytes, own = ledger.row(:malloc)&.detail&.values_at(:trimmable_bytes, :trimmable_private_bytes)
+          return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
+
+          new(nil, nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
+        end
+
+        def collectable(ledger)
+          bytes = Native.collectable_bytes
+          return new(nil, nil, "this allocator does not report its unused memory") unless bytes
+
+          new(bytes..bytes, ledger.unshared(:unattributed, bytes..bytes))
+        end
+      end
+    end
+    private_constant :Forecast, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :TRIMS, :FOUND_BY_DRY_RUN
+  end
+end

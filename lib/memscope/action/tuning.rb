@@ -1,0 +1,87 @@
+# frozen_string_literal: true
+
+require_relative "../value/loading"
+Memscope::Loading.unit :Purge
+
+module Memscope
+  # jemalloc's decay times and background threads, before and after a call of Memscope.tune.
+  #
+  #   tuning = Memscope.tune(dirty_decay_ms: 1_000)
+  #   tuning[0].old_dirty_decay_ms  # => 10000
+  #   tuning[0].dirty_decay_ms      # => 1000
+  class Tuning < Reading
+    # The decay times of one arena: milliseconds until unused pages are purged; 0: at once; -1: never.
+    class Decay < Record
+      # @return [Integer, nil] index of the arena; nil for the arenas that are created later
+      field :index, :count
+      # @return [Integer, nil]
+      field :old_dirty_decay_ms, :integer
+      # @return [Integer, nil]
+      field :dirty_decay_ms, :integer
+      # @return [Integer, nil]
+      field :old_muzzy_decay_ms, :integer
+      # @return [Integer, nil]
+      field :muzzy_decay_ms, :integer
+
+      # @return [Integer, nil] its index
+      def id = index
+    end
+
+    include Lookup
+
+    # @return [Symbol] the allocator that serves malloc
+    field :allocator, :symbol, null: false
+    # @return [Array<Decay>] the arenas in use, by index, or only the requested one
+    field :arenas, [Decay], null: false
+    parts_of :arenas
+    # @return [Decay, nil] the decay times that new arenas begin with; nil if one arena was requested
+    field :new_arena_defaults, Decay
+    # @return [Boolean, nil]
+    field :old_background_thread?, :boolean
+    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil if it cannot
+    field :background_thread?, :boolean
+
+    class << self
+      # Implements Memscope.tune.
+      #
+      # @api private
+      def apply(arena:, background_thread:, **decay)
+        Purge.check_arena(CALL, arena)
+        decay.each { |name, milliseconds| check_decay(name, milliseconds) }
+        check_background_thread(background_thread)
+        arguments = [arena, *decay.values_at(:dirty_decay_ms, :muzzy_decay_ms), background_thread]
+        changes = arguments.drop(1).any? { |argument| !argument.nil? }
+        capture(changes ? Purge.with_exclusive_purge { Native.tune(*arguments) } : Native.tune(*arguments))
+      end
+
+      private
+
+      CALL = "Memscope.tune"
+      private_constant :CALL
+
+      def check_decay(name, milliseconds)
+        return if milliseconds.nil?
+
+        here = jemalloc? && milliseconds.is_a?(Integer) && milliseconds.between?(-1, Native::MAX_DECAY_MS)
+        refuse(name, milliseconds, "an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds") unless here
+      end
+
+      def check_background_thread(value)
+        return if value.nil?
+
+        refuse(:background_thread, value, "true, false") unless jemalloc? && [true, false].include?(value)
+        return unless Native.tune(nil, nil, nil, nil)[:old_background_thread].nil?
+
+        refuse(:background_thread, value, nil, "this jemalloc was built without background threads")
+      end
+
+      def jemalloc? = Native.allocator[:name] == :jemalloc
+
+      def refuse(argument, given, allowed, why = nil)
+        why ||= "only jemalloc can be tuned while it runs" unless jemalloc?
+        allowed = why ? "nil; #{why}" : "nil, #{allowed}"
+        Field.refuse(argument, given, allowed, call: CALL)
+      end
+    end
+  end
+end

@@ -1,0 +1,274 @@
+# frozen_string_literal: true
+
+require "monitor"
+require_relative "../profile/measurement"
+Memscope::Loading.units :Census, :HeapGraph, :MallocProfile
+
+module Memscope
+  # Whether code leaves memory behind each time it runs: more objects of a class, or more blocks of malloc, from one
+  # round to the next.
+  #
+  #   check = Memscope::Check.run { Report.render }
+  #   check.verdict             # => :leak
+  #   check.grown.first.name    # => "Order"
+  #   puts check                # what grows, by how many per iteration, where it was allocated, what retains it
+  #
+  # After each round, garbage is collected, and what is left is counted: all objects by class, and all blocks of malloc.
+  # What grows has risen by at least one per iteration, rounded, in each of the last `runs` rounds: counts decide, and
+  # neither bytes of RSS nor times.
+  class Check < Reading
+    # The block or the application did not get to its end. The message says why.
+    class Failed < StandardError; end
+
+    # What was in use after a number of iterations.
+    class Point < Record
+      # @return [Integer] iterations so far
+      field :iterations, :count, null: false
+      # @return [Integer] objects, including Ruby's internal objects
+      field :objects, :count, null: false
+      # @return [Integer] bytes of their slots
+      field :slot_bytes, :bytes, null: false
+      # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not report them
+      field :malloc_bytes, :bytes
+      # @return [Integer, nil] RSS
+      field :rss_bytes, :bytes
+    end
+
+    # A line that allocated what grows.
+    class Place < Record
+      # @return [String, nil] the Ruby file; nil if no Ruby code was running
+      field :path, :string
+      # @return [Integer, nil]
+      field :lineno, :count
+      # @return [String, nil] for malloc: the native function that allocated most of it
+      field :native, :string
+      # @return [Integer] objects or blocks that were allocated in two more rounds and are still there
+      field :count, :count, null: false
+      # @return [Integer] their bytes: of slots and malloc memory, or of blocks
+      field :bytes, :bytes, null: false
+
+      # @return [String] "app/models/order.rb:41", "app/models/order.rb:41, inflateInit2_ (libz.so.1)"
+      def to_s = [path && [path, lineno].compact.join(":"), native].compact.join(", ")
+    end
+
+    # What has grown in every one of the last rounds.
+    class Grown < Record
+      # @return [Symbol] :objects or :malloc
+      field :layer, :symbol, null: false, one_of: %i[objects malloc]
+      # @return [String, nil] for objects: their class, as in Census::Row; nil for all classes together, and for malloc
+      field :name, :string
+      # @return [Array<Integer>] objects or blocks that each of the last rounds added; for an application, without those
+      #   that were released some seconds later
+      field :growth, :list, null: false
+      # @return [Integer] growth per iteration, rounded, in the round that added least
+      field :per_iteration, :count, null: false
+      # @return [Array<Place>] the lines that allocated it, the line with the most first
+      field :places, [Place], null: false
+      # @return [Array<String>, nil] the objects on a path to one of the grown objects, each with how it refers to the
+      #   next (HeapGraph::Path#links)
+      field :held_by, :list
+    end
+
+    # Whether something grows: :leak; :filling, if it grows less and less; :step, if objects rose by one per iteration
+    # over all rounds, but not in each; :steady; :too_early, with a reason, if an application was interrupted.
+    VERDICTS = %i[too_early steady filling step leak].freeze
+    # The rounds of requests to an application.
+    ROUNDS = 10
+    # How many of them, at the end, are judged.
+    RUNS = 5
+    # How many requests can be made: ten a round or more.
+    REQUESTS = (100..1_000_000)
+    # Seconds in which timers release what they hold: five are usual for timers that send buffers.
+    PAUSE = 6
+    # Bytes of a number in an Array.
+    ELEMENT_BYTES = 8
+    # Bytes that a few buffers may take in any application, in total.
+    NOISE_BYTES = 2048
+    # Allows one check at a time in this process: what the block of another check leaves behind would count in both.
+    LOCK = Monitor.new
+    private_constant :PAUSE, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
+
+    # @return [String, nil] the rackup file; this and the next two are nil for a block
+    field :target, :string, sparse: true
+    # @return [String, nil] what was requested
+    field :path, :string, sparse: true
+    # @return [String, nil] RAILS_ENV and RACK_ENV
+    field :environment, :string, sparse: true
+    # @return [Symbol] one of VERDICTS
+    field :verdict, :symbol, null: false, one_of: VERDICTS
+    # @return [Integer] how often the block runs in a round, or how many requests it makes
+    field :iterations, :count, null: false
+    # @return [Integer] how many of the last rounds must each add something
+    field :runs, :count, null: false
+    # @return [Integer] allowed growth per iteration
+    field :max, :count, null: false
+    # @return [Integer] iterations before the rounds that decided
+    field :warmup_iterations, :count, null: false
+    # @return [Integer] iterations when the check was decided
+    field :total_iterations, :count, null: false
+    # @return [Symbol] where the code ran: :child (a forked child) or :process
+    field :ran_in, :symbol, null: false, one_of: %i[child process]
+    # @return [Array<Point>] before the first round that is counted, and after each
+    field :points, [Point], null: false
+    # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
+    field :grown, [Grown], null: false
+    # @return [Array<String>] classes, "all objects" and "malloc": what had grown enough for `grown`, but was released
+    #   seconds later, by a timer or by a thread that ended. Only an application's check waits for that.
+    field :expired, :list, null: false
+
+    require_relative "allocations"
+    require_relative "application"
+    require_relative "child"
+    require_relative "count"
+    require_relative "options"
+    require_relative "origins"
+    require_relative "rounds"
+
+    class << self
+      # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
+      # run there, but what the block writes to a file, a socket or a database persists. If a connection of ActiveRecord
+      # has an open transaction, whose rows a child could not see, the block runs in this process, and a reason says so.
+      # Two rounds without growth end the check.
+      #
+      # @param options [Hash{Symbol => Object}]
+      #   * `iterations` (100): how often the block runs in a round
+      #   * `runs` (5): in how many rounds something must grow
+      #   * `warmup` (:auto): iterations before these rounds; :auto: until nothing grows, for at most ten rounds
+      #   * `max` (0): allowed growth per iteration, in objects of a class and in blocks of malloc
+      #   * `ignore` ([]): what may grow: a Class or its name; a Regexp for names of classes and for places
+      #     ("app/models/order.rb:41"); :malloc
+      #   * `in` (nil): :fork or :process; nil: as described above
+      #   * `deadline` (60): seconds that the child may take
+      # @yield
+      # @return [Check]
+      # @raise [ArgumentError] for an unknown option, an invalid value, or without a block
+      # @raise [Failed] if the child had no answer in time, or ended before it
+      # @raise [Unavailable] if objects cannot be counted here
+      # @raise [Exception] that the block raises
+      def run(**options, &block)
+        raise ArgumentError, "Memscope::Check.run: no block given" unless block
+
+        options = Options.new(options)
+        work = ->(times) { times.times { block.call } } # rubocop:disable Performance/RedundantBlockCall -- its arity
+        place, reason = options.place
+        return of(options, work, reasons: { ran_in: reason }, ran_in: :process) if place == :process
+
+        from_json(Child.answer(options.deadline) do
+          MallocProfile.halt # a profile that the parent started keeps blocks in use for a while
+          of(options, work, ran_in: :child).to_json
+        end)
+      end
+
+      # Loads the application of a rackup file into this process, and makes the same request many times, in ten rounds,
+      # of which the last five are judged. RAILS_ENV and RACK_ENV become "production" if neither is set. SIGINT ends
+      # the check early.
+      #
+      # @param target [String] a rackup file
+      # @param path [String] of the request, by GET, with a query if need be
+      # @param requests [Integer] how many; each round makes a tenth of them, rounded up
+      # @yieldparam made [Integer] requests so far: before the first request, and after each round
+      # @return [Check]
+      # @raise [ArgumentError] for an invalid value
+      # @raise [Failed] if the application cannot be loaded, or a request fails
+      # @raise [Unavailable] if objects cannot be counted here
+      def application(target, path: "/", requests: 1000, &progress)
+        known = requests.is_a?(Integer) && REQUESTS.cover?(requests)
+        unless known
+          Field.refuse(:requests, requests, "an Integer from 100 to 1000000", call: "Memscope::Check.application")
+        end
+
+        application = Application.new(target, path)
+        options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },
+                              rounds: ROUNDS, pause: PAUSE)
+        application.stoppable { of(options, application, ran_in: :process, **application.to_h, &progress) }
+      end
+
+      # Runs the block twice in this process, and compares how many objects the second run allocates with limits.
+      #
+      # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] for a class with a name, or for :objects
+      #   (all classes), how many objects the block may allocate; an Integer means exactly that many. Internal objects
+      #   do not count. The block must not create a Ractor
+      # @yield twice
+      # @return [Allocations]
+      # @raise [ArgumentError] for an invalid limit, or without a block
+      # @raise [Unavailable] if this Ruby cannot count objects by class
+      # @raise [Unavailable] if the program itself measures or profiles objects
+      def allocations(limits, &block)
+        raise ArgumentError, "Memscope::Check.allocations: no block given" unless block
+
+        Allocations.check(limits)
+        measurement = LOCK.synchronize do
+          yield
+          Measurement.take(&block)
+        end
+        raise Unavailable.new(:objects_uncounted, measurement.reasons[:classes]) unless measurement.classes
+
+        Allocations.new(limits, measurement)
+      end
+
+      private
+
+      def of(options, work, reasons: {}, **about, &progress)
+        raise Unavailable.new(:extension_absent, Native.absence) if Native.absence
+
+        LOCK.synchronize do
+          since = Cost.now
+          rounds = Rounds.new(options, work, &progress).run
+          body = rounds.to_h # the search for lines runs more rounds
+          origins = Origins.new(options, rounds)
+          body = { **options.to_h, **about, **body, verdict: :steady, grown: origins.grown }
+          reasons = { **reasons, **rounds.reasons, **origins.reasons }.compact
+          capture(body.update(reasons: reasons, cost: Cost.of(:T3, Cost.now - since))).judged
+        end
+      end
+    end
+
+    # @return [Boolean] whether something grows
+    def grows? = grown.any?
+
+    # @param name [Symbol] a field of Point
+    # @return [Float, nil] its growth per iteration, over the rounds that are judged; nil if it is unknown
+    def per_iteration(name)
+      values = judged_points.filter_map(&name)
+      (values.last - values.first).fdiv(judged_iterations) if values.size == 2
+    end
+
+    # @return [Integer] iterations of the rounds that are judged
+    def judged_iterations = judged_points.map(&:iterations).then { |first, last| last.to_i - first.to_i }
+
+    # @return [Integer, nil] by how many bytes malloc grew per iteration, although no count grew: because blocks become
+    #   larger, such as the block of an Array of numbers, or because fewer than half of the iterations leak. nil if a
+    #   count grew, or if malloc grew by less than an Array's element per iteration, or by less than 2 KiB in all
+    def uncounted_bytes
+      return unless verdict == :steady && expired.empty?
+
+      bytes = per_iteration(:malloc_bytes)&.round
+      bytes if bytes && bytes >= ELEMENT_BYTES && bytes * judged_iterations >= NOISE_BYTES
+    end
+
+    # @return [Integer] how many iterations can tell a leak from a cache that is still filling
+    def longer_iterations = 10 * total_iterations
+
+    # @api private
+    # @return [Check] with its verdict
+    def judged
+      return changed(verdict: :too_early) if reasons.key?(:verdict)
+      return changed(verdict: grown.all? { |one| slowing?(one.growth) } ? :filling : :leak) if grows?
+
+      changed(verdict: rose? ? :step : :steady)
+    end
+
+    # @api private
+    def known? = true
+
+    private
+
+    def rose? = expired.empty? && per_iteration(:objects).to_f.round > max
+
+    # The first and the last point of the rounds that are judged; fewer if there are not two.
+    def judged_points = points.last(runs + 1).values_at(0, -1).uniq.compact
+
+    # Whether the last two rounds added at most three quarters of what the first two added.
+    def slowing?(growth) = 4 * growth.last(2).sum <= 3 * growth.first(2).sum
+  end
+end

@@ -1,0 +1,122 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+
+module Memscope
+  # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
+  # -- COMMAND` takes this reading.
+  #
+  # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the
+  # innermost file during whose loading it was allocated. Garbage costs nothing. So the costs of all files, and of what
+  # belongs to no file, sum to what the program added to the ledger's rows of live slots and of malloc in use, to the
+  # byte. A gem that others require too is charged where it was first required. memscope's own records do not count.
+  class Requires < Reading
+    # @return [String] the program: its name and arguments, as it was started
+    field :program, :string, null: false
+    # @return [String] what serves malloc, with its version
+    field :allocator, :string, null: false
+    # @return [Boolean] whether YJIT is enabled
+    field :yjit?, :boolean, null: false
+    # @return [Boolean] whether Bootsnap is loaded
+    field :bootsnap?, :boolean, null: false
+    # @return [Integer] rise of the ledger's row of live slots, without memscope's own objects
+    field :objects_bytes, :signed_bytes, null: false
+    # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
+    #   does not report them
+    field :malloc_bytes, :signed_bytes
+    # @return [Integer, nil] rise of the resident bytes of mapped files
+    field :mapped_bytes, :signed_bytes
+    # @return [Integer] the part of objects_bytes that belongs to no file: Ruby's own objects, less those from before
+    #   the start that were freed
+    field :other_objects_bytes, :signed_bytes, null: false
+    # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
+    #   library allocate for themselves, and changes of blocks from before the start
+    field :other_malloc_bytes, :signed_bytes
+    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched in libraries that were
+    #   mapped before the start
+    field :other_mapped_bytes, :signed_bytes
+    # @return [Array<String>] $LOAD_PATH at the end
+    field :load_path, :list, null: false
+
+    require_relative "requires/node"
+
+    # @return [Array<Node>] the program, then files, in the order in which they began to load
+    field :nodes, [Node], null: false
+    # @return [Array<GemCost>] by bytes, the most first
+    field :gems, [GemCost], null: false
+
+    # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
+    def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
+
+    # @param node [Node]
+    # @return [Array<Node>] the files that it required, in order
+    def children(node) = tree.fetch(node.id, [])
+
+    # @param node [Node]
+    # @return [Integer] bytes of objects and malloc, with the files that it required
+    def inclusive_bytes(node) = inclusive.fetch(node.id)
+
+    # @api private
+    def known? = !nodes.empty?
+
+    private
+
+    # A frozen record caches nothing: each call computes its result again.
+    def tree = nodes.group_by(&:parent)
+
+    def inclusive = Requires.inclusive(nodes)
+
+    class << self
+      # @api private
+      # @param nodes [Array<Node>] in an order in which each file follows the file that required it
+      # @return [Hash{Integer => Integer}] by a file's number, its bytes of objects and malloc, with what it required
+      def inclusive(nodes)
+        sums = nodes.to_h { |node| [node.id, node.bytes] }
+        nodes.reverse_each { |node| sums[node.parent] += sums[node.id] if node.parent }
+        sums
+      end
+
+      # @api private
+      # @param nodes [Array<Node>]
+      # @param again [Array<Array(Integer, Integer)>] requires of files that were already loaded: the ids of the
+      #   requiring file and of the required one
+      # @return [Array<Hash>] bodies of GemCost
+      def gems(nodes, again)
+        entered = outermost(nodes)
+        callers = callers(nodes, again)
+        files = nodes.select(&:parent).group_by { |node| gem_of(node) }
+        files.map { |gem, own| gem_cost(gem, own, entered.fetch(gem)).merge(required_by: callers[gem]) }
+             .sort_by { |body| [-(body[:objects_bytes] + body[:malloc_bytes]), body[:name]] }
+      end
+
+      private
+
+      def gem_of(node) = node.gem || "(elsewhere)"
+
+      def gem_cost(gem, own, entered)
+        { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
+          malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes),
+          inclusive_bytes: entered.sum { |_node, bytes| bytes } }
+      end
+
+      # For each gem, the files that none of its other files required, directly or indirectly, with their inclusive
+      # bytes.
+      def outermost(nodes)
+        sums = inclusive(nodes)
+        above = { nil => [] }
+        nodes.each { |node| above[node.id] = node.parent ? above[node.parent] | [gem_of(node)] : [] }
+        nodes.select { |node| node.parent && !above[node.parent].include?(gem_of(node)) }
+             .map { |node| [node, sums[node.id]] }.group_by { |node, _bytes| gem_of(node) }
+      end
+
+      # The other gems that require each gem.
+      def callers(nodes, again)
+        pairs = nodes.select(&:parent).map { |node| [node.parent, node.id] } | again
+        pairs.each_with_object(Hash.new { |callers, gem| callers[gem] = [] }) do |pair, callers|
+          from, to = nodes.values_at(*pair)
+          callers[gem_of(to)] |= [gem_of(from)] unless from.parent.nil? || gem_of(from) == gem_of(to)
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,101 @@
+# frozen_string_literal: true
+
+require_relative "../setup/facade"
+require_relative "command"
+
+module Memscope
+  # The command line: `memscope COMMAND [options]`. Each command is a class, in a file that is loaded when it runs.
+  #
+  # Exit status: 0 for success, 64 for a usage error, 74 for a failure to read or write. From doctor, 1 means warnings,
+  # and 2 means critical findings; from leaks and watch, 1 means that memory grows. A program that memscope
+  # execs exits with its own status.
+  module CLI
+    # `memscope version`: this memscope, and the Ruby that runs it.
+    class VersionCommand < Command
+      FORMS = { process: { summary: "print the version of memscope and of Ruby",
+                           example: "memscope version --json", options: TEXT.first(1) } }.freeze
+      private_constant :FORMS
+
+      private
+
+      def perform
+        require "json"
+        json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
+        CLI.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
+      end
+    end
+
+    # The names of the commands.
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps
+                  exec version].freeze
+
+    COMMANDS[..-2].each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
+    autoload :DumpFiles, "#{__dir__}/dump_files.rb"
+
+    class << self
+      # Runs one command.
+      #
+      # @param arguments [Array<String>] as in ARGV
+      # @param out [IO]
+      # @param err [IO]
+      # @return [Integer] the exit status
+      def run(arguments, out: $stdout, err: $stderr)
+        name, *rest = arguments
+        return write(out, overview) if %w[-h --help help].include?(name)
+
+        name = "version" if %w[-v --version].include?(name)
+        command = named(name) if COMMANDS.include?(name)
+        command ? command.run(rest, out: out, err: err) : refuse(name, err)
+      rescue Failure => e
+        err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
+        e.status
+      end
+
+      # Writes all of a text.
+      #
+      # @param out [IO]
+      # @param text [String]
+      # @return [Integer] the exit status of success
+      # @raise [Failure]
+      def write(out, text)
+        out.write(text)
+        out.flush
+        Command::FINE
+      rescue SystemCallError, IOError => e
+        raise Failure.new("standard output: #{e.message}", Command::INPUT_OUTPUT)
+      end
+
+      # @param given [String] a wrong word
+      # @param known [Array<String>]
+      # @return [String] "reprot (did you mean report?)"
+      def questioned(given, known)
+        nearest, = DidYouMean::SpellChecker.new(dictionary: known).correct(given) if defined?(DidYouMean::SpellChecker)
+        nearest ? "#{given} (did you mean #{nearest}?)" : given
+      end
+
+      private
+
+      def named(name) = const_get(:"#{name.capitalize}Command")
+
+      def overview
+        width = COMMANDS.map(&:length).max
+        <<~TEXT
+          memscope #{VERSION}: where the memory of a Ruby process is
+
+          usage: memscope COMMAND [options]
+
+          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).summary}" }.join("\n")}
+
+          `memscope COMMAND --help` shows the options and an example.
+        TEXT
+      end
+
+      def refuse(name, err)
+        allowed = [*COMMANDS, "--help", "--version"]
+        unknown = "unknown command: #{questioned(name[0, 60], allowed)}" if name
+        err.puts(unknown ? "memscope: #{unknown}; allowed: #{allowed.join(', ')}" : overview)
+        Command::USAGE
+      end
+    end
+  end
+end

@@ -1,0 +1,89 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # Passes orders to the Ruby program that memscope becomes, at once or through other programs: an environment
+    # variable for each mode, and autorun.rb, which RUBYOPT loads before the program's script. Both are for this one
+    # process, which keeps its pid across exec: autorun removes them from the environment of any other process that
+    # inherits them.
+    #
+    # The program loads this file too, before anything else of memscope: so this file requires nothing.
+    module Handoff
+      # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
+      # that the process execs.
+      MODES = { "prove" => false, "profile" => true, "leaks" => true, "report" => true }.freeze
+      LIBRARY = File.expand_path("../../..", __dir__)
+      private_constant :MODES, :LIBRARY
+
+      class << self
+        # @param mode [String] a key of MODES
+        # @param environment [Environment] to change
+        # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
+        # @raise [Refusal] if RUBYOPT cannot name autorun.rb
+        def write(mode, environment, **order)
+          values = { pid: Process.pid, extension: extension_directory, **order }.compact
+          environment[variable(mode)] = [Marshal.dump(values)].pack("m0")
+          put_first(environment, "RUBYOPT", option, " ")
+          return unless spaced?
+          raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon" if LIBRARY.include?(":")
+
+          put_first(environment, "RUBYLIB", LIBRARY, ":")
+        end
+
+        # Called by autorun.rb. Removes from the environment and the load path whatever no later program of this process
+        # needs.
+        #
+        # @return [Hash{String => Hash}] the orders for this process, by mode
+        def read
+          orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
+          $LOAD_PATH.delete(LIBRARY) if spaced?
+          if MODES.keys.none? { |mode| ENV.key?(variable(mode)) }
+            remove("RUBYOPT", option, " ")
+            remove("RUBYLIB", LIBRARY, ":") if spaced?
+          end
+          orders
+        end
+
+        # @param extension [String, nil] the extension's directory
+        # @return [Array<String>] memscope's directories, its extension's first
+        def load_path(extension = extension_directory) = [extension, LIBRARY].compact.uniq
+
+        private
+
+        def variable(mode) = "MEMSCOPE_AUTORUN_#{mode.upcase}"
+
+        # RUBYOPT is split at spaces. If the path contains one, Ruby finds the file through RUBYLIB, which is split at
+        # colons only.
+        def option = "-r#{spaced? ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}"
+
+        def spaced? = LIBRARY.match?(/\s/)
+
+        def take(mode, kept)
+          text = ENV.fetch(variable(mode), nil)
+          order = Marshal.load(text.unpack1("m0")) if text # rubocop:disable Security/MarshalLoad -- as trusted as RUBYOPT
+          meant = order && order[:pid] == Process.pid
+          ENV.delete(variable(mode)) unless meant && kept
+          order if meant
+        end
+
+        # Puts the value first, and removes other copies of it: several modes share the variable.
+        def put_first(environment, name, value, separator)
+          environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
+        end
+
+        def remove(name, value, separator)
+          values = ENV[name].to_s.split(separator)
+          return unless values.delete(value)
+
+          ENV[name] = (values.join(separator) unless values.empty?)
+        end
+
+        # RubyGems may install the extension in a directory other than the library's.
+        def extension_directory
+          loaded = $LOADED_FEATURES.find { |path| path.end_with?("/memscope/memscope.so") }
+          File.expand_path("../..", loaded) if loaded
+        end
+      end
+    end
+  end
+end

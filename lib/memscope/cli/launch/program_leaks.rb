@@ -1,0 +1,66 @@
+# frozen_string_literal: true
+
+require_relative "program_profile"
+
+module Memscope
+  module Launch
+    # Profiles the program as ProgramProfile does, and turns success into failure if too much memory, or too many
+    # objects, of one line stay that were allocated after the warm-up. Forked processes are not judged.
+    class ProgramLeaks < ProgramProfile
+      # For how many lines --objects looks for what retains the objects that they allocated.
+      MAX_RETAINED = 3
+      private_constant :MAX_RETAINED
+
+      private
+
+      def prepare = require_relative("../../profile/leaks")
+
+      def forked = nil
+      alias count_fork forked
+
+      def watch
+        super
+        after(@order[:warmup], "warm-up") { end_warm_up }
+      end
+
+      # Later calls only begin another generation.
+      def end_warm_up
+        generation = profiler.next_generation
+        @warm = generation if @warm.nil?
+      end
+
+      # The first generation after the warm-up. For objects, nil if the warm-up has not ended: only `end_warm_up` ends
+      # it, since garbage collections begin generations too. For malloc, the program may also have begun generation 1.
+      def warm = objects? ? @warm : 1
+
+      # Leaves a failure of the program as it is. Reads $! first: any rescue resets it.
+      def finish
+        ending = $! # rubocop:disable Style/SpecialGlobalVars
+        @status = @order[:status]
+        report(ending: true)
+        exit(@status) if @status && (ending.nil? || (ending.is_a?(SystemExit) && ending.success?))
+      end
+
+      # Sets the exit status that replaces success; nil if none does.
+      def write(_ending)
+        ended = profiler.next_generation # later allocations are not the program's
+        2.times { GC.start } # the second one frees objects that the first left to finalizers
+        @status = judge(ended)
+      end
+
+      # What retains objects can be found only while they are sampled, so the profile of objects goes on.
+      def judge(ended)
+        leaks = Profile::Leaks.new(objects? ? profiler.snapshot : last, warm: warm, ended: ended,
+                                                                        threshold: @order[:threshold])
+        leaks.held_by(retainers(leaks.entries.first(MAX_RETAINED))) if objects?
+        deliver(leaks.profile) unless leaks.verdict == :too_early
+        complain(leaks.to_s)
+        { too_early: @order[:status], leak: 1 }[leaks.verdict]
+      end
+
+      def retainers(entries)
+        entries.select(&:lineno).filter_map { |entry| ObjectProfile::Holders.find(entry.path, entry.lineno) }
+      end
+    end
+  end
+end

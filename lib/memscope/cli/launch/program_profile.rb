@@ -1,0 +1,124 @@
+# frozen_string_literal: true
+
+require_relative "started"
+
+module Memscope
+  module Launch
+    # Profiles malloc, or Ruby's objects, in the program, from before the script starts until the program ends, or for
+    # some seconds. The program ends as it would without a profile.
+    #
+    # A forked process, such as a Puma worker, continues with its copy of the profile and reports it when the process
+    # ends.
+    class ProgramProfile < Started
+      # How many forks of one process report.
+      MAX_FORKS = 64
+      private_constant :MAX_FORKS
+
+      # @param order [Hash{Symbol => Object}] as for Started, and format, by, seconds; backend and rate, or objects and
+      #   budget
+      def initialize(order)
+        super
+        @forks = 0
+        @io.binmode unless @io == $stderr # pprof is binary
+      end
+
+      # @return [void]
+      def start
+        load_memscope
+        # Required before the profile starts: required later, their memory would be part of the profile.
+        require_relative "../../value/forks"
+        require_relative "../../profile/formats"
+        prepare
+        profile
+        report_at_exit
+        watch
+        Forks.listen(child: method(:forked), parent: method(:count_fork), daemon: method(:continue))
+      rescue StandardError, ScriptError => e
+        give_up(e.message)
+      end
+
+      private
+
+      # What a subclass needs before the profile starts.
+      def prepare; end
+
+      def forked
+        @ended ||= @forks >= MAX_FORKS
+        @parent = @pid
+        @forks = 0
+        continue
+      end
+
+      def count_fork
+        @forks += 1
+        return if @forks != MAX_FORKS
+
+        complain("process #{@pid} has forked #{MAX_FORKS} processes; later ones do not report")
+      end
+
+      # The new process must report too, but inherits no threads, so this method starts them again.
+      def continue
+        @pid = Process.pid
+        @turn = Thread::Mutex.new
+        watch unless @ended
+      rescue ThreadError => e
+        complain(e.message)
+      end
+
+      def watch
+        after(@order[:seconds], "report") { report(ending: true) }
+      end
+
+      # Runs the block in a thread, so many seconds after the start; never if seconds is nil.
+      def after(seconds, name)
+        @since ||= Clock.now
+        seconds && background(name) do
+          sleep([seconds - (Clock.now - @since), 0.0].max)
+          yield
+        end
+      end
+
+      def objects? = @order[:objects]
+
+      def profiler = objects? ? ObjectProfile : MallocProfile
+
+      def profile = objects? ? ObjectProfile.start(budget: @order[:budget]) : profile_malloc
+
+      # Without a choice on the command line, the backend is jemalloc if its profiler is enabled, else imports, which
+      # needs no settings.
+      def profile_malloc
+        backend = @order[:backend]
+        MallocProfile.start(rate: @order[:rate], backend: backend == :auto ? :jemalloc : backend)
+      rescue Unavailable
+        raise unless backend == :auto
+
+        MallocProfile.start(rate: @order[:rate], backend: :imports)
+      end
+
+      def write(_ending)
+        2.times { GC.start } # the second one frees objects that the first left to finalizers
+        deliver(last)
+      end
+
+      def last = profiler.running? ? profiler.stop : profiler.snapshot
+
+      def deliver(profile)
+        view = @order[:format] == :text ? display : {}
+        text = Profile::Formats.write(profile, @order[:format], by: @order[:by], **view)
+        return @io.write(text) unless @parent && @order[:output]
+
+        path = own_path
+        flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
+        File.open(path, flags, 0o600) { |file| file.write(text) }
+        complain("process #{@pid}, forked by #{@parent}: #{path}")
+      end
+
+      # heap.4711.html for heap.html.
+      def own_path
+        directory, name = File.split(@order[:output])
+        stem, ending = name.match(/\A(.+?)((?:\.[A-Za-z]\w*)*)\z/m).captures
+        File.join(directory, "#{stem}.#{@pid}#{ending}")
+      end
+    end
+  end
+end

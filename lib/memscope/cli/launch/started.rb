@@ -1,0 +1,110 @@
+# frozen_string_literal: true
+
+module Memscope
+  module Launch
+    # What memscope does in the Ruby program that it has become: the life cycle that all modes share. `start` prepares,
+    # before the program's script; `report` runs when the process that was started ends, and at intervals.
+    #
+    # The program loads this file before anything else of memscope, so it requires nothing.
+    class Started
+      # The file and the class of each mode.
+      MODES = { "prove" => %w[proof Proof], "profile" => %w[program_profile ProgramProfile],
+                "leaks" => %w[program_leaks ProgramLeaks], "report" => %w[program_report ProgramReport] }.freeze
+      private_constant :MODES
+
+      # @param mode [String] of Handoff
+      # @param order [Hash{Symbol => Object}]
+      # @return [Started]
+      def self.of(mode, order)
+        file, name = MODES.fetch(mode)
+        require_relative file
+        Launch.const_get(name).new(order)
+      end
+
+      # @param order [Hash{Symbol => Object}] title; status, for a program that is not started; output, extension, width
+      #   and color; the rest is for the mode
+      def initialize(order)
+        @order = order
+        @pid = Process.pid
+        @turn = Thread::Mutex.new
+        @ended = false
+        @io = output
+      end
+
+      private
+
+      # Call before the program registers its own at_exit handlers: the first one registered runs last.
+      def report_at_exit = at_exit { finish if Process.pid == @pid }
+
+      def finish = report(ending: true)
+
+      # Calls `write`, but not after the last report. An error here does not change how the program ends.
+      def report(ending:)
+        @turn.synchronize do
+          next if @ended
+
+          @ended = ending
+          write(ending)
+        end
+      rescue StandardError, ScriptError, NoMemoryError => e
+        complain("no report: #{e.message} (#{e.class})")
+      end
+
+      # @raise [LoadError] if the program is run by a Ruby that cannot load memscope's extension
+      def load_memscope
+        require_memscope unless Memscope.respond_to?(:ledger)
+        raise LoadError, Memscope.unsupported_reason unless Memscope.supported?
+      end
+
+      # Leaves $LOAD_PATH as it was.
+      def require_memscope
+        load_path = Handoff.load_path(@order[:extension])
+        $LOAD_PATH.unshift(*load_path)
+        require_relative "../../../memscope"
+      ensure
+        load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
+      end
+
+      # Opens the file that memscope created, before the program can drop privileges; else standard error.
+      def output
+        return $stderr unless @order[:output]
+
+        flags = File::WRONLY | File::APPEND | File::NOFOLLOW
+        File.new(@order[:output], flags, external_encoding: Encoding::UTF_8).tap { |file| file.sync = true }
+      rescue SystemCallError => e
+        complain(e.message)
+        $stderr
+      end
+
+      # How to format texts: the program writes to the same terminal as the memscope command.
+      def display
+        require_relative "../../show/report"
+        { unicode: Report.encoding(@io) == Encoding::UTF_8, width: @order[:width] || Report::Page::WIDTH,
+          color: @order[:color] || false }
+      end
+
+      # @return [nil]
+      def complain(message)
+        $stderr.write("memscope #{@order[:title]}: #{message}\n") # warn is silent under -W0
+        nil
+      rescue StandardError
+        nil
+      end
+
+      def give_up(why)
+        complain("#{why}; the program is not started")
+        File.unlink(@order[:output]) if @order[:output] && File.empty?(@order[:output])
+        exit!(@order[:status])
+      end
+
+      # Runs a block in a thread that is marked, so that Puma does not warn about it at a fork. While the thread is in
+      # a timed sleep, Ruby does not detect deadlocks of the program's threads.
+      def background(name, &block)
+        Thread.new(&block).tap do |thread|
+          thread.name = "memscope #{name}"
+          thread.thread_variable_set(:fork_safe, true)
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,154 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+require_relative "../value/terms"
+
+module Memscope
+  # How many objects Ruby's heap holds, of which class, and their bytes.
+  #
+  #   before = Memscope.census(gc: true)
+  #   work
+  #   (Memscope.census(gc: true) - before).by(:class).first.name  # => "Order"
+  #
+  # Every live slot is counted, including internal objects, which are hidden from Ruby code, and garbage that is not
+  # collected yet (with `gc: true`, only garbage that the collection before the count did not free).
+  class Census < Reading
+    # @api private
+    autoload :Kept, File.join(__dir__, "census/kept.rb")
+
+    # The objects of one class, type, kind, slot size or age.
+    class Row < Record
+      # @return [String] a class's own name, even if objects have singleton classes; "Order (anonymous subclass)" for
+      #   classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach; in other groupings,
+      #   the type, kind, slot size or age
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots
+      field :slot_bytes, :bytes, null: false
+      # @return [Integer] bytes of their slots and of the malloc memory that they report, as in ObjectSpace.memsize_of
+      field :memsize_bytes, :bytes, null: false
+      # @return [Integer] objects that only a major GC can free
+      field :old_count, :count, null: false
+      # @return [Integer, nil] of a class, objects of C code, other than Ruby's, that report no malloc memory, or
+      #   hardly any; nil: none
+      field :unsized_count, :count, sparse: true
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :memsize_bytes
+    end
+
+    # What a census can be grouped by, and the field with the rows of each grouping.
+    GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
+
+    # @return [Integer, nil] objects: the live slots of the heap; nil, with a reason, if they could not be walked
+    field :total_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :total_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
+    field :total_memsize_bytes, :bytes
+    # @return [Integer, nil] objects that only a major GC can free
+    field :total_old_count, :count
+    # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of another
+    #   object (imemo_fields) adds its bytes to the class of that object, but does not count as an object of the class
+    field :classes, [Row], null: false
+    # @return [Array<Row>] by type
+    field :types, [Row], null: false
+    # @return [Array<Row>] of internal objects, by kind
+    field :imemos, [Row], null: false
+    # @return [Array<Row>] by slot size
+    field :slot_sizes, [Row], null: false
+    # @return [Array<Row>] young and old
+    field :ages, [Row], null: false
+    # @return [Boolean] whether garbage was collected for this census
+    field :collected?, :boolean
+    # @return [Integer, nil] GC.count when the objects were counted
+    field :gc_count, :count
+    together :total_count, :total_slot_bytes, :total_memsize_bytes, :total_old_count, :gc_count
+    # @return [Symbol, nil] where the heap was walked: :process or :child (a forked child); nil if it was not
+    field :walked_in, :symbol
+    # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
+    field :pause_us, :count
+
+    # The surfaces take a census in the process if it needs at most this many microseconds under the GVL.
+    BUDGET_US = 10_000
+    private_constant :BUDGET_US
+
+    class << self
+      # (see Memscope.census)
+      def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
+
+      # Like `read`, but for surfaces, which take a census repeatedly or for other processes. Waits without the GVL for
+      # a garbage collection under way. A forked child counts if counting in this process is predicted to take more than
+      # the budget, and longer than a fork stops Ruby. A budget of 0 always forks.
+      #
+      # @api private
+      # @return [Census]
+      def bounded(gc: false, budget_us: BUDGET_US) = of(Native.census(check_switch(:gc, gc), budget_us))
+
+      private
+
+      def of(body)
+        GROUPINGS.each_value { |rows| body[rows].sort_by! { |row| [-row[:memsize_bytes], row[:name]] } }
+        body[:reasons][:names] = :names_from_code if body[:total_count]
+        capture(body)
+      end
+    end
+
+    # What grew since an earlier census, row by row: `by(:class)`. A growth is net: a freed object and a new one cancel
+    # out. If no garbage collection ran in between, nothing was freed, and the growth is exactly what was allocated.
+    #
+    # @param other [Census] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] for a reading of another kind
+    def -(other)
+      diff = Loading.unit(:Diff)
+      reasons = { count: garbage(of_this_kind(other)), collections: net(other) }
+      diff.between(other, self, names: GROUPINGS.invert, reasons: reasons)
+    end
+
+    # @param grouping [Symbol] a key of GROUPINGS: :class; :type, as ObjectSpace.count_objects names it; :imemo, the
+    #   kind of an internal object; :slot_size, in bytes; :age, "young" or "old"
+    # @return [Array<Row>] by memsize_bytes, the most first
+    # @raise [ArgumentError] for an unknown grouping
+    def by(grouping)
+      public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
+    end
+
+    # @api private
+    # @return [Boolean] whether the objects could be walked
+    def known? = !total_count.nil?
+
+    # Classes of C code whose objects report no malloc memory, or hardly any, by the number of objects that came:
+    # contexts of V8, images, stores of certificates may hold much that Ruby does not know of.
+    #
+    # @api private
+    # @param diff [Diff] of two censuses
+    # @return [Array<Diff::Row>] the numbers of their objects
+    def self.unsized(diff)
+      rows = (diff.part(:class)&.rows || []).reject { |row| Terms.own?(row.name) }
+      rows.select { |row| row.part(:unsized_count)&.after && row.change_of(:count).positive? }
+          .sort_by { |row| [-row.change_of(:count), row.name] }
+          .map { |row| row[:count].named(row.name) }
+    end
+
+    private
+
+    def garbage(earlier)
+      left = { earlier: earlier, later: self }.reject { |_which, census| census.collected? }.keys
+      "the #{left.join(' and the ')} census counted garbage too; --gc (gc: true) collects it first" if left.any?
+    end
+
+    def net(earlier)
+      return unless earlier.known? && known?
+
+      none = gc_count == earlier.gc_count && Diff.same_process?(earlier, self)
+      return "no GC ran in between: the growth is all that was allocated, garbage included" if none
+
+      "net growth: freed objects cancel out new ones, so it is not known which objects are new"
+    end
+  end
+end

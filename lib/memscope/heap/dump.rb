@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require_relative "../process/allocator"
+
+module Memscope
+  # A heap dump that was written: every object of Ruby's heap with its class, its size and its references, for tools
+  # that show who retains what.
+  #
+  # * :perfetto, for https://ui.perfetto.dev, which opens it in the Heapdump Explorer and uploads nothing
+  # * :heapsnapshot, for the Memory panel of Chrome's DevTools, and for editors and tools that read V8's format
+  # * :objspace, the lines of ObjectSpace.dump_all, for heapy, heap-profiler, sheap and others
+  #
+  # A dump has no contents: no string, symbol, number or Hash key, no path and no address. It has the names of classes,
+  # constants and variables, which normally come from code; if a program makes such names from data, they reveal that
+  # data. Sizes are rounded up to sizes that the allocator has; a converted dump keeps the sizes of the original. An
+  # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
+  # process, unless a reason for `numbers` says otherwise; a new object may take the place of a freed one.
+  class Dump < Reading
+    # Nothing was read or written; the message says why.
+    class Failed < StandardError; end
+
+    # @api private
+    autoload :Source, File.join(__dir__, "dump/source.rb")
+
+    # The formats, in the extension's order, with the endings of their files.
+    FORMATS = { perfetto: %w[.pftrace .perfetto-trace], heapsnapshot: %w[.heapsnapshot],
+                objspace: %w[.json .jsonl .ndjson] }.freeze
+    # Seconds that a dump may be given.
+    DEADLINES = (0.001..3600)
+
+    # @return [String]
+    field :path, :string, null: false
+    # @return [Symbol] one of FORMATS
+    field :format, :symbol, null: false, one_of: FORMATS.keys
+    # @return [Integer] objects in it, uncollected garbage included
+    field :objects, :count, null: false
+    # @return [Integer] references between them
+    field :references, :count, null: false
+    # @return [Integer] size of the file in bytes
+    field :bytes, :bytes, null: false
+    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil for a dump that was converted
+    field :pause_ms, :number
+    # @return [Integer, nil] memory that the child took for itself, at most; nil for a dump that was converted
+    field :child_bytes, :bytes
+    # @return [Boolean] whether it was written without the objects' contents
+    field :redacted?, :boolean, null: false
+
+    class << self
+      # (see Memscope.dump)
+      def write(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
+        Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
+        Field.choice(:contents, contents, [:none], call: "Memscope.dump")
+        check_switch(:gc, gc)
+        Field.seconds(:deadline, deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}", call: "Memscope.dump")
+        # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.
+        sizes = Allocator.read.name == :glibc ? 1 : 2
+        create(path, format) do |file|
+          Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
+        end
+      end
+
+      # Converts a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7, and leaves out its contents.
+      #
+      # @param from [String] the path of that dump
+      # @param path [String] of a file that does not exist yet
+      # @param format [Symbol, nil] one of FORMATS; nil: by the path's ending
+      # @return [Dump]
+      # @raise [ArgumentError] for an unknown format
+      # @raise [SystemCallError] if a file cannot be read or written; no partial file is left then
+      # @raise [Failed] if the dump cannot be understood
+      def convert(from, path, format: nil)
+        format ||= format_of(path)
+        Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
+        Source.open(from) do |dump|
+          create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
+        end
+      end
+
+      # @api private
+      # @param path [String]
+      # @return [Symbol, nil] the format of a file with this name; nil if no format has this ending
+      def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
+
+      private
+
+      # No other user may read the file. If it cannot be written in full, it is removed.
+      def create(path, format)
+        path = File.path(path)
+        whole = nil
+        File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
+          result = yield(file)
+          file.close # may report a failed write
+          whole = take(result, path, format)
+        ensure
+          File.unlink(path) unless whole
+        end
+        whole
+      end
+
+      def take(result, path, format)
+        case result
+        when Hash
+          result[:reasons][:names] = :names_from_code
+          capture(result.update(path: path, format: format, redacted: true))
+        when Integer then raise SystemCallError.new(path, result)
+        else raise Failed, "no dump was written: #{Reasons.sentences(dump: result)[:dump]}"
+        end
+      end
+    end
+
+    # @api private
+    def known? = true
+  end
+end

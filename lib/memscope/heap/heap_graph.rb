@@ -1,0 +1,428 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+require_relative "../value/terms"
+
+module Memscope
+  # Which objects hold the memory of Ruby's heap, from the references between all of its objects: what each class
+  # retains, which objects hold most, by which path, and what is garbage.
+  #
+  #   graph = Memscope.heap_graph(paths_to: Order)
+  #   graph.paths.first.to_s     # => "Bus::HANDLERS → Hash → Array → Proc → Order"
+  #   graph.retained.first.name  # => "Array"
+  #
+  # An object retains its own bytes, and those of the objects that are reachable only through it. Bytes are those of
+  # slots and of the malloc memory that objects report. Weak references hold nothing. A thread or fiber holds what is
+  # on its stack.
+  class HeapGraph < Reading
+    autoload :Growth, File.join(__dir__, "heap_graph/growth.rb")
+    # @api private
+    autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
+
+    # The reachable objects of one class.
+    class ClassRow < Record
+      # @return [String] the class's own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
+      #   "imemo_iseq" for objects that Ruby code cannot reach
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer, nil] bytes of their slots
+      field :slot_bytes, :bytes
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] bytes that would be freed without these objects; what several of them retain, one within
+      #   another, counts once
+      field :retained_bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
+    # The unreachable objects of one class.
+    class GarbageRow < Record
+      # @return [String] as ClassRow#name
+      field :name, :string, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer, nil] bytes of their slots
+      field :slot_bytes, :bytes
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
+    # An object on a path, or several of one class in a row.
+    class Step < Record
+      # How the previous step refers to a step. :internal is a reference that Ruby code cannot name.
+      EDGES = %i[internal class constant ivar cvar global local index key value thread_local].freeze
+
+      # @return [String] a class's or module's own name; else the name of the object's class; the first step may be a
+      #   category of roots, "vm" or "global_tbl"
+      field :name, :string, null: false
+      # @return [Integer] objects of that class in a row, as in a linked list
+      field :times, :count, null: false
+      # @return [Symbol] one of EDGES
+      field :edge, :symbol, null: false, one_of: EDGES
+      # @return [String, nil] by edge: the name of the constant or variable, the index, or the class of the key. Of a
+      #   fiber's or thread's variable, the key if it is a Symbol in the program's code; else nil, since it may be data
+      field :by, :string
+      # @return [String, nil] the line with the block that became a Proc, fiber or thread: "/srv/app/order.rb:12"; nil
+      #   for other objects, and if it is not known
+      field :made_at, :string, sparse: true
+      # @return [String, nil] the name of a thread; nil if the path stands for several
+      field :thread_name, :string, sparse: true
+    end
+
+    # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
+    class Path < Record
+      # How each kind of edge is written between two steps; other kinds are not shown.
+      SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
+                class: " class", thread_local: " [:%s]" }.freeze
+      # What roots are called in a text.
+      ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols" }.freeze
+      ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
+      private_constant :SIGNS, :ROOTS, :ASCII
+
+      # @return [Integer] objects that the paths lead to
+      field :count, :count, null: false
+      # @return [Integer] bytes that these objects retain
+      field :retained_bytes, :bytes, null: false
+      # @return [Integer, nil] bytes that have accumulated in the object that the path leads to: its own, and those of
+      #   its small parts; nil for a path to an object that was asked for, and for a Dominator's path
+      field :accumulated_bytes, :bytes
+      # @return [String, nil] the class with the largest share of the bytes that this object holds
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of that class it holds
+      field :held_count, :count
+      # @return [String, nil] as Step#made_at, for these objects
+      field :held_made_at, :string, sparse: true
+      # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
+      #   class or module
+      field :steps, [Step], null: false, filled: true
+      # @return [Integer] steps in the middle of a long path that are missing from `steps`
+      field :steps_left_out, :count, null: false
+
+      # @param unicode [Boolean] false: plain ASCII, except for names
+      # @return [String] "Bus::HANDLERS → Hash {String} → Array"
+      def to_s(unicode: true)
+        text = links.join(" → ")
+        unicode ? text : text.gsub(/[→…×]/, ASCII)
+      end
+
+      # @return [Array<String>] the path's objects, each with how it refers to the next: "Bus::HANDLERS",
+      #   "Hash {String}", "Array"; in a long path, "… 3 more" replaces the steps that are left out
+      def links
+        first, *others = steps
+        names = [beginning(first, others.first), *others.map { |step| label(step) }]
+        signs = others.map { |step| sign(step) }
+        if steps_left_out.positive?
+          names.insert((others.size / 2) + 1, "… #{steps_left_out} more")
+          signs.insert(others.size / 2, "")
+        end
+        first, *others = names.zip(signs).map(&:join)
+        [first.delete_prefix("::"), *others]
+      end
+
+      # @api private
+      # @return [Boolean] whether what the path leads to is memscope's
+      def own? = Terms.own_path?(steps.map(&:to_h))
+
+      private
+
+      # A path from a global variable, or from a constant at the top level, begins with that name.
+      def beginning(first, second)
+        return second.by if second&.edge == :global && second.by
+        return "" if second&.edge == :constant && first.name == "Object"
+
+        first.name.match?(/\A[A-Z#]/) ? label(first) : "(#{ROOTS.fetch(first.name, first.name)})"
+      end
+
+      # If several paths are alike, each has an index of its own, so no index is shown.
+      def sign(step)
+        return "" if step.edge == :index && count > 1
+        return " [key]" if step.edge == :thread_local && step.by.nil?
+
+        step.by || %i[key class].include?(step.edge) ? format(SIGNS.fetch(step.edge, ""), step.by) : ""
+      end
+
+      def label(step)
+        text = step.times > 1 ? "#{step.name} ×#{step.times}" : step.name
+        text += " #{step.thread_name.inspect}" if step.thread_name
+        step.made_at ? "#{text} at #{step.made_at}" : text
+      end
+    end
+
+    # An object that retains much.
+    class Dominator < Record
+      # @return [String] a class's or module's own name; else the name of the object's class
+      field :name, :string, null: false
+      # @return [Integer] its own bytes, of slot and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] bytes that would be freed without it
+      field :retained_bytes, :bytes, null: false
+      # @return [Integer] objects that would be freed without it, excluding itself
+      field :dominated_count, :count, null: false
+      # @return [String, nil] the class with most of these bytes
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of that class it refers to
+      field :held_count, :count
+      # @return [String, nil] as Step#made_at, for these objects
+      field :held_made_at, :string, sparse: true
+      # @return [Path, nil] a shortest path to it
+      field :path, Path
+
+      # @api private
+      # @return [Boolean] whether it is memscope's
+      def own? = path ? path.own? : Terms.own?(name)
+    end
+
+    # A category of Ruby's roots, which reach everything that is not garbage.
+    class Root < Record
+      # @return [String] "vm", "machine_context", "global_tbl", …: as this Ruby calls it
+      field :name, :string, null: false
+      # @return [Integer] references
+      field :count, :count, null: false
+      # @return [Integer] bytes that are reachable from this category only
+      field :retained_bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
+    # Strings of one class, encoding and content.
+    class Duplicates < Record
+      # @return [String] their class
+      field :name, :string, null: false
+      # @return [Integer] bytes of the content
+      field :length, :count, null: false
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of all of them but the largest
+      field :saved_bytes, :bytes, null: false
+    end
+
+    # The objects that one line allocated, of a dump that was traced.
+    class Site < Record
+      # @return [String] "app/models/order.rb:12"
+      field :name, :string, null: false
+      # @return [Integer] objects, garbage included
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
+    # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
+    class Strings < Record
+      # @return [Integer] objects
+      field :count, :count, null: false
+      # @return [Integer] bytes of their slots and malloc memory
+      field :bytes, :bytes, null: false
+      # @return [Integer] objects beyond the first with the same content
+      field :duplicate_count, :count, null: false
+      # @return [Integer] bytes of the duplicates
+      field :saved_bytes, :bytes, null: false
+      # @return [Array<Duplicates>] by the bytes of their duplicates, the most first
+      field :duplicates, [Duplicates], null: false
+
+      # @api private
+      # @return [Strings] with at most that many rows
+      def cut(rows) = changed(duplicates: duplicates.first(rows).freeze)
+    end
+
+    # @return [Array<ClassRow>] by retained bytes, the most first; here and below, what is memscope's own comes last
+    field :retained, [ClassRow], null: false
+    # @return [Array<Dominator>] the objects that retain most; of a linked list, only its head
+    field :dominators, [Dominator], null: false
+    # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
+    field :paths, [Path], null: false
+    # @return [String, nil] what paths were asked for: a class's name, or "one Order" for an object; nil if not asked
+    field :paths_to, :string
+    # @return [Integer, nil] reachable objects that paths lead to
+    field :target_count, :count
+    # @return [Integer, nil] objects that were asked for and are garbage
+    field :unreachable_target_count, :count
+    # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
+    field :path_count, :count
+    together :target_count, :unreachable_target_count, :path_count
+    # @return [Array<Root>] categories of roots
+    field :roots, [Root], null: false
+    # @return [Strings, nil] nil unless asked for
+    field :strings, Strings
+    # @return [Integer, nil] objects; nil, with a reason, if there is no answer
+    field :reachable_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :reachable_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
+    field :reachable_bytes, :bytes
+    # @return [Integer, nil] objects that a full garbage collection would free now
+    field :garbage_count, :count
+    # @return [Integer, nil] bytes of their slots
+    field :garbage_slot_bytes, :bytes
+    # @return [Integer, nil] bytes of their slots and malloc memory
+    field :garbage_bytes, :bytes
+    # @return [Array<GarbageRow>] by bytes, the most first
+    field :garbage, [GarbageRow], null: false
+    # @return [Array<Site>, nil] by bytes, the most first; nil unless a dump was read that states them
+    field :sites, [Site], sparse: true
+    # @return [Integer, nil] references between objects
+    field :reference_count, :count
+    # @return [Symbol, nil] where the heap was walked: :child (a forked child) or :process; nil if it was not
+    field :walked_in, :symbol
+    # @return [String, nil] the path of the dump that was read; nil for a process
+    field :source, :string, sparse: true
+    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil without a child
+    field :pause_ms, :number
+    # @return [Integer, nil] the child's peak memory beyond what it was forked with; nil without a child
+    field :child_bytes, :bytes
+
+    # The allowed numbers of rows.
+    TOP = (1..1000)
+    # The allowed places to walk the heap in.
+    PLACES = %i[fork process].freeze
+    # The allowed seconds for a child.
+    DEADLINES = (0.1..3600)
+    OPTIONS = { top: 20, paths_to: nil, strings: false, in: :fork, deadline: 60 }.freeze
+    private_constant :OPTIONS
+
+    class << self
+      # (see Memscope.heap_graph)
+      def take(**given)
+        options = checked(given)
+        kind, target, named = target_of(options[:paths_to])
+        body = Native.heap_graph(options[:top], kind, target, options[:strings], options[:in] == :process,
+                                 (options[:deadline] * 1000).ceil)
+        answered(body, named)
+      end
+
+      # Paths to sampled objects that are still alive, in a child.
+      #
+      # @api private
+      # @param sampled [String] from Native.object_profile_with_objects; this call overwrites it
+      # @param named [String] what the objects are, for people
+      # @param deadline [Numeric] seconds for the child
+      # @return [HeapGraph]
+      def to_sampled(sampled, named, deadline:) = to_objects(:sampled, sampled, named, deadline)
+
+      # Paths to objects that no variable of the caller holds, in a child.
+      #
+      # @api private
+      # @param addresses [String] words: the addresses of live objects
+      # @param named [String] what the objects are, for people
+      # @return [HeapGraph]
+      def to_addresses(addresses, named)
+        to_objects(:addresses, addresses.unpack("J*").sort.pack("J*"), named, OPTIONS[:deadline])
+      end
+
+      # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
+      # dump does not name references; a dump that Memscope.dump wrote names constants and variables.
+      #
+      # @param path [String]
+      # @param top [Integer] rows of each list
+      # @param paths_to [String, nil] the name of a class, to whose instances paths lead; nil: where memory accumulated
+      # @return [HeapGraph] with a reason instead of an answer if the file is not such a dump
+      # @raise [ArgumentError] for an invalid argument
+      # @raise [SystemCallError] if the file cannot be opened
+      # @raise [Dump::Failed] if nobody writes to a FIFO, or if what decompresses the file is not installed
+      def read(path, top: OPTIONS[:top], paths_to: nil)
+        checked(top: top)
+        refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)
+        check_name(paths_to) if paths_to
+        Dump::Source.open(path) do |file|
+          body = Native.heap_graph_of_dump(file.fileno, top, paths_to)
+          answered(body.update(source: File.path(path)), paths_to)
+        end
+      end
+
+      # What has grown from one dump of a process to a later one. Of three dumps, only what was allocated between the
+      # first two and is still there in the third counts as new. Reads each as `read` does.
+      #
+      # @param first [String] the path of the earliest dump
+      # @param second [String]
+      # @param third [String, nil]
+      # @param top [Integer] rows of each list
+      # @return [Growth] with a reason instead of an answer if the files cannot be compared
+      # @raise [ArgumentError] for an invalid argument
+      # @raise [SystemCallError] if a file cannot be opened
+      def growth(first, second, third = nil, top: OPTIONS[:top])
+        checked(top: top)
+        Growth.read(third ? [first, second, third] : [first, second], top: top)
+      end
+
+      private
+
+      def to_objects(kind, objects, named, deadline)
+        body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, (deadline * 1000).ceil)
+        capture(named_in(body).update(paths_to: named))
+      end
+
+      def answered(body, paths_to)
+        if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
+          body[:reasons][:target_count] = :class_without_objects
+        end
+        capture(named_in(body).update(paths_to: paths_to))
+      end
+
+      # What is memscope's comes last.
+      def named_in(body)
+        %i[retained garbage].each { |list| own_last(body[list]) { |row| Terms.own?(row[:name]) } }
+        own_last(body[:paths]) { |path| Terms.own_path?(path[:steps]) }
+        own_last(body[:dominators]) { |one| Terms.own_path?(one.dig(:path, :steps) || [one]) }
+        body[:reasons][:names] = body[:source] ? :names_from_code : :names_of_threads if body[:reachable_count]
+        body
+      end
+
+      def own_last(rows, &) = rows.replace(rows.partition(&).reverse.flatten(1))
+
+      def checked(given)
+        unknown = given.keys - OPTIONS.keys
+        refuse("option", unknown.first, OPTIONS.keys.join(", ")) if unknown.any?
+        options = OPTIONS.merge(given)
+        top = options[:top]
+        refuse("top", top, "an Integer from 1 to 1000") unless top.is_a?(Integer) && TOP.cover?(top)
+        Field.choice(:in, options[:in], PLACES, call: "Memscope.heap_graph")
+        check_switch(:strings, options[:strings])
+        Field.seconds(:deadline, options[:deadline], DEADLINES, call: "Memscope.heap_graph")
+        options
+      end
+
+      # The kind and the object for Native, and the text for the reading.
+      def target_of(paths_to)
+        case paths_to
+        when nil then nil
+        when Module then [:class, paths_to, name_of(paths_to)]
+        when String then check_name(paths_to)
+        when true, false, Numeric, Symbol
+          refuse("paths_to", paths_to, "a Class, a Module, a String that names a class, another object, nil")
+        else [:object, paths_to, "one #{name_of(Kernel.instance_method(:class).bind_call(paths_to))}"]
+        end
+      end
+
+      def check_name(name)
+        return [:name, name, name] unless name.empty? || name.include?("\0")
+
+        refuse("paths_to", name, "the name of a class, such as \"Order\", or what `retained` calls internal objects")
+      end
+
+      # Classes can redefine these methods, and a BasicObject has none.
+      def name_of(mod) = Module.instance_method(:name).bind_call(mod) || "anonymous"
+
+      def refuse(what, given, allowed) = Field.refuse(what, given, allowed, call: "Memscope.heap_graph")
+    end
+
+    # @api private
+    # @return [Boolean] whether there is an answer
+    def known? = !reachable_count.nil?
+
+    # @api private
+    # @return [HeapGraph] with at most that many rows in each list
+    def cut(rows)
+      lists = values.slice(:retained, :dominators, :paths, :garbage)
+      changed(**lists.transform_values { |list| list.first(rows).freeze }, strings: strings&.cut(rows))
+    end
+  end
+end

@@ -1,0 +1,108 @@
+# frozen_string_literal: true
+
+require_relative "../value/collection"
+
+module Memscope
+  # One thing that the doctor found: the numbers that show it, how much memory it affects, how much of that can be
+  # returned, and how.
+  class Finding < Record
+    # The worst first.
+    SEVERITIES = %i[critical warning info].freeze
+
+    # @return [Symbol] the rule's id
+    field :id, :symbol, null: false
+    # @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
+    field :severity, :symbol, null: false, one_of: SEVERITIES
+    # @return [Symbol] :certain if the numbers prove it, :likely if another cause is possible
+    field :confidence, :symbol, null: false, one_of: %i[certain likely]
+    # @return [String] one line, with the bytes
+    field :title, :string, null: false
+    # @return [String] what the numbers mean, for people
+    field :explanation, :string, null: false
+    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds that
+    #   `affected_bytes` reached
+    field :evidence, :hash, null: false
+    # @return [Integer, nil] memory that the finding affects; nil if it is not about an amount of memory
+    field :affected_bytes, :bytes
+    # @return [Integer, nil] the least that the remedy returns; nil if nothing in this process returns the memory
+    field :recoverable_bytes, :bytes
+    # @return [Integer, nil] the most that the remedy returns; equal to recoverable_bytes if the amount is exact
+    field :recoverable_max_bytes, :bytes
+    # @return [String, nil] why recoverable_bytes is nil
+    field :unrecoverable_reason, :string
+    # @return [String, nil] code, a setting or a command to paste
+    field :remedy, :text
+    # @return [String, nil] what the remedy costs: "requires a restart; causes more TLB misses"
+    field :remedy_cost, :string
+
+    # @return [Boolean] whether the finding makes the process unhealthy
+    def unhealthy? = severity != :info
+  end
+
+  # The doctor's verdict on a process: its findings, the worst and largest first, and all checks.
+  #
+  #   diagnosis = Memscope.doctor
+  #   diagnosis.healthy?              # => false
+  #   diagnosis.first.title           # => "651.6 MiB is free inside malloc; a trim returns it"
+  #   diagnosis.first.remedy          # => "memscope purge --pid 4711 trim"
+  #   puts diagnosis
+  class Diagnosis < Reading
+    # Bytes. What grew by more since an earlier diagnosis is told.
+    GROWN = 10 * 1_048_576
+
+    # One rule, and its outcome.
+    class Check < Record
+      # @return [Symbol] the rule's id, which is also the id of its finding
+      field :id, :symbol, null: false
+      # @return [String] what the rule looks for
+      field :subject, :string, null: false
+      # @return [Symbol] :found; :clear, nothing significant; :inapplicable, does not apply to this process;
+      #   :unknown, could not be checked
+      field :outcome, :symbol, null: false, one_of: %i[found clear inapplicable unknown]
+      # @return [String, nil] why it is inapplicable or unknown
+      field :reason, :string
+    end
+
+    require_relative "doctor/evidence" # the type of a field, and nested in this class
+
+    # @return [Array<Finding>]
+    collection :findings, [Finding]
+    # @return [Hash{Symbol => Integer}, nil] by how many bytes RSS, USS and each row of the ledger have grown since an
+    #   earlier diagnosis, the largest row first; the rows sum to RSS. nil without one
+    field :changes, :numbers, sparse: true
+    # @return [Time, nil] of the earlier diagnosis
+    field :changed_since, :time, sparse: true
+    # @return [Array<Check>]
+    field :checked, [Diagnosis::Check], null: false
+    # @return [Evidence] the readings that the verdict rests on
+    field :evidence, Evidence, null: false
+
+    # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
+    #   :garbage or :incomplete
+    def healthy? = { problems: false, none: true, grown: true }[verdict]
+
+    # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
+    #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can tell how much of
+    #   it is garbage; :grown if memory has grown since an earlier diagnosis; :incomplete if some check could not be
+    #   made; else :none
+    def verdict
+      return :problems if findings.any?(&:unhealthy?)
+      return :unknown unless evidence.ledger.rss_bytes
+      return :garbage if findings.any? { |finding| finding.id == :possible_garbage && finding.confidence == :likely }
+
+      return :grown if grown?
+
+      checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
+    end
+
+    # @return [Boolean] whether RSS, USS or a row has grown by more than GROWN since an earlier diagnosis
+    def grown? = changes.to_h.each_value.any? { |bytes| bytes > GROWN }
+
+    # @api private
+    # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis
+    def severities = findings.to_h { |finding| [finding.id, finding.severity] }
+
+    # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
+    def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
+  end
+end

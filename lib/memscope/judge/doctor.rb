@@ -1,0 +1,71 @@
+# frozen_string_literal: true
+
+require_relative "doctor/figures"
+require_relative "doctor/rule"
+require_relative "../value/loading"
+Memscope::Loading.unit :Diagnosis
+
+module Memscope
+  # Judges a process by rules that are data, for Memscope.doctor and `memscope doctor`.
+  #
+  # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
+  module Doctor
+    class << self
+      # Judges evidence. A pure function: nothing is read.
+      #
+      # @param evidence [Diagnosis::Evidence]
+      # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON, to judge growth as well
+      # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
+      #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer
+      # @return [Diagnosis]
+      # @raise [ArgumentError] if `since` is anything else, or is of another process
+      def diagnose(evidence, since: nil, previous_severities: nil)
+        earlier = earlier(since)
+        refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier
+        figures = Figures.new(evidence, earlier&.evidence)
+        checks, findings = Rules.all.map { |rule| rule.judge(figures, previous_severities&.[](rule.id)) }.transpose
+        Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
+                            **changes(figures, earlier), reasons: evidence.ledger.reasons,
+                            cost: evidence.total_cost }, evidence.ledger.envelope)
+      end
+
+      private
+
+      def earlier(since)
+        case since
+        when nil, Diagnosis then since
+        when Hash then Diagnosis.from_h(since)
+        when String then Diagnosis.from_json(since)
+        else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: "Memscope.doctor")
+        end
+      end
+
+      def changes(figures, earlier)
+        changes = figures.changes or return {}
+        { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
+      end
+
+      def refuse_other(earlier, ledger, environment)
+        before = earlier.evidence.ledger
+        here = before.process.nil? || ledger.process.nil? || ledger.process.same_machine?(before.process)
+        return if here && same?(earlier, ledger, environment)
+
+        given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
+        raise Invalid.new(:since, given, "one of this process (pid #{ledger.pid})", call: "Memscope.doctor")
+      end
+
+      def same?(earlier, ledger, environment)
+        before = earlier.evidence.ledger
+        before.pid == ledger.pid && earlier.evidence.lint.environment.started == environment.started
+      end
+
+      # The worst first; of equal severity, what has grown, then the one that affects most memory.
+      def ordered(findings)
+        findings.sort_by.with_index do |finding, index|
+          [Finding::SEVERITIES.index(finding[:severity]), finding[:id].end_with?("_growth") ? 0 : 1,
+           -(finding[:affected_bytes] || 0), index]
+        end
+      end
+    end
+  end
+end

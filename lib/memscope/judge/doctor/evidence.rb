@@ -1,0 +1,230 @@
+# frozen_string_literal: true
+
+require_relative "../../process/ledger"
+require_relative "../../process/snapshot"
+require_relative "../../process/ruby_heap"
+require_relative "../../process/process_memory"
+require_relative "../../process/cgroup"
+Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Verdict
+
+module Memscope
+  class Diagnosis < Reading
+    # What a garbage collection would free, as found by a mark phase in a forked child.
+    class Garbage < Record
+      # @return [Integer]
+      field :objects, :count, null: false
+      # @return [Integer] bytes that the garbage holds, slots included, as far as they are known or reported
+      field :bytes, :bytes, null: false
+      # @return [Integer] the most that the process returns if the garbage is collected, and malloc's memory is then
+      #   trimmed (glibc) or purged (jemalloc); memory that is free already is included
+      field :returned_max_bytes, :bytes, null: false
+      # @return [Integer] the lower bound that belongs to `returned_max_bytes`
+      field :returned_bytes, :bytes, null: false
+      # @return [Integer, nil] the part of `returned_bytes` on pages that no other process shares
+      field :returned_private_bytes, :bytes
+      # @return [Integer, nil] the part of `returned_max_bytes` on such pages
+      field :returned_private_max_bytes, :bytes
+
+      # @return [Integer, nil] the part of `returned_bytes` that the collection alone returns
+      field :collected_bytes, :bytes
+      # @return [Integer, nil] the part of `returned_max_bytes` that the collection alone returns
+      field :collected_max_bytes, :bytes
+      # @return [Integer, nil] the part of `collected_bytes` on pages that no other process shares
+      field :collected_private_bytes, :bytes
+      # @return [Integer, nil] the part of `collected_max_bytes` on such pages
+      field :collected_private_max_bytes, :bytes
+
+      # @api private
+      # @param blocks [RubyHeap::Blocks]
+      # @return [Garbage, nil] nil if it is unknown what is garbage, or what its collection returns
+      def self.of(blocks)
+        return unless blocks.garbage && blocks.returned
+
+        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes,
+                  **bounds(:returned, *blocks.returned), **bounds(:collected, *blocks.returned_by_gc) })
+      end
+
+      def self.bounds(name, all, own)
+        { "#{name}_bytes": all.begin, "#{name}_max_bytes": all.end, "#{name}_private_bytes": own&.begin,
+          "#{name}_private_max_bytes": own&.end }
+      end
+      private_class_method :bounds
+
+      # @api private
+      # @return [Range] what the machine gains; if that is unknown, what the process returns
+      def gain
+        return returned_private_bytes..returned_private_max_bytes if returned_private_bytes
+
+        returned_bytes..returned_max_bytes
+      end
+
+      # @api private
+      # @return [Array(Range, Range), Array(Range, nil)] what the collection alone returns, and the part of it on pages
+      #   that no other process shares
+      def collected
+        [collected_bytes..collected_max_bytes,
+         (collected_private_bytes..collected_private_max_bytes if collected_private_bytes)]
+      end
+    end
+
+    # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
+    # process's web pages, or over its socket, and that the process keeps.
+    class Objects < Record
+      # @return [Time, nil] UTC, when the heap graph was taken; nil without one
+      field :graph_at, :time
+      # @return [String, nil] the path to the object in which most memory has accumulated
+      field :holder, :string
+      # @return [Integer, nil] bytes that have accumulated in that object
+      field :holder_bytes, :bytes
+      # @return [String, nil] the class with most of the accumulated bytes
+      field :held_class, :string
+      # @return [Integer, nil] how many objects of `held_class` the holder holds
+      field :held_count, :count
+      # @return [Float, nil] seconds between the two last censuses; nil without two
+      field :census_seconds, :number
+      # @return [String, nil] the class that grew most between these censuses
+      field :grown_class, :string
+      # @return [Integer, nil] bytes by which `grown_class` grew
+      field :grown_bytes, :signed_bytes
+      # @return [Integer, nil] objects by which `grown_class` grew
+      field :grown_count, :integer
+      # @return [Array<Diff::Row>, nil] numbers of objects of classes of C code that report no size, and of which most
+      #   objects came between these censuses
+      field :unsized, [Diff::Row], sparse: true
+
+      class << self
+        # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
+        #
+        # @api private
+        # @return [Objects, nil] nil if nothing is kept
+        def kept
+          body = { **holder, **growth }
+          capture(body) unless body.empty?
+        end
+
+        private
+
+        def holder
+          at, path = HeapGraph::Kept.holder unless HeapGraph.autoload?(:Kept)
+          return {} unless path
+
+          { graph_at: (at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
+            held_class: path.held_class, held_count: path.held_count }
+        end
+
+        def growth
+          seconds, row, unsized = Census::Kept.grown unless Census.autoload?(:Kept)
+          return {} unless seconds
+
+          { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.change,
+            grown_count: row && row[:count].change, unsized: unsized }
+        end
+      end
+    end
+
+    # The readings that a diagnosis rests on, taken one after the other.
+    class Evidence < Record
+      # @return [Ledger] with `shared: true, garbage: true`
+      field :ledger, Ledger, null: false
+      # @return [Snapshot]
+      field :snapshot, Snapshot, null: false
+      # @return [Snapshot, nil] taken a tenth of a second after the first, only if jemalloc holds many freed pages and
+      #   no background thread runs: shows whether the process returns pages
+      field :second_snapshot, Snapshot, sparse: true
+      # @return [Array<Hash{Symbol => Integer}>, nil] for each of jemalloc's arenas: index, threads, allocated_bytes,
+      #   dirty_bytes and dirty_decay_ms; nil if jemalloc does not serve malloc
+      field :arenas, :list, sparse: true
+      # @return [Fragmentation, nil] under jemalloc: memory stuck in slabs, by block size
+      field :fragmentation, Fragmentation, sparse: true
+      # @return [RubyHeap]
+      field :ruby_heap, RubyHeap, null: false
+      # @return [ProcessMemory]
+      field :process_memory, ProcessMemory, null: false
+      # @return [Cgroup]
+      field :cgroup, Cgroup, null: false
+      # @return [Verdict, nil] the last verdict of the process's history; nil if the process keeps no history
+      field :verdict, Verdict, sparse: true
+      # @return [Objects, nil] nil unless the process keeps a heap graph or the growth between two censuses
+      field :objects, Objects, sparse: true
+      # @return [Garbage, nil] nil if it is unknown what is garbage
+      field :garbage, Garbage, sparse: true
+      # @return [Array<String>, nil] names of loaded extensions that call mmap themselves; nil unless memory that no
+      #   allocator owns is large
+      field :mappers, :strings, sparse: true
+      # @return [Lint] the problems of the allocator's settings; also the process's environment
+      field :lint, Lint, null: false
+      # @return [Cost] of all of these readings together, with the wait between snapshots
+      field :total_cost, Cost, null: false
+
+      # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
+      MANY = 16 * 1_048_576
+      MOMENT = 0.1
+      # Bytes of a file that are searched at a time.
+      PART = 1 << 20
+      # The name in a table of symbols.
+      MMAP = /\0mmap(?:64)?\0/n
+      OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
+      private_constant :MANY, :MOMENT, :PART, :MMAP, :OF_ARENAS
+
+      # Takes all of the readings. Tier T2.
+      #
+      # @param gc [Boolean] collect garbage first
+      # @return [Evidence]
+      # @raise [ArgumentError] unless `gc` is true or false
+      def self.read(gc: false)
+        Diagnosis.check_switch(:gc, gc, call: "doctor")
+        began = Cost.now
+        lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
+        ledger, blocks, heap = Ledger.survey(gc: gc)
+        snapshot = Snapshot.read
+        arenas, fragmentation = of_jemalloc(heap) if ledger.allocator.name == :jemalloc
+        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
+                  fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
+                  cgroup: Cgroup.read, lint: lint }
+        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
+        capture({ **parts, **known(ledger, blocks), total_cost: cost,
+                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
+      end
+
+      # What is not of Ruby itself, and names mmap among its symbols.
+      def self.mappers(ledger)
+        return unless (ledger.row(:unattributed)&.bytes || 0) >= GROWN
+
+        ruby = $LOADED_FEATURES.grep(%r{/enc/encdb\.so\z}).first.to_s.delete_suffix("enc/encdb.so")
+        others = $LOADED_FEATURES.grep(/\.so\z/).reject do |path|
+          path.end_with?("memscope.so") || (!ruby.empty? && path.start_with?(ruby))
+        end
+        others.select { |path| names_mmap?(path) }.map { |path| File.basename(path) }
+      end
+
+      def self.names_mmap?(path)
+        part = "".b
+        File.open(path, "rb") { |file| nil while file.read(PART, part) && !part.match?(MMAP) }
+        part.match?(MMAP)
+      rescue SystemCallError
+        false
+      end
+
+      def self.known(ledger, blocks)
+        { verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks), mappers: mappers(ledger) }
+      end
+
+      def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]
+
+      def self.second_snapshot(jemalloc)
+        return unless jemalloc && jemalloc[:background_threads]&.zero?
+        return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
+
+        sleep(MOMENT)
+        Snapshot.read
+      end
+
+      # A Fragmentation's cost already includes the RubyHeap's.
+      def self.total_cost(readings, wall_us)
+        readings = readings.grep_v(RubyHeap) if readings.any?(Fragmentation)
+        { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
+      end
+      private_class_method :known, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :total_cost
+    end
+  end
+end

@@ -1,0 +1,224 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+
+module Memscope
+  # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
+  # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 380 KiB.
+  #
+  #   Memscope::History.start
+  #   # … later
+  #   history = Memscope.history
+  #   history.points(:rss).last.last                          # => 412876800
+  #   history.points(:malloc, since: Time.now - 3600, step: 60)
+  #   history.floors(:live_slots).map(&:min)                  # one for each time between two major GCs
+  #
+  # Puma's plugin, Workers.watch (Sidekiq) and Rails start a history, unless the setting `history` is false. A thread
+  # takes the samples; costly samples are so rare that together they use less than a thousandth of a core. While the
+  # thread runs, Ruby does not detect deadlocks of the program's threads. A forked child of such a process samples
+  # itself too, and starts with an empty history.
+  class History < Reading
+    # The series that are rows of a ledger; a row that a ledger lacks counts as 0 bytes.
+    ROWS = %i[ruby_heap malloc stacks jit ruby_internal files shared_memory memscope unattributed].freeze
+    # What each series counts. `live_bytes` are those of live slots, `held` is the malloc memory that objects report,
+    # `malloc_active` and `malloc_resident` are jemalloc's `active` and `resident`, `threads` are Ruby's, `requests`
+    # those that Puma has taken in this process.
+    SERIES = Native.history_series
+    # Seconds that a bucket lasts, for each ring.
+    STEPS = [10, 60, 600].freeze
+    # What an event can be: the process began to sample itself; it forked a child.
+    EVENTS = %i[started forked].freeze
+
+    # One bucket of a ring.
+    class Point < Record
+      # @return [Time] its beginning
+      field :at, :time, null: false
+      # @return [Integer, nil] the least sample in it; nil without a sample
+      field :min, :count
+      # @return [Integer, nil] the last sample in it; nil without a sample
+      field :last, :count
+    end
+
+    # Buckets of one length, without a gap between them.
+    class Ring < Record
+      # @return [Integer] seconds of each bucket
+      field :step_seconds, :count, null: false, one_of: STEPS
+      # @return [Time] the beginning of the first bucket
+      field :at, :time, null: false
+      # @return [Array<Integer, nil>] the least sample in each bucket; nil without a sample
+      field :min, :samples, null: false
+      # @return [Array<Integer, nil>] the last sample in each bucket
+      field :last, :samples, null: false
+
+      # @api private
+      # @return [Ring] checked: each bucket has both samples or neither
+      def self.load(hash, where)
+        super.tap do |ring|
+          next if [ring.min, ring.last].map { |samples| samples.map(&:nil?) }.uniq.one?
+
+          Loader.refuse([where, :last], ring.last, "a sample for each of min, which has #{ring.min.size} items")
+        end
+      end
+
+      # @param since [Integer] milliseconds since 1970
+      # @return [Array<Point>] one for the bucket that contains that time, and one for each later bucket
+      def points(since)
+        step = step_seconds * 1000
+        (bucket(since)...min.size).map do |at|
+          Point.capture({ at: values[:at] + (at * step), min: min[at], last: last[at] })
+        end
+      end
+
+      # @return [Boolean] whether the first bucket begins at that time or earlier
+      def reaches?(since) = values[:at] <= since
+
+      private
+
+      # The index of the bucket that holds that time.
+      def bucket(since) = ((since - values[:at]) / (step_seconds * 1000)).clamp(0, min.size)
+    end
+
+    # One series.
+    class Curve < Record
+      # @return [Symbol] a key of SERIES
+      field :id, :symbol, null: false
+      # @return [Symbol]
+      field :unit, :symbol, null: false, one_of: %i[bytes count]
+      # @return [Integer, nil] seconds between two samples; they depend on what the last sample cost
+      field :spacing_seconds, :count
+      # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
+      field :baseline, :count
+      # @return [Array<Ring>] the finest first
+      field :rings, [Ring], null: false, filled: true
+
+      # @param since [Integer] milliseconds since 1970
+      # @param step [Integer, nil]
+      # @return [Ring] the ring of that step; by default the finest ring that reaches back to `since`, and whose buckets
+      #   are not shorter than the time between two samples
+      def ring(since, step)
+        return rings.find { |ring| ring.step_seconds == step } if step
+
+        rings.find { |ring| ring.step_seconds >= spacing_seconds.to_i && ring.reaches?(since) } || rings.last
+      end
+    end
+
+    # Something that happened to the process.
+    class Event < Record
+      # @return [Time]
+      field :at, :time, null: false
+      # @return [Symbol]
+      field :kind, :symbol, null: false, one_of: EVENTS
+    end
+
+    include Lookup
+
+    # @return [Boolean] whether a thread of this process takes samples
+    field :running?, :boolean, null: false
+    # @return [Time, nil] when sampling began in this process; nil if it has not begun
+    field :started_at, :time
+    # @return [Array<Curve>] the series that have samples
+    field :curves, [Curve], null: false
+    # @return [Array<Event>] the last 128, oldest first
+    field :events, [Event], null: false
+    parts_of :curves
+
+    class << self
+      # @api private
+      # @return [History] checked: whatever has samples has begun
+      def load(hash, where)
+        super.tap do |history|
+          next if history.started_at || history.curves.empty?
+
+          Loader.refuse([where, :started_at], nil, "a time, since there are samples")
+        end
+      end
+
+      # Starts to sample this process, in a thread, and the processes that it forks. Does nothing if sampling already
+      # runs. After `stop`, the history continues with the samples that were kept.
+      #
+      # @return [Boolean] whether the process is sampled; if not, the reasons of Memscope.history say why
+      def start = Sampler.start
+
+      # Takes no more samples; those that were taken are kept.
+      #
+      # @return [void]
+      def stop = Sampler.stop
+
+      # @return [Boolean]
+      def running? = Sampler.running?
+
+      # Starts unless the block says no. Never raises, so that it cannot make a boot fail.
+      #
+      # @api private
+      # @yieldreturn [Boolean] the setting `history`
+      # @return [void]
+      def boot
+        start if yield
+      rescue ArgumentError => e
+        warn "memscope: history: process #{Process.pid} does not sample itself: #{e.message}"
+      end
+
+      # @api private
+      # @param series [Symbol]
+      # @return [String] "Ruby heap", "RSS", "minor GCs"
+      def label(series)
+        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(series) do
+          series.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
+        end
+      end
+
+      # (see Memscope.history)
+      def read
+        body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
+        curves = body[:curves].each { |curve| curve[:spacing_seconds] = Sampler.spacing(curve[:id]) }
+        events = body[:events].each { |event| event[:kind] = EVENTS[event[:kind]] }
+        reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
+        capture({ **body, running: running?, curves: curves, events: events, reasons: reasons })
+      end
+    end
+
+    # @return [Array<Symbol>] names of the series that have samples, some of SERIES
+    def series = curves.map(&:id)
+
+    # @param name [Symbol] one of `series`
+    # @param since [Time, Numeric, nil] a time, or seconds since 1970; nil for all
+    # @param step [Integer, nil] one of STEPS; by default the finest that reaches back far enough, and has a sample in
+    #   each bucket
+    # @return [Array<Point>] every bucket, oldest first
+    # @raise [KeyError] for a series that is not here
+    # @raise [ArgumentError] for an invalid time or step
+    def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
+
+    # The least sample of each epoch. An epoch is the time between two major GCs, or a bucket with several of them. If a
+    # series grows between collections and falls with them, its floors rise only if memory is retained.
+    #
+    # Takes the arguments of `points`.
+    #
+    # @return [Array<Point>] oldest first; the last epoch has not ended
+    def floors(name, since: nil, step: nil)
+      ring = ring(name, since, step)
+      epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
+      known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
+      epoch = epochs.compact.first || 0 # a bucket without a sample of major_gcs has the epoch of the bucket before it
+      known.chunk { |_point, count| epoch = count || epoch }
+           .map { |_epoch, points| points.map(&:first).min_by(&:min) }
+    end
+
+    # @api private
+    # @return [Boolean] whether there is a sample
+    def known? = curves.any?
+
+    private
+
+    def ring(name, since, step)
+      times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
+      Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History") unless times
+      Field.choice(:step, step, [nil, *STEPS], call: "Memscope::History")
+      self[name].ring(milliseconds(since), step)
+    end
+
+    def milliseconds(since) = since ? (since.to_r * 1000).floor : values[:started_at]
+  end
+end
+
+require_relative "history/sampler"

@@ -1,0 +1,116 @@
+# frozen_string_literal: true
+
+module Memscope
+  class Lint < Reading
+    # The rules for jemalloc. It prints by itself, on standard error, which pairs of its options are invalid.
+    #
+    # @api private
+    class Jemalloc < SettingsCheck
+      # Pages that are kept longer than this are as good as never returned.
+      LONG_MS = 60_000
+      # The decay time for containers and forked processes (jemalloc's TUNING.md: low resource consumption).
+      SHORT_MS = 1000
+      # jemalloc's default decay time of dirty pages (DIRTY_DECAY_MS_DEFAULT).
+      USUAL_MS = 10_000
+      # Options for debugging, and the value with which each is off.
+      DEBUGGING = { "junk" => "false", "zero" => false }.freeze
+      # What a forked process loses; jemalloc's manual also warns against starting them while jemalloc initialises.
+      TUNE = "Memscope.tune(background_thread: true)"
+
+      private
+
+      # A value that changed since the start overrides the options.
+      def shown(setting)
+        name = setting.name.to_sym
+        current = @inputs.current.fetch(name, setting.value)
+        return super if current == setting.value
+
+        stopped = name == :background_thread && !current && @environment.forked?
+        Setting.capture({ **super.to_h, value: current, source: stopped ? "fork" : "mallctl" })
+      end
+
+      # The recommended text replaces the variable's text.
+      def kept
+        @allocator.settings.values.select { |one| one.source == variable && taken?(one) }
+                  .select { |one| one.value == @values[one.name] }
+                  .to_h { |one| [one.name, one.given] }
+      end
+
+      def variable = @inputs.conf_variable
+
+      def source_of(setting) = @inputs.confs.reverse.find { |conf| conf.text.to_s.include?(setting.given) }&.source
+
+      def judge
+        judge_arenas("narenas") if @values["narenas"] && [nil, "disabled"].include?(@values["percpu_arena"])
+        short = @environment.memory_limit_bytes || @environment.forking?
+        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS, "freed pages stay resident")
+        judge_decay("muzzy_decay_ms", 0, "pages freed with MADV_FREE stay in RSS")
+        judge_background_thread
+        judge_huge_pages
+        judge_debugging
+      end
+
+      def judge_decay(name, wanted, effect)
+        now = @values[name]
+        return if now.nil?
+
+        effect = "#{effect} #{now.negative? ? 'for ever' : "for #{format('%g', now / 1000.0)} s"}"
+        kept_long = now.negative? || now > LONG_MS
+        harm(name, :never_returned, effect) if kept_long
+        pair(name, wanted, "#{effect}#{container}") if kept_long || (now > wanted && !@pairs.key?(name))
+      end
+
+      def container
+        limit = @environment.memory_limit_bytes
+        return ", in a container of #{Quantity.size(limit)}" if limit
+
+        ", in each of the forked processes" if @environment.forking?
+      end
+
+      def judge_background_thread
+        return unless @environment.forking? && @allocator.settings[:background_thread]&.value
+
+        harm("background_thread", :background_thread,
+             "jemalloc's background threads do not survive a fork; turn them on in each forked process", TUNE)
+        pair("background_thread", "false", "turned on after the fork, in each process")
+      end
+
+      def judge_huge_pages
+        thp = @values["thp"]
+        return if !@environment.thp_always? || [nil, "never", "not supported"].include?(thp)
+
+        harm("thp:#{thp}", :huge_pages, "the system makes huge pages even of memory that jemalloc returned")
+        pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows without any allocation")
+      end
+
+      def judge_debugging
+        DEBUGGING.each do |name, off|
+          value = @values[name]
+          next if value.nil? || value == off
+
+          harm("#{name}:#{value}", :debugging,
+               "jemalloc writes to every block it allocates or frees; use this for debugging only")
+          pair(name, off, "for debugging only")
+        end
+      end
+
+      def assignment(name, value) = "#{name}:#{value}"
+
+      def recommended
+        return if recommendations.empty? || @inputs.secure?
+
+        "#{variable}=#{recommendations.map(&:text).join(',').gsub(%r{[^\w:,.=/+-]}) { |special| "\\#{special}" }}"
+      end
+
+      # Background threads are not among the pairs: jemalloc's manual warns against starting them while jemalloc
+      # initialises (opt.background_thread).
+      def tuning
+        decays = @pairs.slice("dirty_decay_ms", "muzzy_decay_ms").reject { |name, (value)| value == @values[name].to_s }
+        arguments = decays.map { |name, (value)| "#{name}: #{value}" }
+        arguments << "background_thread: true" if @values["background_thread"] == false
+        "Memscope.tune(#{arguments.join(', ')})" if arguments.any?
+      end
+    end
+    private_constant :Jemalloc
+  end
+end

@@ -1,0 +1,183 @@
+# frozen_string_literal: true
+
+require_relative "../process/cgroup"
+require_relative "../value/reading"
+require_relative "../value/runtime"
+Memscope::Loading.unit :History
+
+module Memscope
+  # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until
+  # the limit, and what to do next.
+  #
+  #   verdict = Memscope.verdict
+  #   verdict.kind             # => :leak
+  #   verdict.layer            # => :native
+  #   verdict.bytes_per_hour   # => 22020096
+  #   puts verdict.sentence    # one to paste into a ticket
+  #
+  # The thread of Memscope::History judges every five minutes. Growth is a leak only if nothing else explains it: no
+  # warm-up, no cache that fills, no step, no daily or weekly pattern of load. A leak is called when two judgements in a
+  # row find it and the growth has lasted; it is cleared when three judgements in a row do not find it.
+  #
+  # The extension judges (engine/trend); this is its answer. All surfaces cite it, in the same words.
+  #
+  # In JSON, `kind` has the key `verdict`, since each reading already has a key `kind`.
+  class Verdict < Reading
+    # :too_early to tell; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden rise that
+    # stayed; :leak, unbounded growth.
+    KINDS = %i[too_early steady filling step leak].freeze
+    # The layers of memory: see `layer`.
+    LAYERS = %i[objects native free stacks code shared unattributed].freeze
+
+    require_relative "verdict/sentence"
+
+    # @return [Symbol] one of KINDS
+    field :verdict, :symbol, null: false, one_of: KINDS
+    # @return [Symbol, nil] which layer most of the growth is in: :objects (Ruby's, with what they hold through malloc),
+    #   :native (malloc's memory in use that no object holds), :free (memory that malloc and Ruby's heap keep free),
+    #   :stacks (of threads and fibers), :code, :shared (shared memory, and pages shared with the parent that became
+    #   private) or :unattributed; nil if nothing grows
+    field :layer, :symbol, one_of: LAYERS
+    # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
+    field :shares, :numbers, null: false
+    # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow;
+    #   nil if it is too early
+    field :bytes_per_hour, :signed_bytes
+    # @return [Integer, nil] lower bound of its 95 % interval
+    field :bytes_per_hour_low, :signed_bytes
+    # @return [Integer, nil] upper bound of its 95 % interval
+    field :bytes_per_hour_high, :signed_bytes
+    # @return [Time, nil] when the growth or the step began
+    field :since, :time
+    # @return [Integer, nil] seconds until a leak reaches the container's limit, if nothing else changes; nil without a
+    #   leak or a limit
+    field :eta_seconds, :count
+    # @return [Integer, nil] lower bound of its 95 % interval
+    field :eta_seconds_low, :count
+    # @return [Integer, nil] upper bound of its 95 % interval; nil if the limit may never be reached
+    field :eta_seconds_high, :count
+    together :eta_seconds, :eta_seconds_low
+    # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can be told now, or if
+    #   that takes more than a month
+    field :needs_seconds, :count
+    # @return [Integer, nil] the smallest growth that can be told from no growth now
+    field :detectable_bytes_per_hour, :bytes
+    # @return [Hash{Symbol => Integer}, nil] by how many bytes each row of the ledger has grown since `growth_since`,
+    #   the largest first; they sum to the growth of RSS; nil until the rows were sampled twice
+    field :growth, :numbers
+    # @return [Time, nil] when all rows were sampled for the first time
+    field :growth_since, :time
+    # @return [Float] confidence that the kind is right, 0 to 1; 0 if it is too early
+    field :confidence, :number, null: false
+    # @return [Hash{Symbol => Numeric}] the numbers that the verdict rests on: `points` of `epoch_seconds` over
+    #   `span_seconds`, `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`,
+    #   `ends_near_bytes`, `unshared_bytes` (private, and shared with the parent once), `limit_bytes`,
+    #   `working_set_bytes`; since the growth began, `lasting_seconds` and the
+    #   `requests` of Puma
+    field :evidence, :numbers, null: false
+    # @return [String, nil] what to do next: commands to paste, or a sentence
+    field :remedy, :text
+
+    # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
+    # is longer than growth must have lasted before it is called a leak.
+    REPLAYED = 3 * 3600
+    # With fewer requests, most of the growth may have another cause.
+    ENOUGH_REQUESTS = 100
+    # The fields and the evidence that a verdict of each kind has; :known, if there was anything to judge; :limited, if
+    # the limit will be reached.
+    KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], filling: [:ends_near_bytes], step: %i[since step_bytes],
+              leak: %i[layer bytes_per_hour bytes_per_hour_low bytes_per_hour_high lasting_seconds],
+              known: %i[epoch_seconds span_seconds p_value], limited: [:limit_bytes] }.freeze
+    private_constant :REPLAYED, :ENOUGH_REQUESTS, :KNOWN
+
+    class << self
+      # @api private
+      # @return [Verdict] checked: it knows what its sentence says
+      def load(hash, where)
+        super.tap do |verdict|
+          needed = KNOWN.values_at(verdict.kind, *(:known if verdict.known?), *(:limited if verdict.eta_seconds))
+          needed = needed.flatten.compact - (verdict.unshared? ? [:ends_near_bytes] : [])
+          unknown = needed.find { |name| verdict.to_h.merge(verdict.evidence)[name].nil? }
+          Loader.refuse([where, unknown], nil, "a value, as the verdict is #{verdict.kind}") if unknown
+        end
+      end
+
+      # (see Memscope.verdict)
+      def read(now: false)
+        check_switch(:now, now)
+        (latest unless now) || of(replayed: REPLAYED)
+      end
+
+      # @api private
+      # @return [Verdict, nil] the last verdict on this process's history
+      def latest = Runtime.current.verdict
+
+      # Judges the history, continuing from the earlier judgements, and keeps the verdict.
+      #
+      # @api private
+      # @return [Verdict]
+      def judge = Runtime.current.verdict = of
+
+      # @api private
+      # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
+      #   nil continues from this process's last judgement
+      # @param cgroup [Cgroup, nil] nil: no limit
+      # @param sampler [#spacings, #reasons, #now] what takes the samples
+      # @return [Verdict]
+      def of(replayed: nil, cgroup: Cgroup.read, sampler: History::Sampler)
+        room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
+        body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
+        body = { **body, evidence: { **body[:evidence], **room }.compact, reasons: reasons(body, sampler.reasons) }
+        capture({ **body, remedy: remedy(body) })
+      end
+
+      private
+
+      # Why the process is not sampled; or why layers are unknown, if there is a verdict.
+      def reasons(body, sampling)
+        return body[:reasons] if body[:reasons].keys.intersect?(%i[verdict extension])
+        return sampling.slice(:running) if body[:evidence][:points].zero? && body[:growth].nil?
+
+        body[:verdict] == :too_early ? {} : body[:reasons].transform_values { |why| sampling[why[1].to_sym] || why }
+      end
+
+      def remedy(body)
+        return (START if body[:reasons].key?(:running)) if body[:verdict] == :too_early
+
+        REMEDIES[body[:layer]]&.gsub("PID", Process.pid.to_s) unless body[:verdict] == :steady
+      end
+    end
+
+    # @return [Symbol] one of KINDS
+    def kind = verdict
+
+    # @return [Integer, nil] bytes that each request leaks; nil without a leak, or with few or unknown requests
+    def bytes_per_request
+      requests, seconds = evidence.values_at(:requests, :lasting_seconds)
+      return unless leak? && requests.to_i >= ENOUGH_REQUESTS
+
+      (bytes_per_hour * seconds / 3600.0 / requests).round
+    end
+
+    # @return [Boolean] whether memory grows without bound
+    def leak? = kind == :leak
+
+    # @api private
+    # @return [Boolean] whether RSS does not grow, but pages that were shared with the parent have become private
+    def unshared? = kind == :filling && layer == :shared && !evidence[:ends_near_bytes]
+
+    # @api private
+    # @return [String, nil] the layer, for people
+    def layer_text = Sentence::LAYERS[layer]
+
+    # @return [String] one sentence with the verdict's numbers, in ASCII
+    def sentence = Sentence.of(self)
+
+    # @return [String] the kind in a word or two, for tables
+    def word = kind.name.tr("_", " ")
+
+    # @api private
+    # @return [Boolean] whether there was a history to judge
+    def known? = !reasons.keys.intersect?(%i[running verdict extension])
+  end
+end

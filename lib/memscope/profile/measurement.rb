@@ -1,0 +1,241 @@
+# frozen_string_literal: true
+
+require_relative "../value/forks"
+require_relative "../process/ledger"
+Memscope::Loading.units :Diff, :ObjectProfile, :Purge
+
+module Memscope
+  # What a block allocates, and how much of that remains after a garbage collection.
+  #
+  #   measurement = Memscope.measure { Report.render }
+  #   measurement.allocated_objects   # => 41250
+  #   measurement.lines.first         # => the line that retains most
+  #   measurement.value               # => what the block returned
+  #   puts measurement
+  #
+  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many objects other
+  # threads allocate meanwhile. Garbage is collected as usual. Internal objects count too, such as the caches that Ruby
+  # fills when a line runs for the first time: call the block once before, to leave these out.
+  #
+  # What the block returns is retained, with all that it refers to, because `value` holds it.
+  class Measurement < Reading
+    # The totals of the objects of one class, or of one line.
+    class Row < Record
+      # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
+      field :name, :string, null: false
+      # @return [String, nil] path of the line's file; nil for a class
+      field :path, :string, sparse: true
+      # @return [Integer, nil] nil for a class
+      field :lineno, :count, sparse: true
+      # @return [Integer] objects
+      field :allocated_objects, :count, null: false
+      # @return [Integer] bytes of their slots, and of the malloc memory that they report (as in ObjectSpace.memsize_of)
+      #   when the object is found dead, or else after the block
+      field :allocated_bytes, :bytes, null: false
+      # @return [Integer, nil] objects that are alive after the garbage collection that follows the block
+      field :retained_objects, :count
+      # @return [Integer, nil] bytes of the retained objects, counted as for `allocated_bytes`
+      field :retained_bytes, :bytes
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+    end
+
+    # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.
+    #
+    # @api private
+    Survivors = Struct.new(:path, :lineno, :name, :objects, :bytes, :addresses)
+
+    # Names the row of objects that were allocated outside of Ruby code.
+    NO_LINE = "[no Ruby line]"
+
+    # @return [Integer, nil] objects that the calling thread allocated; those of all threads, if a reason says so
+    field :allocated_objects, :count
+    # @return [Integer, nil] their bytes, as in Row
+    field :allocated_bytes, :bytes
+    # @return [Integer, nil] allocated objects that are alive after the garbage collection that follows the block
+    field :retained_objects, :count
+    # @return [Integer, nil] bytes of the retained objects
+    field :retained_bytes, :bytes
+    # @return [Array<Row>, nil] by class: sorted by retained bytes, then by allocated bytes, the largest first
+    field :classes, [Row]
+    # @return [Array<Row>, nil] by line of Ruby code, in the same order
+    field :lines, [Row]
+    # @return [Integer, nil] bytes that the calling thread allocated through malloc, as the allocator rounds them
+    field :malloc_allocated_bytes, :bytes
+    # @return [Integer, nil] bytes that the calling thread allocated through malloc minus bytes that it freed, after the
+    #   garbage collection: negative if the block freed memory that was allocated earlier
+    field :malloc_retained_bytes, :signed_bytes
+    # @return [Diff, nil] from the ledger before the block to the one after it, each read after a garbage collection;
+    #   includes what memscope itself needs
+    field :rows, Diff
+    # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
+    field :peak_bytes, :bytes
+    # @return [Integer, nil] the least memory that :purge, :trim or :collect (whichever the allocator has) would return
+    #   after the block
+    field :purgeable_bytes, :bytes
+
+    # @return [Object] what the block returned; nil for a measurement from JSON
+    attr_reader :value
+
+    # For each thread, the fiber that measures, or that measured last. Keeps neither threads nor fibers alive.
+    FIBERS = ObjectSpace::WeakMap.new
+    EACH_OBJECT = %i[classes lines allocated_bytes retained_objects retained_bytes].freeze
+    private_constant :FIBERS, :EACH_OBJECT
+
+    class << self
+      # Implements Memscope.measure.
+      #
+      # @api private
+      # @return [Measurement]
+      # @raise [ArgumentError, Unavailable] like Memscope.measure
+      def take(&block)
+        raise ArgumentError, "Memscope.measure: no block given" unless block
+
+        prepare
+        started = Cost.now
+        obstacle = Native.absence || ObjectProfile.obstacle
+        before = Ledger.read(deep: true, gc: true)
+        Native.collect_garbage # frees the garbage of the ledger, which would otherwise be freed after the block
+        lead_us = Cost.now - started
+        value, body = run(obstacle.nil?, &block)
+        (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
+      end
+
+      # What all threads allocate while the block runs, and what is left of it after a garbage collection.
+      #
+      # @api private
+      # @return [Array<Survivors>]
+      # @raise [Unavailable] before the block or after it, with the reason
+      def survivors(&)
+        obstacle = Native.absence || ObjectProfile.obstacle
+        raise Unavailable.new(:objects_uncounted, obstacle) if obstacle
+
+        prepare
+        _value, body = run(:process, &)
+        why = body ? body[:reasons].values_at(:classes, :retained_objects).compact.first : :measured_in_parent
+        raise Unavailable.new(:objects_uncounted, why) if why
+
+        body[:rows].map { |row| Survivors.new(*row.values_at(0, 1, 2, 5, 6, 7)) }.select { |one| one.objects.positive? }
+      end
+
+      private
+
+      def prepare
+        refuse_running
+        FIBERS[Thread.current] = Fiber.current
+        listen_for_forks
+      end
+
+      def refuse_running
+        end_abandoned if Native.measuring
+        refuse_another if Native.measuring
+        return unless ObjectProfile.running?
+
+        raise Unavailable, :objects_profiled
+      end
+
+      # A fiber that nothing refers to is never resumed, and so never ends its block.
+      def end_abandoned
+        GC.start
+        thread = Native.measuring
+        Native.halt_measurement unless thread.nil? || (thread.alive? && FIBERS.key?(thread))
+      end
+
+      def refuse_another
+        where = if !Native.measuring.equal?(Thread.current) then "another thread"
+                elsif FIBERS[Thread.current].equal?(Fiber.current) then "this thread, around this block"
+                else "another fiber of this thread"
+                end
+        raise Unavailable.new(:measurement_running, where)
+      end
+
+      # A child that is forked within a block goes on unmeasured.
+      def listen_for_forks
+        return if @listening
+
+        @listening = true
+        halt = -> { Native.halt_measurement }
+        Forks.listen(child: halt, daemon: halt)
+      end
+
+      def run(objects, &)
+        Native.clear_stack
+        answer = Native.measure(objects, false, &)
+        answer == :running ? refuse_another : answer
+      end
+
+      # @param lead_us [Integer] microseconds from the call to the block
+      def of(body, obstacle, before, lead_us)
+        ended = Cost.now
+        later = Ledger.read(deep: true)
+        body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
+        body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
+        explain(body, obstacle)
+        costs = [before.cost, later.cost, Cost.capture(body[:cost])]
+        capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
+      end
+
+      def explain(body, obstacle)
+        body[:reasons][:purgeable_bytes] = :purgeable_unknown unless body[:purgeable_bytes]
+        body[:reasons][:names] = :names_from_code if body[:classes]
+        return if body[:classes]
+
+        why = body[:reasons][:classes] || obstacle
+        body[:reasons].update([*EACH_OBJECT, :allocated_objects].to_h { |name| [name, why] })
+        body[:reasons][:allocated_objects] = :objects_of_all_threads if body[:allocated_objects]
+      end
+
+      # @param costs [Array<Cost>] of the ledgers, and of the extension
+      # @param around_us [Integer] microseconds before and after the block, ledgers included
+      def cost(costs, around_us)
+        rest = [around_us - costs.first(2).sum(&:wall_us), 0].max
+        Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
+      end
+
+      # @param rows [Array<Array>, nil] from the extension, for each pair of line and class: the path, the line number,
+      #   the class and the four numbers
+      # @param total [Integer] objects that all threads allocated
+      def counted(rows, retained_known, total)
+        return { allocated_objects: total } unless rows
+
+        lines = rows.group_by { |path, lineno, *| place(path, lineno) }
+        classes = rows.group_by { |row| { name: row[2] } }
+        lines, classes = [lines, classes].map do |groups|
+          ordered(groups.map { |name, parts| { **name, **sums(parts, retained_known) } })
+        end
+        { **sums(rows, retained_known), classes: classes, lines: lines }
+      end
+
+      def place(path, lineno) = { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno }
+
+      def sums(rows, retained_known)
+        allocated, bytes, retained, retained_bytes = [3, 4, 5, 6].map { |column| rows.sum { |row| row[column] } }
+        { allocated_objects: allocated, allocated_bytes: bytes, retained_objects: (retained if retained_known),
+          retained_bytes: (retained_bytes if retained_known) }
+      end
+
+      def ordered(rows)
+        rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
+      end
+
+      # The result in a child that was forked within the block.
+      def outside
+        body = { cost: Cost.of(:T0), reasons: {} }
+        own_fields.each { |field| body[:reasons][field.name] = :measured_in_parent }
+        capture(body)
+      end
+    end
+
+    # @api private
+    # @param value [Object]
+    # @return [Measurement] a copy with this value
+    def holding(value)
+      dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
+    end
+
+    # @api private
+    # @return [Boolean] whether anything was measured
+    def known? = !allocated_objects.nil?
+  end
+end

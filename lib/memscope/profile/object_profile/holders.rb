@@ -1,0 +1,129 @@
+# frozen_string_literal: true
+
+require_relative "../../value/forks"
+require_relative "../object_profile"
+Memscope::Loading.unit :HeapGraph
+
+module Memscope
+  module ObjectProfile
+    # Finds what holds the objects of lines that keep growing. A thread counts each line's survivors after major GCs.
+    # For the line that grew most, it makes a heap graph in a forked child, and takes a path to the line's sampled
+    # objects. Later readings of the profile include that path.
+    #
+    # @api private
+    module Holders
+      # The thread checks for a major GC every SECONDS, or after REST times the CPU time of its last count if that is
+      # longer: so counts take at most a two-hundredth of the time.
+      SECONDS = 10
+      REST = 200
+      # The fewest seconds between two heap graphs.
+      BETWEEN = 600
+      # Seconds that the child may take.
+      DEADLINE = 60
+      # How many counts are kept.
+      COUNTS = 30
+      private_constant :DEADLINE, :COUNTS
+
+      @lock = Mutex.new
+
+      class << self
+        # Watches the running profile until it ends, unless a thread does so already.
+        #
+        # @return [void]
+        def watch
+          @lock.synchronize do
+            @hooked ||= Forks.listen(child: -> { forked }) && true
+            @thread = Forks.background("memscope objects") { watch_sessions } unless @thread&.alive?
+          end
+          nil
+        end
+
+        # @param path [String] of the line
+        # @param lineno [Integer]
+        # @return [Profile::Holder, nil] what holds many of the line's sampled objects that have survived a major GC;
+        #   nil if no graph could be made, or none of these objects is reachable
+        # @raise [Unavailable] if no profile is running
+        def find(path, lineno)
+          objects = sampled(path, lineno)
+          return if objects.empty?
+
+          graph = HeapGraph.to_sampled(objects, "objects of #{path}:#{lineno}", deadline: DEADLINE)
+          most = graph.paths.map(&:count).max or return
+          # Paths are sorted by memory. The first path may lead to a single object of the line, which holds all other
+          # objects of the line. So the first path that leads to many objects is taken: the path to Procs, for example,
+          # rather than the path to their environment.
+          found = graph.paths.find { |path| 2 * path.count >= most }
+          Profile::Holder.capture({ path: path, lineno: lineno, links: found.links, count: found.count,
+                                    sampled: graph.target_count, found_at: (graph.at.to_r * 1000).to_i })
+        end
+
+        private
+
+        # A forked child continues the profile, but lacks the thread.
+        def forked
+          @lock = Mutex.new
+          @thread = nil
+          watch if ObjectProfile.running?
+        end
+
+        def watch_sessions
+          watch_session(ObjectProfile.session) while wanted?
+        end
+
+        # Under the lock, so that a profile that starts now is either seen here, or gets a new thread from `watch`.
+        def wanted?
+          @lock.synchronize { ObjectProfile.running? || (@thread = nil) }
+        end
+
+        def watch_session(session)
+          @counts = []
+          @majors = @looked_at = nil
+          rest = SECONDS
+          loop do
+            sleep(rest)
+            return unless ObjectProfile.running? && ObjectProfile.session == session
+            next if @majors == (majors = GC.stat(:major_gc_count))
+
+            @majors = majors
+            rest = [SECONDS, REST * count].max
+            look
+          end
+        rescue Unavailable
+          nil # the profile has been stopped, or could not be read
+        end
+
+        # @return [Float] the CPU time that counting took, in seconds
+        def count
+          since = Clock.cpu
+          @counts = [*@counts, Growth.count(ObjectProfile.survivors)].last(COUNTS)
+          Clock.cpu - since
+        end
+
+        # A line with a known holder gets another heap graph only if no other line grows.
+        def look
+          lines = Growth.decide(@counts)
+          return if lines.empty? || (@looked_at && Clock.now - @looked_at < BETWEEN)
+
+          @looked_at = Clock.now
+          known = ObjectProfile.holders.map { |holder| [holder.path, holder.lineno] }
+          holder = find(*((lines - known).first || lines.first))
+          ObjectProfile.keep(holder) if holder
+        end
+
+        # @return [String] the line's sampled objects that have survived a major GC
+        def sampled(path, lineno)
+          body = ObjectProfile.with_objects
+
+          objects = body.delete(:objects)
+          profile = Profile.of_objects(body)
+          lines = Profile::Grouping.new(profile)
+          judged = body[:stacks].zip(objects).select { |stack, _| stack[:generation] < profile.unjudged_generation }
+          stacks = judged.map { |stack, one| [Profile::Stack.capture(stack), one] }
+          stacks.filter_map { |stack, one| one if lines.by_line(stack).then { |line| at?(line, path, lineno) } }.join
+        end
+
+        def at?(line, path, lineno) = !line.is_a?(String) && line.path == path && line.lineno == lineno
+      end
+    end
+  end
+end

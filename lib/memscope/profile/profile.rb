@@ -1,0 +1,257 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+
+module Memscope
+  # Which Ruby lines allocated live malloc memory, or live objects: the allocations sampled since profiling began that
+  # are still live.
+  # The numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
+  #
+  #   profile = Memscope::MallocProfile.snapshot
+  #   profile.by(:line).first               # => the line with most live memory
+  #   puts profile                          # a text report of these lines
+  #   (later - profile).by(:line).first     # => the line that grew most, before and after
+  #   later.growth_since(profile).to_html   # => a flame graph of what grew
+  #   File.write("heap.html", profile.to_html)
+  class Profile < Reading
+    require_relative "stack" # the types of its fields
+    require_relative "sampled"
+    include Sampled
+
+    autoload :Application, File.join(__dir__, "application.rb")
+    autoload :Formats, File.join(__dir__, "formats.rb")
+    # @api private
+    autoload :Growth, File.join(__dir__, "growth.rb")
+    autoload :Grouping, File.join(__dir__, "grouping.rb")
+    autoload :Leaks, File.join(__dir__, "leaks.rb")
+    # @api private
+    autoload :Lease, File.join(__dir__, "lease.rb")
+    autoload :Libraries, File.join(__dir__, "libraries.rb")
+    # @api private
+    autoload :Profiler, File.join(__dir__, "profiler.rb")
+    autoload :Shares, File.join(__dir__, "shares.rb")
+
+    # The cost of sampling itself.
+    class Overhead < Record
+      # @return [Integer] samples taken since profiling began, including samples of blocks that have since been freed
+      field :samples_taken, :count, null: false
+      # @return [Integer] wall time spent taking samples, summed over all threads
+      field :nanoseconds, :count, null: false
+      # @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
+      field :table_bytes, :bytes, null: false
+      # @return [Integer] samples for which a table had no room; their bytes are missing from the estimates
+      field :dropped_samples, :count, null: false
+      # @return [Integer] missed frees of sampled blocks, found only when the same address was sampled again; until then
+      #   the block counted as live
+      field :lost_frees, :count, null: false
+      # @return [Integer, nil] what sampling adds to the allocator's active bytes: jemalloc places each sampled small
+      #   block in an extent of its own
+      field :inflated_bytes, :bytes
+      # @return [Integer, nil] imports of malloc and free that call memscope instead
+      field :patched_imports, :count
+      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have patched imports
+      field :patched_objects, :count
+      # @return [Float, nil] of a profile of objects: the share of the process's CPU time that it may take
+      field :budget, :number, sparse: true
+      # @return [Float, nil] the share of the CPU time that the profile has taken; nil if no CPU time has passed
+      field :cpu_share, :number, sparse: true
+      # @return [Integer, nil] the part of `nanoseconds` that made garbage collections longer
+      field :gc_nanoseconds, :count, sparse: true
+      # @return [Float, nil] the share of all allocations that were watched
+      field :watched_share, :number, sparse: true
+      # @return [Integer, nil] how often half of the samples were dropped to make room
+      field :thinned, :count, sparse: true
+      # @return [Integer, nil] how often Ruby had switched the profile's hooks off, and memscope switched them on again
+      field :rearmed, :count, sparse: true
+      # @return [Integer, nil] garbage collections that the profile did not see: samples of objects that they may have
+      #   freed were dropped
+      field :missed_collections, :count, sparse: true
+    end
+
+    # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports); :objects for Ruby's objects
+    field :backend, :symbol, null: false, one_of: %i[jemalloc imports objects]
+    # @return [Integer, nil] bytes allocated between two samples, on average; nil for objects
+    field :rate_bytes, :count
+    # @return [Boolean] whether profiling was still running at the time of this reading
+    field :running?, :boolean, null: false
+    # @return [Time] UTC, to the millisecond, when profiling began
+    field :started_at, :time, null: false
+    # @return [Time, nil] of a growth, when the earlier profile was read; nil for a profile as it was read. All numbers
+    #   of a growth are changes, and may be negative, unless their comment says otherwise
+    field :since, :time, sparse: true
+    # @return [Integer, nil] of a growth, all live bytes of the earlier profile
+    field :earlier_live_bytes, :bytes, sparse: true
+    # @return [Integer] the current generation, to which new allocations belong
+    field :generation, :count, null: false
+    # @return [Array<Integer>, nil] the numbers of all generations: each has the number of its first epoch. An epoch
+    #   begins when a garbage collection ends its mark phase. nil for malloc
+    field :generations, :integers, sparse: true
+    # @return [Integer, nil] the current epoch; nil for malloc
+    field :epoch, :count, sparse: true
+    together :generations, :epoch
+    # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
+    #   the rest has not been judged yet: it may be garbage. nil if the profile did not watch major GCs
+    field :unjudged_generation, :count, sparse: true
+    # @return [String, nil] the application's directory, at the time of this reading
+    field :application_root, :string, sparse: true
+    # @return [Symbol, nil] where `application_root` comes from: :bundler (the Gemfile's directory), :rails (Rails.root)
+    #   or :directory (the working directory)
+    field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
+    # @return [Array<Frame>] the frames of all stacks
+    field :frames, [Frame], null: false
+    # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
+    field :stacks, [Stack], null: false
+    # @return [Integer] allocated since profiling began and not freed
+    field :live_bytes, :signed_bytes, null: false
+    # @return [Integer] samples of live blocks, the basis of the estimates
+    field :samples, :integer, null: false
+    # @return [Integer] one standard error of `live_bytes`
+    field :error_bytes, :bytes, null: false
+    # @return [Integer, nil] live objects allocated since profiling began; nil for malloc
+    field :live_objects, :integer, sparse: true
+    # @return [Integer, nil] one standard error of `live_objects`
+    field :error_objects, :count, sparse: true
+    # @return [Integer, nil] windows of allocations that were sampled; nil for malloc
+    field :windows, :count, sparse: true
+    # @return [Integer, nil] how many allocations these windows stand for: all since profiling began
+    field :allocations, :count, sparse: true
+    # @return [Float, nil] the share of these allocations that are in windows
+    field :windows_share, :number, sparse: true
+    # @return [Float, nil] the effective number of windows: this many windows, each standing for equally many
+    #   allocations, would be as precise
+    field :equal_windows, :number, sparse: true
+    # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
+    field :allocator_live_bytes, :bytes
+    # @return [Integer, nil] live bytes that memscope has allocated for itself since profiling began: in no stack, and
+    #   not in `live_bytes`; nil for a part of a profile
+    field :own_bytes, :signed_bytes, sparse: true
+    # @return [Integer, nil] the growth of the allocator's own count since profiling began, without what sampling itself
+    #   has added
+    field :allocator_grown_bytes, :signed_bytes, sparse: true
+    # @return [Integer, nil] the growth of the RSS since profiling began; nil for objects
+    field :rss_grown_bytes, :signed_bytes, sparse: true
+    # @return [Float, nil] `live_bytes` and `own_bytes` as a share of `allocator_grown_bytes`; nil if that growth is
+    #   unknown or too small for a comparison
+    field :coverage, :number
+    # @return [Array<Holder>, nil] what holds the objects of lines that kept growing, if that was found; nil for malloc
+    field :holders, [Holder], sparse: true
+    # @return [Overhead]
+    field :overhead, Overhead, null: false
+
+    # What is known for the whole process only.
+    WHOLE_ONLY = { coverage: nil, own_bytes: nil, allocator_grown_bytes: nil, rss_grown_bytes: nil }.freeze
+    private_constant :WHOLE_ONLY
+
+    # Adds the library of each line, and leaves out what memscope allocated for itself: only the profiled process knows
+    # the directories of its Ruby, gems and application.
+    #
+    # @param body [Hash{Symbol => Object}] from the extension
+    # @param envelope [Hash{Symbol => Object}, nil]
+    def self.capture(body, envelope = nil)
+      application = Application.current
+      reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
+      frames = body[:frames].map { |frame| Libraries.attributed(frame, application) }
+      own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
+      super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
+              own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
+              reasons: { **reasons, **body[:reasons] } }, envelope)
+    end
+
+    # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
+    def self.sums(body, stacks)
+      { error_bytes: Integer.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
+        **%i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
+                                             .slice(*body.keys) }
+    end
+    private_class_method :sums
+
+    # @api private
+    # @param generation [Integer] the first generation that no major GC has judged
+    # @return [Profile] the same profile with this `unjudged_generation`
+    def judged_up_to(generation) = changed(unjudged_generation: generation)
+
+    # @api private
+    # @param holders [Array<Holder>]
+    # @return [Profile] the same profile with these holders
+    def held_by(holders) = changed(holders: holders.freeze)
+
+    # @param entry [Entry] of a line
+    # @return [Holder, nil] what holds its objects, if that is known
+    def holder(entry)
+      holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
+    end
+
+    # The part of the profile that was allocated in some generations, without numbers that are known only for the whole
+    # process.
+    #
+    # @api private
+    # @param generations [Range<Integer>]
+    # @return [Profile]
+    def part(generations)
+      of_stacks(stacks.select { |stack| generations.cover?(stack.generation) },
+                generation: generations.max || generation)
+    end
+
+    # @api private
+    # @param tag [String]
+    # @return [Profile] the part that was allocated under that tag
+    def tagged(tag) = of_stacks(stacks.select { |stack| stack.tag == tag })
+
+    # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown
+    def survived_bytes = survived(stacks.map { |stack| [stack.generation, stack.live_bytes] })
+
+    # @return [Integer, nil] live bytes that no major GC has judged yet; nil if that is unknown
+    def unjudged_bytes = survived_bytes && (live_bytes - survived_bytes)
+
+    # @api private
+    # @param bytes [Hash{Integer => Integer}, Array<Array(Integer, Integer)>] live bytes by generation
+    # @return [Integer, nil] the part that has survived a major GC
+    def survived(bytes)
+      unjudged_generation && bytes.sum { |generation, live| generation < unjudged_generation ? live : 0 }
+    end
+
+    # @api private
+    # @param body [Hash{Symbol => Object}] of a profile of objects, from the extension
+    # @return [Profile]
+    def self.of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
+
+    # What grew since an earlier profile of the same process, with one standard error of each change, by every grouping
+    # but :stack: `by(:line)`, `by(:tag)`.
+    #
+    # @param other [Profile] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] unless the other is a profile
+    # @raise [ArgumentError] if the other's process, rate or backend differs
+    def -(other)
+      diff = Loading.unit(:Diff)
+      growth = growth_since(other)
+      groups = (groupings - [:stack]).to_h { |grouping| [grouping, Growth.rows(other, growth, grouping)] }
+      diff.between(other, self, groups: groups, reasons: growth.reasons)
+    end
+
+    # The growth since an earlier profile of the same process as a profile: its stacks' numbers are changes, and it goes
+    # to every format.
+    #
+    # @param other [Profile] the earlier one
+    # @return [Profile] in this profile's envelope, at no cost
+    # @raise [TypeError, ArgumentError] as for `-`
+    def growth_since(other)
+      growth = changed(**Growth.values(of_this_kind(other), self))
+      objects? ? growth.with_errors : growth
+    end
+
+    # @return [Float, nil] time from the earlier profile of a growth to the later; nil for a profile as it was read
+    def seconds = since && (at - since).to_f
+
+    private
+
+    def of_stacks(kept, **changes)
+      part = changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),
+                                samples: kept.sum(&:samples), live_objects: live_objects && kept.sum(&:live_objects),
+                                error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }))
+      objects? ? part.with_errors : part
+    end
+
+    def shown_values = { **super, started_at: started_at, since: since }.compact
+  end
+end

@@ -1,0 +1,179 @@
+# frozen_string_literal: true
+
+require_relative "../value/collection"
+Memscope::Loading.units :MallocProfile, :ObjectProfile
+
+module Memscope
+  # What endpoints and jobs allocate and keep: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
+  # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
+  #
+  #   Memscope::ObjectProfile.start
+  #   # … a few thousand requests, and two full garbage collections later
+  #   row = Memscope.tags.first       # => the tag whose runs together retain most
+  #   row.retained_objects            # => 2987.1, per 1,000 runs
+  #   row.retained_objects_error      # => 104.3
+  #
+  # Retained objects are those that were allocated before the last but one major GC and that the last major GC found
+  # alive: objects that requests in progress hold meanwhile are not among them. What grew in a time is in the difference
+  # of two profiles: `(later - earlier).by(:tag)`.
+  class Tags < Reading
+    # What the runs of one tag allocate and keep.
+    class Row < Record
+      # @return [String] the tag
+      field :name, :string, null: false
+      # @return [Integer] runs that have begun: requests, jobs
+      field :runs, :count, null: false, counters: true
+      # @return [Integer] runs in progress
+      field :running, :count, null: false
+      # @return [Float, nil] objects that a run allocates
+      field :allocated_objects, :number
+      # @return [Integer, nil] bytes that a run allocates through malloc: exact with jemalloc, else estimated
+      field :malloc_allocated_bytes, :bytes
+      # @return [Integer, nil] live objects that runs have allocated since the profile of objects began; nil for few
+      #   samples
+      field :live_objects, :count
+      # @return [Integer, nil] bytes of these live objects, with the malloc memory that they report
+      field :live_bytes, :bytes
+      # @return [Integer, nil] live memory that runs have allocated through malloc since the malloc profile began
+      field :malloc_live_bytes, :bytes
+      # @return [Float, nil] objects that 1,000 runs retain; nil for few samples
+      field :retained_objects, :number
+      # @return [Float, nil] one standard error of `retained_objects`
+      field :retained_objects_error, :number
+
+      # @return [Symbol] the field that identifies a record in a list
+      def self.identity = :name
+
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :runs
+    end
+
+    # @return [Array<Row>] the tags whose runs together retain most come first, even if samples are too few for a number
+    collection :rows, [Row]
+
+    # Fields that need a profile of objects.
+    OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
+    # The fewest samples from which a number is estimated.
+    ENOUGH = Profile::Entry::ENOUGH_SAMPLES
+    # Fields that several tags have together.
+    SUMS = %i[runs running live_objects live_bytes malloc_live_bytes].freeze
+    # Seconds between two readings for metrics, unless an interval for ledgers is configured.
+    INTERVAL = 60
+    # As much of a stack, and of a profile, as Profile::Shares.error needs: the samples that two major GCs have judged.
+    Judged = Struct.new(:samples, :live_objects, :shares)
+    Windows = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
+    private_constant :OF_OBJECTS, :ENOUGH, :SUMS, :INTERVAL, :Judged, :Windows
+    # In metrics, the name of the row that sums up the tags without a row of their own.
+    #
+    # @api private
+    OTHER = "[other]"
+
+    class << self
+      # Implements Memscope.tags.
+      #
+      # @return [Tags]
+      def read
+        body = Native.tags
+        body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
+        malloc, unread = malloc_profile
+        body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
+        rows = rows(body, malloc)
+        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, unread || !malloc.nil?)
+        capture({ rows: rows, reasons: { **reasons, **body[:reasons] }, cost: body[:cost] })
+      end
+
+      # @api private
+      # @param cache [TtlCache]
+      # @param interval [Numeric, nil] seconds between two ledgers for metrics
+      # @return [Tags]
+      def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
+
+      private
+
+      # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running profile; why it cannot be read
+      def malloc_profile
+        [(MallocProfile.snapshot if MallocProfile.running?), nil]
+      rescue Unavailable => e
+        [nil, e.message]
+      end
+
+      # Sorted by what a tag retains in total. Not per run: an endpoint that fills its caches in its first request would
+      # come before a leak.
+      def rows(body, malloc)
+        entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
+        body[:tags].sort_by { |tag| [-kept(tag), -tag[:live_bytes].to_i, -tag[:runs], tag[:name]] }
+                   .map { |tag| row(tag, entries[tag[:name]], body[:judged]) }
+      end
+
+      def kept(tag) = (tag[:shares] || []).sum { |share| share[Profile::Shares::OBJECTS] }
+
+      def row(tag, entry, windows)
+        malloc = tag[:malloc_allocated_bytes] || entry&.allocated_bytes
+        { name: tag[:name], runs: tag[:runs], running: tag[:running], malloc_live_bytes: entry&.live_bytes,
+          malloc_allocated_bytes: a_run(malloc, tag[:malloc_runs])&.round, **sampled(tag),
+          **(windows ? retained(tag, windows) : {}) }
+      end
+
+      def sampled(tag)
+        live = tag[:live_samples].to_i >= ENOUGH ? tag.slice(:live_objects, :live_bytes) : {}
+        return live if tag[:counted].to_i < ENOUGH
+
+        { **live, allocated_objects: a_run(tag[:allocated_objects], tag[:profiled_runs]) }
+      end
+
+      def a_run(whole, runs) = ((whole / runs.to_f).round(2) if whole && runs&.positive?)
+
+      def retained(tag, windows)
+        thousands = tag[:judged_runs].fdiv(1000)
+        return {} if tag[:samples] < ENOUGH || !thousands.positive?
+
+        error = Profile::Shares.error([Judged.new(tag[:samples], kept(tag), tag[:shares])], Profile::Shares::OBJECTS,
+                                      Windows.new(**windows))
+        { retained_objects: (kept(tag) / thousands).round(2), retained_objects_error: (error / thousands).round(2) }
+      end
+
+      # Why a row lacks a number.
+      def missing(rows, body, malloc)
+        { **without_objects(body), **without_malloc(malloc) }.select { |name, _why| rows.any? { |row| row[name].nil? } }
+      end
+
+      def without_objects(body)
+        why = body[:profiled] ? :tags_few_samples : body[:reasons][:profiled] || :tags_without_profile
+        reasons = OF_OBJECTS.to_h { |name| [name, why] }
+        body[:profiled] && !body[:judged] ? { **reasons, retained_objects: :tags_unjudged } : reasons
+      end
+
+      # @param malloc [Boolean, String] whether a malloc profile was read; or why it could not be read
+      def without_malloc(malloc)
+        why = malloc == true ? :tags_few_malloc_samples : malloc
+        { malloc_allocated_bytes: why || :tags_malloc_uncounted,
+          malloc_live_bytes: why || :tags_without_malloc_profile }
+      end
+    end
+
+    # The rows that a table shows: the first ones, and the sum of the others.
+    #
+    # @param most [Integer]
+    # @return [Array<Row>] all rows; or, if there are more, the first `most` and a row such as "12 other tags"
+    def top(most = 50)
+      rest = rows.drop(most)
+      return rows if rest.empty?
+
+      sums = SUMS.to_h { |name| [name, rest.filter_map(&name).then { |known| known.sum if known.any? }] }
+      [*rows.first(most), Row.capture({ name: "#{rest.size} other tags", **sums })]
+    end
+
+    # @api private
+    # @return [Tags] the rows of `top`; the row that sums up the other tags is named "[other]"
+    def bounded
+      shown = top
+      return self if shown.size == rows.size
+
+      changed(rows: [*shown[0...-1], Row.capture({ **shown.last.to_h, name: OTHER })].freeze)
+    end
+
+    # @api private
+    # @return [Boolean] whether there are any runs
+    def known? = !rows.empty?
+  end
+end

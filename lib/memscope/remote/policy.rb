@@ -1,0 +1,114 @@
+# frozen_string_literal: true
+
+require_relative "../value/reading"
+
+module Memscope
+  # When to return memory, and when to restart a worker: rules over the readings of a group of processes.
+  #
+  #   policy = Memscope::Policy.new(soft: 0.75)
+  #   decision = policy.decide(groups)   # the last quarter of an hour, oldest first
+  #   decision.action                    # => :restart
+  #   decision.worker.pid                # => 4711
+  #   decision.reason                    # => "The working set is 1,700.2 MiB, ..."
+  #
+  # A policy only decides: it reads no clock and no file, and changes nothing. See docs/policy.md for the rules.
+  class Policy
+    # From the mildest to the last resort.
+    ACTIONS = %i[none purge restart].freeze
+
+    # A duration of up to a week.
+    WEEK = (0..604_800)
+    # For each rule, the default, and the range of allowed numbers: only Integers unless the default is a Float.
+    RULES = {
+      soft: [0.8, 0.1..1], hard: [0.95, 0.1..1], readings: [5, 1..1000], sustained_seconds: [300.0, WEEK],
+      eta_seconds: [7200.0, WEEK], least_share: [0.25, 0..1], min_uptime_seconds: [1800.0, WEEK],
+      hard_min_uptime_seconds: [600.0, WEEK], interval_seconds: [900.0, WEEK], hard_interval_seconds: [300.0, WEEK],
+      settle_seconds: [60.0, WEEK], stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000],
+      jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
+    }.freeze
+    private_constant :WEEK, :RULES
+
+    # @!attribute [r] soft
+    #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
+    # @!attribute [r] hard
+    #   @return [Numeric] share of the limit above which a restart comes before a purge, and need not wait as long
+    # @!attribute [r] readings
+    #   @return [Integer] how many readings in a row must be above `soft`
+    # @!attribute [r] sustained_seconds
+    #   @return [Numeric] how many seconds these readings must span at least
+    # @!attribute [r] eta_seconds
+    #   @return [Numeric] leaks that reach the limit within this many seconds count as above `soft`
+    # @!attribute [r] least_share
+    #   @return [Numeric] the least share of the excess that an action must return
+    # @!attribute [r] min_uptime_seconds
+    #   @return [Numeric] a worker that started less than this many seconds ago is not restarted
+    # @!attribute [r] hard_min_uptime_seconds
+    #   @return [Numeric] replaces `min_uptime_seconds` above `hard` if the group is about to reach the limit (at its
+    #     present growth, within `gap_seconds`) and the last restart was at least `min_uptime_seconds` ago
+    # @!attribute [r] interval_seconds
+    #   @return [Numeric] the least time between two restarts, and between two purges of one worker
+    # @!attribute [r] hard_interval_seconds
+    #   @return [Numeric] the least time between two restarts above `hard`
+    # @!attribute [r] settle_seconds
+    #   @return [Numeric] the time from a purge, or from a successor's boot, to the measurement of the result
+    # @!attribute [r] stop_seconds
+    #   @return [Numeric] how long to restart nothing after a restart that did not help, how long to wait for an action
+    #     that has not ended, and how long the worker that was restarted last is spared
+    # @!attribute [r] failed_boots
+    #   @return [Integer] how many failed boots, summed over the last two restarts, stop all restarts until a successor
+    #     has run for `min_uptime_seconds`
+    # @!attribute [r] jitter
+    #   @return [Numeric] `sustained_seconds`, the uptimes and the intervals are lengthened by up to this share. How
+    #     much depends on the host and the worker, so that hosts do not act at the same time. No time is shortened
+    # @!attribute [r] gap_seconds
+    #   @return [Numeric] readings before a gap longer than this do not count
+    attr_reader(*RULES.keys)
+
+    # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the attributes
+    # @raise [ArgumentError] naming the rule, what was given and what is allowed
+    def initialize(**rules)
+      unknown = rules.keys - RULES.keys
+      Field.refuse(nil, unknown.first, RULES.keys.join(", "), call: "Memscope::Policy.new") if unknown.any?
+      RULES.each do |name, (default, range)|
+        instance_variable_set(:"@#{name}", checked(name, rules.fetch(name, default), default, range))
+      end
+      Field.refuse(:hard, hard, "#{soft} or more, which soft is", call: "Memscope::Policy.new") if hard < soft
+      freeze
+    end
+
+    # @param readings [Array<Group>] those of the last quarter of an hour, or more, oldest first; the decision is about
+    #   the newest reading
+    # @return [Decision]
+    # @raise [ArgumentError] unless there is at least one reading, and all are Groups
+    def decide(readings)
+      groups = readings.is_a?(Array) && readings.any? && readings.all?(Group)
+      allowed = "an Array of one or more Policy::Group"
+      groups or Field.refuse(:readings, readings, allowed, call: "Memscope::Policy#decide")
+      DecisionRules.new(self, ReadingWindow.new(self, readings)).decision
+    end
+
+    # @api private
+    # @param rule [Symbol] one of the rules in seconds
+    # @param who [Array<Object>] what the jitter is seeded by: the host, and the worker
+    # @return [Float] the rule's time with its jitter: the same for the same host and worker, in any process
+    def time(rule, *who)
+      seed = who.join("/").unpack1("H*").hex
+      public_send(rule) * (1 + (jitter * Random.new(seed).rand))
+    end
+
+    private
+
+    def checked(name, given, default, range)
+      whole = default.is_a?(Integer)
+      return given if given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
+
+      allowed = "#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
+      Field.refuse(name, given, allowed, call: "Memscope::Policy.new")
+    end
+  end
+end
+
+require_relative "policy/group"
+require_relative "policy/decision"
+require_relative "policy/reading_window"
+require_relative "policy/decision_rules"

@@ -1,0 +1,180 @@
+# frozen_string_literal: true
+
+require "socket"
+require_relative "../../process/cgroup"
+Memscope::Loading.units :Policy, :Purge
+
+module Memscope
+  class Workers < Reading
+    # Follows Memscope::Policy for the processes that share one memory limit: once a minute it reads the group, decides,
+    # logs and counts the decision and, if the setting `policy` is :act, carries it out.
+    #
+    # The thread that listens calls `step`; without one, the thread that samples this process. `step` raises nothing,
+    # and does not wait for the effects of an action: a later step reads them. Only a purge blocks the thread, in a
+    # cluster for at most PumaHost::TIMEOUT seconds.
+    #
+    # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervised?`,
+    # why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    #
+    # @api private
+    class Controller
+      include Quantity
+
+      # The number of readings that a decision is based on: those of a quarter of an hour.
+      MAX_READINGS = 15
+      # The number of actions that are known: those of more than `Policy#stop_seconds`.
+      MAX_OUTCOMES = 1000
+      # A line that has not come up for this many seconds is logged again.
+      AGAIN = 3600
+      NO_LIMIT = ", but there is no memory limit: it does nothing"
+      private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :NO_LIMIT
+
+      # @param worker [Worker] its last report; if it is missing or old, its memory is unknown
+      # @param rest [Hash{Symbol => Object}] what the host knows of it
+      # @return [Policy::Member]
+      def self.member(worker, **rest)
+        verdict = worker.verdict if worker.verdict&.kind == :leak
+        sizes = { private_bytes: worker.uss_bytes, leak_bytes_per_hour: verdict&.bytes_per_hour,
+                  purge_bytes: worker.purge_bytes }
+        sizes = {} if worker.reasons.key?(:at)
+        Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes, **rest })
+      end
+
+      # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
+      attr_reader :groups
+
+      def initialize(host)
+        @host = host
+        @groups = @outcomes = [].freeze
+        @decided = {}.freeze
+        @due = 0
+        @logged = {}
+      end
+
+      # @return [Float] seconds, as of Policy::Group#seconds
+      def self.now = Process.clock_gettime(Process::CLOCK_BOOTTIME).round(3)
+
+      # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
+      def fields = { policy_decisions: @decided, policy_decision: @last }
+
+      # Does what is due.
+      #
+      # @return [void]
+      def step
+        @host.advance
+        return if Workers.setting(:policy) == :off || Clock.now < @due
+
+        why = @host.obstacle
+        return @last = "Nothing to do: #{why}." if why
+
+        policy = Policy.new(**rules)
+        @due = Clock.now + (policy.sustained_seconds / policy.readings)
+        @groups = [*@groups, read(policy)].last(MAX_READINGS).freeze
+        introduce(policy)
+        follow(policy.decide(@groups))
+      rescue StandardError => e
+        log_once("policy: an error: #{e.message} (#{e.class})")
+      end
+
+      private
+
+      def rules
+        soft = Workers.setting(:policy_soft)
+        { soft: soft, hard: [soft, 0.95].max, interval_seconds: Workers.setting(:policy_interval_seconds),
+          min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
+      end
+
+      # Logs what to expect of the policy, at first and whenever that changes.
+      def introduce(policy)
+        limit = @groups.last.limit_bytes
+        log_once("policy: #{act? ? 'acts' : 'observes'}" \
+                 "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}")
+      end
+
+      def act? = Workers.setting(:policy) == :act
+
+      def read(policy)
+        cgroup = Cgroup.read
+        now = self.class.now
+        members = @host.members
+        @outcomes = @outcomes.map { |outcome| settled(outcome, policy, members, now) }.freeze
+        Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
+                                working_set_bytes: cgroup.working_set_bytes, supervised: @host.supervised?,
+                                workers: @host.workers, members: members, outcomes: @outcomes })
+      end
+
+      # Follows an action until what it returned is measured, `settle_seconds` after it or, for a restart, after the
+      # successor has booted.
+      def settled(outcome, policy, members, now)
+        return outcome if !outcome.executed? || outcome.returned_bytes
+
+        booted = outcome.booted_seconds
+        return now < booted + policy.settle_seconds ? outcome : measured(outcome, members) if booted
+
+        booted, failed = @host.successor(outcome)
+        outcome.with(failed_boots: failed, booted_seconds: (now if booted))
+      end
+
+      def measured(outcome, members)
+        worker = outcome.worker
+        left = members.find { |member| member.index == worker.index }&.private_bytes
+        return outcome unless left && worker.private_bytes
+
+        returned = worker.private_bytes - left
+        @host.log("policy: #{outcome.action} of #{worker.title} returned #{size(returned)}, expected " \
+                  "#{size(outcome.expected_bytes)}")
+        outcome.with(returned_bytes: returned)
+      end
+
+      def follow(decision)
+        return nothing(decision) if decision.none?
+
+        failure = (carry_out(decision) if act?)
+        executed = act? && failure.nil?
+        @outcomes = [*@outcomes, outcome_of(decision, executed)].last(MAX_OUTCOMES).freeze
+        tally(decision.action, executed)
+        @last = "#{'would ' unless act?}#{decision.action} #{decision.worker.title}: #{decision.reason}" \
+                "#{" Not done: #{failure}" if failure}"
+        @host.log("policy: #{@last}")
+      end
+
+      # Logs a decision to do nothing only if something was to be done: the group is too large.
+      def nothing(decision)
+        tally(:none, false)
+        @last = decision.reason
+        log_once("policy: #{decision.reason}") if decision.over_bytes
+      end
+
+      def outcome_of(decision, executed)
+        ended = self.class.now if executed && decision.action == :purge
+        Policy::Outcome.capture({ action: decision.action, worker: decision.worker, executed: executed,
+                                  seconds: @groups.last.seconds, expected_bytes: decision.expected_bytes,
+                                  booted_seconds: ended, failed_boots: 0 })
+      end
+
+      # Returns why the decision was not carried out; nil if it was.
+      def carry_out(decision)
+        worker = decision.worker
+        decision.action == :restart ? @host.restart(worker) : @host.purge(worker, [*Purge.allocators_lever])
+        nil
+      rescue StandardError => e
+        "#{e.message} (#{e.class})"
+      end
+
+      def tally(action, executed)
+        key = executed ? :executed : :not_executed
+        counts = @decided.fetch(action, {})
+        @decided = { **@decided, action => { **counts, key => counts.fetch(key, 0) + 1 }.freeze }.freeze
+      end
+
+      # Most decisions are to do nothing, for the same reason as a minute ago but with other numbers. Such a line is
+      # logged once, and again only after it has not come up for AGAIN seconds.
+      def log_once(text)
+        kind = text.gsub(/[\d.,]+/, "")
+        @logged.delete_if { |_kind, at| Clock.now - at > AGAIN }
+        @host.log(text) unless @logged.key?(kind)
+        @logged[kind] = Clock.now
+      end
+    end
+  end
+end

@@ -1,0 +1,88 @@
+# frozen_string_literal: true
+
+require_relative "../../process/ledger"
+require_relative "../../process/process_memory"
+require_relative "../../process/snapshot"
+require_relative "../../value/ttl_cache"
+Memscope::Loading.units :Arenas, :History, :Purge, :Verdict
+
+module Memscope
+  class Workers < Reading
+    # Takes readings of this process, the first when the process boots. Loads nothing of Rails and none of the
+    # application's gems, so that it can be used before they are loaded.
+    #
+    # @api private
+    class Sampler
+      # The values for which ProcessMemory gives a reason if they are missing.
+      EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
+      private_constant :EXPLAINED
+
+      # @param role [Symbol] :master, :worker or :single
+      # @param index [Integer, nil] Puma's number of the worker
+      def initialize(role:, index: nil)
+        @role = role
+        @index = index
+        @samples = 0
+        @arenas = TtlCache.new
+        @tags = TtlCache.new
+        @booted_at = Clock.time
+        @rss_at_boot = ProcessMemory.read.rss_bytes
+        rebase
+      end
+
+      # Restarts the count of unshared memory: this process has forked a worker, and now shares all its memory with it.
+      #
+      # @return [void]
+      def rebase
+        @inherited = Native.inherited if @role == :worker
+      end
+
+      # @return [Worker] this process as it is now. T2: milliseconds per resident GB
+      def read
+        ledger = Ledger.read
+        memory = ProcessMemory.read
+        snapshot = Snapshot.read
+        unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
+        interval = Workers.setting(:metrics_ledger_interval_seconds)
+        arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
+        tags = Tags.read_for_metrics(@tags, interval) if Native.tags_begun?
+        History::Sampler.offer(ledger, memory)
+        @samples += 1
+        Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
+                         rss_at_boot_bytes: @rss_at_boot, samples: @samples,
+                         verdict: Verdict.latest, reasons: reasons(ledger, memory, unshared),
+                         snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
+                         tags: tags&.rows, costs: costs(ledger, memory, snapshot, arenas, tags) })
+      end
+
+      private
+
+      def rows(ledger)
+        return {} unless ledger.known?
+
+        { rows: ledger.rows.to_h { |row| [row.id, row.bytes] }, leaves: ledger.leaf_bytes,
+          unverified_rows: ledger.unverified_rows,
+          purge_bytes: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes }
+      end
+
+      def costs(*readings)
+        readings.compact.to_h { |reading| [reading.kind.to_sym, reading.cost.to_h.slice(:wall_us, :gvl_us)] }
+      end
+
+      def sizes(memory, unshared)
+        rss = memory.rss_bytes
+        uss = memory.uss_bytes
+        { rss_bytes: rss, pss_bytes: memory.pss_bytes, uss_bytes: uss, shared_bytes: rss && uss && (rss - uss),
+          unshared_since_fork_bytes: (unshared if unshared.is_a?(Integer)) }
+      end
+
+      def reasons(ledger, memory, unshared)
+        reasons = memory.reasons.slice(*EXPLAINED)
+        reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
+        why = Reasons.sentence(unshared || "this process is not a forked worker")
+        reasons[:unshared_since_fork_bytes] = why unless unshared.is_a?(Integer)
+        reasons
+      end
+    end
+  end
+end

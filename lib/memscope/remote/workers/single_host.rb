@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative "../private_file"
+require_relative "../sockets"
+require_relative "controller"
+
+module Memscope
+  class Workers < Reading
+    # The host of a Controller for a process that acts on itself: the only process of a server. The setting
+    # `policy_supervised` says whether something starts it again.
+    #
+    # @api private
+    class SingleHost
+      # Seconds for which a quieted Sidekiq may still fetch a job, and then some.
+      FETCH_TIMEOUT = 5
+      # The longest wait for a quieted Sidekiq's jobs, in seconds; TERM then makes it put them back into their queues.
+      JOBS_TIMEOUT = 900
+      private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
+
+      # @param log [#log, nil] where lines go if no logger is configured: Puma's log
+      def initialize(log = nil)
+        @log = log
+      end
+
+      # Ends a quieted Sidekiq once its jobs have ended.
+      #
+      # @return [void]
+      def advance
+        return if @jobs.nil? || Clock.now - @quiet_since < (@jobs.size.positive? ? JOBS_TIMEOUT : FETCH_TIMEOUT)
+
+        @jobs = nil
+        Process.kill(:TERM, Process.pid)
+      end
+
+      # @return [Boolean]
+      def supervised? = Workers.setting(:policy_supervised)
+
+      # @return [Integer]
+      def workers = 1
+
+      # @return [String, nil] why nothing may be done now
+      def obstacle = ("this process is about to end" if @quiet_since || sidekiq&.stopping?)
+
+      # @return [Array<Policy::Member>]
+      def members
+        @started ||= Controller.now
+        [Workers.own].compact.map { |own| Controller.member(own, started_seconds: @started, booted: true) }
+      end
+
+      # The successor is never seen here: this process has ended by then.
+      def successor(_outcome) = [false, 0]
+
+      # Ends this process, Sidekiq's only after its jobs. A quieted Sidekiq takes no jobs, so one process of this user
+      # at a time may be quiet: the lock lasts until the process has ended.
+      #
+      # @return [void]
+      # @raise [RuntimeError] saying why not
+      def restart(_member)
+        raise "another process of this user is being restarted" unless lock.flock(File::LOCK_EX | File::LOCK_NB)
+
+        @jobs = ::Sidekiq::Processor::WORK_STATE if sidekiq
+        @quiet_since = Clock.now
+        Process.kill(@jobs ? :TSTP : :TERM, Process.pid)
+      end
+
+      def purge(_member, levers) = Purge.run(levers, arena: nil, dry_run: false, settle: 0)
+
+      # @param text [String]
+      # @return [void]
+      def log(text)
+        logger = Workers.setting(:logger) || (::Sidekiq.logger if sidekiq)
+        logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")
+      end
+
+      private
+
+      # Only for Sidekiq's own program, which handles TSTP: the signal would suspend any other process.
+      def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
+
+      def lock
+        directory = Sockets.directory(Workers.setting(:socket_directory))
+        @lock ||= PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
+      end
+    end
+  end
+end

@@ -1,0 +1,122 @@
+# frozen_string_literal: true
+
+require_relative "../../value/runtime"
+
+module Memscope
+  class Workers < Reading
+    # Takes readings of this process at an interval, and delivers each; more rarely if a reading is slow, so that they
+    # use at most SHARE of a core.
+    #
+    # @api private
+    class Watch
+      # The largest share of a core that readings may use.
+      SHARE = 0.005
+      # The longest wait for the master's answer, in seconds: a request to the application, or a scrape, can wait that
+      # long.
+      PATIENCE = 2
+      private_constant :SHARE, :PATIENCE
+
+      # @return [Integer] pid of the process that it takes readings of
+      attr_reader :pid
+
+      # @return [Sampler]
+      attr_reader :sampler
+
+      # @param sampler [Sampler]
+      # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
+      # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
+      # @param share [Float] the largest share of a core that readings may use
+      # @param least [Numeric] fewest seconds between two readings, whatever the setting is
+      # @yieldparam worker [Worker] each reading
+      # @yieldreturn [Boolean] whether it was delivered
+      def initialize(sampler, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
+        @pid = Process.pid
+        @sampler = sampler
+        @master_pid = master_pid
+        @controller = controller
+        @share = share
+        @least = least
+        @deliver = deliver
+        @latest = nil
+        @troubles = {}
+      end
+
+      # Takes the first reading before it returns; the thread of Runtime::Sampling takes the later ones.
+      #
+      # @return [void]
+      def start
+        seconds = step
+        Runtime.current.sampling.schedule(self, seconds)
+      end
+
+      # Takes a reading. The policy acts in the listener's thread, if there is one: it waits for what it does.
+      #
+      # @return [Float] seconds to wait before the next
+      def call
+        step.tap { Workers.follow(@controller) if @controller }
+      end
+
+      # Starts the thread again if it was killed.
+      #
+      # @return [void]
+      def resume = (start unless Runtime.current.sampling.run?(self))
+
+      # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
+      # application. A reading that was not delivered does not become the latest: other processes still have the reading
+      # before it, so this process's counters would seem to fall from one answer to the next.
+      #
+      # @return [Float] seconds to wait before the next
+      def step
+        started = Clock.cpu
+        turn_on_background_threads if @master_pid
+        worker = sample
+        @latest = worker if @deliver.nil? || @deliver.call(worker)
+        @troubles.delete(:at)
+        pause(Clock.cpu - started)
+      rescue StandardError => e
+        @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
+        pause(0)
+      end
+
+      # @return [Worker] this process: the last reading, or a new one if there is none
+      def latest = own || sample
+
+      # @return [Worker, nil] the last reading of this process
+      def own = @controller && @latest ? @latest.with(**@controller.fields) : @latest
+
+      # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
+      def read
+        since = Cost.now
+        return alone("it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
+
+        Client.new(@master_pid, timeout: PATIENCE).call(:workers)
+      rescue StandardError => e
+        alone("Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
+      end
+
+      private
+
+      def sample
+        worker = @sampler.read
+        @troubles.empty? ? worker : worker.with(reasons: { **worker.reasons, **@troubles })
+      end
+
+      def pause(cpu_seconds) = [Workers.setting(:worker_interval_seconds), @least, cpu_seconds / @share].max
+
+      def alone(why, since)
+        Workers.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
+      end
+
+      # jemalloc's background threads do not survive a fork: the child has to turn them on again.
+      def turn_on_background_threads
+        return if @background_threads || !Workers.setting(:background_thread)
+
+        Loading.unit(:Tuning).apply(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: true)
+        @background_threads = true
+        @troubles.delete(:background_thread)
+      rescue ArgumentError, Purge::Busy => e
+        @troubles[:background_thread] = e.message
+      end
+    end
+  end
+end

@@ -1,0 +1,357 @@
+# frozen_string_literal: true
+
+require_relative "../process/allocator"
+require_relative "../process/snapshot"
+require_relative "../process/ledger"
+require_relative "../process/ruby_heap"
+require_relative "../process/process_memory"
+require_relative "../process/cgroup"
+require_relative "../value/runtime"
+
+# Where the memory of this Ruby process is.
+#
+# Reading calls change nothing, and do not raise if the system does not report a value: such a value is nil, and the
+# reading's `reasons` say why. The classes describe what each call returns.
+#
+# rss, allocator, snapshot, ledger, ruby_heap, process_memory and cgroup work in a trap handler. Each other call loads a
+# file when first called, such as Memscope::Arenas for arenas; name it beforehand to make the call in a trap handler.
+#
+# Two calls change the process: purge, which returns memory to the kernel, and tune.
+module Memscope
+  Loading.register
+
+  class << self
+    # @!method rss
+    #   The resident set size, from one read of /proc/self/statm. Tier T0.
+    #   @return [Integer, nil] bytes; nil without /proc
+
+    # Which library serves malloc, proved by its behaviour. Tier T0.
+    #
+    # @return [Allocator]
+    def allocator = Allocator.read
+
+    # The totals that are cheap to read: those of statm, GC.stat and jemalloc. Tier T1; T2 with `malloc`.
+    #
+    # @param malloc [Boolean] read glibc's totals too; mallinfo2 walks the free lists under arena locks, which takes
+    #   tens of milliseconds in a large fragmented heap
+    # @return [Snapshot]
+    # @raise [ArgumentError] unless `malloc` is true or false
+    def snapshot(malloc: false) = Snapshot.read(malloc: malloc)
+
+    # Every resident page, by its proven owner or as unattributed. Tier T2.
+    #
+    # @param deep [Boolean] walk the chunks of glibc's malloc, to split its rows into in use, free, thread caches and
+    #   top: 0.15 to 0.3 µs a chunk, without the GVL or malloc's locks. No effect under jemalloc
+    # @param shared [Boolean] split each row into shared and private pages: 4 ms a GB
+    # @param objects [Boolean] add what objects hold through malloc: 11 ms a million objects, under the GVL
+    # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
+    # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
+    #   how long that took, and how much memory is no longer shared with other processes
+    # @param garbage [Boolean] split live slots, and malloc's blocks in use, into reachable and garbage, without a
+    #   collection: a forked child follows all references, 0.25 to 1 s a million objects, and the fork stops Ruby for
+    #   12 ms per GB. Implies `deep` and `objects`; what objects hold is then counted as malloc keeps it, not as objects
+    #   report it
+    # @return [Ledger]
+    # @raise [ArgumentError] unless each option is true or false
+    def ledger(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)
+      Ledger.read(deep: deep, shared: shared, objects: objects, strict: strict, gc: gc, garbage: garbage)
+    end
+
+    # Every mapping, with the ledger rows that own it. Tier T2.
+    #
+    # @return [Mappings]
+    def mappings = Loading.unit(:Mappings).read
+
+    # The allocator's arenas. Tier T1 under jemalloc, whose statistics are refreshed: 6.5 µs an arena. T2 under glibc,
+    # where malloc_info walks the free lists under arena locks: 37 ms with 84,000 free blocks.
+    #
+    # @return [Arenas]
+    def arenas = Loading.unit(:Arenas).read
+
+    # The allocator's size classes: how full their slabs are. jemalloc only. Tier T1.
+    #
+    # @param arena [Integer, nil] the index of one arena; nil for all arenas together
+    # @return [SizeClasses]
+    # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
+    def size_classes(arena: nil) = Loading.unit(:SizeClasses).read(arena: arena)
+
+    # Fragmentation as named ratios; how much free memory a purge or a compaction would return, and how much is stuck.
+    # Tier T2: walks Ruby's heap as ruby_heap does, and glibc's chunks.
+    #
+    # @return [Fragmentation]
+    def fragmentation = Loading.unit(:Fragmentation).read
+
+    # Pages and slots of Ruby's heap, and which pages compaction could empty. Tier T2: 9 to 16 ms for a million objects,
+    # under the GVL. Runs the mark functions of C extensions, as a garbage collection does.
+    #
+    # @param collect [Boolean] collect all garbage first, as GC.start does, so that only live objects hold slots
+    # @return [RubyHeap]
+    # @raise [ArgumentError] when `collect` is neither true nor false
+    def ruby_heap(collect: false) = RubyHeap.read(collect: collect)
+
+    # How many objects Ruby's heap holds, of which class, and their bytes: internal objects and garbage included. Tier
+    # T3: 5 to 12 ms for a million objects, under the GVL. Runs the size functions of C extensions, as
+    # ObjectSpace.memsize_of_all does.
+    #
+    #   before = Memscope.census(gc: true)
+    #   work
+    #   (Memscope.census(gc: true) - before).by(:class).first(5)
+    #
+    # @param gc [Boolean] collect all garbage first, as GC.start does
+    # @return [Census] with rows by class, type, kind of internal objects, slot size and age
+    # @raise [ArgumentError] unless `gc` is true or false
+    def census(gc: false) = Loading.unit(:Census).read(gc: gc)
+
+    # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
+    # what is garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million objects, with 60 to 120 bytes
+    # of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection under way is finished first.
+    # With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and size functions of C
+    # extensions.
+    #
+    #   puts Memscope.heap_graph(paths_to: "Order")
+    #
+    # @param options [Hash{Symbol => Object}] `top` (20): rows of each list, up to 1,000; `paths_to` (nil): a Class or
+    #   Module (for its instances), a String that names a class, or one object; nil: the objects in which memory
+    #   has accumulated; `strings` (false): whether to look for Strings with the same content; `in` (:fork): :fork or
+    #   :process; `deadline` (60): seconds that a child may take
+    # @return [HeapGraph]
+    # @raise [ArgumentError] for an unknown option or an invalid value
+    def heap_graph(**options) = Loading.unit(:HeapGraph).take(**options)
+
+    # The kernel's figures for this process: PSS, USS, swap. Tier T2.
+    #
+    # @return [ProcessMemory]
+    def process_memory = ProcessMemory.read
+
+    # The container's limit and its usage. Tier T1.
+    #
+    # @return [Cgroup]
+    def cgroup = Cgroup.read
+
+    # Every process of this Puma cluster, as each last reported itself; without `plugin :memscope` in config/puma.rb
+    # only this process. Tier T2 before the first report, else T0; a Puma worker asks its master, by one call.
+    #
+    # @return [Workers]
+    def workers = Loading.unit(:Workers).read
+
+    # How the memory of this process has changed, by series, since History.start. Tier T1.
+    #
+    # @return [History]
+    def history = Loading.unit(:History).read
+
+    # Whether the memory of this process grows: a leak, a step, a cache that fills, not at all, or too early to tell;
+    # in which layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1
+    # before the first judgement, else T0.
+    #
+    #   puts Memscope.verdict.sentence
+    #
+    # @param now [Boolean] judge now; with a history of several days, this takes some milliseconds
+    # @return [Verdict]
+    # @raise [ArgumentError] unless `now` is true or false
+    def verdict(now: false) = Loading.unit(:Verdict).read(now: now)
+
+    # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
+    # `gc` is true.
+    #
+    # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON: adds findings about
+    #   growth since then
+    # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
+    #   garbage
+    # @return [Diagnosis]
+    # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process; or unless `gc` is true or false
+    def doctor(since: nil, gc: false)
+      doctor = Loading.unit(:Doctor)
+      runtime = Runtime.current
+      doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
+            .tap { |diagnosis| runtime.severities = diagnosis.severities }
+    end
+
+    # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
+    #
+    # @return [Lint]
+    def lint = Loading.unit(:Lint).read
+
+    # Returns memory to the kernel, and reports how much. Tier T3. Checks all arguments before it changes anything.
+    #
+    # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
+    #   default those that this process supports, without :gc and :compact where they would stop Ruby for more than
+    #   Purge::LONGEST_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
+    # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
+    # @param dry_run [Boolean] predict only, and change nothing
+    # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait
+    # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
+    #   purge has the lever :gc instead
+    # @return [Purge::Result]
+    # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another invalid argument
+    # @raise [Purge::Busy] when another thread of this process purges or tunes
+    def purge(*levers, arena: nil, dry_run: false, settle: 0, gc: false)
+      Loading.unit(:Purge).run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
+    end
+
+    # By Ruby line, the malloc memory allocated in any thread while the block ran, and still live when it ends.
+    #
+    #   puts Memscope.malloc_profile(backend: :imports) { Report.render }
+    #
+    # Takes the options `rate` and `backend` of MallocProfile.start.
+    #
+    # @yield
+    # @return [Profile]
+    # @raise [ArgumentError] for an invalid rate or backend, or without a block
+    # @raise [Unavailable] if a profile is already running, or this process cannot be profiled
+    def malloc_profile(...) = Loading.unit(:MallocProfile).record(...)
+
+    # By Ruby line, the objects allocated in any thread while the block ran, and still alive when it ends.
+    #
+    #   puts Memscope.object_profile { Report.render }
+    #
+    # Takes the option `budget` of ObjectProfile.start.
+    #
+    # @yield
+    # @return [Profile]
+    # @raise [ArgumentError] for an invalid option, or without a block
+    # @raise [Unavailable] if a profile of objects is already running, or cannot run here
+    def object_profile(...) = Loading.unit(:ObjectProfile).record(...)
+
+    # What the block allocates, and how much of that remains: objects by class and line, malloc memory, rows of the
+    # ledger, the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while
+    # the block runs, each allocation takes 0.1 to 0.3 µs more. Lowers VmHWM to the current RSS, if the kernel
+    # allows that.
+    #
+    #   puts Memscope.measure { Report.render }
+    #
+    # @yield
+    # @return [Measurement] whose `value` is the block's
+    # @raise [ArgumentError] without a block
+    # @raise [Unavailable] within another measurement of this process, in any thread, or while a profile of
+    #   objects runs
+    def measure(...) = Loading.unit(:Measurement).take(...)
+
+    # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest;
+    # the innermost counts. Costs well under a microsecond, with or without a profile.
+    #
+    # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
+    # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.
+    #
+    #   Memscope.tag("checkout") { process(order) }
+    #
+    # @param name [String, Symbol] at most 64 bytes. Use few different names: a process has room for 4,096, and further
+    #   names count as "[overflow]"
+    # @yield
+    # @return [Object] the block's value
+    # @raise [ArgumentError] for an invalid name, or without a block
+    def tag(name, &)
+      Loading.unit(:MallocProfile) if autoload?(:MallocProfile)
+      MallocProfile.tag(name, &)
+    end
+
+    # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
+    # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
+    #
+    #   puts Memscope.tags
+    #
+    # @return [Tags]
+    def tags = Loading.unit(:Tags).read
+
+    # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
+    # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
+    #
+    # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
+    # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
+    # @param muzzy_decay_ms [Integer, nil] milliseconds after which muzzy pages are returned; 0 at once, -1 never
+    # @param background_thread [Boolean, nil] whether jemalloc's own threads purge, even while the program sleeps. A
+    #   forked child has no such threads until it sets this itself
+    # @return [Tuning] with the values before and after
+    # @raise [ArgumentError] for a value or an arena out of range; and, unless jemalloc serves malloc, for any argument
+    #   other than nil
+    # @raise [Purge::Busy] while another thread of this process purges or tunes
+    def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
+      Loading.unit(:Tuning).apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
+                                  background_thread: background_thread)
+    end
+
+    # Changes how memscope's surfaces behave. If the block raises, nothing changes. With the setting `listen`, this
+    # process listens from then on; in Rails, once the application is initialized.
+    #
+    #   Memscope.configure do |c|
+    #     c.username = "memory"
+    #     c.password = ENV.fetch("MEMORY_PASSWORD")
+    #   end
+    #
+    # @yieldparam c [Configuration::Builder] with a writer and a reader for each of Configuration::SETTINGS
+    # @return [nil]
+    # @raise [ArgumentError] for an unknown setting, or an invalid value of a setting or an environment variable
+    # @raise [Configuration::Late] once the configuration is in use
+    def configure(&)
+      Loading.unit(:Configuration).change(&)
+      Listener.boot("listen") if Configuration.so_far.listen && !const_defined?(:Railtie, false)
+      nil
+    end
+
+    # How memscope's surfaces behave. The first call in a process makes the configuration final.
+    #
+    # @return [Configuration]
+    # @raise [ArgumentError] for an invalid value of an environment variable; in Rails, the log gets a warning instead
+    def configuration = Loading.unit(:Configuration).current
+
+    # Lets other processes of this user, and of root, read, profile and purge this one: `memscope report --pid N`,
+    # `doctor`, `profile`, `purge`, `top` and `ps`. Opens a Unix socket, PID.sock in a directory that no other user can
+    # enter, and starts a thread; while it runs, Ruby does not detect deadlocks of the program's threads. Forked
+    # children have a socket and a thread of their own. Does nothing if this process listens already.
+    #
+    # MEMSCOPE_LISTEN=1 in the environment does the same when memscope is loaded.
+    #
+    # @param path [String, nil] the socket's absolute path; nil: the default path, where other processes look for it.
+    #   Forked children have their sockets in the same directory
+    # @return [Listener]
+    # @raise [ArgumentError] unless `path` is nil or an absolute path
+    # @raise [Listener::Refused] if the path, or its directory, cannot be used or trusted
+    def listen(path: nil) = Loading.unit(:Listener).listen(path)
+
+    # Writes a heap dump for other tools, without the objects' contents; see Dump. Tier T3: a forked child writes about
+    # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child; other
+    # threads run, and each page that they write to meanwhile is copied.
+    #
+    # @param path [String] of a file that does not exist yet; only this user may read it
+    # @param format [Symbol] one of Dump::FORMATS
+    # @param contents [Symbol] :none, the only one so far
+    # @param gc [Boolean] collect garbage first, as GC.start does; otherwise the dump has garbage too, as unreachable
+    #   objects
+    # @param deadline [Numeric] seconds after which the child is ended
+    # @return [Dump]
+    # @raise [ArgumentError] for an unknown format or another invalid argument
+    # @raise [SystemCallError] if the file exists already, and is then left as it is; or if it cannot be written in
+    #   full, and is then removed
+    # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
+    def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
+      Loading.unit(:Dump).write(path, format: format, contents: contents, gc: gc, deadline: deadline)
+    end
+
+    # Prints the ledger for people. Tier T2.
+    #
+    # @param io [IO, #write]
+    # @param options [Hash] the options of `ledger`
+    # @return [nil]
+    # @raise [ArgumentError] if `io` cannot be written to, or for an invalid option of `ledger`
+    def report(io = $stdout, **options)
+      Loading.unit(:Report).print(ledger(**options), io)
+    end
+
+    # Loads the files that memscope otherwise loads on first use. This is called when a server boots: in Rails by the
+    # railtie (with `eager_load`), elsewhere by Memscope::Web, RackTags, SidekiqTags and Puma's plugin.
+    #
+    # @return [void]
+    def eager_load!
+      Loading.whole do
+        require "json"
+        require_relative "eager_load"
+        EagerLoad.run
+      end
+    end
+
+    # @return [Boolean] whether memscope's extension is loaded
+    def supported? = unsupported_reason.nil?
+
+    # @return [String, nil] why the extension is not loaded; nil if it is
+    def unsupported_reason = Native.absence
+  end
+end

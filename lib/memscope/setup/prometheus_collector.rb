@@ -1,0 +1,54 @@
+# frozen_string_literal: true
+
+require_relative "../value/requirement"
+require_relative "../show/metrics"
+
+Memscope::Requirement.load("memscope/prometheus_collector", gem: "prometheus-client", feature: "prometheus/client")
+
+module Memscope
+  # memscope's families in a registry of the prometheus-client gem, for applications that already export a registry:
+  #
+  #   require "memscope/prometheus_collector"
+  #   Memscope::PrometheusCollector.register
+  #
+  # The families are read whenever the registry is read. Nothing is stored, whichever data store is configured.
+  module PrometheusCollector
+    # A family with the registry's interface.
+    #
+    # @api private
+    class Metric < ::Prometheus::Client::Metric
+      # @return [Symbol] :gauge or :counter
+      attr_reader :type
+
+      # @param definition [Metrics::Definition]
+      # @param scrape [Metrics::Scrape]
+      def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would create a store
+        @name = definition.name.to_sym
+        @type = definition.type
+        @docstring = definition.help
+        @labels = definition.label_names
+        @preset_labels = {}
+        @scrape = scrape
+      end
+
+      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
+      def values = @scrape.samples(name.to_s).to_h { |sample| [sample.labels, sample.value] }
+
+      # @param labels [Hash{Symbol => String}]
+      # @return [Numeric, nil] nil if there is no such sample
+      def get(labels: {}) = values[labels]
+    end
+
+    # Registers all families, including those without samples yet.
+    #
+    # @param registry [::Prometheus::Client::Registry]
+    # @param worker [String, Integer, false, nil] as for Metrics.families
+    # @return [void]
+    # @raise [::Prometheus::Client::Registry::AlreadyRegisteredError] if one of the names is taken
+    def self.register(registry = ::Prometheus::Client.registry, worker: nil)
+      scrape = Metrics::Scrape.new(worker: worker)
+      Metrics::DEFINITIONS.each { |definition| registry.register(Metric.new(definition, scrape)) }
+      nil
+    end
+  end
+end

@@ -1,0 +1,68 @@
+# frozen_string_literal: true
+
+require_relative "facade"
+require_relative "../profile/malloc_profile"
+
+module Memscope
+  # A Rack middleware that tags a request's allocations with its route while a malloc profile or a profile of objects
+  # runs, so that `Profile#by(:tag)` shows which routes hold memory, and Memscope.tags shows what a request retains.
+  # Without a profile it costs a method call.
+  #
+  #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
+  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block returns; nil for no tag
+  #
+  # Put it last, after any middleware that changes the request. Allocations of a response body that is generated while
+  # it is sent are not tagged.
+  #
+  # A profile has room for few tags: never use the requested path as a tag. After the first 1,000 names, all others
+  # count as "other".
+  class RackTags
+    # The maximum number of names counted separately.
+    MOST = 1000
+    private_constant :MOST
+
+    # @param app [#call]
+    # @yieldparam env [Hash] Rack's environment
+    # @yieldreturn [String, Symbol, nil]
+    def initialize(app, &name)
+      @app = app
+      @name = name || method(:rails_action)
+      @names = {}
+      @mutex = Mutex.new
+    end
+
+    # @param env [Hash] Rack's environment
+    # @return [Array(Integer, Hash, #each)]
+    def call(env)
+      name = Native.profile_runs? || Native.object_profile_runs? ? bounded(@name.call(env)) : nil
+      name ? Memscope.tag(name) { @app.call(env) } : @app.call(env)
+    end
+
+    private
+
+    # Whatever kind of name the block returns, the request must not fail.
+    def bounded(name)
+      name = name.to_s
+      return if name.empty?
+
+      @names[name] || @mutex.synchronize do
+        next "other" if @names.size >= MOST
+
+        @names[name.dup.freeze] = MallocProfile.shortened(name).freeze
+      end
+    end
+
+    # Asks the router, which the request has not reached yet; nil for a mounted application, a redirect or no route.
+    def rails_action(env)
+      return unless defined?(::Rails.application) && ::Rails.application
+
+      request = ::ActionDispatch::Request.new(env)
+      found = ::Rails.application.routes.recognize_path(request.url, method: request.request_method)
+      "#{found[:controller].camelize}Controller##{found[:action]}" if found[:controller]
+    rescue ::ActionController::RoutingError, ::ActionController::BadRequest, ::URI::InvalidURIError
+      nil
+    end
+  end
+
+  eager_load! # before there are requests
+end

@@ -1,0 +1,182 @@
+# frozen_string_literal: true
+
+require_relative "../process/allocator"
+require_relative "../process/cgroup"
+require_relative "../process/ledger"
+require_relative "metrics/definitions"
+require_relative "../process/snapshot"
+require_relative "../value/ttl_cache"
+Memscope::Loading.units :Census, :Configuration, :Tags, :Verdict
+
+module Memscope
+  # Numbers for monitoring systems: families of samples in base units, with bounded labels and no pid. Prometheus,
+  # OpenTelemetry and Yabeda export them; docs/metrics.md lists all families.
+  #
+  # The readings of a collection cost tier T1 at most, except ledgers, tags and glibc's arenas (T2) and a census (T3).
+  # The configuration's `metrics_ledger_interval_seconds` limits how often readings above T1 are taken; without this
+  # setting, there are no ledgers and no arenas of glibc. Arenas also need `metrics_arenas`; a census needs
+  # `metrics_objects`.
+  #
+  # In a Puma cluster with the memscope plugin, any worker answers for all. A per-process family then has one sample per
+  # worker, whose index is the label `worker`, and one for the master. These samples come from the last reports: nothing
+  # is read again. The worker that answers reads only shared numbers, such as the cgroup's.
+  module Metrics
+    class << self
+      # Reads the sources, and returns the families that have samples.
+      #
+      # @param worker [String, Integer, false, nil] a String or an Integer for this process only, with that label
+      #   `worker`; false for this process only, without the label; nil for all of Puma's workers, or for this process
+      #   if there are none
+      # @return [Array<Family>]
+      # @raise [ArgumentError] for any other `worker`
+      def families(worker: nil)
+        own_label = check_worker(worker)
+        workers = worker.nil? ? reported : {}
+        readings = Readings.new(Configuration.current)
+        DEFINITIONS.filter_map do |definition|
+          samples = workers.empty? ? own(definition, readings, own_label) : clustered(definition, readings, workers)
+          family(definition, samples) unless samples.empty?
+        end
+      end
+
+      # @api private
+      # @return [Boolean] whether Memscope::Workers is loaded
+      def workers? = !Memscope.autoload?(:Workers) && !defined?(Memscope::Workers).nil?
+
+      private
+
+      def check_worker(worker)
+        case worker
+        when String, Integer then worker.to_s
+        when false, nil then nil
+        else Field.refuse(:worker, worker, "a String, an Integer, false, nil", call: "Memscope::Metrics.families")
+        end
+      end
+
+      # The reports of Puma's workers to their master; none if no reporting was started, since Workers.read would then
+      # read this process itself, in tier T2.
+      def reports
+        workers? && Workers.current ? Workers.read : []
+      end
+
+      # By label: the master, and for each index the worker that booted last, since two workers have the same index for
+      # a while in a phased restart.
+      def reported
+        all = reports.group_by { |one| one.role == :master ? "master" : one.index&.to_s }.except(nil)
+        all.transform_values { |same| same.max_by { |one| one.booted_at.to_f } }
+      end
+
+      def own(definition, readings, label)
+        definition.source ? definition.samples(readings[definition.source], label) : {}
+      end
+
+      # In a cluster only the sources that all workers share are read, so :taken (the readings so far) holds no others.
+      def clustered(definition, readings, workers)
+        return {} if readings.excluded?(definition.source)
+
+        here = definition.shared? || definition.source == :taken ? own(definition, readings, nil) : {}
+        definition.reported? ? here.merge(definition.reported_samples(workers)) : here
+      end
+
+      def family(definition, samples)
+        samples = samples.map { |labels, value| Sample.capture({ labels: labels.freeze, value: value }) }
+        Family.capture({ name: definition.name, help: definition.help, type: definition.type, unit: definition.unit,
+                         samples: samples })
+      end
+    end
+
+    # The readings of one collection of families: each source is read at most once, and a source above tier T1 at most
+    # once in an interval, whatever the number of collections.
+    #
+    # @api private
+    class Readings
+      CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
+      # Seconds between two censuses if no interval for ledgers is configured.
+      INTERVAL = 60
+      private_constant :CACHES, :INTERVAL
+
+      # @return [Hash{Symbol => Reading}] the readings so far, by source
+      attr_reader :taken
+
+      # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas,
+      #   #metrics_objects]
+      def initialize(configuration)
+        @interval = configuration.metrics_ledger_interval_seconds
+        @arenas = configuration.metrics_arenas
+        @objects = configuration.metrics_objects
+        @tags = Native.tags_begun?
+        @taken = {}
+      end
+
+      # @param source [Symbol] as Definition#source
+      # @return [Boolean] whether the configuration excludes it
+      def excluded?(source) = source == :ledger && !@interval
+
+      # @param source [Symbol] as Definition#source
+      # @return [Reading, Hash, nil] nil if there is none, or if the configuration excludes it
+      def [](source)
+        return taken if source == :taken
+        return (Workers.current&.own if Metrics.workers?) if source == :policy
+
+        @taken.fetch(source) { (reading = read(source)) && (@taken[source] = reading) }
+      end
+
+      private
+
+      # The allocator is the same for the life of the process.
+      def read(source)
+        case source
+        when :snapshot then Snapshot.read
+        when :cgroup then Cgroup.read
+        when :verdict then Verdict.latest
+        when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
+        else read_costly(source)
+        end
+      end
+
+      # Reads a source above T1 only if the configuration asks for it, and tags only once there are any.
+      def read_costly(source)
+        case source
+        when :tags then Tags.read_for_metrics(CACHES[:tags], @interval) if @tags
+        when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
+        when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
+        when :census then kept(:census) { Census.bounded } if @objects
+        end
+      end
+
+      def kept(source, &) = CACHES[source].fetch(@interval || INTERVAL, &)
+    end
+
+    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum
+    # to the RSS; the second question with the same key begins the next scrape.
+    #
+    # @api private
+    class Scrape
+      # @param worker [String, Integer, false, nil] as for Metrics.families
+      def initialize(worker: nil)
+        @worker = worker
+        @mutex = Mutex.new
+      end
+
+      # @param name [String] the name of a family
+      # @param key [Object] identifies the question: the same in each scrape
+      # @return [Array<Sample>] empty if the family has none
+      def samples(name, key = name)
+        families = @mutex.synchronize do
+          start unless @pid == Process.pid && !@asked.include?(key)
+          @asked[key] = true
+          @families
+        end
+        families[name]&.samples || []
+      end
+
+      private
+
+      def start
+        @families = Metrics.families(worker: @worker).to_h { |family| [family.name, family] }.freeze
+        @asked = {}
+        @pid = Process.pid
+      end
+    end
+  end
+end

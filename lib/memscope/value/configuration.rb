@@ -1,0 +1,220 @@
+# frozen_string_literal: true
+
+module Memscope
+  # The settings of memscope's surfaces in this application. Memscope.configure changes them, Memscope.configuration
+  # reads them; SETTINGS lists them all, docs/configuration.md explains them.
+  #
+  # Code overrides the environment's MEMSCOPE_* variables, which override the defaults.
+  #
+  # The first read settles the configuration: it cannot change afterwards, so that all surfaces of a process see the
+  # same settings. A forked child can be configured again until it reads the configuration itself.
+  class Configuration
+    require_relative "reading" # Field.excerpt
+    require_relative "configuration/settings"
+
+    # Memscope.configure was called after something had read the configuration.
+    class Late < StandardError; end
+
+    FACADE = File.expand_path("../setup/facade.rb", __dir__)
+    OURS = "#{File.dirname(__dir__)}/".freeze
+    private_constant :FACADE, :OURS
+
+    @lock = Mutex.new
+    @given = {}.freeze
+
+    class << self
+      # Implements Memscope.configure.
+      #
+      # @api private
+      def change
+        raise ArgumentError, "Memscope.configure: given no block, allowed: { |c| … }" unless block_given?
+
+        refuse_late
+        builder = Builder.new(values)
+        yield builder
+        given = builder.given.freeze
+        @lock.synchronize do
+          refuse_late
+          @given = @given.merge(given).freeze
+        end
+        nil
+      end
+
+      # Implements Memscope.configuration.
+      #
+      # @api private
+      # @return [Configuration]
+      def current = settled? ? @current : settle(caller_locations)
+
+      # The configuration so far, which may still change: for code that runs before the application is configured, such
+      # as a plugin of its server.
+      #
+      # @api private
+      # @return [Configuration]
+      def so_far = settled? ? @current : new(values)
+
+      # One setting so far, for threads that ask for it again and again.
+      #
+      # @api private
+      # @param name [Symbol]
+      # @return [Object]
+      def setting(name)
+        return so_far.public_send(name) if settled? || name == :logger
+
+        @given.fetch(name) { from_environment(SETTINGS.fetch(name)) }
+      end
+
+      # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
+      #
+      # @api private
+      # @return [void]
+      def excuse_environment
+        @excused = true
+      end
+
+      # @api private
+      # @return [Hash{Symbol => String}] what is wrong with the environment's variables, by setting
+      def environment_errors = SETTINGS.transform_values { |setting| setting.read(ENV).last&.message }.compact
+
+      private :new
+
+      private
+
+      def settled? = @pid == Process.pid
+
+      def settle(callers)
+        @lock.synchronize do
+          unless settled?
+            @current = new(values)
+            @user = user(callers)
+            @pid = Process.pid
+          end
+          @current
+        end
+      end
+
+      def values = SETTINGS.to_h { |name, setting| [name, @given.fetch(name) { from_environment(setting) }] }
+
+      def from_environment(setting)
+        value, error = setting.read(ENV)
+        raise error if error && !@excused
+
+        value
+      end
+
+      def refuse_late
+        return unless settled?
+
+        raise Late, "Memscope.configure: too late, the configuration is in use since #{@user}; allowed: before that"
+      end
+
+      # The line of memscope that first read the configuration, and its caller outside memscope.
+      def user(callers)
+        callers = callers.reject { |location| [__FILE__, FACADE].include?(location.path) }
+        outside = callers.find { |location| !location.path.start_with?(OURS) }
+        [callers.first, outside].compact.uniq(&:to_s).join(", called from ")
+      end
+    end
+
+    # @!attribute [r] listen
+    #   @return [Boolean, String]
+    # @!attribute [r] socket_directory
+    #   @return [String, nil]
+    # @!attribute [r] username
+    #   @return [String, nil]
+    # @!attribute [r] password
+    #   @return [String, nil]
+    # @!attribute [r] authorize
+    #   @return [#call, nil]
+    # @!attribute [r] actions
+    #   @return [Boolean]
+    # @!attribute [r] worker_interval_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] metrics_ledger_interval_seconds
+    #   @return [Integer, Float, nil]
+    # @!attribute [r] metrics_arenas
+    #   @return [Boolean]
+    # @!attribute [r] metrics_objects
+    #   @return [Boolean]
+    # @!attribute [r] objects_profile
+    #   @return [Boolean, Symbol]
+    # @!attribute [r] history
+    #   @return [Boolean]
+    # @!attribute [r] policy
+    #   @return [Symbol] :off, :observe or :act
+    # @!attribute [r] policy_soft
+    #   @return [Float]
+    # @!attribute [r] policy_interval_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] policy_min_uptime_seconds
+    #   @return [Integer, Float]
+    # @!attribute [r] policy_supervised
+    #   @return [Boolean]
+    # @!attribute [r] background_thread
+    #   @return [Boolean]
+    attr_reader(*(SETTINGS.keys - %i[logger]))
+
+    # @param values [Hash{Symbol => Object}] the values of all settings
+    def initialize(values)
+      values.each { |name, value| instance_variable_set(:"@#{name}", value) }
+      freeze
+    end
+
+    # @return [#info, #warn, nil] the configured logger, else Rails.logger if there is one
+    def logger = @logger || (::Rails.logger if defined?(::Rails) && ::Rails.respond_to?(:logger))
+
+    # @return [String] without secrets
+    def inspect
+      shown = SETTINGS.each_value.map { |setting| "#{setting.name}=#{setting.show(public_send(setting.name))}" }
+      "#<#{self.class.name} #{shown.join(' ')}>"
+    end
+
+    # The block parameter of Memscope.configure: a reader and a writer for each of SETTINGS.
+    class Builder
+      SETTINGS.each_key do |name|
+        define_method(name) { @values[name] }
+        define_method(:"#{name}=") { |value| set(name, SETTINGS.fetch(name).check(value)) }
+      end
+
+      # @api private
+      # @return [Hash{Symbol => Object}] the settings that were set
+      attr_reader :given
+
+      # @api private
+      # @param values [Hash{Symbol => Object}] the values of all settings so far
+      def initialize(values)
+        @values = values
+        @given = {}
+      end
+
+      # @return [String] without values, as some are secret
+      def inspect = "#<#{self.class.name}>"
+
+      private
+
+      def set(name, value)
+        @given[name] = @values[name] = value
+      end
+
+      def method_missing(name, *)
+        given = "the setting #{name.name.delete_suffix('=')}"
+        raise Invalid.new(nil, given, SETTINGS.keys.join(", "), call: "Memscope.configure")
+      end
+
+      def respond_to_missing?(*) = false
+    end
+
+    # A Builder whose settings take effect at once: Rails' `config.memscope`.
+    #
+    # @api private
+    class Direct < Builder
+      SETTINGS.each_key { |name| define_method(name) { Configuration.so_far.public_send(name) } }
+
+      def initialize = super({})
+
+      private
+
+      def set(name, value) = Configuration.change { |builder| builder.public_send(:"#{name}=", value) }
+    end
+  end
+end

@@ -1,0 +1,98 @@
+# frozen_string_literal: true
+
+require_relative "reasons"
+
+module Memscope
+  # Loads files when they are first used, each file whole: Thread#kill, Thread#raise and Timeout take effect afterwards.
+  # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
+  #
+  # @api private
+  module Loading
+    # The constants that are loaded when they are first named, {room => {constant => file}}: the one list of files, from
+    # which the others derive.
+    UNITS = {
+      value: { Configuration: "configuration", Diff: "diff" },
+      process: { Allocator: "allocator", Arena: "arenas", Arenas: "arenas", Cgroup: "cgroup",
+                 Fragmentation: "fragmentation", Ledger: "ledger", Mapping: "mappings", Mappings: "mappings",
+                 ProcessMemory: "process_memory", RubyHeap: "ruby_heap", SizeClass: "size_classes",
+                 SizeClasses: "size_classes", Snapshot: "snapshot" },
+      heap: { Census: "census", Dump: "dump", HeapGraph: "heap_graph" },
+      profile: { MallocProfile: "malloc_profile", Measurement: "measurement", ObjectProfile: "object_profile",
+                 Profile: "profile", Tags: "tags" },
+      judge: { Diagnosis: "diagnosis", Doctor: "doctor", Finding: "diagnosis", History: "history", Lint: "lint",
+               Verdict: "verdict" },
+      action: { Purge: "purge", Tuning: "tuning" },
+      check: { Assertions: "assertions", Check: "check", Requires: "requires" },
+      remote: { Client: "client", ExternalProcess: "external_process", Listener: "server", Peers: "peers",
+                Policy: "policy", Worker: "workers", Workers: "workers" },
+      show: { Metrics: "metrics", Prometheus: "prometheus", Report: "report" },
+      cli: { CLI: "cli" },
+      web: { Web: "web" },
+      setup: { RackTags: "rack_tags", SidekiqTags: "sidekiq_tags" }
+    }.freeze
+    # The rooms whose constants no other room needs: a process loads those that it uses.
+    APART = %i[check cli web setup].freeze
+    FILES = UNITS.flat_map do |room, files|
+      files.map { |name, file| [name, File.expand_path("../#{room}/#{file}.rb", __dir__)] }
+    end.to_h.freeze
+    private_constant :FILES
+
+    class << self
+      # Instead of require_relative for the file of a constant of Memscope that may be autoloaded: while require runs
+      # such a file, other threads see the constant half-defined; while autoload does, they wait.
+      #
+      # @param name [Symbol] a constant of the namespace
+      # @return [Module] loaded, together with what it would autoload later
+      def unit(name, namespace = Memscope)
+        pending = namespace.autoload?(name)
+        return namespace.const_get(name, false) if !pending && namespace.const_defined?(name, false)
+
+        whole do
+          require FILES.fetch(name) unless pending # without the facade
+          namespace.const_get(name, false).tap { |constant| resolve(constant) if constant.is_a?(Module) }
+        end
+      end
+
+      # @param names [Array<Symbol>]
+      # @return [void]
+      def units(*names) = names.each { |name| unit(name) }
+
+      # Has Ruby load each file when one of its constants is first named.
+      #
+      # @return [void]
+      def register = FILES.each { |name, file| Memscope.autoload(name, file) }
+
+      # @yield loads files
+      # @raise [Errno::EMFILE] if they cannot be opened because no descriptor is free
+      def whole(&)
+        Thread.handle_interrupt(Object => :never, &)
+      rescue LoadError, SystemCallError => e
+        raise e unless exhausted?
+
+        raise Errno::EMFILE, "memscope cannot load what is used for the first time: " \
+                             "#{Reasons.sentence(:no_file)}; Memscope.eager_load! loads it beforehand"
+      end
+
+      # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the
+      # constant is still to be autoloaded, Ruby would forget where the constant is defined.
+      #
+      # @param namespace [Module]
+      # @param names [Array<Symbol>] of the constants; by default all but the formats of a profile
+      # @return [void]
+      def resolve(namespace, names = namespace.constants(false) - %i[Formats])
+        names.each do |name|
+          constant = namespace.const_get(name, false)
+          resolve(constant) if constant.is_a?(Module) && constant.name == "#{namespace}::#{name}"
+        end
+      end
+
+      private
+
+      def exhausted?
+        File.open(__FILE__) { false }
+      rescue Errno::EMFILE, Errno::ENFILE
+        true
+      end
+    end
+  end
+end

@@ -1,0 +1,260 @@
+# frozen_string_literal: true
+
+require_relative "record"
+require_relative "../version"
+
+module Memscope
+  # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
+  # cannot be loaded, the same methods return what Ruby alone knows, with the reason why the rest is missing.
+  #
+  # @api private
+  module Native
+    begin
+      require "memscope/memscope.so"
+    rescue LoadError => e
+      require_relative "native/absent"
+      extend Absent
+
+      @absence = Absent.reason(e).freeze
+      Memscope.define_singleton_method(:rss) { nil }
+    end
+
+    # @return [String, nil] why the extension is not loaded; nil if it is
+    def self.absence = @absence
+  end
+  private_constant :Native
+
+  # The monotonic clock, and the time of day.
+  #
+  # @api private
+  module Clock
+    # @param unit [Symbol] as for Process.clock_gettime
+    # @return [Float, Integer]
+    def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
+
+    # @return [Integer] milliseconds since 1970
+    def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+
+    # @return [Float] CPU time of this thread, in seconds
+    def self.cpu = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+  end
+
+  # What a reading cost.
+  #
+  # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
+  # duration of the levers of a purge, or of a walk of all objects.
+  class Cost < Record
+    # @return [Symbol] :T0, :T1, :T2 or :T3
+    field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
+    # @return [Integer] duration in microseconds
+    field :wall_us, :count, null: false
+    # @return [Integer] the part of that duration during which the reading held the GVL, in microseconds
+    field :gvl_us, :count, null: false
+    # @return [Integer] scratch memory that the reading used
+    field :scratch_bytes, :bytes, null: false
+
+    # @api private
+    # @return [Integer] microseconds of the monotonic clock
+    def self.now = Clock.now(:microsecond)
+
+    # @api private
+    # @param tier [Symbol]
+    # @param wall_us [Integer] duration in Ruby, which holds the GVL
+    # @return [Hash{Symbol => Object}] the body of a Cost
+    def self.of(tier, wall_us = 0) = { tier: tier, wall_us: wall_us, gvl_us: wall_us, scratch_bytes: 0 }
+
+    # @api private
+    # @param costs [Array<Cost>] of readings that were taken one after the other
+    # @return [Hash{Symbol => Object}] the body of their total Cost: times are summed; tier and scratch memory are the
+    #   highest
+    def self.sum(costs)
+      { tier: costs.map(&:tier).max, wall_us: costs.sum(&:wall_us), gvl_us: costs.sum(&:gvl_us),
+        scratch_bytes: costs.map(&:scratch_bytes).max }
+    end
+  end
+
+  # Identifies the process of a reading within one boot of one machine. A pid alone does not: the kernel reuses pids,
+  # and the same pid means a different process in each container.
+  class ProcessIdentity < Record
+    # @return [String, nil] identifies this boot of the kernel (/proc/sys/kernel/random/boot_id)
+    field :boot_id, :string
+    # @return [Integer, nil] inode of the process's pid namespace (/proc/self/ns/pid)
+    field :pid_namespace, :count
+    # @return [Integer, nil] start time of the process in clock ticks since boot (/proc/self/stat)
+    field :started, :count
+
+    class << self
+      # The identity of this process, read once in each process. Safe in a trap handler.
+      #
+      # @api private
+      # @return [ProcessIdentity]
+      def current
+        pid, identity = @current
+        return identity if pid == Process.pid
+
+        (@current = [Process.pid, read].freeze).last
+      end
+
+      # @api private
+      # @param pid [Integer] of another process, in this process's pid namespace
+      # @return [ProcessIdentity]
+      def of(pid) = capture({ **current.to_h, started: started(pid) })
+
+      private
+
+      def read
+        capture({ boot_id: known { File.read("/proc/sys/kernel/random/boot_id").strip },
+                  pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
+      end
+
+      def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
+
+      # Returns nil if the block cannot read its file, as on a system without /proc.
+      def known
+        yield
+      rescue SystemCallError
+        nil
+      end
+    end
+
+    # @param other [ProcessIdentity]
+    # @return [Boolean] whether both are in the same pid namespace of the same boot, as far as that is known: only then
+    #   can their pids be compared
+    def same_machine?(other) = agree?(other, :boot_id, :pid_namespace)
+
+    # @param other [ProcessIdentity]
+    # @return [Boolean] whether both can be the same process, provided that their pids are equal too
+    def same?(other) = same_machine?(other) && agree?(other, :started)
+
+    private
+
+    # A value that one of the two identities lacks counts as equal.
+    def agree?(other, *names)
+      names.all? { |name| [public_send(name), other.public_send(name)].then { |a, b| a.nil? || b.nil? || a == b } }
+    end
+  end
+
+  # The base of everything that memscope reads: a Record in an envelope with its kind, versions, process and time. A
+  # subclass declares its own fields with `field`; `reasons` and `cost` follow them.
+  #
+  # A field that is a counter (a total that only grows) is declared with `counters: true`; a Hash that holds counters,
+  # with their keys (`counters: %i[count time]`). All other numbers are gauges.
+  class Reading < Record
+    # The versions of `to_h`'s layout that `from_h` understands.
+    SCHEMAS = [1].freeze
+
+    # @return [String] version of memscope
+    field :memscope, :string, null: false
+    # @return [String] version of Ruby in the process
+    field :ruby, :string, null: false
+    # @return [Integer] process ID
+    field :pid, :count, null: false
+    # @return [Time] UTC, to the millisecond
+    field :at, :time, null: false
+    # @return [ProcessIdentity, nil] nil in JSON from a memscope that did not write this field
+    field :process, ProcessIdentity, sparse: true
+    # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
+    field :reasons, :sentences, null: false
+    # @return [Cost]
+    field :cost, Cost, null: false
+
+    ENVELOPE = own_fields.first(5).freeze
+    CLOSING = own_fields.last(2).freeze
+    private_constant :ENVELOPE, :CLOSING
+
+    class << self
+      # @return [Array<Field>] the fields of the envelope, then the class's own, then reasons and cost
+      def fields = @fields ||= [*ENVELOPE, *own_fields, *CLOSING].freeze
+
+      # @return [String] "process_memory" for ProcessMemory
+      def kind = @kind ||= name.split("::").last.gsub(/(?<=[a-z])(?=[A-Z])/, "_").downcase.freeze
+
+      # Builds a reading from its JSON.
+      #
+      # @param json [String] from `to_json`
+      # @raise [Invalid] if it is not JSON, is truncated, or is a reading of another kind
+      def from_json(json)
+        require "json"
+        Field.refuse("json", json, "a String", call: "#{name}.from_json") unless json.is_a?(String)
+        from_h(JSON.parse(Field.utf8(json)))
+      rescue JSON::ParserError # its message quotes the text, which may be from any file
+        given = "#{json.bytesize} bytes of invalid or truncated JSON"
+        raise Invalid.new("json", given, "the text of to_json", call: "#{name}.from_json")
+      end
+
+      # @return [Array<Symbol>] names of the fields outside the envelope
+      def body_names = [*own_fields, *CLOSING].map(&:name)
+
+      # Puts a body from the extension into an envelope of this process and moment, or into that of another reading.
+      #
+      # @param body [Hash{Symbol => Object}] the fields, :reasons (as Reasons.sentences takes them) and :cost
+      # @param envelope [Hash{Symbol => Object}, nil]
+      def capture(body, envelope = nil)
+        super({ **body, **(envelope || stamp), reasons: Reasons.sentences(body[:reasons]) })
+      end
+
+      # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
+      #
+      # @api private
+      # @param name [Symbol] the name of the argument
+      # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
+      # @return [Boolean] the value
+      # @raise [Invalid] unless it is true or false
+      def check_switch(name, value, call: nil)
+        return value if value.equal?(true) || value.equal?(false)
+
+        Field.refuse(name, value, "true, false", call: "Memscope.#{call || kind}")
+      end
+
+      private
+
+      def stamp
+        { memscope: VERSION, ruby: RUBY_VERSION, pid: Process.pid, at: Clock.time, process: ProcessIdentity.current }
+      end
+    end
+
+    # @return [String] "ledger", "allocator", …
+    def kind = self.class.kind
+
+    # @return [Hash{Symbol => Object}] schema, kind, envelope, fields, reasons and cost; ready for JSON
+    def to_h = { schema: SCHEMAS.last, kind: self.class.kind, **super }
+
+    # @return [Hash{Symbol => Object}] `to_h` without the envelope
+    def body = to_h.slice(*self.class.body_names)
+
+    # @api private
+    # @return [Boolean] whether anything could be read; by default, whether the RSS could (some kinds of reading
+    #   override this)
+    def known? = !rss_bytes.nil?
+
+    # @api private
+    # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment
+    def envelope = values.slice(*ENVELOPE.map(&:name))
+
+    # What changed since an earlier reading. Loads Diff when first used.
+    #
+    # @param other [Reading] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] for a reading of another kind
+    def -(other) = Loading.unit(:Diff).between(of_this_kind(other), self)
+
+    # Loads Report when first used.
+    #
+    # @param options [Hash] those of the report for this kind of reading; `unicode: false` for plain ASCII, the default
+    #   if the locale is not UTF-8
+    # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
+    def to_s(**options)
+      Loading.unit(:Report).render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
+    end
+
+    private
+
+    def of_this_kind(other)
+      return other if other.instance_of?(self.class)
+
+      raise TypeError, "#{self.class} - #{other.class}: only readings of one kind can be subtracted"
+    end
+
+    def shown_values = { **super.except(:memscope, :ruby, :cost), at: at }
+  end
+end

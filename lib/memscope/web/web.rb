@@ -1,0 +1,63 @@
+# frozen_string_literal: true
+
+require_relative "../value/requirement"
+require_relative "../setup/facade"
+
+Memscope::Requirement.load("memscope/web", gem: "rack", version: ">= 2.2")
+require_relative "application"
+
+module Memscope
+  # memscope's pages, as a Rack application to mount:
+  #
+  #   mount Memscope::Web => "/memscope"            # in config/routes.rb
+  #   map("/memscope") { run Memscope::Web }        # in config.ru
+  #
+  # Five pages, each as HTML, JSON and text, by the extension, else by the Accept header: / (where the memory is, what
+  # the doctor found, what can be returned), /history, /objects, /profile and /allocator. / shows the ledger at once;
+  # the browser then fetches the same page with the findings. Each reading has an address for JSON and text: /ledger,
+  # /doctor, /workers, /census, /heap, /arenas, /size_classes, /fragmentation, /ruby_heap and /mappings, which as HTML
+  # lead to the page that shows it. /metrics is for Prometheus. POST changes the process: /purge with lever=NAME, or
+  # lever=all; /profile with do=start or do=stop; do=gc collects garbage before /doctor or /profile is read.
+  #
+  # In a Puma cluster with plugin :memscope, a page shows worker N with worker=N, otherwise the first worker.
+  # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,
+  # the merged profile of all workers; with seconds=N, the change in the next N seconds.
+  #
+  # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
+  # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
+  module Web
+    @builder = ::Rack::Builder.new { run Application.new }
+    @application = nil
+    @building = Mutex.new
+
+    class << self
+      # @param env [Hash] Rack's environment
+      # @return [Array(Integer, Hash, #each)] a Rack response
+      def call(env) = application.call(env)
+
+      # Adds a middleware before the application; the first one added sees a request first.
+      #
+      # All further arguments are passed to the middleware's `new`, after the application.
+      #
+      # @param middleware [Class]
+      # @return [void]
+      # @raise [FrozenError] once a request has been served
+      def use(middleware, ...)
+        @building.synchronize do
+          if @application
+            raise FrozenError.new("Memscope::Web.use: given #{middleware.inspect} after the first request, allowed: " \
+                                  "before it", receiver: self)
+          end
+          @builder.use(middleware, ...)
+        end
+        nil
+      end
+
+      private
+
+      def application = @application || @building.synchronize { @application ||= @builder.to_app }
+    end
+  end
+
+  eager_load! # before there are requests
+end

@@ -1,0 +1,338 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/bodies"
+require "memscope/show/report"
+
+class PurgeTest < MemscopeTest
+  JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
+  # Ruby's own levers, which depend on its version.
+  OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
+  LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
+  MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
+
+  # Arguments that are refused, whatever serves malloc.
+  REFUSED = [
+    [[:vacuum], {}], [["gc"], {}], [[nil], {}], [%i[gc vacuum], {}], [[:collect], {}],
+    [[], { arena: -1 }], [[], { arena: 4096 }], [[], { arena: 4097 }], [[], { arena: 1.0 }], [[], { arena: "0" }],
+    [[], { arena: true }], [[], { dry_run: nil }], [[], { dry_run: 1 }], [[], { settle: -1 }], [[], { settle: "1" }],
+    [[], { settle: nil }], [[], { settle: Float::NAN }], [[], { settle: Float::INFINITY }], [[], { settle: 86_401 }]
+  ].freeze
+
+  def names(result) = result.levers.map(&:name)
+
+  def refusal(*levers, **options)
+    assert_raises(ArgumentError) { Memscope.purge(*levers, **options) }.message
+  end
+
+  def result(before: 100, after: 60, settled: nil, **given)
+    ledgers = [before, after, settled].map do |mebibytes|
+      mebibytes && Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:malloc, "malloc", mebibytes)]))
+    end
+    lever = { name: :trim, predicted_bytes: 41 * Bodies::MEBIBYTE, predicted_max_bytes: 42 * Bodies::MEBIBYTE,
+              returned_bytes: 40 * Bodies::MEBIBYTE, rows: { malloc: 40 * Bodies::MEBIBYTE }, wall_ms: 1.5, gvl: false,
+              reason: "it is a range" }
+    Memscope::Purge::Result.capture(
+      { allocator: :glibc, dry_run: false, arena: nil, settle_seconds: settled ? 5 : 0, levers: [lever],
+        left_out: {}, returned_bytes: (before - after) * Bodies::MEBIBYTE,
+        rows: { malloc: (before - after) * Bodies::MEBIBYTE },
+        before: ledgers[0], after: ledgers[1], settled: ledgers[2], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
+    )
+  end
+
+  def allowed(allocator) = LEVERS.fetch(allocator).map(&:inspect).join(", ")
+
+  def test_levers_run_in_order_and_once
+    skip_without_compaction
+
+    assert_equal %i[gc compact], names(Memscope.purge(:compact, :gc, :gc))
+  end
+
+  def test_a_compaction_that_cannot_be_done_any_more_says_why
+    skip_without_compaction
+    reason, levers = child_json(<<~RUBY, requires: %w[json memscope/action/purge/compaction])
+      Memscope::Purge::Compaction.define_singleton_method(:run) { raise NotImplementedError, "a Ractor was started" }
+      result = Memscope.purge(:compact, :gc)
+      puts JSON.generate([result[:compact].reason, result.levers.map(&:name)])
+    RUBY
+
+    assert_equal "a Ractor was started", reason
+    assert_equal %w[gc compact], levers
+  end
+
+  # If no lever was named, the result says what Ruby itself cannot do.
+  def test_a_refused_compaction_is_a_reason
+    assert_equal Memscope::Purge.missing.slice(:compact).compact, Memscope.purge(dry_run: true).reasons.slice(:compact)
+    assert_empty Memscope.purge(:gc, dry_run: true).reasons.slice(:compact)
+  end
+
+  def test_what_refuses_a_compaction
+    skip "this Ruby can compact its heap" if OWN.include?(:compact)
+
+    assert_includes refusal(:compact),
+                    "; :compact is not available: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
+    assert_match(/^  compact: GC\.compact can crash Ruby/, Memscope.purge(dry_run: true).to_s)
+  end
+
+  def test_the_result_is_a_reading
+    result = Memscope.purge(:gc, settle: 0.01)
+
+    assert_equal ["purge", Process.pid, :T3], [result.kind, result.pid, result.cost.tier]
+    assert_equal result, Memscope::Purge::Result.from_h(JSON.parse(result.to_json))
+    assert_equal result.returned_bytes, result.before.rss_bytes - result.after.rss_bytes
+    assert_equal result.returned_bytes, result.rows.values.sum
+    assert_equal result.levers.first, result[:gc]
+    assert_operator result.settled.at, :>, result.after.at
+    assert_predicate result[:gc], :gvl?
+    assert_operator result[:gc].wall_ms, :>, 0
+    assert_match(/no :trim here; there are: :gc/, assert_raises(KeyError) { result[:trim] }.message)
+  end
+
+  both_allocators "every lever by default in a small process" do |preload|
+    skip_under_sanitizer
+    names, of_one_arena = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      result = Memscope.purge
+      of_one_arena = Memscope.purge(arena: 0).levers.map(&:name) if Memscope.allocator.name == :jemalloc
+      puts JSON.generate([result.levers.map(&:name), of_one_arena])
+    RUBY
+
+    assert_equal LEVERS.fetch(preload ? :jemalloc : :glibc).map(&:name), names
+    assert_equal %w[decay purge], of_one_arena if preload
+  end
+
+  # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any. On a busy
+  # machine a purge may find no time between two walks: then what the machine gained is unknown.
+  def test_a_walk_for_the_history_does_not_change_what_the_machine_gains
+    skip_under_sanitizer
+    purges = child_json(<<~RUBY, requires: %w[json memscope/judge/history])
+      GC.disable
+      kept = Array.new(300_000) { |index| "kept \#{index} " * 10 }
+      sampler = Memscope::History::Sampler.new
+      walking = true
+      walker = Thread.new { sampler.send(:held) && sleep(0.01) while walking }
+      trapped = Queue.new
+      trap(:USR1) { trapped << Memscope.purge(:gc) }
+      purges = Array.new(3) do
+        Array.new(300_000) { |index| "row \#{index} " * 10 }
+        Memscope.purge(:gc, :trim)
+      end
+      Process.kill(:USR1, Process.pid)
+      trapped.pop
+      walking = false
+      walker.join
+      purges << Memscope.purge(:gc, :trim)
+      puts JSON.generate(purges.map { |purge| [purge.returned_bytes, purge.returned_private_bytes, purge.after.rss_bytes] })
+    RUBY
+
+    refute_nil purges.last[1]
+    purges.each { |returned, own, rest| assert_in_delta returned, own, rest / 20 if own }
+  end
+
+  both_allocators "wrong arguments are refused before anything is done" do |preload|
+    messages, before, after = child_json(<<~RUBY, preload: preload, requires: %w[json memscope_test])
+      refused = #{REFUSED.inspect.gsub('NaN', 'Float::NAN').gsub('Infinity', 'Float::INFINITY')}
+      state = -> { [GC.count, Host.mallctl("stats.arenas.4096.dirty_npurge", 8)] }
+      Memscope.purge(dry_run: true)
+      GC.disable
+      before = state.call
+      messages = refused.map do |levers, options|
+        Memscope.purge(:gc, *levers, **options)
+        nil
+      rescue ArgumentError => e
+        e.message
+      end
+      puts JSON.generate([messages, before, state.call])
+    RUBY
+
+    messages.each.with_index { |message, index| assert_match MESSAGE, message, REFUSED[index].inspect }
+    assert_equal before, after
+  end
+
+  def test_messages
+    skip_under_sanitizer
+
+    assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
+    assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not available: only " \
+                 "jemalloc has this lever, and glibc serves malloc", refusal(:gc, :purge)
+    assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
+                 refusal(arena: 0)
+    assert_equal "Memscope.purge: settle: given -1, allowed: a number of seconds from 0 to 86400", refusal(settle: -1)
+    assert_raises(ArgumentError) { Memscope.purge(dryrun: true) }
+  end
+
+  def test_messages_under_jemalloc
+    skip_under_sanitizer
+    messages = child_json(<<~RUBY, preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:2" }, requires: ["json"])
+      puts JSON.generate([[[:trim], {}], [[], { arena: 99 }], [[:gc], { arena: 0 }]].map do |levers, options|
+        Memscope.purge(*levers, **options)
+      rescue ArgumentError => e
+        e.message
+      end)
+    RUBY
+
+    assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
+                  "available: only glibc has this lever, and jemalloc serves malloc",
+                  "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
+                  "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
+  end
+
+  # The extension itself refuses an index that is not an arena's: to decay and purge, 4096 means all arenas.
+  def test_no_index_reaches_what_is_unsafe
+    skip_under_sanitizer
+    answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      native = Memscope.const_get(:Native)
+      indexes = [native.arena_limit, 4096, 4097, 2**31]
+      puts JSON.generate(indexes.map { |index| [native.run_lever(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
+    RUBY
+
+    assert_equal [["not_found", []], [nil, []], ["not_found", []], ["not_found", []]], answers
+  end
+
+  # Every key that the engine writes to or acts through is in one table, except those of the profile.
+  def test_the_keys_that_are_written_to
+    engine = File.join(ChildProcess::ROOT, "ext/memscope/engine")
+    table = File.read(File.join(engine, "malloc/jemalloc_control.c"))[/keys\[\] = \{.*?\};/m].scan(/"(.+)"/).flatten
+    sources = Dir[File.join(engine, "**/*.{c,h,def}")].map { |path| File.read(path).gsub(%r{/\*.*?\*/}m, "") }.join
+
+    assert_equal %w[arenas.narenas arena.0.decay arena.0.purge thread.tcache.flush arena.0.dirty_decay_ms
+                    arena.0.muzzy_decay_ms arenas.dirty_decay_ms arenas.muzzy_decay_ms background_thread], table
+    assert_equal %w[prof.active prof.dump prof.reset], sources.scan(/write_key\("([^"]+)"/).flatten.uniq.sort
+    assert_empty sources.scan(/"[^"]*(?:(?<!prof)\.reset|\.destroy|extent_hooks|arenas\.lookup|arena\.4096)/)
+  end
+
+  def test_only_one_thread_purges_at_a_time
+    purge = Memscope::Purge
+    inside = Queue.new
+    leave = Queue.new
+    holder = Thread.new do
+      purge.with_exclusive_purge do
+        inside << true
+        leave.pop
+      end
+    end
+    inside.pop
+
+    busy = assert_raises(purge::Busy) { Memscope.purge(:gc) }
+
+    assert_match(/another thread of this process is purging/, busy.message)
+    assert_predicate Memscope.purge(:gc, dry_run: true), :dry_run?
+    leave << true
+    holder.join
+
+    assert_equal [:gc], names(Memscope.purge(:gc))
+  end
+
+  def test_a_purge_that_is_interrupted_leaves_the_way_free
+    assert_raises(RuntimeError) { Memscope::Purge.with_exclusive_purge { raise "interrupted" } }
+    killed = Thread.new { Memscope::Purge.with_exclusive_purge { sleep } }
+    Thread.pass until killed.stop?
+    killed.kill.join
+
+    assert_equal [:gc], names(Memscope.purge(:gc))
+  end
+
+  # Whenever the interrupt arrives: right after the purge's claim was taken, right before its release, or in between.
+  def test_a_purge_that_is_interrupted_at_any_moment_leaves_the_way_free
+    30.times do
+      purging = Thread.new { loop { Memscope::Purge.with_exclusive_purge { nil } } }
+      purging.report_on_exception = false
+      sleep(rand * 0.001)
+      purging.raise("interrupted")
+
+      assert_equal "interrupted", assert_raises(RuntimeError) { purging.join }.message
+      assert_equal(:free, Memscope::Purge.with_exclusive_purge { :free })
+    end
+  end
+
+  both_allocators "a child forked during a purge is free to purge" do |preload|
+    statuses = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      inside = Queue.new
+      Thread.new { Memscope::Purge.with_exclusive_purge { inside << true; sleep } }
+      inside.pop
+      by_other_thread = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
+      statuses = [Process.wait2(by_other_thread).last.exitstatus]
+      begin
+        Memscope.purge(:gc)
+      rescue Memscope::Purge::Busy
+        statuses << 0
+      end
+      # And a child forked by the purging thread itself, which continues in the child.
+      reader, writer = IO.pipe
+      pid = fork do
+        Memscope::Purge.with_exclusive_purge do
+          child = fork { exit!(Memscope.purge(:gc).levers.size == 1 ? 0 : 1) }
+          writer.puts Process.wait2(child).last.exitstatus
+        end
+        exit!(0)
+      end
+      Process.wait(pid)
+      puts JSON.generate(statuses << reader.gets.to_i)
+      $stdout.flush
+      exit!(0)
+    RUBY
+
+    assert_equal [0, 0, 0], statuses
+  end
+
+  def test_whether_it_stayed_down
+    assert_nil result.stayed_down?
+    assert_nil result.settled_bytes
+    assert_equal 37 * Bodies::MEBIBYTE, result(settled: 63).settled_bytes
+    assert_predicate result(settled: 63), :stayed_down?
+    refute_predicate result(settled: 65), :stayed_down?
+    assert_nil result(before: 60, after: 60, settled: 60).stayed_down?
+  end
+
+  def test_it_is_unknown_whether_it_stayed_down
+    purge = result(settled: 60).to_h
+    purges = %i[before after settled].map do |ledger|
+      Memscope::Purge::Result.from_h({ **purge, returned_bytes: nil, ledger => { **purge[ledger], rss_bytes: nil } })
+    end
+
+    assert_equal [nil, 40 * Bodies::MEBIBYTE, nil], purges.map(&:settled_bytes)
+    assert_equal [nil, nil, nil], purges.map(&:stayed_down?)
+    purges.each { |one| refute_match(/5 s later/, one.to_s) }
+  end
+
+  def test_without_proc_nothing_is_known_of_what_was_returned
+    purged = ChildProcess.run(<<~RUBY, requires: ["json"]).json
+      def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super
+      require "memscope"
+      result = Memscope.purge(:gc)
+      refused = begin
+        Memscope.purge(:trim)
+      rescue ArgumentError => e
+        e.message
+      end
+      puts JSON.generate([result.returned_bytes, result.rows, result.levers.map(&:name), result.reasons, refused,
+                          Memscope::Purge.missing[:compact], Memscope.tune.arenas, result.to_s.lines.size > 3])
+    RUBY
+
+    assert_equal [nil, {}, ["gc"]], purged.first(3)
+    assert_match(/cannot load it/, purged[3]["extension"])
+    assert_match(/:trim is not available: .*cannot load it/, purged[4])
+    assert_equal [Memscope::Purge.missing[:compact], [], true], purged.last(3)
+  end
+
+  def test_the_table
+    text = Memscope::Report.render(result(settled: 63))
+
+    assert_match(/^  predicted MiB  returned  machine gains   ms  lever$/, text)
+    assert_match(/^   41\.0 to 42\.0      40\.0              –  1\.5  trim$/, text)
+    assert_match(/^  RSS 100\.0 MiB before, 60\.0 after: 40\.0 returned$/, text)
+    assert_match(/^  63\.0 MiB 5 s later: RSS stayed down$/, text)
+    assert_match(/^  -40\.0  malloc$/, text)
+    assert_match(/^  trim: it is a range$/, text)
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_predicate Memscope::Report.render(result, unicode: false), :ascii_only?
+  end
+
+  def test_the_table_of_a_dry_run
+    dry = result(dry_run: true, returned_bytes: nil, after: 100, rows: {})
+    text = Memscope.purge(dry_run: true).to_s
+
+    assert_match(/RSS [\d,.]+ MiB; (?:nothing was changed|a garbage collection in progress was)/, text)
+    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
+    assert_predicate dry, :dry_run?
+  end
+end

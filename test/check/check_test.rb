@@ -1,0 +1,262 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/growth_blocks"
+
+# What grows is found, with its line and its holder; what does not grow is not, whatever it fills at first.
+class CheckTest < MemscopeTest
+  parallelize_me!
+
+  REQUIRES = %w[json memscope/check/check memscope_test].freeze
+  # Outside of the battery, only these run: each kind of memory, and each kind of holder.
+  NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
+            singleton malloc_churn].freeze
+  LEAKS = %i[class_level_array closure block_of_malloc].freeze
+  # For tests of which only the judgement matters.
+  QUICK = "iterations: 20, runs: 2, warmup: 20"
+  ROUNDS = ENV["MEMSCOPE_GROWTH_ROUNDS"]&.then { |rounds| Integer(rounds) }
+
+  # Prints every block that grows, and how many rounds were counted in all.
+  HEALTHY = <<~RUBY
+    counted = 0
+    failed = []
+    seconds = []
+    begin
+      BLOCKS.each do |name, block|
+        since = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+        check = Memscope::Check.run(&block)
+        seconds << Process.clock_gettime(Process::CLOCK_MONOTONIC) - since
+        counted += check.total_iterations / check.iterations
+        failed << [name, check.to_s] if check.grows? || %i[steady step].none?(check.verdict)
+      end
+    end while counted < Integer(ENV.fetch("ROUNDS", "0"))
+    puts JSON.generate([failed, counted, seconds.size, seconds.sort[seconds.size / 2]])
+  RUBY
+
+  both_allocators "what leaves nothing behind" do |preload|
+    skip_under_sanitizer
+    blocks = ROUNDS ? GrowthBlocks::NULL : GrowthBlocks::NULL.slice(*NULL)
+    failed, rounds, checks, seconds =
+      ChildProcess.run(GrowthBlocks.script(blocks) + HEALTHY,
+                       preload: preload, requires: REQUIRES, gems: true, env: { "ROUNDS" => ROUNDS.to_i.to_s },
+                       timeout: ROUNDS ? 10 * ROUNDS : ChildProcess::PATIENCE).json
+
+    assert_empty failed
+    assert_operator rounds, :>=, 3 * blocks.size
+    puts "#{preload || 'glibc'}: #{checks} checks, #{rounds} rounds, median #{seconds.round(2)} s" if ROUNDS
+  end
+
+  FOUND = <<~RUBY
+    puts JSON.generate(BLOCKS.to_h { |name, block|
+      check = Memscope::Check.run(&block)
+      [name, [block.source_location, check.to_h, check.to_s]]
+    })
+  RUBY
+
+  both_allocators "what leaks" do |preload|
+    skip_under_sanitizer
+    leaks = ROUNDS ? GrowthBlocks::LEAKS : GrowthBlocks::LEAKS.slice(*LEAKS)
+    found = ChildProcess.run(GrowthBlocks.script(leaks.transform_values(&:source)) + FOUND,
+                             preload: preload, requires: REQUIRES, gems: true).json
+
+    leaks.each do |name, leak|
+      location, hash, text = found.fetch(name.name)
+
+      assert_leak(leak, location, Memscope::Check.from_h(hash), text)
+    end
+  end
+
+  def assert_leak(leak, location, check, text)
+    grown = check.grown.find { |one| one.name == leak.name && one.layer == (leak.name ? :objects : :malloc) }
+
+    refute_nil grown, text
+    assert_equal [:leak, leak.per_iteration], [check.verdict, grown.per_iteration], text
+    assert_match leak.held_by, grown.held_by&.join(" → ").to_s, text if leak.held_by
+
+    assert_equal location, [grown.places.first.path, grown.places.first.lineno], text
+    assert_match(/leaks_take_block/, grown.places.first.native) unless leak.name
+
+    assert_equal 1000, check.warmup_iterations
+    assert_includes text, "warmup: 15000 tells"
+  end
+
+  # The counts of a round are those that were planted.
+  def test_growth_is_counted_exactly
+    check = ran("KEPT = []", "{ 3.times { KEPT << Order.new } }", setup: "class Order; end")
+    order = check.grown.find { |one| one.name == "Order" }
+
+    assert_equal [300] * 5, order.growth
+    assert_equal 600, order.places.first.count
+    assert_equal({ "verdict" => "leak", "ran_in" => "child", "iterations" => 100, "runs" => 5, "max" => 0,
+                   "total_iterations" => 1500 },
+                 JSON.parse(check.to_json).slice("verdict", "ran_in", "iterations", "runs", "max", "total_iterations"))
+    assert_equal([300] * 5, check.points.last(6).each_cons(2).map { |one, later| later.objects - one.objects })
+    assert_equal check, Memscope::Check.from_json(check.to_json)
+    assert_predicate check.to_s(unicode: false), :ascii_only?
+  end
+
+  # Its first ancestor is not the class itself; and it redefines what would name it.
+  def test_a_class_with_a_prepended_module
+    setup = "module Counted; end; class Order; prepend Counted; def self.ancestors(one) = [one]; end"
+    check = ran("KEPT = []", "{ KEPT << Order.new }", QUICK, setup: setup)
+
+    assert_equal ["Order"], check.grown.map(&:name)
+    assert_equal 40, check.grown.first.places.first.count
+  end
+
+  def test_what_is_allowed_does_not_fail
+    plan = { [] => true, "max: 3" => false, "max: 2" => true, "ignore: Order" => false, "ignore: 'Order'" => false,
+             "ignore: /lines.rb/" => false, "ignore: [String, :malloc]" => true, "ignore: /elsewhere/" => true }
+    checks = plan.keys.map do |options|
+      "Memscope::Check.run(#{[QUICK, *options].join(', ')}) { 3.times { KEPT << Order.new } }.grows?"
+    end
+    found = child_json(<<~RUBY, requires: REQUIRES)
+      class Order; end
+      KEPT = []
+      puts JSON.generate(eval(#{"[#{checks.join(', ')}]".inspect}, TOPLEVEL_BINDING, "lines.rb"))
+    RUBY
+
+    assert_equal plan.values, found
+  end
+
+  # Each class grows by a third of an object per iteration, all together by one, and at first by some inline caches.
+  def test_growth_of_several_classes_is_found_together
+    check = ran("n = 0; KEPT = []", "{ KEPT << [Object, Array, Hash][(n += 1) % 3].new }", QUICK)
+    grown = check.grown.first
+
+    assert_equal [nil, 1], [grown.name, grown.per_iteration]
+    grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
+
+    assert_equal 40, grown.places.first.count
+    assert_match(/\+1 object of several classes per iteration/, check.to_s)
+  end
+
+  # Before Ruby 3.3, a garbage collection moves the contents of Arrays and Hashes to malloc, at whatever line it runs.
+  def test_the_memory_of_objects_is_no_growth_of_malloc
+    check = ran("n = 0; KEPT = []", "{ KEPT << { (n += 1) => [n, n, n, n] } }")
+
+    assert_equal(%w[Array Hash], check.grown.map { |one| one.name || "malloc" }.sort)
+  end
+
+  def test_a_garbage_collection_that_a_test_has_stubbed
+    check = ran("def GC.start(**) = nil", "{ Array.new(3) { Object.new } }")
+
+    refute_predicate check, :grows?, check.to_s
+  end
+
+  # The 1,500 iterations of the first check all fill the cache; the 200 after the warm-up of the second do not.
+  def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
+    block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"
+
+    assert_predicate ran("n = 0", block), :grows?
+    refute_predicate ran("n = 0", block, "warmup: 2_500"), :grows?
+  end
+
+  # One in every second iteration counts as one per iteration; one in every tenth does not.
+  def test_rare_leaks_need_longer_rounds
+    tenth = "KEPT << Object.new if ((n += 1) % 10).zero?"
+
+    refute_predicate ran("n = 0; KEPT = []", "{ #{tenth} }", QUICK), :grows?
+    assert_predicate ran("n = 0; KEPT = []", "{ 10.times { #{tenth} } }", QUICK), :grows?
+  end
+
+  { iterations: [9, "an Integer from 10 to 1,000,000"], runs: [1, "an Integer from 2 to 100"],
+    warmup: [:long, ":auto, a number of iterations"], max: [-1, "an Integer, 0 or more"],
+    ignore: [4, "a Class, the name of a class, a Regexp, :malloc, a list of these"],
+    in: [:thread, "nil, :fork, :process"], deadline: [0, "a number of seconds from 0.1 to 3600"] }
+    .each do |name, (given, allowed)|
+    define_method("test_a_wrong_#{name}_is_refused") do
+      error = assert_raises(ArgumentError) { Memscope::Check.run(**{ name => given }) { flunk } }
+
+      assert_equal "Memscope::Check.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
+      assert_equal ["Memscope::Check.run", name.to_s], [error.call, error.argument]
+    end
+  end
+
+  # What all threads allocate has lines.
+  def test_a_thread_of_the_block
+    check = ran("KEPT = []", "{ Thread.new { KEPT << Order.new }.join }", QUICK, setup: "class Order; end")
+    order = check.grown.find { |one| one.name == "Order" }
+
+    assert_equal [40], order.places.map(&:count)
+    assert_match(/KEPT → Array → Order/, order.held_by.join(" → "))
+  end
+
+  # Within a measurement, nothing else is measured.
+  def test_lines_are_missing_with_a_reason
+    check = Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
+      check = nil
+      Memscope.measure { check = Memscope::Check.run(in: :process, #{QUICK}) { (@kept ||= []) << Object.new } }
+      puts check.to_json
+    RUBY
+
+    assert_equal([["Object", []]], check.grown.map { |one| [one.name, one.places] })
+    assert_match(/\Aa measurement is running in this thread/, check.reasons[:places])
+  end
+
+  def test_memory_that_rose_once_is_a_step
+    check = ran("n = 0", "{ (n += 1) == 150 && (KEPT = Array.new(2_000) { Object.new }) }")
+
+    assert_equal [:step, false], [check.verdict, check.grows?]
+    assert_match(/Step: objects rose in 400 iterations, in a forked child, but not in\s+each/, check.to_s)
+  end
+
+  def test_other_wrong_arguments_are_refused
+    unknown = assert_raises(ArgumentError) { Memscope::Check.run(rounds: 3) { flunk } }
+
+    assert_match(/given :rounds, allowed: iterations, runs, warmup, max, ignore, in, deadline/, unknown.message)
+    assert_match(/no block given/, assert_raises(ArgumentError) { Memscope::Check.run }.message)
+  end
+
+  def test_with_a_transaction_open_the_block_runs_in_the_process
+    here, elsewhere, asked = child_json(<<~RUBY, requires: REQUIRES, gems: true)
+      Connection = Struct.new(:transaction_open?)
+      Pool = Struct.new(:connections)
+      OPEN = Connection.new(true)
+      HANDLER = Class.new { def connection_pool_list(_role) = [Pool.new([OPEN])] }.new
+      module ActiveRecord
+        module Base; def self.connection_handler = HANDLER; end
+        def self.version = Gem::Version.new("7.2.0")
+      end
+      CALLS = []
+      checks = [true, false, true].zip([nil, nil, :fork]).map do |open, place|
+        OPEN[:transaction_open?] = open
+        [Memscope::Check.run(in: place) { CALLS << 1 if CALLS.size < 50 }.to_h, CALLS.size]
+      end
+      puts JSON.generate(checks)
+    RUBY
+
+    assert_equal ["process", 50], [here.first["ran_in"], here.last]
+    assert_match(/a database connection has an open transaction/, here.first.dig("reasons", "ran_in"))
+    assert_equal ["child", {}], elsewhere.first.values_at("ran_in", "reasons")
+    assert_equal "child", asked.first["ran_in"]
+  end
+
+  # The block of one check would count in the other.
+  def test_checks_in_the_process_wait_for_each_other
+    grows, runs = child_json(<<~RUBY, requires: REQUIRES)
+      KEPT = []
+      ran = []
+      blocks = { leak: -> { KEPT << Object.new }, healthy: -> {} }
+      threads = blocks.map do |name, block|
+        Thread.new do
+          Memscope::Check.run(in: :process, #{QUICK}) { ran << name; Thread.pass; block.call }.grows?
+        end
+      end
+      puts JSON.generate([threads.map(&:value), ran.chunk_while { |one, other| one == other }.count])
+    RUBY
+
+    assert_equal [[true, false], 2], [grows, runs]
+  end
+
+  private
+
+  # @return [Memscope::Check] of a block in a child
+  def ran(start, block, options = "", setup: "")
+    Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
+      #{setup}
+      #{start}
+      puts Memscope::Check.run(#{options}) #{block}.to_json
+    RUBY
+  end
+end

@@ -1,0 +1,139 @@
+# frozen_string_literal: true
+
+require_relative "../../test_helper"
+require_relative "../../support/diagnosed"
+
+# The rules of the garbage collector and its heap.
+class DoctorCollectorTest < MemscopeTest
+  include Diagnosed
+
+  COLLECTED = { pause_us: 9, returned_bytes: 0, unshared_bytes: 0 }.freeze
+  FULL = { malloc: Charts.glibc(untracked: 50, main_free: 190, main_trimmable: 180) }.freeze
+
+  def test_a_gc_that_is_off
+    { { ruby_heap: { gc_disabled: true } } => ["the GC is disabled: nothing is collected", "GC.disable", "GC.enable"],
+      { environment: { major_collections: false } } =>
+        ["no old object is collected", "GC.config(rgengc_allow_full_mark: false)",
+         "GC.config(rgengc_allow_full_mark: true)"] }.each do |chart, (title, called, remedy)|
+      found = assert_found(:info, :collector_off, **chart)
+
+      assert_equal [title, "#{remedy} # in the program"], [found.title, found.remedy]
+      assert_includes found.explanation, "The program has called #{called}."
+      garbage = { objects: 9, bytes: 64 * MEBIBYTE, returned_bytes: 0, returned_max_bytes: 0 }
+
+      assert_found(:warning, :collector_off, **chart, garbage: garbage)
+      text = diagnose(**chart, **FULL, ledger: { collected: COLLECTED }).to_s
+
+      assert_match(/WARNING +#{title}/, text)
+      refute_match(/headroom between/, text.gsub(/\s+/, " "))
+      possible = finding(diagnose(**chart, ledger: { garbage_max_bytes: 192 * MEBIBYTE }), :possible_garbage)
+
+      assert_includes possible.explanation, "None comes by itself: #{called} was called."
+    end
+  end
+
+  def test_when_the_next_full_gc_comes
+    counted = { oldmalloc_increase_bytes: 5 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE, old_objects: 90,
+                malloc_increase_bytes_limit: 0, old_objects_limit: 900 }
+    told = lambda do |variables: {}, **gc|
+      finding(diagnose(snapshot: { gc: { **counted, **gc } }, environment: { variables: variables },
+                       ledger: { garbage_max_bytes: 192 * MEBIBYTE }), :possible_garbage).explanation
+    end
+
+    assert_match(/The next one comes when malloc has grown by 16\.0 MiB or 900 objects are old \(now 90\)\.\z/,
+                 told.call)
+    assert_match(/next GC that Ruby makes is a full one\.\z/, told.call(old_objects: 900))
+    assert_match(/RUBY_GC_OLDMALLOC_LIMIT=999m raised the limit\.\z/,
+                 told.call(variables: { RUBY_GC_OLDMALLOC_LIMIT: "999m", RUBY_GC_MALLOC_LIMIT: "9m" }))
+  end
+
+  # Beside Ractors, Ruby 4.0 does not list its pages.
+  def test_a_heap_without_pages
+    unlisted = %i[pages slots live_slots empty_pages hidden_empty_pages compactable_bytes].to_h { |name| [name, nil] }
+    checks = diagnose(ruby_heap: unlisted, environment: { variables: { RUBY_GC_HEAP_INIT_SLOTS: "4000000" } }).checked
+
+    assert_equal :unknown, checks.find { |check| check.id == :empty_heap_pages }.outcome
+  end
+
+  # Nothing says "collect garbage first" after a collection.
+  def test_after_a_collection
+    charts = [{ untracked: 50 }, { arenas: 12, arenas_free: 52, arenas_trimmable: 2 },
+              { main_free: 130, main_trimmable: 10 }].map { |malloc| { malloc: Charts.glibc(**malloc) } }
+    charts.each do |chart|
+      assert_match(/doctor --pid \d+ --gc|Collect garbage first/, diagnose(**chart).to_s)
+      refute_match(/doctor --pid \d+ --gc|Collect garbage first|A collection may/,
+                   diagnose(**chart, ledger: { collected: COLLECTED }).to_s)
+    end
+  end
+
+  # 450,000 of a million slots are in use, on 2,560 pages: with a ratio of 65 % Ruby 3.1 keeps all pages, with 25 %
+  # 1,536.
+  def test_what_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.4" }
+    kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
+
+    assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
+    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nmemscope purge --pid #{Process.pid} compact", kept.remedy
+    assert_match(/16\.0 MiB of pages with few .* stays after any collection: Ruby keeps up to 65 % /, kept.explanation)
+    [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
+      found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
+
+      assert_equal ["memscope purge --pid #{Process.pid} compact", 0],
+                   [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
+    end
+  end
+
+  # What no collection returns is no warning, and has no remedy.
+  def test_empty_pages_that_ruby_keeps_as_long_as_its_objects_live
+    found = assert_found(:info, :empty_heap_pages, ruby_heap: { hidden_empty_pages: 1_600 }, ledger: { ruby: "3.1.2" })
+
+    assert_equal [0, 0, nil], [found.recoverable_bytes, found.recoverable_max_bytes, found.remedy]
+  end
+
+  def test_variables_that_keep_empty_pages
+    heap = { live_slots: 20_000, hidden_empty_pages: 1_600, free_slots_floor: 4_000_000 }
+    { "RUBY_GC_HEAP_INIT_SLOTS" => "4000000", "RUBY_GC_HEAP_0_INIT_SLOTS" => "4M",
+      "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO" => "0.90" }.each do |name, value|
+      found = assert_found(:info, :empty_heap_pages, ruby_heap: heap,
+                                                     environment: { variables: { name.to_sym => value } })
+
+      assert_equal ["#{name}=#{value} keeps these pages.", "unset #{name}"], [found.unrecoverable_reason, found.remedy]
+      assert_includes found.explanation, found.unrecoverable_reason
+    end
+    counted = { pages: 40, slots: 40_000, live_slots: 39_000, empty_pages: 900, free_slots_floor: 4_000_000,
+                page_bytes: 65_536, compactable_bytes: 0, ruby: "4.0.5" }
+    found = assert_found(:info, :empty_heap_pages, ruby_heap: counted,
+                                                   environment: { variables: { RUBY_GC_HEAP_0_INIT_SLOTS: "4000000" } })
+
+    assert_equal "56.2 MiB of Ruby's heap is empty pages", found.title
+    assert_clear :empty_heap_pages, diagnose(ruby_heap: counted)
+    [["RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO", "0.40", 4_000_000], ["RUBY_GC_HEAP_INIT_SLOTS", "20000", 20_000]]
+      .each do |name, value, floor|
+        found = assert_found(:warning, :empty_heap_pages, ruby_heap: { **heap, free_slots_floor: floor, ruby: "3.4.1" },
+                                                          environment: { variables: { name.to_sym => value } })
+
+        refute_includes found.explanation, name
+      end
+  end
+
+  def test_a_compaction_that_can_crash_is_not_advised
+    %w[3.1.0 3.1.3 3.2.0].each do |ruby|
+      found = assert_found(:warning, :compactable_heap,
+                           ruby_heap: { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, ruby: ruby })
+
+      assert_equal [nil, nil, nil], [found.remedy, found.remedy_cost, found.recoverable_bytes]
+      assert_match(/\AGC\.compact can crash Ruby #{ruby} .*: upgrade to 3\.1\.4, 3\.2\.1 or newer; .* restart .*\.\z/,
+                   found.unrecoverable_reason)
+      refute_includes found.explanation, "the setting"
+    end
+  end
+
+  def test_empty_pages_that_ruby_keeps_for_a_setting
+    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 1_400, ruby: "3.1.2" }
+    kept = assert_found(:warning, :empty_heap_pages, ruby_heap: heap, ledger: { ruby: "3.1.2" })
+
+    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start } # in the program"],
+                 [kept.recoverable_bytes, kept.remedy]
+    assert_clear :compactable_heap, diagnose(ruby_heap: heap)
+  end
+end

@@ -1,0 +1,406 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/bodies"
+require_relative "../support/malloc_info_xml"
+require_relative "../support/workloads/arenas"
+
+class ArenasTest < MemscopeTest
+  parallelize_me!
+
+  WORKLOAD = File.join(__dir__, "../support/workloads/arenas.rb")
+  JEMALLOC = "libjemalloc.so.2"
+
+  # Our field names that differ from the keys of malloc_stats_print's JSON, which counts pages instead of bytes.
+  PRINTED = {
+    "threads" => "nthreads", "active_bytes" => "pactive", "dirty_bytes" => "pdirty", "muzzy_bytes" => "pmuzzy",
+    "dirty_purges" => "dirty_npurge", "dirty_madvises" => "dirty_nmadvise", "dirty_purged_pages" => "dirty_purged",
+    "muzzy_purges" => "muzzy_npurge", "muzzy_madvises" => "muzzy_nmadvise", "muzzy_purged_pages" => "muzzy_purged",
+    "mapped_bytes" => "mapped", "retained_bytes" => "retained", "resident_bytes" => "resident",
+    "base_bytes" => "base", "internal_bytes" => "internal", "abandoned_vm_bytes" => "abandoned_vm",
+    **%w[small large].to_h { |kind| ["#{kind}_allocated_bytes", "#{kind}.allocated"] },
+    **%w[small large].to_h { |kind| ["#{kind}_allocations", "#{kind}.nmalloc"] },
+    **%w[small large].to_h { |kind| ["#{kind}_deallocations", "#{kind}.ndalloc"] },
+    **%w[small large].to_h { |kind| ["#{kind}_requests", "#{kind}.nrequests"] },
+    **%w[small large].to_h { |kind| ["#{kind}_cache_fills", "#{kind}.nfills"] },
+    **%w[small large].to_h { |kind| ["#{kind}_cache_flushes", "#{kind}.nflushes"] }
+  }.freeze
+  PAGES = %w[pactive pdirty pmuzzy].freeze
+
+  # malloc_stats_print uses a block of 64 KiB from the first arena: its own numbers include that block, our later
+  # reading does not.
+  PRINTING_BYTES = 65_536
+  PRINTED_FROM = %w[0 merged].freeze
+  PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
+                      large_deallocations].freeze
+
+  # What malloc reports itself, our reading of the same moment, and the nanoseconds that both took.
+  def described(call, preload: nil, env: {})
+    skip_under_sanitizer
+    ran = ChildProcess.run("ManyArenas.build; ManyArenas.described { Memscope.#{call} }",
+                           preload: preload, env: env, requires: ["json", "memscope", "memscope_test", WORKLOAD])
+    description, *others = ran.json
+    description = JSON.parse(description, allow_duplicate_key: true).fetch("jemalloc") if preload
+    [description, *others]
+  end
+
+  def printed_arena(printed, page, fields)
+    fields.to_h do |field|
+      key = PRINTED.fetch(field, field)
+      value = printed.dig(*key.split("."))
+      [field, PAGES.include?(key) ? value * page : value]
+    end
+  end
+
+  def test_every_number_of_jemallocs_arenas_is_what_it_prints
+    printed, reading, took = described("arenas", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
+    page = printed.dig("arenas", "page")
+    names = printed["stats.arenas"].keys.grep(/\A\d+\z/)
+
+    assert_operator names.size, :>=, 16
+    assert_operator reading["arenas"].sum { |arena| arena["dirty_purged_pages"] }, :>, 0
+    assert_equal(names, reading["arenas"].map { |arena| arena["index"].to_s })
+    [*names.zip(reading["arenas"]), ["merged", reading["merged"]]].each do |name, arena|
+      told = arena.except("index", "name", "huge", "uptime_ns", "mutexes", "allocated_bytes", "metadata_bytes")
+      expected = printed.dig("stats.arenas", name)
+
+      compared = told.keys - (PRINTED_FROM.include?(name) ? PRINTING_MOVES : [])
+
+      assert_equal printed_arena(expected, page, compared), told.slice(*compared), name
+      assert_equal told["small_allocated_bytes"] + told["large_allocated_bytes"], arena["allocated_bytes"]
+      assert_equal told["base_bytes"] + told["internal_bytes"], arena["metadata_bytes"]
+      assert_equal expected["mutexes"].keys, arena["mutexes"].keys
+      assert_in_delta expected["uptime_ns"], arena["uptime_ns"], took + 1e8
+    end
+    PRINTING_MOVES.each do |field|
+      assert_equal reading["arenas"].sum { |arena| arena[field] }, reading["merged"][field], field
+    end
+  end
+
+  def test_every_number_of_glibcs_arenas_is_in_its_xml
+    description, reading = described("arenas", env: { "MALLOC_ARENA_MAX" => "17" })
+    xml = MallocInfoXML.new(description)
+
+    assert_operator xml.heaps.size, :>=, 16
+    assert_equal xml.heaps.size, reading["arenas"].size
+    [*xml.heaps.zip(reading["arenas"]), [xml.totals, reading["merged"]]].each do |heap, arena|
+      expected = { "free_bytes" => heap["total rest size"], "free_blocks" => heap["total rest count"],
+                   "fast_bytes" => heap["total fast size"], "fast_blocks" => heap["total fast count"],
+                   "system_bytes" => heap["system current size"], "system_max_bytes" => heap["system max size"],
+                   "address_space_bytes" => heap["aspace total size"],
+                   "writable_bytes" => heap["aspace mprotect size"], "heaps" => heap["aspace subheaps size"],
+                   "index" => heap["index"] }
+
+      assert_equal expected.compact, arena.except("allocated_bytes", "resident_bytes", "free_sizes").compact
+      assert_equal(heap["sizes"].to_a, arena["free_sizes"].to_a.map { |size| free_size(size) })
+      assert_equal heap["system current size"] - heap["total rest size"] - heap["total fast size"].to_i,
+                   arena["allocated_bytes"]
+    end
+    assert_equal xml.totals.values_at("total mmap size", "total mmap count"),
+                 reading.values_at("mmapped_bytes", "mmapped_blocks")
+  end
+
+  # A trim leaves the address space, but makes less of it resident. Each thread has its own arena, of its own size.
+  RESIDENT = <<~RUBY
+    mebibytes = [4, 12, 20, 28]
+    steps = Queue.new
+    threads = mebibytes.map do |size|
+      Thread.new do
+        Thread.current[:kept] = Array.new(size * 1024) { "x" * 1000 }
+        steps << :filled
+        sleep
+      end
+    end
+    threads.each { steps.pop }
+    read = lambda do
+      arenas = Memscope.arenas
+      ledger = Memscope.ledger
+      malloc = ledger.rows.find { |row| row.id == :malloc }
+      rows = malloc.children.to_h { |row| [row.id, row.bytes] }
+      [arenas.map { |arena| [arena.resident_bytes, arena.system_bytes] }, arenas.merged.resident_bytes,
+       rows.values_at(:main_heap, :arenas), arenas.reasons[:resident_bytes]]
+    end
+    2.times { read.call }
+    full = read.call
+    threads.each { |thread| thread[:kept].clear }
+    GC.start
+    Memscope.purge(:trim)
+    puts JSON.generate([full, read.call])
+  RUBY
+
+  def test_what_is_resident_of_glibcs_arenas
+    skip_under_sanitizer
+    full, trimmed = ChildProcess.run(RESIDENT, env: { "MALLOC_ARENA_MAX" => "5" }, requires: %w[json memscope]).json
+    [full, trimmed].each do |arenas, merged, (main_heap, others), reason|
+      assert_nil reason
+      assert_equal merged, arenas.sum(&:first)
+      assert_in_delta main_heap, arenas.first.first, 262_144
+      assert_in_delta others, arenas.drop(1).sum(&:first), 262_144
+    end
+    filled = full.first.drop(1).map { |resident, _system| resident / 1_048_576.0 }.sort
+
+    filled.last(4).zip([4, 12, 20, 28]).each { |resident, size| assert_in_delta size, resident, 4 }
+    full.first.drop(1).zip(trimmed.first.drop(1)).each do |(before, _), (after, system)|
+      assert_operator after, :<, (before / 2) + 1_048_576
+      assert_operator after, :<=, system
+    end
+  end
+
+  def free_size(size)
+    [size["unsorted"] ? "unsorted" : "size", *size.values_at("from_bytes", "to_bytes", "bytes", "blocks")]
+  end
+
+  def test_every_number_of_the_size_classes_is_what_jemalloc_prints
+    [nil, 3].each do |arena|
+      printed, reading = described("size_classes(arena: #{arena.inspect})", preload: JEMALLOC,
+                                                                            env: ManyArenas::JEMALLOC)
+      small, large = reading["classes"].partition { |size_class| size_class["kind"] == "small" }
+      counted = printed.dig("stats.arenas", (arena || "merged").to_s)
+
+      assert_equal(printed.dig("arenas", "bin").zip(counted["bins"]).map { |bin, counts| small_class(bin, counts) },
+                   small.map { |one| one.except("utilisation", "slabs_made") })
+      assert_equal(printed.dig("arenas", "lextent").zip(counted["lextents"])
+                          .map { |one, counts| large_class(one, counts["curlextents"], arena) },
+                   large.map { |one| one.slice("size_bytes", "regions_in_use", "in_use_bytes", "slack_bytes") })
+      small.each do |one|
+        expected = one["regions"].zero? ? nil : one["regions_in_use"].fdiv(one["regions"])
+
+        assert_equal [expected], one.values_at("utilisation")
+      end
+      assert_equal [arena], reading.values_at("arena")
+    end
+  end
+
+  def small_class(bin, counts)
+    regions = bin["nregs"] * counts["curslabs"]
+    { "kind" => "small", "size_bytes" => bin["size"], "slab_bytes" => bin["slab_size"],
+      "slab_regions" => bin["nregs"], "shards" => bin["nshards"], "slabs" => counts["curslabs"],
+      "partly_used_slabs" => counts["nonfull_slabs"], "regions" => regions, "regions_in_use" => counts["curregs"],
+      "in_use_bytes" => counts["curregs"] * bin["size"],
+      "slack_bytes" => (regions - counts["curregs"]) * bin["size"], "allocations" => counts["nmalloc"],
+      "deallocations" => counts["ndalloc"], "requests" => counts["nrequests"], "cache_fills" => counts["nfills"],
+      "cache_flushes" => counts["nflushes"], "slabs_reused" => counts["nreslabs"] }
+  end
+
+  def large_class(extent, count, arena)
+    count -= 1 if extent["size"] == PRINTING_BYTES && arena.nil?
+    { "size_bytes" => extent["size"], "regions_in_use" => count, "in_use_bytes" => count * extent["size"],
+      "slack_bytes" => 0 }
+  end
+
+  # The reading makes a few objects before it reads malloc's numbers, so both may differ by up to 64 KiB.
+  def test_jemallocs_fragmentation_is_what_it_prints
+    printed, reading = described("fragmentation", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
+    stats = printed["stats"]
+    merged = printed.dig("stats.arenas", "merged")
+    page = printed.dig("arenas", "page")
+    classes = printed.dig("arenas", "bin").zip(merged["bins"]).map { |bin, counts| small_class(bin, counts) }
+
+    assert_in_delta stats["allocated"] - PRINTING_BYTES, reading["allocated_bytes"], 65_536
+    assert_in_delta stats["active"] + (merged["pdirty"] * page),
+                    reading["active_bytes"] + reading["purgeable_bytes"], 65_536
+    assert_in_delta stats["resident"], reading["resident_bytes"], 2 * PRINTING_BYTES
+    assert_operator reading["purgeable_bytes"], :>, 1_000_000
+    assert_in_delta classes.sum { |one| one["slack_bytes"] }, reading["stuck_bytes"], 65_536
+    assert_stuck classes, reading["stuck"]
+  end
+
+  # The classes with the most slack; of those whose slack differs by less than both readings may, any.
+  def assert_stuck(classes, stuck)
+    fifth = classes.map { |one| one["slack_bytes"] }.max(5).last
+    by_size = classes.to_h { |one| [one["size_bytes"], one] }
+
+    assert_equal(stuck.map { |one| one["stuck_bytes"] }.sort.reverse, stuck.map { |one| one["stuck_bytes"] })
+    assert_operator stuck.size, :>=, 5
+    stuck.first(5).each do |one|
+      expected = by_size.fetch(one["size_bytes"])
+
+      assert_operator expected["slack_bytes"], :>=, fifth - 65_536
+      assert_in_delta expected["slack_bytes"], one["stuck_bytes"], 65_536
+      assert_in_delta expected["regions_in_use"].fdiv(expected["regions"]), one["utilisation"], 0.01
+    end
+  end
+
+  # 40 MB freed between blocks that stay: some whole pages, some not.
+  def test_glibcs_fragmentation_forecasts_a_trim
+    skip_under_sanitizer
+    forecast, returned, stuck, left = child_json(<<~RUBY, requires: ["memscope_test"])
+      kept = Array.new(20_000) { |i| "x" * (i % 20 == 0 ? 30_000 : 600) }
+      kept = kept.each_with_index.select { |_, i| i % 3 == 0 }.map(&:first)
+      GC.start
+      Memscope.fragmentation
+      before = Memscope.fragmentation
+      rss = Memscope.rss
+      Host.malloc_trim
+      returned = rss - Memscope.rss
+      after = Memscope.fragmentation
+      puts [before.purgeable_bytes, returned, before.stuck_bytes, after.stuck_bytes].inspect
+    RUBY
+
+    assert_operator forecast, :>, 5_000_000
+    assert_in_delta forecast, returned, forecast * 0.05
+    assert_in_delta stuck, left, [stuck * 0.1, 500_000].max
+  end
+
+  both_allocators "comes back from json" do |preload|
+    same = child_json(<<~RUBY, preload: preload, requires: ["json"])
+      readings = [Memscope.arenas, Memscope.size_classes, Memscope.fragmentation]
+      puts readings.map { |reading| reading.class.from_h(JSON.parse(reading.to_json)) == reading }.inspect
+    RUBY
+
+    assert_equal [true, true, true], same
+  end
+
+  def test_counters_are_told_from_gauges
+    skip_under_sanitizer
+    told = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      arenas, classes = Memscope.arenas, Memscope.size_classes
+      kept = Array.new(1000) { "x" * 2000 }
+      arenas, classes = Memscope.arenas - arenas, Memscope.size_classes - classes
+      changes = [arenas.dig(:arenas, 0, :small_allocations), arenas.dig(:merged, :active_bytes),
+                 arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:classes, 2048, :allocations),
+                 classes.dig(:classes, 2048, :slabs)]
+      puts JSON.generate(changes.map { |change| [change.counter? || false, change.change.positive?] })
+    RUBY
+
+    assert_equal [[true, true], [false, true], [true, true], [true, true], [false, true]], told
+  end
+
+  def test_the_cost_is_of_the_tier_that_is_declared
+    skip_under_sanitizer
+    script = "puts [Memscope.arenas, Memscope.size_classes].map { |reading| reading.cost.tier.to_s }.inspect"
+
+    assert_equal %w[T1 T1], child_json(script, preload: JEMALLOC)
+    assert_equal %w[T2 T1], child_json(script)
+  end
+
+  def test_an_arena_that_is_not_there_is_refused
+    skip_under_sanitizer
+    no_oversize = { "MALLOC_CONF" => "oversize_threshold:1073741824" }
+    messages = child_json(<<~RUBY, preload: JEMALLOC, env: no_oversize, requires: ["json"])
+      limit = Memscope.arenas.limit
+      puts JSON.generate([limit, limit + 1, 4095, 4096, 4097, -1, 2**70, "0", 1.5].map do |arena|
+        Memscope.size_classes(arena: arena)
+      rescue ArgumentError => e
+        e.message
+      end)
+    RUBY
+
+    messages.each { |message| assert_match(/\AMemscope.size_classes: arena: given .+, allowed: nil, 0\z/, message) }
+    assert_equal 9, messages.size
+  end
+
+  def test_labels_and_levels
+    read = lambda do |allocator|
+      arenas = [{ index: 0, dirty_bytes: 5 }, { index: 8, huge: true, threads: 2 }]
+      Memscope::Arenas.capture(allocator: allocator, arenas: arenas, merged: {}, reasons: {}, cost: Bodies.cost)
+    end
+    jemalloc = read.call(:jemalloc)
+    glibc = read.call(:glibc)
+
+    assert_equal(["0", "huge 8", "all"], [*jemalloc, jemalloc.merged].map { |arena| jemalloc.label(arena) })
+    assert_equal "main", glibc.label(glibc.first)
+    assert_equal({ dirty_bytes: { 0 => 5 }, threads: { 8 => 2 } }, jemalloc.levels)
+    assert_empty Memscope::Arena::COLUMNS.values.flat_map(&:values) - Memscope::Arena.fields.map(&:name)
+  end
+
+  def test_lookup
+    arenas = Memscope::Arenas.capture(allocator: :jemalloc, arenas: [{ index: 0 }, { index: 8, huge: true }],
+                                      reasons: {}, cost: Bodies.cost)
+
+    assert_equal [0, 8], arenas.map(&:index)
+    assert_equal 2, arenas.each.size
+    assert_predicate arenas[8], :huge?
+    assert_match(/arena 3 does not exist; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
+    list = [{ size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 },
+            { size_bytes: 16_384, kind: :large }]
+    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, classes: list)
+
+    assert_in_delta 0.25, classes[8].utilisation
+    assert_equal 24, classes.slack_bytes
+    assert_nil classes[16_384].utilisation
+    assert_match(/there are: 8, 16384/, assert_raises(KeyError) { classes[9] }.message)
+  end
+
+  def test_numbers_of_two_epochs_are_said_to_be
+    snapshot = Memscope::Snapshot.capture(jemalloc: { epoch: 7, allocated_bytes: 200, active_bytes: 400 }.freeze,
+                                          reasons: {}, cost: Bodies.cost)
+    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, epoch: 8, classes: [], reasons: {}, cost: Bodies.cost)
+    fragmentation = Memscope::Fragmentation.of_jemalloc(snapshot, classes, Memscope.ruby_heap)
+
+    assert_in_delta 2.0, fragmentation.active_to_allocated
+    assert_nil fragmentation.resident_to_active
+    assert_match(/numbers may be from two/, fragmentation.reasons[:epoch])
+  end
+
+  def test_fragmentation_has_the_heap_as_a_range
+    fragmentation = Memscope.fragmentation
+
+    assert_operator fragmentation.compactable_min_bytes || 0, :<=, fragmentation.compactable_bytes
+    assert_operator fragmentation.rss_bytes, :positive?
+    assert_equal :T2, fragmentation.cost.tier
+  end
+
+  def test_fragmentation_counts_pages_that_ruby_keeps_empty
+    heap = Memscope.ruby_heap.to_h
+    least, most = [0, 100].map do |pages|
+      reading = Memscope::RubyHeap.from_h({ **heap, empty_pages: pages })
+      Memscope::Fragmentation.of_unknown(Memscope.snapshot, reading).compactable_bytes
+    end
+
+    assert_equal 100 * heap[:page_bytes], most - least
+  end
+
+  def test_an_allocator_that_tells_nothing
+    mimalloc = Dir["/usr/lib/*/libmimalloc.so*"].min
+    skip_under_sanitizer
+    skip "mimalloc is not installed" unless mimalloc
+    arenas, classes, fragmentation = child_json(<<~RUBY, preload: mimalloc, requires: ["json"])
+      puts JSON.generate([Memscope.arenas.to_h, Memscope.size_classes.to_h, Memscope.fragmentation.to_h])
+    RUBY
+
+    assert_equal ["mimalloc", [], nil], arenas.values_at("allocator", "arenas", "merged")
+    assert_match(/no statistics that memscope reads/, arenas.dig("reasons", "arenas"))
+    assert_match(/no statistics that memscope reads/, classes.dig("reasons", "classes"))
+    assert_nil fragmentation["purgeable_bytes"]
+    assert_match(/no statistics that memscope reads/, fragmentation.dig("reasons", "allocator"))
+    assert_operator fragmentation["rss_bytes"], :positive?
+  end
+
+  # The reading leaves neither memory nor a descriptor behind.
+  # jemalloc returns what is free at once, or RSS would depend on how long ago it has last done so.
+  both_allocators "repeated readings leave nothing behind" do |preload|
+    env = { "MALLOC_CONF" => "dirty_decay_ms:0,muzzy_decay_ms:0" }
+    grown, descriptors = child_json(<<~RUBY, preload: preload, env: env)
+      read = -> { 50.times { Memscope.arenas; Memscope.size_classes }; GC.start }
+      5.times { read.call }
+      before, open = Memscope.rss, Dir.children("/proc/self/fd").size
+      5.times { read.call }
+      puts [Memscope.rss - before, Dir.children("/proc/self/fd").size - open].inspect
+    RUBY
+
+    assert_operator grown, :<, 2 << 20
+    assert_equal 0, descriptors
+  end
+
+  both_allocators "is read while threads allocate and die" do |preload|
+    assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
+      Host.start_churning(6)
+      rounds = #{ChildProcess::IN_FULL ? 20 : 7}
+      threads = Array.new(4) { Thread.new { rounds.times { Memscope.arenas.sum(&:index) } } }
+      (3 * rounds).times { Memscope.size_classes; Memscope.arenas }
+      (rounds / 2).times { Memscope.fragmentation }
+      threads.each(&:join)
+      Host.stop_churning
+      puts true
+    RUBY
+  end
+
+  both_allocators "a forked child reads its own" do |preload|
+    assert child_json(<<~RUBY, preload: preload)
+      Memscope.arenas
+      pid = fork { exit!(Memscope.arenas.pid == Process.pid && Memscope.fragmentation.rss_bytes.positive? ? 0 : 1) }
+      puts Process.wait2(pid).last.success?
+    RUBY
+  end
+end

@@ -1,0 +1,328 @@
+# frozen_string_literal: true
+
+require "erb"
+require "pathname"
+require_relative "../test_helper"
+
+# The configuration is settled once per process, so such tests run in child processes; pure functions are tested here.
+class ConfigurationTest < MemscopeTest
+  SETTINGS = Memscope::Configuration::SETTINGS
+  DEFAULTS = { listen: false, socket_directory: nil, username: nil, password: nil, authorize: nil, actions: true,
+               worker_interval_seconds: 10, metrics_ledger_interval_seconds: nil, metrics_arenas: false,
+               metrics_objects: false, objects_profile: false, history: true, policy: :off, policy_soft: 0.8,
+               policy_interval_seconds: 900, policy_min_uptime_seconds: 1800, policy_supervised: false,
+               background_thread: false, logger: nil }.freeze
+  CALLABLE = ->(_request) { true }
+  WRITER = Struct.new(:info, :warn).new
+  ABSENT = Object.new.freeze
+
+  # For each setting, the accepted values, and how the configuration holds them.
+  GOOD = {
+    listen: { true => true, false => false, "/run/a.sock" => "/run/a.sock", Pathname("/run/b") => "/run/b" },
+    socket_directory: { nil => nil, "/run/app" => "/run/app", Pathname("/run/app") => "/run/app" },
+    username: { nil => nil, "memory" => "memory" }, password: { nil => nil, "a:b\xff" => "a:b\xff" },
+    authorize: { nil => nil, CALLABLE => CALLABLE },
+    actions: { true => true, false => false },
+    worker_interval_seconds: { 1 => 1, 3600 => 3600, 1.5 => 1.5, 2.0 => 2, Rational(5, 2) => 2.5 },
+    metrics_ledger_interval_seconds: { nil => nil, 86_400 => 86_400 },
+    metrics_arenas: { true => true, false => false }, metrics_objects: { true => true },
+    objects_profile: { true => true, false => false },
+    history: { true => true, false => false },
+    policy: { off: :off, observe: :observe, act: :act }, policy_soft: { 0.1 => 0.1, Rational(3, 4) => 0.75, 1 => 1.0 },
+    policy_interval_seconds: { 1 => 1, 604_800 => 604_800 }, policy_min_uptime_seconds: { 0 => 0, 1.5 => 1.5 },
+    policy_supervised: { true => true, false => false },
+    background_thread: { true => true, false => false },
+    logger: { nil => nil, WRITER => WRITER }
+  }.freeze
+  BAD = {
+    listen: [nil, 1, "1", "run.sock", "", "\0run", "/run\0", :true, []], # rubocop:disable Lint/BooleanSymbol
+    socket_directory: ["run", "", true, "\0x"], username: ["", "a:b", :a, "a\0"], password: ["", 1, "a\0"],
+    authorize: [true, "call", Object.new], actions: [nil, 1, "true"],
+    worker_interval_seconds: [nil, 0, 0.99, 3601, -1, Float::NAN, Float::INFINITY, "10", Complex(1, 1)],
+    metrics_ledger_interval_seconds: [0, 86_401, false], metrics_arenas: [nil, 0], metrics_objects: [nil, 0],
+    objects_profile: [nil, :no_ractors, 0.01], history: [nil, 1], background_thread: [nil, "1"],
+    policy: [nil, true, "act", :acts], policy_soft: [nil, 0, 1.01, 80, "0.8", Float::NAN],
+    policy_interval_seconds: [nil, 0, 604_801], policy_min_uptime_seconds: [nil, -1],
+    policy_supervised: [nil, 1],
+    logger: [true, $stderr, "log"]
+  }.freeze
+  # The same for texts of environment variables.
+  GOOD_TEXT = {
+    listen: { "1" => true, "true" => true, "0" => false, "false" => false, "/a.sock" => "/a.sock" },
+    socket_directory: { "/run" => "/run" }, username: { "memory" => "memory" }, password: { "1" => "1", " " => " " },
+    actions: { "0" => false, "1" => true, "on" => true, "off" => false, "Yes" => true, "NO" => false, "TRUE" => true,
+               "False" => false }, worker_interval_seconds: { "1" => 1, "2.5" => 2.5 },
+    metrics_ledger_interval_seconds: { "60" => 60 }, metrics_arenas: { "1" => true },
+    metrics_objects: { "1" => true }, objects_profile: { "1" => true, "0" => false },
+    history: { "0" => false }, policy: { "act" => :act, "OFF" => :off }, policy_soft: { "0.75" => 0.75, "1" => 1.0 },
+    policy_interval_seconds: { "60" => 60 }, policy_min_uptime_seconds: { "0" => 0 },
+    policy_supervised: { "1" => true },
+    background_thread: { "1" => true }
+  }.freeze
+  BAD_TEXT = {
+    listen: ["si", "run.sock", "\xff", " 1", "@abstract"], socket_directory: ["run"], username: ["a:b"],
+    actions: ["of", "none", "0 ", "\xff"],
+    worker_interval_seconds: ["0", "1e3", "0x10", "10 s", "-1", "nan", "9" * 50, "\xff"],
+    metrics_ledger_interval_seconds: %w[nil 86401], metrics_arenas: ["/a"], metrics_objects: ["/a"],
+    objects_profile: %w[never 0.01], history: ["never"], background_thread: ["2"],
+    policy: ["1", "acts", "\xff"], policy_soft: ["80", "80%", "0"], policy_interval_seconds: ["0"],
+    policy_min_uptime_seconds: ["-1"], policy_supervised: ["2"]
+  }.freeze
+
+  # What a setting becomes if its variable is wrong, where that is not its default.
+  SAFE = { username: "", password: "", actions: false }.freeze
+
+  def test_the_settings_there_are
+    assert_equal DEFAULTS, SETTINGS.transform_values(&:default)
+    assert_equal(DEFAULTS, SETTINGS.to_h { |name, setting| [name, setting.read({}).first] })
+    assert_empty(SETTINGS.each_value.reject { |setting| setting.frozen? && setting.sentence.end_with?(".") })
+    assert_equal(DEFAULTS.keys - %i[authorize logger], SETTINGS.each_value.select(&:variable).map(&:name))
+    assert_equal SETTINGS.keys, GOOD.keys
+  end
+
+  GOOD.each do |name, values|
+    define_method("test_what_#{name}_takes") do
+      values.each do |given, held|
+        taken = SETTINGS[name].check(given)
+
+        held.nil? ? assert_nil(taken) : assert_equal(held, taken)
+
+        assert_equal held.class, taken.class
+        assert_predicate taken, :frozen? unless taken.equal?(given)
+      end
+    end
+
+    define_method("test_what_#{name}_refuses") do
+      BAD.fetch(name).each do |given|
+        error = assert_raises(ArgumentError, given.inspect) { SETTINGS[name].check(given) }
+
+        shown = name == :password ? "a secret #{given.class}" : given.inspect
+
+        assert_equal "Memscope.configure: #{name}: given #{shown}, allowed: #{SETTINGS[name].allowed}", error.message
+      end
+    end
+  end
+
+  GOOD_TEXT.each do |name, texts|
+    define_method("test_what_the_variable_of_#{name}_can_be") do
+      variable = SETTINGS[name].variable
+
+      texts.each { |text, held| assert_equal [held, nil], SETTINGS[name].read({ variable => text }) }
+      assert_equal [DEFAULTS[name], nil], SETTINGS[name].read({ variable => "" })
+      BAD_TEXT.fetch(name, []).each do |text|
+        error = "#{variable}: given #{text.inspect}, allowed: #{SETTINGS[name].allowed_in_environment}"
+
+        value, invalid = SETTINGS[name].read({ variable => text })
+
+        assert_equal [SAFE.fetch(name, DEFAULTS[name]), error], [value, invalid.message]
+      end
+    end
+  end
+
+  # Runs the script in a child, and returns what it evaluates to.
+  def child(script, **options)
+    child_json("puts JSON.generate(begin\n#{script}\nend)", requires: %w[json logger], **options)
+  end
+
+  # The same for a script that should raise; returns the error's class and message.
+  def refused(script, **options)
+    child("begin; #{script}; nil; rescue StandardError => e; [e.class.name, e.message]; end", **options)
+  end
+
+  def test_the_defaults
+    found = child(<<~RUBY)
+      Memscope::Configuration::SETTINGS.keys.to_h { |name| [name, Memscope.configuration.public_send(name)] }
+    RUBY
+
+    assert_equal JSON.parse(JSON.generate(DEFAULTS)), found
+  end
+
+  def test_configure
+    found = child(<<~RUBY)
+      returned = Memscope.configure { |c| c.listen = "/a"; c.metrics_arenas = true }
+      Memscope.configure { |c| c.listen = c.metrics_arenas && true }
+      c = Memscope.configuration
+      [returned, c.listen, c.metrics_arenas, c.actions, c.frozen?, c.equal?(Memscope.configuration)]
+    RUBY
+
+    assert_equal [nil, true, true, true, true, true], found
+  end
+
+  def test_code_goes_before_the_environment_and_that_before_the_default
+    variables = { "MEMSCOPE_LISTEN" => "1", "MEMSCOPE_WORKER_INTERVAL" => "30", "MEMSCOPE_PASSWORD" => "secret" }
+    found = child(<<~RUBY, env: variables)
+      seen = nil
+      Memscope.configure { |c| seen = c.listen; c.listen = false; c.password = nil }
+      c = Memscope.configuration
+      [seen, c.listen, c.worker_interval_seconds, c.password, c.metrics_arenas]
+    RUBY
+
+    assert_equal [true, false, 30, nil, false], found
+  end
+
+  def test_what_is_configured_is_not_changed_from_outside
+    found = child(<<~RUBY)
+      word = +"secret"
+      builder = nil
+      Memscope.configure { |c| c.password = word; builder = c }
+      word << "!"
+      kept = begin; builder.listen = true; rescue FrozenError => e; e.class.name; end
+      [Memscope.configuration.password, kept, Memscope.configuration.listen]
+    RUBY
+
+    assert_equal ["secret", "FrozenError", false], found
+  end
+
+  def test_a_block_that_raises_changes_nothing
+    found = child(<<~RUBY)
+      begin
+        Memscope.configure { |c| c.listen = true; c.actions = 1 }
+      rescue ArgumentError
+      end
+      Memscope.configuration.listen
+    RUBY
+
+    refute found
+  end
+
+  def test_an_unknown_setting
+    %w[c.lisen=true c.lisen c.system="id"].each do |line|
+      message = "Memscope.configure: given the setting #{line[/c\.(\w+)/, 1]}, allowed: #{DEFAULTS.keys.join(', ')}"
+
+      assert_equal ["Memscope::Invalid", message], refused("Memscope.configure { |c| #{line} }")
+    end
+  end
+
+  def test_without_a_block
+    assert_equal ["ArgumentError", "Memscope.configure: given no block, allowed: { |c| … }"],
+                 refused("Memscope.configure")
+  end
+
+  def test_late
+    name, message = refused("Memscope.configuration\nMemscope.configure { |c| c.listen = true }")
+
+    assert_equal "Memscope::Configuration::Late", name
+    assert_match(/\AMemscope\.configure: too late, the configuration is in use since -e:\d+:in .+; allowed: before/,
+                 message)
+  end
+
+  # The message names the line of memscope that used the configuration, and its caller.
+  def test_late_because_of_a_surface
+    _name, message = refused(<<~RUBY)
+      eval("def surface = Memscope.configuration", binding,
+           #{File.join(ChildProcess::ROOT, 'lib/memscope/surface.rb').inspect}, 7)
+      surface
+      Memscope.configure { |c| c.listen = true }
+    RUBY
+
+    assert_match(%r{since \S+/surface\.rb:7:in \S+, called from -e:\d+:in }, message)
+  end
+
+  def test_used_while_it_is_configured
+    name, = refused("Memscope.configure { |c| Memscope.configuration; c.listen = true }")
+
+    assert_equal "Memscope::Configuration::Late", name
+  end
+
+  def test_looking_at_it_so_far_settles_nothing
+    found = child(<<~RUBY)
+      before = Memscope::Configuration.so_far.listen
+      Memscope.configure { |c| c.listen = true }
+      [before, Memscope::Configuration.so_far.listen, Memscope.configuration.equal?(Memscope::Configuration.so_far)]
+    RUBY
+
+    assert_equal [false, true, true], found
+  end
+
+  # A server that forks before it loads the application has already used the configuration in the parent.
+  def test_a_forked_child_can_be_configured_until_it_uses_it
+    found = child(<<~RUBY)
+      Memscope.configure { |c| c.listen = true }
+      Memscope.configuration
+      from, to = IO.pipe
+      fork do
+        Memscope.configure { |c| c.actions = false }
+        c = Memscope.configuration
+        late = begin; Memscope.configure { |_| }; rescue Memscope::Configuration::Late; true; end
+        to.write(JSON.generate([c.listen, c.actions, late]))
+      end
+      Process.wait
+      to.close
+      [JSON.parse(from.read), Memscope.configuration.actions]
+    RUBY
+
+    assert_equal [[true, false, true], true], found
+  end
+
+  def test_threads_see_the_same
+    found = child("Array.new(50) { Thread.new { Memscope.configuration } }.map(&:value).uniq(&:object_id).size")
+
+    assert_equal 1, found
+  end
+
+  def test_a_wrong_variable_is_an_error_where_it_is_used
+    wrong = { "MEMSCOPE_ACTIONS" => "of", "MEMSCOPE_WORKER_INTERVAL" => "0" }
+    expected = ["Memscope::Invalid", 'MEMSCOPE_ACTIONS: given "of", allowed: 1, true, on, yes, 0, false, off, no']
+
+    assert_equal expected, refused("Memscope.configuration", env: wrong)
+    assert_equal expected, refused("Memscope.configure { |c| c.worker_interval_seconds = 5 }", env: wrong)
+  end
+
+  def test_wrong_variables_that_are_excused
+    variables = { "MEMSCOPE_WORKER_INTERVAL" => "soon", "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_ACTIONS" => "of",
+                  "MEMSCOPE_USERNAME" => "a:b" }
+    found = child(<<~RUBY, env: variables)
+      Memscope::Configuration.excuse_environment
+      c = Memscope.configuration
+      [c.worker_interval_seconds, c.metrics_arenas, c.actions, c.username, c.password,
+       Memscope::Configuration.environment_errors]
+    RUBY
+    errors = found.pop
+
+    assert_equal [10, true, false, "", nil], found
+    assert_equal %w[username actions worker_interval_seconds], errors.keys
+    assert_equal "MEMSCOPE_WORKER_INTERVAL: given \"soon\", allowed: a number of seconds from 1 to 3600",
+                 errors.fetch("worker_interval_seconds")
+  end
+
+  def test_secrets_are_not_shown
+    found = child(<<~RUBY)
+      shown = nil
+      Memscope.configure { |c| c.username = "memory"; c.password = "hunter2"; shown = [c.inspect, c.to_s] }
+      [*shown, Memscope.configuration.inspect, Memscope.configuration.to_s]
+    RUBY
+
+    refute_includes found.join, "hunter2"
+    assert_includes found[2], 'username="memory" password=(secret)'
+  end
+
+  # Printing and flattening ask any object for conversions that it may lack.
+  def test_the_builder_can_be_printed
+    assert_equal "fine", child("Memscope.configure { |c| [[c]].flatten; puts c }\n'fine'")
+  end
+
+  # `rake docs:configuration` writes it.
+  def test_the_documentation_is_up_to_date
+    template, page = %w[.md.erb .md].map do |ending|
+      File.read(File.join(ChildProcess::ROOT, "docs/configuration#{ending}"), encoding: "UTF-8")
+    end
+
+    assert_equal ERB.new(template, trim_mode: "-").result_with_hash(settings: SETTINGS), page
+  end
+
+  # Every example is valid.
+  def test_the_examples
+    examples = SETTINGS.transform_values(&:example)
+    found = child(<<~RUBY, env: { "MEMORY_PASSWORD" => "x" })
+      Memscope.configure { |c| #{examples.map { |name, code| "c.#{name} = #{code}" }.join('; ')} }
+      Memscope::Configuration::SETTINGS.reject { |name, setting|
+        Memscope.configuration.public_send(name) != setting.default }.keys
+    RUBY
+
+    assert_empty found
+  end
+
+  def test_it_is_not_loaded_with_memscope
+    assert_empty child("$LOADED_FEATURES.grep(/configuration/)")
+  end
+end

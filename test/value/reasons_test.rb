@@ -1,0 +1,86 @@
+# frozen_string_literal: true
+
+require_relative "../test_helper"
+require_relative "../support/bodies"
+
+# Reasons are ids in C, and sentences in lib/memscope/value/reasons.rb.
+class ReasonsTest < MemscopeTest
+  Reasons = Memscope.const_get(:Reasons)
+  SOURCES = Dir[File.join(ChildProcess::ROOT, "ext/memscope/**/*.c")].to_h { |path| [File.basename(path), File.read(path)] }
+  # Parentheses with their content, nested to any depth.
+  CALL = /(?<call>\((?:[^()"]|"[^"]*"|\g<call>)*\))/
+  ARGUMENT = /(?<argument>(?:[^,()"]|"[^"]*"|#{CALL})+)/
+  # Functions that return ids.
+  RETURNING = { "levers.c" => "memscope_lever_missing", "jemalloc.c" => "reason_for_no_stats",
+                "ruby_heap.c" => "(?:walk_pages|each_page)",
+                "event_hooks.c" => "memscope_event_hooks_obstacle" }.freeze
+
+  def test_each_id_that_c_names_has_a_sentence
+    assert_operator named.size, :>, 70
+    assert_empty named - Reasons.table.keys
+  end
+
+  def test_each_sentence_is_of_an_id_that_c_or_ruby_names
+    files = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.rb")].grep_v(%r{/reasons\.rb\z})
+    in_ruby = files.flat_map { |path| File.read(path).scan(/(?<!:):(\w+)/) }.flatten.map(&:to_sym)
+
+    assert_empty Reasons.table.keys - named - in_ruby
+  end
+
+  def test_each_sentence_has_as_many_places_as_arguments
+    SOURCES.each_value do |source|
+      calls(source, "memscope_reason_of").each do |id, *arguments|
+        assert_equal arguments.size, Reasons.table.fetch(id[1..-2].to_sym).scan(/%(?:[sd]|\.\df)/).size, id
+      end
+    end
+  end
+
+  def test_a_reason_becomes_a_sentence
+    types = [[:objects_of_type, 2, "A\xFF".b], [:objects_of_type, 1, :type_unnamed]]
+
+    assert_equal "refused by the kernel", Reasons.sentence(:denied)
+    assert_equal "from a (b: not there)", Reasons.sentence([:from_file, "a", [:unread, "b", :not_found]])
+    assert_equal "a lower bound that leaves out objects with slow or broken size functions: 2 of type A\uFFFD, " \
+                 "1 of type (unnamed)",
+                 Reasons.sentence([:objects_left_out, types])
+    assert_raises(KeyError) { Reasons.sentence(:unheard_of) }
+  end
+
+  def test_a_reading_has_sentences
+    reading = Memscope::ProcessMemory.capture({ reasons: { pss_bytes: :denied, a: "as it is" }, cost: Bodies.cost })
+
+    assert_equal({ pss_bytes: "refused by the kernel", a: "as it is" }, reading.reasons)
+    assert_predicate reading.reasons, :frozen?
+  end
+
+  def test_frozen_reasons_are_turned_into_sentences_once
+    reasons = { glibc: :glibc_not_serving }.freeze
+
+    assert_same Reasons.sentences(reasons), Reasons.sentences(reasons)
+    assert_equal({ glibc: "glibc does not serve malloc" }, Reasons.sentences(reasons.dup))
+  end
+
+  private
+
+  def named
+    @named ||= SOURCES.flat_map { |name, source| places(name, source) }.join.scan(/"(\w+)"/).flatten.map(&:to_sym).uniq
+  end
+
+  # The parts of a file in which each string literal is an id.
+  def places(name, source)
+    [*%w[memscope_reason memscope_reason_of].flat_map { |function| calls(source, function).map(&:first) },
+     *calls(source, "memscope_set_reason").map(&:last), *source.scan(/refusal = "\w+"/), *returned(name, source),
+     *('"unread"' if source.include?("memscope_unread(")),
+     *(source.scan(/\[MEMSCOPE_\w+\] = "\w+"/) if name == "status.c")]
+  end
+
+  def returned(name, source)
+    bodies = RETURNING.key?(name) ? source.scan(/^(?:static )?const char \*#{RETURNING[name]}\(.*?^}/m) : []
+    bodies.join.scan(/return [^;]*;/).map { |line| line.scan(/"\w+"/).join }
+  end
+
+  # The arguments of each call.
+  def calls(source, function)
+    source.scan(/\b#{function}#{CALL}/).map { |(call)| call[1..-2].scan(ARGUMENT).map { |(argument)| argument.strip } }
+  end
+end
