@@ -270,43 +270,6 @@ class DoctorSickTest < DoctorAcceptanceTest
   end
 end
 
-# Before Ruby 3.2 the GC keeps up to 65 % of the slots free: the remedy names the setting that makes it keep fewer, and
-# a process started with it returns as much more as the finding predicts.
-class DoctorSettingTest < DoctorAcceptanceTest
-  { compactable_heap: [50, "Memscope.purge(:compact)"],
-    empty_heap_pages: [40_000, "8.times { GC.start }"] }.each do |id, (run, call)|
-    define_method("test_#{id}") do
-      skip_under_sanitizer
-      only_in_full
-      skip_without_compaction if id == :compactable_heap
-      skip "Ruby goes by another rule since 3.2" if (RUBY_VERSION.split(".").map(&:to_i) <=> [3, 2]) >= 0
-      usual = half_full(run, call)
-      finding = assert_first(id, usual)
-      setting, remedy = finding.remedy.lines(chomp: true)
-      said = finding.evidence[:kept_by_setting_bytes]
-
-      commands = { compactable_heap: "memscope purge --pid #{usual.diagnosis.pid} compact",
-                   empty_heap_pages: "#{call} # in the program" }
-
-      assert_equal commands.fetch(id), remedy
-      assert_operator said, :>=, 24 * MEBIBYTE, usual.text
-      with_setting = half_full(run, call, runs: usual.about, env: [setting.split("=")].to_h)
-
-      assert_within_ten_percent said, usual.returned - with_setting.returned, usual
-    end
-  end
-
-  private
-
-  # The remedy's value is the size of the heap afterwards.
-  def half_full(run, call, runs: nil, env: {})
-    patient(<<~RUBY, env: env)
-      runs = Patients.half_full(64, run: #{run}, runs: #{runs.inspect})
-      DIAGNOSE.call(runs, remedy: -> { #{call}; Memscope.ledger[:ruby_heap].bytes })
-    RUBY
-  end
-end
-
 class DoctorHealthyTest < DoctorAcceptanceTest
   both_allocators "bare" do |preload|
     skip_under_sanitizer

@@ -36,7 +36,7 @@ class DoctorRulesTest < DoctorTest
     crashing_profiler: [:warning, nil, { malloc: Charts.jemalloc,
                                          allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
-    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000 } }],
+    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000, ruby: "3.4.1" } }],
     collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
     allocation_tracing: [:warning, 60, { environment: { allocation_tracing: true },
                                          ruby_heap: { live_slots: 655_360 } }],

@@ -91,16 +91,6 @@ class CompactionForecastTest < MemscopeTest
     assert_nil forecast(ruby: "3.2.9").range
   end
 
-  def test_what_is_kept_for_a_setting
-    kept = ->(pages, **given) { forecast(**given).kept_by_setting(pages * PAGE) / PAGE }
-
-    assert_equal([334, 100], [500, 100].map { |pages| kept.call(pages, live: 200_000) })
-    assert_equal 867 - 715, kept.call(900)
-    [{ free_slots_max_ratio: 0.21 }, { ruby: "3.2.9" }, { ruby: "3.3.8" }, { allocatable_pages: nil }].each do |given|
-      assert_equal 0, kept.call(500, live: 200_000, **given), given
-    end
-  end
-
   def test_what_collections_return_of_empty_pages
     returned = ->(**given) { forecast(**given).returned_of_empty(900 * PAGE) / PAGE }
 

@@ -51,22 +51,6 @@ module Patients
     mebibytes * MEBIBYTE
   end
 
-  # A heap that is 45 % full: too full for Ruby before 3.2 to return any of it, unless Ruby may allocate many more
-  # pages. The first objects of each run survive: the longer the runs, the more pages are empty. Returns how many runs
-  # were added, for a second process to compare with.
-  def half_full(mebibytes, run:, runs: nil)
-    objects = Array.new(mebibytes * MEBIBYTE / 40) { Object.new }
-    added = 0
-    while runs ? added < runs : GC.stat(:heap_allocatable_pages) > 500
-      objects.concat(Array.new(run) { Object.new })
-      added += 1
-    end
-    index = -1
-    KEPT << objects.select! { (index += 1) % run < run * 45 / 100 } # in place: no GC may run that allows more pages
-    3.times { GC.start }
-    added
-  end
-
   # Blocks that no Ruby object accounts for.
   def leak(mebibytes)
     allocate(mebibytes, sizes: [1_024])

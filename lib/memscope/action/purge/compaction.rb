@@ -13,8 +13,7 @@ module Memscope
     #   free such an object; under glibc, it also trims free malloc memory.
     # - Otherwise GC.compact once, then GC.start. Ruby frees pages only while more than free_slots_max_ratio (0.65 by
     #   default) of its slots are free: it returns no page of a heap that is more than 35 % full, however fragmented
-    #   that heap is. With RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25 (RubyHeap::CompactionForecast::KEEP_LESS), Ruby
-    #   returns pages of such a heap too.
+    #   that heap is. With RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25, Ruby returns pages of such a heap too.
     #
     # Ruby 3.1.0 to 3.1.3 and 3.2.0 can crash in GC.compact (ruby/ruby#7081): memscope never compacts there.
     #

@@ -51,11 +51,12 @@ module Memscope
       private_class_method :bounds
 
       # @api private
+      # @param forked [Boolean] whether the process may share pages with others
       # @return [Range] what the machine gains; if that is unknown, what the process returns
-      def gain
+      def gain(forked: false)
         return returned_private_bytes..returned_private_max_bytes if returned_private_bytes
 
-        returned_bytes..returned_max_bytes
+        (forked ? 0 : returned_bytes)..returned_max_bytes
       end
 
       # @api private

@@ -1,39 +1,40 @@
 # frozen_string_literal: true
 
 require "forwardable"
+require_relative "../../value/quantity"
 require_relative "../../process/ruby_heap/compaction_forecast"
+require_relative "advice"
 require_relative "changes"
-require_relative "collector"
-require_relative "malloc_figures"
 
 module Memscope
   module Doctor
-    # The numbers that the rules use, each taken or derived from the evidence; nil if the evidence lacks it.
+    # The numbers that the rules use, each taken or derived from the evidence; nil if the evidence lacks it. The blocks
+    # of the rules run in this object.
     #
     # @api private
     class Figures
       extend Forwardable
+      include Quantity
       include Changes
-      include MallocFigures
+      include Advice
 
       # The ledger's reasons for which figures are missing.
       MISSING = %i[extension rss_bytes malloc deep objects ractors garbage].freeze
       # The most that malloc needs for what a just-in-time compiler asks for, in many small blocks: with YJIT of Ruby
       # 4.0, 1.38 to 1.43 under glibc and 1.08 under jemalloc.
       JIT_BLOCKS = 1.5
+      # Of a traced object: its record, of seven words, and its entry in the table (objspace's allocation_info).
+      TRACED_BYTES = 96
       # The figures of other readings without which a rule cannot judge.
       JUDGED = %i[slots live_slots hidden_empty_pages compactable_bytes swap_bytes anonymous_huge_bytes
                   working_set_bytes].freeze
-      private_constant :MISSING, :JIT_BLOCKS, :JUDGED
+      private_constant :MISSING, :JIT_BLOCKS, :TRACED_BYTES, :JUDGED
 
       # @return [Diagnosis::Evidence]
       attr_reader :evidence
 
       # @return [Figures, nil] the figures of the earlier diagnosis
       attr_reader :earlier
-
-      # @return [Collector]
-      attr_reader :collector
 
       # @!method rss_bytes
       #   @return [Integer, nil]
@@ -43,6 +44,8 @@ module Memscope
       def_delegators :evidence, :ledger, :snapshot, :ruby_heap, :process_memory, :cgroup, :lint, :objects,
                      :garbage, :verdict
       def_delegators :lint, :environment
+      def_delegators :process_memory, :anonymous_huge_bytes, :swap_bytes, :uss_bytes, :threads
+      def_delegators :cgroup, :limit_bytes
 
       # @param evidence [Diagnosis::Evidence]
       # @param earlier [Diagnosis::Evidence, nil]
@@ -50,8 +53,12 @@ module Memscope
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
         @margin = 1.0
-        @collector = Collector.new(evidence)
-        @forecast = RubyHeap::CompactionForecast.new(ruby_heap)
+      end
+
+      # @param entry [Symbol, Proc, nil] the name of a figure, or a block to run in this object
+      # @return [Object] its value
+      def figure(entry, *arguments)
+        entry.is_a?(Proc) ? instance_exec(*arguments, &entry) : (entry && public_send(entry))
       end
 
       # @param number [Numeric, nil]
@@ -69,30 +76,19 @@ module Memscope
         @margin = 1.0
       end
 
-      def glibc? = allocator.name == :glibc
-
-      def jemalloc? = allocator.name == :jemalloc
-
       # @return [Integer, nil] bytes of the ledger's row at that path; nil if there is no such row
-      def bytes(*path) = row(*path)&.bytes
+      def row_bytes(*path) = row(*path)&.bytes
 
       # @return [Object, nil] a count in the detail of the ledger's row at that path
       def detail(*path, name) = row(*path)&.detail&.[](name)
-
-      # @return [Integer, nil]
-      def threads = process_memory.threads
 
       # @return [Float] these bytes as a share of the RSS
       def of_rss(bytes) = rss_bytes&.positive? ? bytes.fdiv(rss_bytes) : 0.0
 
       # @param id [Symbol] of a top row of the ledger
-      # @param bytes [Integer, Range, String, nil] how much of the row a remedy returns; a String says why it returns
-      #   nothing
-      # @return [Range, String, nil] how much of that the machine gains: a page shared with other processes stays in
-      #   memory
+      # @param bytes [Integer, Range] how much of the row a remedy returns
+      # @return [Range] how much of that the machine gains: a page shared with other processes stays in memory
       def gained(id, bytes)
-        return bytes unless bytes.is_a?(Integer) || bytes.is_a?(Range)
-
         range = bytes.is_a?(Range) ? bytes : (bytes..bytes)
         ledger.unshared(id, range) || ((environment.forked? ? 0 : range.begin)..range.end)
       end
@@ -106,19 +102,27 @@ module Memscope
         why.empty? ? "its figures are missing" : why.join("; ")
       end
 
-      # @return [Object, nil] a setting of the allocator that serves malloc
-      def setting(name) = allocator.settings[name]&.value
+      # @return [String, nil] why a rule does not apply to this process
+      def without_glibc = ("glibc does not serve malloc" unless allocator.name == :glibc)
+
+      # @return [String, nil]
+      def without_jemalloc = ("jemalloc does not serve malloc" unless allocator.name == :jemalloc)
+
+      # @return [String, nil]
+      def without_limit = ("the container has no limit that memscope can read" unless limit_bytes)
 
       # --- Ruby
 
       # @return [String, nil] which objects were not asked for their sizes, and why. If any was not, ruby_bytes is a
       #   lower bound, and untracked_bytes an upper bound
-      def unsized_reason = ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
+      def unsized_reason
+        ledger.reasons[:held_by_objects_bytes] || (missing unless ledger.held_by_objects_bytes)
+      end
 
       # @return [Integer, nil] bytes in use in malloc, as far as they can be resident, that neither objects nor a
       #   just-in-time compiler report holding. jemalloc also counts blocks never written to, such as VM stacks
       def untracked_bytes
-        unheld_bytes && [unheld_bytes, bytes(:malloc) - tracked_bytes + absent_bytes].min.clamp(0..)
+        unheld_bytes && [unheld_bytes, row_bytes(:malloc) - tracked_bytes + absent_bytes].min.clamp(0..)
       end
 
       # @return [Integer, nil] the same, resident or not; negative if they report more
@@ -132,12 +136,9 @@ module Memscope
 
       # @return [Range] bounds of the bytes that a just-in-time compiler of Ruby holds in malloc, besides the code: it
       #   counts what it asked for
-      def jit_bytes = (detail(:malloc, :jit_metadata_bytes) || 0).then { |asked| asked..(asked * JIT_BLOCKS).ceil }
-
-      # @return [Integer, nil] bytes of live slots and of malloc memory in use
-      def in_use_bytes
-        parts = [bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)]
-        parts.sum unless parts.include?(nil)
+      def jit_bytes
+        asked = detail(:malloc, :jit_metadata_bytes) || 0
+        asked..(asked * JIT_BLOCKS).ceil
       end
 
       # @return [Integer] bytes by which malloc has grown since the last major GC, as Ruby counts it
@@ -146,95 +147,92 @@ module Memscope
       # @return [Integer, nil] bytes of garbage; if it is unknown what is garbage, the most bytes that may be garbage
       def garbage_bytes = garbage ? garbage.bytes : garbage_max_bytes
 
-      # @return [Range, nil] what the machine gains by a collection, and by a trim or purge after it
-      def garbage_gain
-        return unless garbage
-        return garbage.gain if garbage.returned_private_bytes || !environment.forked?
-
-        0..garbage.returned_max_bytes
+      # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after the GC
+      def gc_room
+        snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
       end
 
-      # @return [Boolean] whether the process runs this series of Ruby, "3.3" for instance
-      def ruby?(series) = ledger.ruby.start_with?("#{series}.")
+      # @return [Array(String, String), nil] the call that switched the collector or its major collections off, and the
+      #   one that switches it on
+      def collector_off
+        return ["GC.disable", "GC.enable"] if ruby_heap.gc_disabled?
+        return unless environment.major_collections? == false
 
-      # @return [Integer] bytes by which Ruby lets malloc grow before a GC; up to that much can be free after the GC
-      def gc_room = snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
+        %w[false true].map { |mark| "GC.config(rgengc_allow_full_mark: #{mark})" }
+      end
+
+      # @return [Integer] bytes of the records of traced objects, at most; 0 unless allocations are traced
+      def traced_bytes = environment.allocation_tracing? ? ruby_heap.live_slots * TRACED_BYTES : 0
 
       # @return [Integer, nil] bytes of pages without any object that Ruby nevertheless counts as in use
-      def hidden_empty_bytes = ruby_heap.hidden_empty_pages && (ruby_heap.hidden_empty_pages * ruby_heap.page_bytes)
+      def hidden_empty_bytes = ruby_heap.hidden_empty_pages&.*(ruby_heap.page_bytes)
 
-      # @return [Integer, nil] hidden_empty_bytes; if variables keep these pages, also bytes of those that are counted
-      def empty_heap_bytes = collector.keepers.any? ? hidden_empty_bytes&.+(ruby_heap.empty_bytes) : hidden_empty_bytes
-
-      # @return [Integer, nil] bytes of the pages that compaction empties or that Ruby keeps empty, excluding
-      #   hidden_empty_bytes
-      def compactable_bytes
-        return unless ruby_heap.compactable_bytes
-
-        [ruby_heap.compactable_bytes - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes
+      # @return [Array<String>] the variables that explain at least half of the pages without any object
+      def page_keepers
+        empty = ruby_heap.hidden_empty_pages.to_i + ruby_heap.empty_pages.to_i
+        kept = ruby_heap.free_slots_floor.to_i * ruby_heap.pages.to_i / [ruby_heap.slots.to_i, 1].max
+        environment.raised(:pages).reject { |text| text.include?("INIT_SLOTS") && kept < empty / 2 }
       end
 
-      # @return [Range, String] how many bytes the machine gains by Memscope.purge(:compact), excluding
-      #   returned_empty_bytes; or why no forecast is possible
-      def compaction
-        return "#{compaction_refusal}." if compaction_refusal
-
-        range = @forecast.range
-        return "What compaction returns cannot be predicted: #{@forecast.reason}." unless range
-
-        least, most = range.minmax.map { |bytes| [bytes - (returned_empty_bytes || 0), 0].max }
-        gained(:ruby_heap, least..most)
-      end
-
-      # @return [String, nil] why this Ruby's heap is never compacted
-      def compaction_refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
-
-      # @return [Integer] bytes of the pages that a compaction empties but Ruby keeps because of free_slots_max_ratio
-      def kept_compactable_bytes = @forecast.kept_by_setting(ruby_heap.compactable_bytes) - kept_empty_bytes
-
-      # @return [Integer] the part of hidden_empty_bytes that Ruby keeps because of free_slots_max_ratio
-      def kept_empty_bytes = @forecast.kept_by_setting(hidden_empty_bytes || 0)
+      # @return [RubyHeap::CompactionForecast]
+      def forecast = @forecast ||= RubyHeap::CompactionForecast.new(ruby_heap)
 
       # @return [Integer, nil] the part of hidden_empty_bytes that garbage collections return
-      def returned_empty_bytes = hidden_empty_bytes && @forecast.returned_of_empty(hidden_empty_bytes)
+      def returned_empty_bytes = hidden_empty_bytes && forecast.returned_of_empty(hidden_empty_bytes)
 
       # --- The allocator
+
+      # @return [Object, nil] a setting of the allocator that serves malloc
+      def setting(name) = allocator.settings[name]&.value
 
       # @return [Integer, nil] resident bytes of malloc that are not part of a used block
       def unused_bytes
         in_use = detail(:malloc, :in_use_bytes)
-        in_use && [bytes(:malloc) - in_use, 0].max
+        in_use && [row_bytes(:malloc) - in_use, 0].max
       end
 
-      # @return [Array<Allocator::Other>] allocators that could serve malloc, but serve neither malloc nor, as far as
-      #   they report, a library
-      def idle_allocators
-        allocator.others.select { |other| other.prefix.empty? && !other.allocated_bytes&.positive? }
+      # @return [Integer, nil] bytes that malloc_trim would return to the kernel
+      def trimmable_bytes = detail(:malloc, :trimmable_bytes)
+
+      # @return [Integer] bytes of free pages that the kernel does not take back: locked ones, or all of them in some
+      #   sandboxes
+      def kept_by_kernel_bytes
+        %i[main_heap arenas].sum { |heap| detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0 }
       end
 
-      # @return [String, nil] the allocator that LD_PRELOAD names but that is not in this process
-      def missing_preload
-        name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
-        name unless name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
+      # @return [Integer, nil] bytes of a heap (given by its row's id) that are free in partly used pages, so that no
+      #   trim returns them
+      def unreturnable_bytes(heap)
+        free = %i[free thread_caches top].map { |id| row_bytes(:malloc, heap, id) }
+        trimmable = detail(:malloc, heap, :free, :trimmable_bytes)
+        kept = detail(:malloc, heap, :free, :kept_by_kernel_bytes) || 0
+        [free.sum - trimmable - kept, 0].max if trimmable && free.all?
       end
 
-      # @param ids [Array<Symbol>]
-      # @return [Array<Lint::Problem>] the settings' problems with these ids
-      def problems(ids) = lint.problems.select { |problem| ids.include?(problem.id) }
+      # @return [Boolean] whether glibc itself may ask for transparent huge pages: since 2.43 unless told otherwise (the
+      #   release notes name arm64, users have seen it elsewhere); before 2.43 only if glibc.malloc.hugetlb=1. With a
+      #   larger value, glibc uses huge pages of another kind
+      def malloc_asks_for_huge_pages?
+        return false if without_glibc || environment.thp_mode != "madvise"
+        return false if process_memory.thp_enabled? == false
+
+        asked = setting(:hugetlb)
+        asked.nil? ? (allocator.version.to_s.split(".").map(&:to_i) <=> [2, 43]) >= 0 : asked == 1
+      end
+
+      # @return [Range, nil] lower and upper bound of the resident bytes of jemalloc's dirty pages: jemalloc also counts
+      #   pages never written to as dirty, and the ledger's row :not_resident (never positive) subtracts them. Since
+      #   5.3.1 there are many such pages: jemalloc takes up to a quarter more address space than a large block needs,
+      #   and the rest counts as dirty (pac_alloc_real)
+      def dirty_bytes
+        dirty = row_bytes(:malloc, :dirty) or return
+        [dirty + row_bytes(:malloc, :not_resident).to_i, 0].max..[dirty, row_bytes(:malloc)].min
+      end
 
       # --- The container
 
-      # @return [Integer, nil]
-      def limit_bytes = cgroup.limit_bytes
-
       # @return [Integer, nil] bytes of the container without inactive page cache; with it, if that part is unknown
       def working_set_bytes = cgroup.working_set_bytes || cgroup.current_bytes
-
-      # @return [Integer, nil]
-      def oom_kills = cgroup.events&.[](:oom_kill)
-
-      # @return [Float, nil] the working set's share of the limit
-      def fullness = (working_set_bytes.fdiv(limit_bytes) if working_set_bytes && limit_bytes&.positive?)
 
       private
 

@@ -23,9 +23,6 @@ module Memscope
       SMALL = 0.05
       # A pass that returns less than this share of the pages is the last.
       LAST_PASS = 0.005
-      # The free_slots_max_ratio worth setting before Ruby 3.2. Ruby ignores values that are not above
-      # RUBY_GC_HEAP_FREE_SLOTS_MIN_RATIO, by default 0.20 (gc.c, ruby_gc_set_params).
-      KEEP_LESS = 0.25
       # Slots that Ruby 3.4 and newer keep free in each heap (GC_HEAP_INIT_SLOTS).
       INIT_SLOTS = 10_000
       private_constant :RATIO, :SMALL, :INIT_SLOTS
@@ -49,17 +46,6 @@ module Memscope
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # Of the pages that are empty or that compaction empties: how many bytes Ruby keeps because of
-      # free_slots_max_ratio, but would return if that ratio were KEEP_LESS.
-      #
-      # @param bytes [Integer] total size of these pages
-      # @return [Integer] bytes; 0 if Ruby does not keep pages by that ratio, or is not known to
-      def kept_by_setting(bytes)
-        return 0 unless by_ratio?
-
-        [returnable(pages(bytes), KEEP_LESS) - returnable(pages(bytes)), 0].max * @heap.page_bytes
-      end
-
       # @param bytes [Integer] size of the empty pages
       # @return [Integer] how many of these bytes a GC returns without a compaction
       def returned_of_empty(bytes) = by_ratio? ? returnable(pages(bytes)) * @heap.page_bytes : bytes
@@ -72,9 +58,7 @@ module Memscope
           ![@heap.free_slots_max_ratio, @heap.free_slots_floor, @heap.allocatable_pages].include?(nil)
       end
 
-      def returnable(pages, ratio = @heap.free_slots_max_ratio)
-        (@heap.pages - kept_by_ratio(@heap.live_slots, ratio)).clamp(0, pages)
-      end
+      def returnable(pages) = (@heap.pages - kept_by_ratio(@heap.live_slots)).clamp(0, pages)
 
       def missing
         refused = RubyHeap.compaction_refusal(@heap.ruby)
@@ -138,8 +122,8 @@ module Memscope
       # Pages kept by gc.c of Ruby 3.1, gc_marks_finish: it frees pages while the free slots exceed both
       # free_slots_max_ratio of all slots (including the slots of pages that it may still allocate) and
       # free_slots_floor.
-      def kept_by_ratio(live, ratio = @heap.free_slots_max_ratio)
-        wanted = [live / (1 - ratio), live + @heap.free_slots_floor].max
+      def kept_by_ratio(live)
+        wanted = [live / (1 - @heap.free_slots_max_ratio), live + @heap.free_slots_floor].max
         (wanted * @heap.pages / @heap.slots).floor - @heap.allocatable_pages
       end
 

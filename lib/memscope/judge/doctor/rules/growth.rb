@@ -3,86 +3,91 @@
 module Memscope
   module Doctor
     module Rules
-      PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; shows only memory " \
-                  "allocated meanwhile"
-      WALKING = "a heap graph takes 1 to 3 s and 60 to 120 MiB per million objects, in a forked child"
-      # Whether malloc has grown, since the last major GC, by more than twice gc_room. Ruby usually collects once malloc
-      # has grown by gc_room.
-      UNJUDGED = ->(f) { f.unjudged_increase_bytes > 2 * f.gc_room }
-      # The lever that returns malloc's free memory.
-      RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
-      # Whether a collection, followed by a trim or purge, returns at least the largest of 45 % of the RSS, gc_room and
-      # 2 * FLOOR; or at least the larger of MUCH and twice gc_room. Between two collections, Ruby lets malloc grow by
-      # gc_room.
-      MUCH_GARBAGE = lambda do |f|
-        least = f.garbage_gain&.begin or next
-        (f.reaches?(f.of_rss(least), 0.45) && f.reaches?(least, [2 * FLOOR, f.gc_room].max)) ||
-          (f.reaches?(least, MUCH) && f.reaches?(least, 2 * f.gc_room))
+      # Bytes. Growth between two diagnoses is named from here on, whatever the row.
+      GROWN = Diagnosis::GROWN
+      # Growth by at least this share of the RSS is a warning: less may be what any work leaves.
+      GROWN_SHARE = 0.05
+      MANY_THREADS = 50
+      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: " \
+               "objects need not report what they hold."
+      FILLS = "A cache that is still filling looks the same, but stops growing."
+
+      class << self
+        private
+
+        # A rule on a figure that has grown since the earlier diagnosis.
+        def growth(id, subject, now, grown = -> { growth_of(now) }, **entries, &block)
+          rule(id, subject, grown, inapplicable: :incomparable, floor: GROWN, **entries) do |bytes|
+            amount = figure(now)
+            found = figure(block, bytes)
+            { severity: reaches?(bytes, GROWN_SHARE * rss_bytes) ? :warning : :info, returns: "The " \
+                                                                                              "memory " \
+                                                                                              "is in " \
+                                                                                              "use.",
+              **found, evidence: { seconds: seconds, now_bytes: amount, **found[:evidence].to_h },
+              why: [*(found[:lead] || "In #{format('%.1f', seconds)} s, it grew from " \
+                                      "#{size(amount - bytes)} to " \
+                                      "#{size(amount)}."), *found[:why], *by_history] }.except(:lead)
+          end
+        end
       end
 
-      GROWTH = table(
-        leak: {
-          subject: "unbounded growth, judged by the process's history",
-          inapplicable: lambda do |f|
-            "whether it grows is #{f.verdict ? 'too early to tell' : 'not known without a history'}" unless f.judged?
-          end,
-          affected: lambda do |f|
-            f.verdict.leak? ? f.verdict.bytes_per_hour * f.verdict.evidence[:lasting_seconds] / 3600 : 0
-          end,
-          present: ->(f) { f.verdict.leak? },
-          severity: ->(f) { f.verdict.eta_seconds&.<(3600) ? :critical : :warning }, confidence: :likely,
-          recoverable: "The findings on the parts of RSS show what can be returned.",
-          title: ->(f) { "leak of #{f.verdict.layer_text}: +#{per_hour(f.verdict.bytes_per_hour)}" },
-          explanation: lambda do |f, bytes|
-            [*by_history(f), *{ objects: holders(f, bytes), native: unsized(f) }[f.verdict.layer],
-             *unjudged(f)].join(" ")
-          end,
-          evidence: lambda do |f|
-            { **f.verdict.to_h.slice(:layer, :bytes_per_hour, :bytes_per_hour_low, :bytes_per_hour_high, :eta_seconds),
-              **f.verdict.evidence }
-          end,
-          remedy: ->(f) { [f.verdict.remedy, nil] }
-        },
-        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
-        # only a collection tells them apart.
-        possible_garbage: {
-          subject: "garbage that counts as in use",
-          affected: :garbage_bytes,
-          present: lambda do |f|
-            f.garbage || UNJUDGED.call(f) ||
-              (f.garbage_max_bytes >= MUCH && f.reaches?(f.of_rss(f.garbage_max_bytes), 0.33))
-          end,
-          confidence: ->(f) { f.garbage.nil? && UNJUDGED.call(f) ? :likely : :certain },
-          floor: 2 * FLOOR, ratio: 0.10,
-          severity: ->(f) { MUCH_GARBAGE.call(f) ? :warning : :info },
-          recoverable: ->(f) { f.garbage_gain || "Only a collection shows how much of it is garbage." },
-          title: lambda do |f, bytes|
-            next "up to #{size(bytes)} of what is in use may be garbage" unless f.garbage
+      GROWTH = [
+        rule(:leak, "unbounded growth, judged by the process's history",
+             lambda do
+               hours = verdict.evidence[:lasting_seconds].to_f / 3600
+               verdict.leak? ? (verdict.bytes_per_hour * hours).to_i : 0
+             end,
+             inapplicable: lambda do
+               unless judged?
+                 "whether it grows is #{verdict ? 'too early to tell' : 'not known without a history'}"
+               end
+             end) do |bytes|
+          next unless verdict.leak?
 
-            "#{size(bytes)} is garbage that Ruby has not collected"
-          end,
-          explanation: lambda do |f|
-            since = "malloc has grown by #{size(f.unjudged_increase_bytes)} since the last full garbage collection. " \
-                    "#{f.collector.next_full}"
-            next "The program may no longer use some of its live slots and malloc memory. #{since}" unless f.garbage
-
-            "#{count(f.garbage.objects)} objects are no longer reachable. Collecting them, and then returning " \
-              "malloc's free memory, returns #{between(*f.garbage_gain.minmax)}. #{since}"
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, garbage_max_bytes: f.garbage_max_bytes, **f.garbage.to_h,
-              gc_room_bytes: f.gc_room, in_use_bytes: f.in_use_bytes,
-              unjudged_increase_bytes: f.unjudged_increase_bytes, **f.snapshot.gc.slice(:count, :major_gc_count) }
-          end,
-          remedy: lambda do |f|
-            levers = f.garbage ? [:gc, *RETURNS[f.allocator.name]] : [:gc]
-            [[*(collect(f) unless f.garbage), purge(f, *levers)].join("\n"),
-             "takes a full GC, about #{milliseconds(f.ruby_heap.live_slots / 10)}, while no Ruby code runs; in a " \
-             "forked worker, pages that it shared with its parent become its own"]
-          end
-        }
-      )
-      private_constant :PROFILING, :WALKING, :UNJUDGED, :RETURNS, :MUCH_GARBAGE, :GROWTH
+          { title: "leak of #{verdict.layer_text}: +#{mebibytes(verdict.bytes_per_hour.round)} MiB/h",
+            why: [by_history, *{ objects: holders(bytes), native: unsized }[verdict.layer], unjudged],
+            severity: verdict.eta_seconds&.<(3600) ? :critical : :warning, confidence: :likely,
+            returns: "The findings on the parts of RSS show what can be returned.",
+            remedy: [verdict.remedy, nil],
+            evidence: { layer: verdict.layer, bytes_per_hour: verdict.bytes_per_hour, **verdict.evidence } }
+        end,
+        growth(:native_growth, "growth of native memory", :untracked_bytes, :untracked_growth_bytes,
+               inapplicable: :undivided, floor: FLOOR / 2) do |bytes|
+          threads = stacks_more["threads"]
+          came = "#{count(threads)} threads came meanwhile, each of which holds memory in malloc: " \
+                 "`#{command('heap', '--paths-to Thread')}`."
+          { title: "malloc memory that no Ruby object accounts for has grown by " \
+                   "#{size(bytes)}", confidence: :likely,
+            why: [threads < MANY_THREADS ? MAY_BE : came, unsized, unjudged, (FILLS unless judged?)],
+            returns: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
+            remedy: profile }
+        end,
+        growth(:in_use_growth, "growth of memory in " \
+                               "use", -> { figure(reachable(:in_use_bytes)) }, :in_use_growth_bytes,
+               inapplicable: :divided, floor: FLOOR / 2) do |bytes|
+          { title: "#{size(bytes)} more is in use; how much of it Ruby objects hold is " \
+                   "unknown", confidence: :likely,
+            why: ["The sizes of objects: #{unsized_growth}.", unsized, unjudged],
+            returns: "Only the code that holds this memory can free it, or a GC if it is garbage.",
+            remedy: heap_graph, **(garbage_known? ? {} : { severity: :info }) }
+        end,
+        growth(:object_growth, "growth of Ruby " \
+                               "objects", -> { figure(reachable(:ruby_bytes)) }, :object_growth_bytes,
+               inapplicable: :undivided, floor: FLOOR / 2) do |bytes|
+          kept = garbage_known? ? bytes : (garbage_max_bytes && (bytes - garbage_max_bytes))
+          absent = "#{size(absent_bytes)} of it is not resident: unused capacity, for instance."
+          much = reaches?(kept, [FLOOR / 2, GROWN_SHARE * rss_bytes].max)
+          { title: "Ruby objects hold #{size(bytes)} more", severity: much ? :warning : :info,
+            why: [(absent if absent_bytes >= FLOOR), *holders(bytes), unjudged],
+            returns: "Ruby objects hold this memory; the code that keeps these objects must release " \
+                     "them.",
+            evidence: { garbage_bytes: garbage&.bytes, earlier_garbage_bytes: earlier.garbage&.bytes,
+                        garbage_max_bytes: garbage_max_bytes },
+            remedy: heap_graph }
+        end
+      ].freeze
+      private_constant :GROWN, :GROWN_SHARE, :MANY_THREADS, :MAY_BE, :FILLS, :GROWTH
     end
   end
 end

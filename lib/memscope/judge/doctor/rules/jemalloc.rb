@@ -3,131 +3,127 @@
 module Memscope
   module Doctor
     module Rules
-      # Why jemalloc's dirty pages stay, the most certain cause first: condition, severity, confidence and reason. What
-      # to set is Lint#tuning. Without a background thread, threads return pages only while they allocate or free: a
-      # busy process always has some dirty pages.
-      DIRTY_CAUSES = [
-        [->(f) { f.reaches?(f.undecaying_dirty_bytes, FLOOR) }, :warning, :certain,
-         "with dirty_decay_ms:-1, jemalloc never returns them"],
-        [:background_threads_lost?, :warning, :certain,
-         "the background threads that return them did not survive the fork"],
-        [->(f) { f.reaches?(f.stranded_dirty_bytes, FLOOR) && !f.background_threads? }, :warning, :certain,
-         "some are in arenas whose threads have ended or did not survive a fork, so that no thread returns them"],
-        [->(f) { f.background_threads? || f.purged_since_earlier? }, nil],
-        [:decay_overdue?, :warning, :certain,
-         "no page was returned since the earlier diagnosis, because no background thread runs and the process is idle"],
-        [:idle_since_fork?, :warning, :likely,
-         "no page is being returned, because no background thread runs, and the pages are older than the fork or the " \
-         "process is idle"],
-        [->(_) { true }, :info, :likely,
-         "no jemalloc background thread runs, so pages are returned only while the program's threads allocate or " \
-         "free; an idle process keeps them"]
-      ].freeze
+      # A process that has used more CPU time than this, in seconds, has done some work: loading and running the doctor
+      # takes a tenth of that time.
+      SOME_WORK_SECONDS = 1.0
+      # A remedy against huge pages, and its cost.
+      NO_HUGE_PAGES = ["MALLOC_CONF=thp:never",
+                       "#{RESTART}; keep MALLOC_CONF's other options; causes more TLB misses"].freeze
 
-      DIRTY_CAUSE = ->(f) { DIRTY_CAUSES.find { |applies, *| applies.to_proc.call(f) }.drop(1) }
-
-      # Whether less than nine tenths of the dirty pages is known to be resident.
-      UNSURE_DIRTY = ->(f) { f.dirty_bytes.begin < 0.9 * f.dirty_bytes.end }
-
-      # The block sizes in whose slabs most memory is stuck, for people.
-      STUCK = lambda do |f|
-        sizes = f.stuck.map do |stuck|
-          "#{size(stuck.stuck_bytes)} in #{count(stuck.size_bytes)}-byte slabs, #{percent(stuck.utilisation)} used"
+      # Why jemalloc's dirty pages stay, the most certain cause first: severity, confidence and reason. What to set is
+      # Lint#tuning. Without a background thread, threads return pages only while they allocate or free: a busy process
+      # always has some dirty pages.
+      DIRTY_CAUSE = lambda do
+        now = snapshot.jemalloc.to_h
+        before = earlier.snapshot.jemalloc unless incomparable
+        purged = now[:dirty_purged] - before[:dirty_purged] if now.any? && before
+        threads = now[:background_threads].to_i.positive?
+        dirty = lambda do |name, value|
+          evidence.arenas.to_a.sum { |arena| arena[name] == value ? arena[:dirty_bytes].to_i : 0 }
         end
-        sizes.empty? ? "" : ". The largest parts: #{sizes.join('; ')}"
+        if reaches?(dirty.call(:dirty_decay_ms, -1), FLOOR)
+          [:warning, :certain, "with dirty_decay_ms:-1, jemalloc never returns them"]
+        elsif environment.forked? && setting(:background_thread) == true && !threads
+          [:warning, :certain, "the background threads that return them did not survive the fork"]
+        elsif reaches?(dirty.call(:threads, 0), FLOOR) && !threads
+          [:warning, :certain, "some are in arenas whose threads have ended or did not survive a " \
+                               "fork, so that no thread returns them"]
+        elsif !threads && !purged&.positive?
+          figure(OF_AN_IDLE_PROCESS, now, before, purged)
+        end
+      end
+      # Likewise, without a background thread and without pages that were returned since the earlier diagnosis.
+      OF_AN_IDLE_PROCESS = lambda do |now, before, purged|
+        decay = setting(:dirty_decay_ms)
+        later = evidence.second_snapshot&.jemalloc
+        if purged && decay && seconds * 1000 > decay && before[:pdirty] >= now[:pdirty] / 2
+          [:warning, :certain, "no page was returned since the earlier diagnosis, because no " \
+                               "background thread runs and the process is idle"]
+        elsif environment.forked? && later && later[:dirty_npurge] <= now[:dirty_npurge] &&
+              environment.cpu_seconds.to_f < SOME_WORK_SECONDS
+          [:warning, :likely, "no page is being returned, because no background thread runs, and the " \
+                              "pages are older than the fork or the process is idle"]
+        else
+          [:info, :likely, "no jemalloc background thread runs, so pages are returned only while the " \
+                           "program's threads allocate or free; an idle process keeps them"]
+        end
       end
 
-      JEMALLOC_RULES = table(
-        { inapplicable: JEMALLOC },
-        slab_slack: {
-          subject: "slab slack",
-          affected: ->(f) { f.bytes(:malloc, :slab_slack) },
-          floor: FLOOR, ratio: 0.15,
-          recoverable: lambda do |f|
-            between_blocks(f, "jemalloc returns a slab only when its last block is freed, and no lever moves blocks.")
-          end,
-          confidence: ->(f) { unjudged(f) ? :likely : :certain },
-          title: ->(_, bytes) { "#{size(bytes)} is stuck in partly used slabs" },
-          explanation: lambda do |f, bytes|
-            used = f.bytes(:malloc, :in_use)
-            "Besides the #{size(used)} in use, #{size(bytes)} (#{percent(bytes.fdiv(used + bytes))} of both " \
-              "together) is free in slabs. A slab serves blocks of one size, so its free memory is usable only for " \
-              "that size#{STUCK.call(f)}."
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, slab_slack_bytes: f.bytes(:malloc, :slab_slack),
-              in_use_bytes: f.bytes(:malloc, :in_use), stuck: f.stuck.map(&:to_h) }
-          end,
-          remedy: lambda do |f|
-            after_collection(f, "memscope report --pid #{f.ledger.pid} --size-classes",
-                             "shows the sizes; only a restart returns slabs that live blocks keep, and another peak " \
-                             "like the last one makes them resident again")
+      JEMALLOC = [
+        rule(:slab_slack, "slab slack", -> { row_bytes(:malloc, :slab_slack) },
+             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.15) do |bytes|
+          used = row_bytes(:malloc, :in_use)
+          stuck = evidence.fragmentation&.stuck.to_a.first(3)
+          sizes = stuck.map do |one|
+            bytes_each = "#{size(one.stuck_bytes)} in #{count(one.size_bytes)}-byte slabs"
+            "#{bytes_each}, #{percent(one.utilisation)} used"
           end
-        },
-        dirty_pages: {
-          subject: "freed pages that jemalloc keeps",
-          affected: ->(f) { f.dirty_bytes&.end },
-          present: ->(f) { DIRTY_CAUSE.call(f).first },
-          floor: FLOOR, ratio: 0.10,
-          recoverable: ->(f) { f.gained(:malloc, f.dirty_bytes && f.ledger.returnable(f.dirty_bytes)) },
-          severity: ->(f) { DIRTY_CAUSE.call(f).first },
-          confidence: ->(f) { DIRTY_CAUSE.call(f)[1] },
-          title: ->(f, bytes) { "jemalloc keeps #{'up to ' if UNSURE_DIRTY.call(f)}#{size(bytes)} of freed pages" },
-          explanation: lambda do |f, bytes|
-            unsure = UNSURE_DIRTY.call(f)
-            least = f.dirty_bytes.begin
-            resident = "; at least #{size(least)} in all is resident" if least.positive?
-            "#{'Up to ' if unsure}#{percent(f.of_rss(bytes))} of RSS is dirty pages: #{DIRTY_CAUSE.call(f)[2]}." +
-              (unsure ? " Some were never written to#{resident}." : "")
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, dirty_bytes: f.bytes(:malloc, :dirty), least_resident_bytes: f.dirty_bytes.begin,
-              dirty_decay_ms: f.setting(:dirty_decay_ms),
-              background_thread: f.setting(:background_thread), background_threads: f.jemalloc(:background_threads),
-              without_threads_bytes: f.stranded_dirty_bytes, purging: f.purging_now?, forked: f.environment.forked?,
-              cpu_seconds: f.environment.cpu_seconds, threads: f.threads }
-          end,
-          remedy: lambda do |f, bytes|
-            [[purge(f, :purge), *f.lint.tuning].join("\n"),
-             "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are used again fault back in; " \
-             "each process is tuned by itself"]
-          end
-        },
-        muzzy_pages: {
-          subject: "pages that the kernel may take back",
-          affected: ->(f) { f.bytes(:malloc, :muzzy) },
-          floor: FLOOR, ratio: 0.10, severity: :info,
-          recoverable: ->(f) { f.gained(:malloc, f.bytes(:malloc, :muzzy)) },
-          title: ->(_, bytes) { "#{size(bytes)} counts as RSS, although the kernel may take it back" },
-          explanation: lambda do |f|
-            "muzzy_decay_ms is #{f.setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the kernel with MADV_FREE."
-          end,
-          evidence: lambda do |f|
-            { muzzy_bytes: f.bytes(:malloc, :muzzy), lazy_free_bytes: f.process_memory.lazy_free_bytes,
-              muzzy_decay_ms: f.setting(:muzzy_decay_ms) }
-          end,
-          remedy: ["MALLOC_CONF=muzzy_decay_ms:0",
-                   "requires a restart; keep MALLOC_CONF's other options; causes some more page faults"]
-        },
-        retained_resident: {
-          subject: "returned memory that is resident again",
-          affected: ->(f) { f.bytes(:malloc, :retained_resident) },
-          floor: FLOOR, ratio: 0.10, confidence: :likely,
-          recoverable: "jemalloc counts these pages as returned, and does not purge them again.",
-          title: ->(_, bytes) { "#{size(bytes)} that jemalloc returned is resident again" },
-          explanation: lambda do |f|
-            "The kernel makes huge pages and fills in up to #{f.environment.thp_gaps} missing pages of the 512 in " \
-              "each (transparent huge pages: #{f.environment.thp_mode}). " \
-              "#{size(f.process_memory.anonymous_huge_bytes || 0)} is in huge pages."
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, retained_resident_bytes: f.bytes(:malloc, :retained_resident),
-              retained_bytes: f.jemalloc(:retained_bytes), thp: f.setting(:thp), **HUGE.call(f) }
-          end,
-          remedy: NO_HUGE_PAGES
-        }
-      )
-      private_constant :DIRTY_CAUSES, :DIRTY_CAUSE, :UNSURE_DIRTY, :STUCK, :JEMALLOC_RULES
+          { title: "#{size(bytes)} is stuck in partly used slabs",
+            confidence: unjudged ? :likely : :certain,
+            why: ["Besides the #{size(used)} in use, #{size(bytes)} is free in slabs. A slab serves " \
+                  "blocks of one size, so its free memory is usable only for that size.",
+                  *("The largest parts: #{sizes.join('; ')}." if sizes.any?)],
+            returns: between_blocks("jemalloc returns a slab only when its last block is freed, and " \
+                                    "no lever moves blocks."),
+            remedy: after_collection(command("report", "--size-classes"),
+                                     "shows the sizes; only a restart returns slabs that live blocks " \
+                                     "keep, and another peak like the last one makes them resident " \
+                                     "again"),
+            evidence: { slab_slack_bytes: bytes, in_use_bytes: used, stuck: stuck.map(&:to_h) } }
+        end,
+        rule(:dirty_pages, "freed pages that jemalloc keeps", -> { dirty_bytes&.end },
+             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+          severity, confidence, cause = figure(DIRTY_CAUSE)
+          next unless severity
+
+          least = dirty_bytes.begin
+          unsure = least < 0.9 * bytes # of what is resident
+          resident = "; at least #{size(least)} in all is resident" if least.positive?
+          { title: "jemalloc keeps #{'up to ' if unsure}#{size(bytes)} of freed " \
+                   "pages", severity: severity,
+            confidence: confidence, returns: gained(:malloc, ledger.returnable(dirty_bytes)),
+            why: ["#{'Up to ' if unsure}#{percent(of_rss(bytes))} of RSS is dirty pages: #{cause}.",
+                  *("Some were never written to#{resident}." if unsure)],
+            remedy: [[command("purge", "purge"), *lint.tuning].join("\n"),
+                     "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are " \
+                     "used again fault back in; each process is tuned by itself"],
+            evidence: { least_resident_bytes: least, dirty_decay_ms: setting(:dirty_decay_ms),
+                        forked: environment.forked? } }
+        end,
+        rule(:muzzy_pages, "pages that the kernel may take back", -> { row_bytes(:malloc, :muzzy) },
+             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+          { title: "#{size(bytes)} counts as RSS, although the kernel may take it " \
+                   "back", severity: :info,
+            why: "muzzy_decay_ms is #{setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the " \
+                 "kernel with MADV_FREE.",
+            returns: gained(:malloc, bytes),
+            remedy: ["MALLOC_CONF=muzzy_decay_ms:0",
+                     "#{RESTART}; keep MALLOC_CONF's other options; causes some more page faults"],
+            evidence: { lazy_free_bytes: process_memory.lazy_free_bytes } }
+        end,
+        rule(:retained_resident, "returned memory that is resident again",
+             -> { row_bytes(:malloc, :retained_resident) },
+             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+          { title: "#{size(bytes)} that jemalloc returned is resident again", confidence: :likely,
+            why: "The kernel makes huge pages and fills in up to #{environment.thp_gaps} missing " \
+                 "pages of the 512 in each (transparent huge pages: #{environment.thp_mode}). " \
+                 "#{size(anonymous_huge_bytes || 0)} is in huge pages.",
+            returns: "jemalloc counts these pages as returned, and does not purge them again.",
+            remedy: NO_HUGE_PAGES, evidence: { anonymous_huge_bytes: anonymous_huge_bytes } }
+        end,
+        rule(:crashing_profiler, "a jemalloc whose profiling " \
+                                 "crashes", inapplicable: :without_jemalloc) do
+          next unless allocator.version&.start_with?("5.3.0") && setting(:prof) == true
+
+          { title: "jemalloc 5.3.0 can crash when a thread ends while prof:true is set",
+            why: "This is jemalloc's issue 2681; prof_active:false does not prevent it.",
+            returns: "This finding is about a crash.",
+            remedy: ["MALLOC_CONF=prof:false",
+                     "#{RESTART}; keep MALLOC_CONF's other options; disables profiles"],
+            evidence: { version: allocator.version, threads: threads } }
+        end
+      ].freeze
+      private_constant :SOME_WORK_SECONDS, :NO_HUGE_PAGES, :DIRTY_CAUSE, :OF_AN_IDLE_PROCESS, :JEMALLOC
     end
   end
 end

@@ -3,97 +3,135 @@
 module Memscope
   module Doctor
     module Rules
-      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: objects need not " \
-               "report what they hold."
-      ABSENT = lambda do |f|
-        "#{size(f.absent_bytes)} of it is not resident: unused capacity, for instance." if f.absent_bytes >= FLOOR
-      end
-      # Sentences on what makes native memory an upper bound, and on what is not part of it.
-      NOT_NATIVE = lambda do |f|
-        [*("The sizes of objects: #{f.unsized_reason}." if f.unsized_reason),
-         *("Ruby's just-in-time compiler holds #{between(*f.jit_bytes.minmax)} more." if f.jit_bytes.end >= MEBIBYTE),
-         *("Tracing takes up to #{size(f.collector.traced_bytes)} of it." if f.collector.traced_bytes >= FLOOR)]
-      end
+      # Bytes. If at least this much memory may be garbage, it matters how much of it is garbage.
+      MUCH = 192 * MEBIBYTE
+      # The lever that returns malloc's free memory.
+      RETURNS = { glibc: :trim, jemalloc: :purge }.freeze
 
-      MANY_THREADS = 50
-      THREADS_MORE = lambda do |f|
-        more = f.stacks_more["threads"]
-        next if more < MANY_THREADS
+      # What the garbage collector and its heap keep, and the memory that Ruby does not account for.
+      RUBY = [
+        rule(:too_small, "a process too small to judge", :rss_bytes) do |bytes|
+          next if bytes >= 2 * FLOOR
 
-        "#{count(more)} threads came meanwhile, each of which holds memory in malloc: `#{heap(f)} --paths-to Thread`."
-      end
-      FILLS = "A cache that is still filling looks the same, but stops growing."
+          { title: "#{size(bytes)} is too little to judge", severity: :info,
+            returns: "There is nothing to return.",
+            why: "Ruby alone, without a program, is about as large. Run the doctor again when the " \
+                 "program has done some work." }
+        end,
+        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
+        # only a collection tells them apart. Ruby usually collects once malloc has grown by gc_room.
+        rule(:possible_garbage, "garbage that counts as in use", :garbage_bytes,
+             floor: 2 * FLOOR, ratio: 0.10) do |bytes|
+          grown = unjudged_increase_bytes
+          overdue = grown > 2 * gc_room
+          next unless garbage || overdue || (bytes >= MUCH && reaches?(of_rss(bytes), 0.33))
 
-      SMALL = table(
-        too_small: {
-          subject: "a process too small to judge",
-          affected: :rss_bytes,
-          present: ->(f) { f.rss_bytes < 2 * FLOOR },
-          severity: :info,
-          recoverable: "There is nothing to return.",
-          title: ->(_, bytes) { "#{size(bytes)} is too little to judge" },
-          explanation: "Ruby alone, without a program, is about as large. Run the doctor again when the program has " \
-                       "done some work."
-        }
-      )
+          gain = garbage&.gain(forked: environment.forked? || false)
+          least = gain ? gain.begin : 0
+          much = [[0.45 * rss_bytes.to_i, 2 * FLOOR, gc_room], [MUCH, 2 * gc_room]]
+                 .any? { |amounts| reaches?(least, amounts.max) }
+          title = "up to #{size(bytes)} of what is in use may be garbage"
+          title = "#{size(bytes)} is garbage that Ruby has not collected" if garbage
+          unreachable = "#{count(garbage.objects)} objects are no longer reachable." if garbage
+          { title: title, severity: much ? :warning : :info,
+            confidence: garbage.nil? && overdue ? :likely : :certain,
+            why: [unreachable || "The program may no longer use some of what counts as in use.",
+                  "malloc has grown by #{size(grown)} since the last full garbage collection.",
+                  next_full],
+            returns: gain || "Only a collection shows how much of it is garbage.",
+            remedy: [[*(collect unless garbage),
+                      command("purge", "gc", *(RETURNS[allocator.name] if garbage))].join("\n"),
+                     "takes a full GC, about #{milliseconds(ruby_heap.live_slots / 10)}, while no " \
+                     "Ruby code runs; in a forked worker, pages that it shared with its parent " \
+                     "become its own"],
+            evidence: { garbage_max_bytes: garbage_max_bytes, gc_room_bytes: gc_room } }
+        end,
+        rule(:collector_off, "a garbage collector that is switched off") do
+          called, remedy = collector_off
+          next unless called
 
-      RUBY_RULES = table(
-        native_memory: {
-          subject: "memory in use in malloc that no Ruby object accounts for",
-          affected: :untracked_bytes,
-          floor: FLOOR, ratio: 0.15, severity: :info,
-          recoverable: "The memory is in use.",
-          title: lambda { |_, bytes|
-            "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts for it"
-          },
-          explanation: lambda do |f|
-            [MAY_BE, *NOT_NATIVE.call(f), *unsized(f), *unjudged(f),
-             *("Collect garbage first." if collect(f)),
-             *("Read again in a few minutes to see whether it grows." if f.incomparable)].join(" ")
-          end,
-          evidence: lambda do |f|
-            { rss_bytes: f.rss_bytes, in_use_bytes: f.detail(:malloc, :in_use_bytes),
-              held_by_objects_bytes: f.ledger.held_by_objects_bytes, untracked_bytes: f.untracked_bytes }
-          end,
-          remedy: ->(f) { collect(f) ? [collect(f), nil] : [profile(f), PROFILING] }
-        },
-        native_growth: growth(
-          subject: "growth of native memory", inapplicable: :undivided, confidence: :likely, floor: FLOOR / 2,
-          now: :untracked_bytes.to_proc, affected: :untracked_growth_bytes,
-          recoverable: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
-          title: ->(_, bytes) { "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}" },
-          why: ->(f, _) { [*(THREADS_MORE.call(f) || MAY_BE), *unsized(f), *unjudged(f), *(FILLS unless f.judged?)] },
-          remedy: ->(f) { [profile(f), PROFILING] }
-        ),
-        in_use_growth: growth(
-          subject: "growth of memory in use", confidence: :likely, floor: FLOOR / 2,
-          inapplicable: lambda do |f|
-            f.incomparable || ("growth of objects and of native memory tells more" unless f.unsized_growth)
-          end,
-          now: ->(f) { f.both_in_use.last }, affected: :in_use_growth_bytes,
-          severity: ->(f) { f.garbage_known? ? GROWTH_SEVERITY.call(f, f.in_use_growth_bytes) : :info },
-          recoverable: "Only the code that holds this memory can free it, or a GC if it is garbage.",
-          title: ->(_, bytes) { "#{size(bytes)} more is in use; how much of it Ruby objects hold is unknown" },
-          why: ->(f, _) { ["The sizes of objects: #{f.unsized_growth}.", *unsized(f), *unjudged(f)] },
-          remedy: ->(f) { [heap(f), WALKING] }
-        ),
-        object_growth: growth(
-          subject: "growth of Ruby objects", inapplicable: :undivided, floor: FLOOR / 2,
-          now: ->(f) { f.object_bytes.last }, affected: :object_growth_bytes,
-          severity: lambda do |f|
-            f.reaches?(f.kept_growth_bytes, FLOOR / 2) ? GROWTH_SEVERITY.call(f, f.kept_growth_bytes) : :info
-          end,
-          recoverable: "Ruby objects hold this memory; the code that keeps these objects must release them.",
-          title: ->(_, bytes) { "Ruby objects hold #{size(bytes)} more" },
-          why: ->(f, bytes) { [*ABSENT.call(f), *holders(f, bytes), *unjudged(f)] },
-          evidence: lambda do |f|
-            { seconds: f.seconds, **f.both(:ruby_bytes), garbage_bytes: f.garbage&.bytes,
-              earlier_garbage_bytes: f.earlier.garbage&.bytes, garbage_max_bytes: f.garbage_max_bytes }
-          end,
-          remedy: ->(f) { [heap(f), WALKING] }
-        )
-      )
-      private_constant :MAY_BE, :ABSENT, :NOT_NATIVE, :MANY_THREADS, :THREADS_MORE, :FILLS, :SMALL, :RUBY_RULES
+          # Garbage or, if that was just collected, the free memory where it was.
+          left = ledger.collected ? free_bytes : garbage_bytes
+          disabled = "the GC is disabled: nothing is collected"
+          { title: ruby_heap.gc_disabled? ? disabled : "no old object is collected",
+            severity: reaches?(left, 2 * FLOOR) ? :warning : :info,
+            why: ["The program has called #{called}.", unjudged],
+            returns: "What is garbage stays until the collector runs.",
+            remedy: ["#{remedy} # in the program",
+                     "takes effect at once; after an exception, only an ensure clause switches the " \
+                     "collector on again"],
+            evidence: { garbage_bytes: garbage_bytes, **snapshot.gc.slice(:count, :major_gc_count) } }
+        end,
+        rule(:allocation_tracing, "tracing of " \
+                                  "allocations", :traced_bytes, floor: FLOOR, ratio: 0.05) do |bytes|
+          { title: "up to #{size(bytes)} is records of where each object was " \
+                   "allocated", confidence: :likely,
+            why: "ObjectSpace.trace_object_allocations is on: it keeps a record for each object, and " \
+                 "slows every allocation.",
+            returns: "Only the program can end the tracing.",
+            remedy: ["ObjectSpace.trace_object_allocations_stop # in the program\n" \
+                     "ObjectSpace.trace_object_allocations_clear", "takes effect at once"],
+            evidence: { live_slots: ruby_heap.live_slots } }
+        end,
+        # Besides the pages that compaction empties, those that Ruby keeps empty, but no empty_heap_pages.
+        rule(:compactable_heap, "a sparse Ruby heap", lambda do
+          compactable = ruby_heap.compactable_bytes
+          compactable && ([compactable - (hidden_empty_bytes || 0), 0].max + ruby_heap.empty_bytes)
+        end, floor: FLOOR, ratio: 0.10) do |bytes|
+          next unless reaches?(1 - ruby_heap.occupancy, 0.5) # the GC's own goal is 40 % free slots
+
+          refusal = RubyHeap.compaction_refusal(ruby_heap.ruby)
+          empty = returned_empty_bytes.to_i
+          range = forecast.range&.minmax&.map { |most| [most - empty, 0].max }
+          unknown = refusal || "What compaction returns cannot be predicted: #{forecast.reason}"
+          time = milliseconds(ruby_heap.live_slots + (ruby_heap.slots / 10))
+          time = "takes about #{time}, while no Ruby code runs"
+          { title: "up to #{size(bytes)} of Ruby's heap is pages with few or no " \
+                   "objects", confidence: :likely,
+            why: "#{percent(ruby_heap.occupancy)} of #{count(ruby_heap.slots)} slots are in use, on " \
+                 "#{count(ruby_heap.pages)} pages.",
+            returns: range ? gained(:ruby_heap, range[0]..range[1]) : "#{unknown}.",
+            remedy: ([command("purge", "compact"), time] unless refusal),
+            evidence: { ruby_heap_bytes: row_bytes(:ruby_heap), pages: ruby_heap.pages,
+                        occupancy: ruby_heap.occupancy } }
+        end,
+        # Of the pages that are counted, only those that variables keep.
+        rule(:empty_heap_pages, "empty pages that GC.stat hides",
+             -> { hidden_empty_bytes&.+(page_keepers.any? ? ruby_heap.empty_bytes : 0) },
+             floor: FLOOR, ratio: 0.10) do |bytes|
+          names = page_keepers
+          kept = "#{names.join(' and ')} #{names.one? ? 'keeps' : 'keep'} these pages." if names.any?
+          old = %w[3.1. 3.2.].any? { |series| ledger.ruby.start_with?(series) }
+          collect = [old ? "8.times { GC.start } # in the program" : "Process.warmup # in the program",
+                     "takes #{old ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code " \
+                     "runs"]
+          unset = [names.map { |text| "unset #{text[/\A\w+/]}" }.join("\n"), RESTART]
+          { title: "#{size(bytes)} of Ruby's heap is empty pages#{' that GC.stat hides' unless kept}",
+            severity: kept || returned_empty_bytes < FLOOR ? :info : :warning, confidence: :likely,
+            why: ["These pages hold no object, but Ruby keeps them.", kept],
+            returns: kept || gained(:ruby_heap, returned_empty_bytes),
+            remedy: kept ? unset : (collect unless returned_empty_bytes.zero?),
+            evidence: { ruby_heap_bytes: row_bytes(:ruby_heap), pages: ruby_heap.pages } }
+        end,
+        rule(:native_memory, "memory in use in malloc that no Ruby object accounts " \
+                             "for", :untracked_bytes,
+             floor: FLOOR, ratio: 0.15) do |bytes|
+          jit = "Ruby's just-in-time compiler holds #{between(*jit_bytes.minmax)} more."
+          { title: "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts " \
+                   "for it",
+            severity: :info, returns: "The memory is in use.",
+            why: [MAY_BE,
+                  ("The sizes of objects: #{unsized_reason}." if unsized_reason),
+                  (jit if jit_bytes.end >= MEBIBYTE),
+                  ("Tracing takes up to #{size(traced_bytes)} of it." if traced_bytes >= FLOOR),
+                  unsized, unjudged, ("Collect garbage first." if collect),
+                  ("Read again in a few minutes to see whether it grows." if incomparable)],
+            remedy: collect ? [collect, nil] : profile,
+            evidence: { in_use_bytes: detail(:malloc, :in_use_bytes),
+                        held_by_objects_bytes: ledger.held_by_objects_bytes } }
+        end
+      ].freeze
+      private_constant :MUCH, :RETURNS, :RUBY
     end
   end
 end

@@ -5,72 +5,61 @@ module Memscope
     module Rules
       NO_AMOUNT = "This finding is about a setting."
       RESTART = "requires a restart"
-      # When the remedies take effect; some of them may be Ruby code.
-      WHEN = lambda do |remedies|
-        code = remedies.grep(/\AMemscope\./)
-        next RESTART if code.empty?
-
-        code == remedies ? "takes effect at once" : "#{RESTART}, except for the Ruby code"
-      end
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
       PROBLEMS = {
         invalid_settings: ["invalid settings", %i[invalid_value misspelt_variable ignored_environment]],
-        harmful_settings: ["harmful settings", %i[never_returned debugging background_thread huge_pages]],
+        harmful_settings: ["harmful " \
+                           "settings", %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]]
       }.freeze
 
-      SETTINGS = table(
-        idle_allocator: {
-          subject: "an allocator that is loaded but idle",
-          affected: ->(f) { f.idle_allocators.empty? ? 0 : f.bytes(:malloc) || 0 },
-          present: ->(f) { f.idle_allocators.any? },
-          recoverable: "The blocks stay with the allocator that allocated them.",
-          title: lambda do |f, bytes|
-            "#{f.idle_allocators.map(&:name).join(' and ')} is loaded, but #{f.allocator.name} serves malloc" \
-              "#{" (#{size(bytes)})" unless bytes.zero?}"
-          end,
-          explanation: ->(f) { f.idle_allocators.map { |other| "#{other.path}: #{other.reason}" }.join("; ") },
-          evidence: lambda do |f|
-            { serves: f.allocator.name, path: f.allocator.path, idle: f.idle_allocators.map(&:path),
-              malloc_bytes: f.bytes(:malloc), LD_PRELOAD: f.environment.variables[:LD_PRELOAD] }
-          end,
-          remedy: lambda do |f|
-            idle = f.idle_allocators.first
-            ["memscope exec --allocator #{idle.name == :jemalloc ? 'jemalloc' : idle.path} -- COMMAND", RESTART]
+      SETTINGS = [
+        rule(:idle_allocator, "an allocator that is loaded but " \
+                              "idle", -> { row_bytes(:malloc) || 0 }) do |bytes|
+          # They serve neither malloc nor, as far as they report, a library.
+          idle = allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }
+          next if idle.empty?
+
+          { title: "#{idle.map(&:name).join(' and ')} is loaded, but #{allocator.name} serves malloc" \
+                   "#{" (#{size(bytes)})" unless bytes.zero?}",
+            why: idle.map { |other| "#{other.path}: #{other.reason}" }.join("; "),
+            returns: "The blocks stay with the allocator that allocated them.",
+            remedy: ["memscope exec --allocator " \
+                     "#{idle[0].name == :jemalloc ? 'jemalloc' : idle[0].path} -- COMMAND",
+                     RESTART],
+            evidence: { serves: allocator.name, path: allocator.path, idle: idle.map(&:path),
+                        LD_PRELOAD: environment.variables[:LD_PRELOAD] } }
+        end,
+        rule(:preload_without_effect, "LD_PRELOAD without effect") do
+          name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
+          next if name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
+
+          { title: "LD_PRELOAD names #{name}, but #{allocator.name} serves malloc",
+            why: "The library is not loaded: the dynamic linker did not find it or could not use it, " \
+                 "and reports that on standard error only.",
+            returns: NO_AMOUNT, remedy: ["memscope exec -- COMMAND", RESTART],
+            evidence: { LD_PRELOAD: environment.variables[:LD_PRELOAD], serves: allocator.name } }
+        end,
+        *PROBLEMS.map do |id, (subject, ids)|
+          rule(id, subject) do
+            problems = lint.problems.select { |problem| ids.include?(problem.id) }
+            next if problems.empty?
+
+            remedies = problems.filter_map(&:replacement).uniq
+            now = remedies.grep(/\AMemscope\./) # Ruby code
+            cost = { [] => RESTART, remedies => "takes effect at once" }
+                   .fetch(now, "#{RESTART}, except for the Ruby code")
+            others = problems.drop(1).map(&:text)
+            { title: problems.first.text, severity: problems.first.severity, returns: NO_AMOUNT,
+              why: [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE],
+              evidence: { problems: problems.map(&:to_h), recommended: lint.recommended },
+              remedy: ([remedies.join("\n"), cost] unless remedies.empty?) }
           end
-        },
-        preload_without_effect: {
-          subject: "LD_PRELOAD without effect",
-          present: :missing_preload,
-          recoverable: NO_AMOUNT,
-          title: ->(f) { "LD_PRELOAD names #{f.missing_preload}, but #{f.allocator.name} serves malloc" },
-          explanation: "The library is not loaded: the dynamic linker did not find it or could not use it, and " \
-                       "reports that on standard error only.",
-          evidence: ->(f) { { LD_PRELOAD: f.environment.variables[:LD_PRELOAD], serves: f.allocator.name } },
-          remedy: ["memscope exec -- COMMAND", RESTART]
-        },
-        **PROBLEMS.to_h do |id, (subject, problems)|
-          [id, {
-            subject: subject,
-            present: ->(f) { f.problems(problems).any? },
-            severity: ->(f) { f.problems(problems).first.severity },
-            recoverable: NO_AMOUNT,
-            title: ->(f) { f.problems(problems).first.text },
-            explanation: lambda do |f|
-              others = f.problems(problems).drop(1).map(&:text)
-              [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE].join(" ")
-            end,
-            evidence: ->(f) { { problems: f.problems(problems).map(&:to_h), recommended: f.lint.recommended } },
-            remedy: lambda do |f|
-              remedies = f.problems(problems).filter_map(&:replacement).uniq
-              [remedies.join("\n"), WHEN.call(remedies)] unless remedies.empty?
-            end
-          }]
         end
-      )
-      private_constant :NO_AMOUNT, :RESTART, :WHEN, :SEE, :PROBLEMS, :SETTINGS
+      ].freeze
+      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS, :SETTINGS
     end
   end
 end

@@ -1,10 +1,10 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
-require_relative "../../support/diagnosed"
+require_relative "../../../test_helper"
+require_relative "../../../support/diagnosed"
 
 # The rules of the garbage collector and its heap.
-class DoctorCollectorTest < MemscopeTest
+class DoctorRubyRulesTest < MemscopeTest
   include Diagnosed
 
   COLLECTED = { pause_us: 9, returned_bytes: 0, unshared_bytes: 0 }.freeze
@@ -66,23 +66,6 @@ class DoctorCollectorTest < MemscopeTest
     end
   end
 
-  # 450,000 of a million slots are in use, on 2,560 pages: with a ratio of 65 % Ruby 3.1 keeps all pages, with 25 %
-  # 1,536.
-  def test_what_ruby_keeps_for_a_setting
-    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 0, ruby: "3.1.4" }
-    kept = assert_found(:warning, :compactable_heap, ruby_heap: heap)
-
-    assert_equal 1_024 * 16_384, kept.evidence[:kept_by_setting_bytes]
-    assert_equal "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\nmemscope purge --pid #{Process.pid} compact", kept.remedy
-    assert_match(/16\.0 MiB of pages with few .* stays after any collection: Ruby keeps up to 65 % /, kept.explanation)
-    [{ ruby: "3.3.8" }, { free_slots_max_ratio: 0.25 }, { live_slots: 200_000 }].each do |without|
-      found = assert_found(:warning, :compactable_heap, ruby_heap: { **heap, **without })
-
-      assert_equal ["memscope purge --pid #{Process.pid} compact", 0],
-                   [found.remedy, found.evidence[:kept_by_setting_bytes] / (16 * MEBIBYTE)]
-    end
-  end
-
   # What no collection returns is no warning, and has no remedy.
   def test_empty_pages_that_ruby_keeps_as_long_as_its_objects_live
     found = assert_found(:info, :empty_heap_pages, ruby_heap: { hidden_empty_pages: 1_600 }, ledger: { ruby: "3.1.2" })
@@ -124,16 +107,6 @@ class DoctorCollectorTest < MemscopeTest
       assert_equal [nil, nil, nil], [found.remedy, found.remedy_cost, found.recoverable_bytes]
       assert_match(/\AGC\.compact can crash Ruby #{ruby} .*: upgrade to 3\.1\.4, 3\.2\.1 or newer; .* restart .*\.\z/,
                    found.unrecoverable_reason)
-      refute_includes found.explanation, "the setting"
     end
-  end
-
-  def test_empty_pages_that_ruby_keeps_for_a_setting
-    heap = { live_slots: 450_000, compactable_bytes: 1_400 * 16_384, hidden_empty_pages: 1_400, ruby: "3.1.2" }
-    kept = assert_found(:warning, :empty_heap_pages, ruby_heap: heap, ledger: { ruby: "3.1.2" })
-
-    assert_equal [0, "RUBY_GC_HEAP_FREE_SLOTS_MAX_RATIO=0.25\n8.times { GC.start } # in the program"],
-                 [kept.recoverable_bytes, kept.remedy]
-    assert_clear :compactable_heap, diagnose(ruby_heap: heap)
   end
 end
