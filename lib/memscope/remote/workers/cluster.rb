@@ -20,13 +20,14 @@ module Memscope
       SILENT = { intervals: 3, seconds: 60 }.freeze
       # The master serves nothing, so that it changes little, and seldom collects garbage: its readings are rare, and
       # their garbage is collected once there is this much malloc memory or this many objects.
-      PACE = { share: 0.0003, least: 60 }.freeze
+      PACE = { share: 0.0002, least: 60 }.freeze
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
-      # Seconds between two looks for reports, of which the kernel keeps those of some seconds.
-      EVERY = 0.5
+      # Seconds between two looks for reports: one look costs 0.1 ms, and the kernel keeps ten reports by default
+      # (net.unix.max_dgram_qlen).
+      LOOKS = (0.5..2.0)
       # The most reports that are taken at a time.
       MOST = 100
-      private_constant :SILENT, :PACE, :GARBAGE, :EVERY, :MOST
+      private_constant :SILENT, :PACE, :GARBAGE, :LOOKS, :MOST
 
       # @return [Integer] pid of the master
       attr_reader :pid
@@ -102,17 +103,17 @@ module Memscope
       # @return [Float] seconds until the next call
       def call
         MOST.times { receive or break }
-        return EVERY if Clock.now < @due
+        return pause if Clock.now < @due
 
         @due = Clock.now + Workers.setting(:worker_interval_seconds)
         @seldom = Clock.now + @watch.step if Clock.now >= @seldom
         Workers.follow(@controller) if @controller
         @own = nil
         tidy
-        EVERY
+        pause
       rescue StandardError => e
         fail_once(e)
-        EVERY
+        pause
       end
 
       # Starts the thread again if it was killed.
@@ -139,6 +140,9 @@ module Memscope
       end
 
       private
+
+      # The time in which four reports come.
+      def pause = (4.0 * Workers.setting(:worker_interval_seconds) / [@reports.size, 16].max).clamp(LOOKS)
 
       def fail_once(error)
         text = "a report was dropped: #{error.message} (#{error.class})"
