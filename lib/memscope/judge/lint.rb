@@ -10,21 +10,6 @@ module Memscope
   #   lint.problems.each { |problem| warn problem.text }
   #   lint.recommended  # => "MALLOC_CONF=narenas:2,dirty_decay_ms:1000"
   class Lint < Reading
-    # One setting of the allocator.
-    class Setting < Record
-      # @return [String] as the allocator names it
-      field :name, :string, null: false
-      # @return [Integer, String, Boolean, nil] the current value; nil if it is unknown
-      field :value, :any
-      # @return [String] where the value comes from, as in Allocator::Setting; "mallctl" if the process changed it at
-      #   run time, "fork" if a fork did
-      field :source, :string, null: false
-      # @return [String, nil] the text given by the strongest source that names the setting
-      field :given, :string
-      # @return [String, nil] why that text did not take effect
-      field :problem, :string
-    end
-
     # A setting that has no effect, or does harm.
     class Problem < Record
       # @return [Symbol] the broken rule: :invalid_value, :other_allocator, :misspelt_variable, :ignored_environment,
@@ -58,8 +43,9 @@ module Memscope
     field :version, :string
     # @return [HostEnvironment] what the settings have to fit
     field :environment, HostEnvironment, null: false
-    # @return [Array<Setting>] in the allocator's order
-    collection :settings, [Setting]
+    # @return [Array<Allocator::Setting>] in the allocator's order, with their current values; the source is "mallctl"
+    #   if the process changed the value at run time, "fork" if a fork did
+    collection :settings, [Allocator::Setting]
     # @return [Array<Problem>] warnings first
     field :problems, [Problem], null: false
     # @return [Array<Recommendation>] each part of `recommended`, with its reason

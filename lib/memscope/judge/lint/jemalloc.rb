@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require "shellwords"
+
 module Memscope
   class Lint < Reading
     # The rules for jemalloc. It prints by itself, on standard error, which pairs of its options are invalid.
@@ -20,13 +22,14 @@ module Memscope
       private
 
       # A value that changed since the start overrides the options.
-      def shown(setting)
+      def current(setting)
         name = setting.name.to_sym
-        current = @inputs.current.fetch(name, setting.value)
-        return super if current == setting.value
+        value = @inputs.current.fetch(name, setting.value)
+        return setting if value == setting.value
 
-        stopped = name == :background_thread && !current && @environment.forked?
-        Setting.capture({ **super.to_h, value: current, source: stopped ? "fork" : "mallctl" })
+        stopped = name == :background_thread && !value && @environment.forked?
+        source = stopped ? "fork" : "mallctl"
+        Allocator::Setting.capture({ **setting.to_h, value: value, source: source })
       end
 
       # The recommended text replaces the variable's text.
@@ -38,10 +41,13 @@ module Memscope
 
       def variable = @inputs.conf_variable
 
-      def source_of(setting) = @inputs.confs.reverse.find { |conf| conf.text.to_s.include?(setting.given) }&.source
+      def source_of(setting)
+        @inputs.confs.reverse.find { |conf| conf.text.to_s.include?(setting.given) }&.source
+      end
 
       def judge
-        judge_arenas("narenas") if @values["narenas"] && [nil, "disabled"].include?(@values["percpu_arena"])
+        per_cpu = ![nil, "disabled"].include?(@values["percpu_arena"])
+        judge_arenas("narenas") if @values["narenas"] && !per_cpu
         short = @environment.memory_limit_bytes || @environment.forking?
         judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS, "freed pages stay resident")
         judge_decay("muzzy_decay_ms", 0, "pages freed with MADV_FREE stay in RSS")
@@ -71,7 +77,7 @@ module Memscope
         return unless @environment.forking? && @allocator.settings[:background_thread]&.value
 
         harm("background_thread", :background_thread,
-             "jemalloc's background threads do not survive a fork; turn them on in each forked process", TUNE)
+             "background threads do not survive a fork; turn them on in each forked process", TUNE)
         pair("background_thread", "false", "turned on after the fork, in each process")
       end
 
@@ -80,7 +86,7 @@ module Memscope
         return if !@environment.thp_always? || [nil, "never", "not supported"].include?(thp)
 
         harm("thp:#{thp}", :huge_pages, "the system makes huge pages even of memory that jemalloc returned")
-        pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows without any allocation")
+        pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows by itself")
       end
 
       def judge_debugging
@@ -99,13 +105,14 @@ module Memscope
       def recommended
         return if recommendations.empty? || @inputs.secure?
 
-        "#{variable}=#{recommendations.map(&:text).join(',').gsub(%r{[^\w:,.=/+-]}) { |special| "\\#{special}" }}"
+        "#{variable}=#{Shellwords.escape(recommendations.map(&:text).join(','))}"
       end
 
       # Background threads are not among the pairs: jemalloc's manual warns against starting them while jemalloc
       # initialises (opt.background_thread).
       def tuning
-        decays = @pairs.slice("dirty_decay_ms", "muzzy_decay_ms").reject { |name, (value)| value == @values[name].to_s }
+        decays = @pairs.slice("dirty_decay_ms", "muzzy_decay_ms")
+        decays = decays.reject { |name, (value)| value == @values[name].to_s }
         arguments = decays.map { |name, (value)| "#{name}: #{value}" }
         arguments << "background_thread: true" if @values["background_thread"] == false
         "Memscope.tune(#{arguments.join(', ')})" if arguments.any?

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 require_relative "../../value/quantity"
-require_relative "variables"
 
 module Memscope
   class Lint < Reading
     # Judges the settings of the allocator that serves malloc: what it did not accept, what does harm, and what suits
-    # this process better. A subclass has the rules of one allocator. The recommendation keeps the options that took
+    # this process better; and the environment variables that an allocator reads, or whose names resemble the name of
+    # such a variable. A subclass has the rules of one allocator. The recommendation keeps the options that took
     # effect, except options that this process has a reason to change.
     #
     # @api private
@@ -16,14 +16,25 @@ module Memscope
       # What the variables that HostEnvironment#raised names do.
       COLLECTOR = { pages: "Ruby keeps more pages without objects",
                     malloc: "malloc may grow further before Ruby collects garbage" }.freeze
+      # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
+      GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
+                "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_",
+                "trim_threshold" => "MALLOC_TRIM_THRESHOLD_", "mmap_max" => "MALLOC_MMAP_MAX_",
+                "top_pad" => "MALLOC_TOP_PAD_", "perturb" => "MALLOC_PERTURB_",
+                "check" => "MALLOC_CHECK_" }.freeze
+      # The variable of all of glibc's tunables.
+      TUNABLES = "GLIBC_TUNABLES"
+      OF_GLIBC = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].freeze
+      # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
+      CONF = /\A(.*?)_?MALLOC_?CONF\z/i
 
       # @param inputs [Inputs]
       def initialize(inputs)
         @inputs = inputs
         @allocator = inputs.allocator
         @environment = inputs.environment
-        @variables = Variables.new(inputs)
-        @settings = @allocator.settings.values.map { |setting| shown(setting) }
+        @variables = inputs.variables.reject { |_name, value| value.empty? }.transform_keys(&:name)
+        @settings = @allocator.settings.values.map { |setting| current(setting) }
         @values = @settings.to_h { |setting| [setting.name, setting.value] }
         @harms = []
         @pairs = kept.transform_values { |text| [text, "as given"] }
@@ -32,14 +43,15 @@ module Memscope
 
       # @return [Hash{Symbol => Object}] the fields of a Lint, except its cost
       def body
-        { allocator: @allocator.name, version: @allocator.version, environment: @environment, settings: @settings,
-          problems: problems.partition { |problem| problem.severity == :warning }.flatten,
+        { allocator: @allocator.name, version: @allocator.version, environment: @environment,
+          settings: @settings, problems: problems.partition { |problem| problem.severity == :warning }.flatten,
           recommendations: recommendations, recommended: recommended, tuning: tuning, reasons: reasons }
       end
 
       private
 
-      def shown(setting) = Setting.capture({ **setting.to_h.except(:ignored), problem: setting.ignored })
+      # The setting as it is now.
+      def current(setting) = setting
 
       # Texts by name of the options to keep.
       def kept = {}
@@ -52,43 +64,38 @@ module Memscope
 
       def judge_arenas(name)
         limit = @values[name]
-        excessive = [limit, @environment.threads].compact.min > [FEW_ARENAS, 4 * @environment.parallel].max
-        if excessive
-          harm(name, :too_many_arenas,
-               "#{@allocator.name} may use #{limit} arenas for #{crowd}; each fragments separately")
-        end
-        return if limit <= @environment.arenas || (@pairs.key?(name) && !excessive)
+        few = @environment.arenas
+        many = [FEW_ARENAS, 4 * @environment.parallel].max
+        excessive = [limit, @environment.threads].compact.min > many
+        text = "#{@allocator.name} may use #{limit} arenas for #{crowd}; each fragments separately"
+        harm(name, :too_many_arenas, text) if excessive
+        return if limit <= few || (@pairs.key?(name) && !excessive)
 
-        pair(name, @environment.arenas,
-             "up to #{limit} arenas each keep their own freed memory, and #{@environment.arenas} " \
-             "suffice#{'s' if @environment.arenas == 1} for #{crowd}")
+        pair(name, few, "up to #{limit} arenas each keep their own freed memory, and #{few} " \
+                        "suffice#{'s' if few == 1} for #{crowd}")
       end
 
       def crowd
         threads = @environment.threads
-        "#{threads ? "#{threads} thread#{'s' unless threads == 1}" : 'its threads'} on #{@environment.processors}"
+        "#{threads ? Quantity.counted(threads, 'threads') : 'its threads'} on #{@environment.processors}"
       end
 
       def harm(setting, id, text, replacement = nil) = @harms << [id, "#{setting}: #{text}", replacement]
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
 
-      # The doctor's rules on free memory in arenas show whether the number of arenas does harm.
+      # The doctor's rules show whether the number of arenas does harm, and name a setting of Ruby's collector if it
+      # explains an amount.
       def problems
         harms = @harms.map do |id, text, own|
           problem(id, id == :too_many_arenas ? :info : :warning, text, own || recommended)
         end
-        [*refused, *harms, *@variables.problems.map { |parts| problem(*parts) }, *collector]
-      end
-
-      # Settings of Ruby's garbage collector, which are no problem by themselves: the doctor's rules on pages without
-      # objects and on garbage name them if they explain an amount.
-      def collector
-        COLLECTOR.flat_map do |kind, effect|
-          @environment.raised(kind).map do |variable|
-            problem(:raised_gc, :info, "#{variable} is above Ruby's default: #{effect}")
-          end
+        raised = COLLECTOR.flat_map do |kind, effect|
+          @environment.raised(kind).map { |variable| "#{variable} is above Ruby's default: #{effect}" }
         end
+        of_variables = @variables.keys.filter_map { |name| of_variable(name) }
+        of_variables = [] if @allocator.name == :unknown
+        [*refused, *harms, *of_variables, *raised.map { |text| problem(:raised_gc, :info, text) }]
       end
 
       # A problem for each text that the allocator did not accept.
@@ -106,9 +113,65 @@ module Memscope
       # The environment variable, or jemalloc's other source of options, whose text names the setting.
       def source_of(_setting) = nil
 
+      # A problem if the variable does not do what its name promises.
+      def of_variable(name)
+        reader = reader(name)
+        return misspelling(name) if reader.nil?
+        return foreign(name, reader) if reader != @allocator.name
+        return unless @inputs.secure?
+
+        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or with file capabilities")
+      end
+
+      # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.
+      def reader(name)
+        return :jemalloc if name == conf
+        return :glibc if OF_GLIBC.include?(name)
+
+        %i[mimalloc tcmalloc].find { |allocator| name.downcase.start_with?("#{allocator}_") }
+      end
+
+      def conf = @inputs.conf_variable || "MALLOC_CONF"
+
+      # A jemalloc with the prefix "_rjem_" reads _RJEM_MALLOC_CONF.
+      def misspelling(name)
+        prefixes = @allocator.others.map(&:prefix) - [""]
+        right = meant(name)
+        return if right.nil? || prefixes.any? { |prefix| name.casecmp?("#{prefix}MALLOC_CONF") }
+
+        reader = reader(right)
+        serving = @allocator.name
+        whose = ", a variable of #{reader}, but #{serving} serves malloc" if reader != serving
+        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}#{whose}?")
+      end
+
+      # A name that differs from glibc's in few characters may well be unrelated.
+      def meant(name)
+        return conf if name.match?(CONF)
+        return unless defined?(DidYouMean::Levenshtein)
+
+        OF_GLIBC.find { |known| DidYouMean::Levenshtein.distance(name.upcase, known) <= 2 }
+      end
+
+      # A variable of another allocator. Whoever sets MALLOC_CONF expects jemalloc to serve malloc; MALLOC_ARENA_MAX is
+      # often set for whichever allocator there is. The dynamic linker reads GLIBC_TUNABLES too.
+      def foreign(name, reader)
+        return if name == TUNABLES && !@variables[name].include?("glibc.malloc.")
+
+        text = "#{reader} reads it, but #{@allocator.name} serves malloc"
+        severity = reader == :glibc ? :info : :warning
+        return unset(:other_allocator, name, text, severity: severity) unless reader == :jemalloc
+
+        exec = "memscope exec -- COMMAND"
+        problem(:other_allocator, :warning, "#{name}: #{text}; #{exec} starts a program under jemalloc", exec)
+      end
+
+      def unset(id, name, text, severity: :warning) = problem(id, severity, "#{name}: #{text}", "unset #{name}")
+
       def recommendations
         @recommendations ||= @pairs.map do |name, (value, reason)|
-          Recommendation.capture({ name: name, text: assignment(name, value), now: @values[name], reason: reason })
+          Recommendation.capture({ name: name, text: assignment(name, value), now: @values[name],
+                                   reason: reason })
         end
       end
 
@@ -125,8 +188,7 @@ module Memscope
         return "memscope has recommendations for jemalloc and glibc only" if instance_of?(SettingsCheck)
         return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure?
 
-        ["#{@allocator.name}'s own defaults suit this process",
-         *(", apart from what Memscope.tune sets" if tuning)].join
+        "#{@allocator.name}'s own defaults suit this process#{', apart from what Memscope.tune sets' if tuning}"
       end
 
       def problem(id, severity, text, replacement = nil)

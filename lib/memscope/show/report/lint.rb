@@ -32,7 +32,7 @@ module Memscope
       end
 
       def setting_line(setting)
-        given = ", given #{setting.given.inspect}" if setting.problem && setting.given
+        given = ", given #{setting.given.inspect}" if setting.ignored && setting.given
         fitting("  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}")
       end
 
