@@ -188,7 +188,8 @@ module Memscope
         return "memscope has recommendations for jemalloc and glibc only" if instance_of?(SettingsCheck)
         return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure?
 
-        "#{@allocator.name}'s own defaults suit this process#{', apart from what Memscope.tune sets' if tuning}"
+        ["#{@allocator.name}'s own defaults suit this process",
+         *(", apart from what Memscope.tune sets" if tuning)].join
       end
 
       def problem(id, severity, text, replacement = nil)
