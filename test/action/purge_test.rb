@@ -9,14 +9,13 @@ class PurgeTest < MemscopeTest
   # Ruby's own levers, which depend on its version.
   OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
   LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
-  MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run|settle): given .+, allowed: ./
+  MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run): given .+, allowed: ./
 
   # Arguments that are refused, whatever serves malloc.
   REFUSED = [
     [[:vacuum], {}], [["gc"], {}], [[nil], {}], [%i[gc vacuum], {}], [[:collect], {}],
     [[], { arena: -1 }], [[], { arena: 4096 }], [[], { arena: 4097 }], [[], { arena: 1.0 }], [[], { arena: "0" }],
-    [[], { arena: true }], [[], { dry_run: nil }], [[], { dry_run: 1 }], [[], { settle: -1 }], [[], { settle: "1" }],
-    [[], { settle: nil }], [[], { settle: Float::NAN }], [[], { settle: Float::INFINITY }], [[], { settle: 86_401 }]
+    [[], { arena: true }], [[], { dry_run: nil }], [[], { dry_run: 1 }]
   ].freeze
 
   def names(result) = result.levers.map(&:name)
@@ -25,18 +24,18 @@ class PurgeTest < MemscopeTest
     assert_raises(ArgumentError) { Memscope.purge(*levers, **options) }.message
   end
 
-  def result(before: 100, after: 60, settled: nil, **given)
-    ledgers = [before, after, settled].map do |mebibytes|
-      mebibytes && Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:malloc, "malloc", mebibytes)]))
+  def result(before: 100, after: 60, **given)
+    ledgers = [before, after].map do |mebibytes|
+      Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:malloc, "malloc", mebibytes)]))
     end
     lever = { name: :trim, predicted_bytes: 41 * Bodies::MEBIBYTE, predicted_max_bytes: 42 * Bodies::MEBIBYTE,
               returned_bytes: 40 * Bodies::MEBIBYTE, rows: { malloc: 40 * Bodies::MEBIBYTE }, wall_ms: 1.5, gvl: false,
               reason: "it is a range" }
     Memscope::Purge::Result.capture(
-      { allocator: :glibc, dry_run: false, arena: nil, settle_seconds: settled ? 5 : 0, levers: [lever],
-        left_out: {}, returned_bytes: (before - after) * Bodies::MEBIBYTE,
+      { allocator: :glibc, dry_run: false, arena: nil, levers: [lever], left_out: {},
+        returned_bytes: (before - after) * Bodies::MEBIBYTE,
         rows: { malloc: (before - after) * Bodies::MEBIBYTE },
-        before: ledgers[0], after: ledgers[1], settled: ledgers[2], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
+        before: ledgers[0], after: ledgers[1], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
     )
   end
 
@@ -75,14 +74,13 @@ class PurgeTest < MemscopeTest
   end
 
   def test_the_result_is_a_reading
-    result = Memscope.purge(:gc, settle: 0.01)
+    result = Memscope.purge(:gc)
 
     assert_equal ["purge", Process.pid, :T3], [result.kind, result.pid, result.cost.tier]
     assert_equal result, Memscope::Purge::Result.from_h(JSON.parse(result.to_json))
     assert_equal result.returned_bytes, result.before.rss_bytes - result.after.rss_bytes
     assert_equal result.returned_bytes, result.rows.values.sum
     assert_equal result.levers.first, result[:gc]
-    assert_operator result.settled.at, :>, result.after.at
     assert_predicate result[:gc], :gvl?
     assert_operator result[:gc].wall_ms, :>, 0
     assert_match(/no :trim here; there are: :gc/, assert_raises(KeyError) { result[:trim] }.message)
@@ -156,7 +154,6 @@ class PurgeTest < MemscopeTest
                  "jemalloc has this lever, and glibc serves malloc", refusal(:gc, :purge)
     assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
                  refusal(arena: 0)
-    assert_equal "Memscope.purge: settle: given -1, allowed: a number of seconds from 0 to 86400", refusal(settle: -1)
     assert_raises(ArgumentError) { Memscope.purge(dryrun: true) }
   end
 
@@ -274,26 +271,6 @@ class PurgeTest < MemscopeTest
     assert_equal [0, 0, 0], statuses
   end
 
-  def test_whether_it_stayed_down
-    assert_nil result.stayed_down?
-    assert_nil result.settled_bytes
-    assert_equal 37 * Bodies::MEBIBYTE, result(settled: 63).settled_bytes
-    assert_predicate result(settled: 63), :stayed_down?
-    refute_predicate result(settled: 65), :stayed_down?
-    assert_nil result(before: 60, after: 60, settled: 60).stayed_down?
-  end
-
-  def test_it_is_unknown_whether_it_stayed_down
-    purge = result(settled: 60).to_h
-    purges = %i[before after settled].map do |ledger|
-      Memscope::Purge::Result.from_h({ **purge, returned_bytes: nil, ledger => { **purge[ledger], rss_bytes: nil } })
-    end
-
-    assert_equal [nil, 40 * Bodies::MEBIBYTE, nil], purges.map(&:settled_bytes)
-    assert_equal [nil, nil, nil], purges.map(&:stayed_down?)
-    purges.each { |one| refute_match(/5 s later/, one.to_s) }
-  end
-
   def test_without_proc_nothing_is_known_of_what_was_returned
     purged = ChildProcess.run(<<~RUBY, requires: ["json"]).json
       def require(feature) = feature == "memscope/memscope.so" ? raise(LoadError, "cannot load it") : super
@@ -315,12 +292,11 @@ class PurgeTest < MemscopeTest
   end
 
   def test_the_table
-    text = Memscope::Report.render(result(settled: 63))
+    text = Memscope::Report.render(result)
 
     assert_match(/^  predicted MiB  returned  machine gains   ms  lever$/, text)
     assert_match(/^   41\.0 to 42\.0      40\.0              –  1\.5  trim$/, text)
     assert_match(/^  RSS 100\.0 MiB before, 60\.0 after: 40\.0 returned$/, text)
-    assert_match(/^  63\.0 MiB 5 s later: RSS stayed down$/, text)
     assert_match(/^  -40\.0  malloc$/, text)
     assert_match(/^  trim: it is a range$/, text)
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80

@@ -4,13 +4,13 @@ require_relative "../test_helper"
 
 class ErrorsTest < MemscopeTest
   def test_an_invalid_argument_in_its_parts
-    error = assert_raises(Memscope::Invalid) { Memscope.purge(settle: -1) }
+    error = assert_raises(Memscope::Invalid) { Memscope.heap_graph(deadline: -1) }
 
     assert_kind_of ArgumentError, error
-    assert_equal ["Memscope.purge", "settle", "-1", "a number of seconds from 0 to 86400"],
+    assert_equal ["Memscope.heap_graph", "deadline", "-1", "a number of seconds from 0.1 to 3600"],
                  [error.call, error.argument, error.given, error.allowed]
-    assert_equal "Memscope.purge: settle: given -1, allowed: a number of seconds from 0 to 86400", error.message
-    assert_equal "--settle: given -1, allowed: a number of seconds from 0 to 86400", error.as("--settle")
+    assert_equal "Memscope.heap_graph: deadline: given -1, allowed: a number of seconds from 0.1 to 3600", error.message
+    assert_equal "--deadline: given -1, allowed: a number of seconds from 0.1 to 3600", error.as("--deadline")
   end
 
   def test_an_invalid_part_by_its_path

@@ -28,9 +28,6 @@ module Memscope
     # Every lever, in order.
     LEVERS = %i[gc compact tcache decay purge trim collect].freeze
 
-    # The longest wait, in seconds, before RSS is read again: a day.
-    LONGEST_SETTLE = 86_400
-
     # The levers that can run for one arena alone.
     OF_ONE_ARENA = %i[decay purge].freeze
 
@@ -59,7 +56,7 @@ module Memscope
       # @api private
       # @param evidence [Diagnosis::Evidence] of this process
       # @return [Result] of a dry run
-      def forecast(evidence) = Run.new([], arena: nil, dry_run: true, settle: 0).forecast(evidence)
+      def forecast(evidence) = Run.new([], dry_run: true).forecast(evidence)
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can

@@ -173,7 +173,7 @@ module Memscope
         allowed = "a list of #{Purge::LEVERS.join(', ')}"
         Field.refuse(:levers, levers, allowed, call: :purge) unless levers.is_a?(Array)
         levers = levers.map { |given| choose("a lever", given, Purge::LEVERS, call: :purge) }
-        Memscope.purge(*levers, dry_run: dry_run, **options)
+        Purge.run(levers, dry_run: dry_run, **options)
       end
 
       # With `in: "process"`, the walk stops all threads, so it counts as an action.

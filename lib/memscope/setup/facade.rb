@@ -178,14 +178,13 @@ module Memscope
     #   Purge::LONGEST_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
     # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
-    # @param settle [Numeric] seconds to wait before the ledger `settled` is read; a dry run does not wait
     # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
     #   purge has the lever :gc instead
     # @return [Purge::Result]
     # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another invalid argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
-    def purge(*levers, arena: nil, dry_run: false, settle: 0, gc: false)
-      Loading.unit(:Purge).run(levers, arena: arena, dry_run: dry_run, settle: settle, gc: gc)
+    def purge(*levers, arena: nil, dry_run: false, gc: false)
+      Loading.unit(:Purge).run(levers, arena: arena, dry_run: dry_run, gc: gc)
     end
 
     # By Ruby line, the malloc memory allocated in any thread while the block ran, and still live when it ends.

@@ -136,7 +136,7 @@ class WebOverviewTest < WebCase
     native = Memscope.const_get(:Native)
     actual = native.method(:gc_pause_ms)
     native.define_singleton_method(:gc_pause_ms) { 650.0 }
-    forecast = Memscope::Purge.run([], arena: nil, dry_run: true, settle: 0)
+    forecast = Memscope::Purge.run([], dry_run: true)
     body = page_of(Memscope::Doctor.diagnose(Charts.evidence), forecast)
 
     assert_includes body, "Collect garbage is left out: it would stop Ruby for about 650 ms"
@@ -146,7 +146,7 @@ class WebOverviewTest < WebCase
     native.define_singleton_method(:gc_pause_ms, actual)
   end
 
-  def page_of(diagnosis, forecast = Memscope::Purge.run([:gc], arena: nil, dry_run: true, settle: 0))
+  def page_of(diagnosis, forecast = Memscope::Purge.run([:gc], dry_run: true))
     diagnosed = Memscope::Calls::Diagnosed.new(diagnosis, forecast)
     readings, = counting(diagnosis_with_forecast: -> { diagnosed }, verdict: -> { Memscope.verdict })
     get("/?findings=1", BROWSER, on: application(readings: readings)).body

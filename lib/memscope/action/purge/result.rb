@@ -63,9 +63,6 @@ module Memscope
     class Result < Reading
       include Lookup
 
-      # RSS stayed down if at most this share of the returned bytes came back.
-      REGROWN = 0.1
-
       # @return [String]
       def self.kind = "purge"
 
@@ -81,8 +78,6 @@ module Memscope
       field :uncounted_bytes, :bytes, sparse: true
       # @return [Integer, nil] index of the only arena to purge; nil for all arenas
       field :arena, :count
-      # @return [Integer, Float] seconds from the last lever to the ledger `settled`; 0 without one
-      field :settle_seconds, :number, null: false
       # @return [Hash{Symbol => String}] the levers that a purge runs only if they are named, because they would stop
       #   Ruby for long or make shared memory private, each with the reason; a dry run predicts them. Empty if levers
       #   were named
@@ -103,16 +98,6 @@ module Memscope
       field :before, Ledger, null: false
       # @return [Ledger, nil] nil for a dry run
       field :after, Ledger
-      # @return [Ledger, nil] read `settle_seconds` after the last lever
-      field :settled, Ledger
-
-      # @return [Integer, nil] fall of RSS from `before` to `settled`; nil without a ledger `settled`, and if RSS is
-      #   unknown
-      def settled_bytes = before.rss_bytes && settled&.rss_bytes&.then { before.rss_bytes - _1 }
-
-      # @return [Boolean, nil] whether at least nine tenths stayed returned; nil if `settle` was not given, nothing was
-      #   returned, or RSS is unknown
-      def stayed_down? = (settled_bytes >= returned_bytes * (1 - REGROWN) if settled_bytes && returned_bytes&.positive?)
 
       # @return [Integer, nil] what the machine gained; if that is unknown, the fall of RSS; nil for a dry run
       def gained_bytes = returned_private_bytes || returned_bytes

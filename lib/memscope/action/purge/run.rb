@@ -16,11 +16,10 @@ module Memscope
       # Takes the arguments of Memscope.purge.
       #
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
-      def initialize(levers, arena:, dry_run:, settle:, gc: false)
+      def initialize(levers, arena: nil, dry_run: false, gc: false)
         Purge.check_arena(CALL, arena)
         Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
-        Field.seconds(:settle, settle, 0..LONGEST_SETTLE, call: CALL)
         check_levers(levers, arena)
         @named = levers.any?
         @levers = LEVERS & (@named ? levers : usual(arena))
@@ -29,7 +28,6 @@ module Memscope
         @arena = arena
         @collect = gc
         @dry_run = dry_run
-        @settle = settle.is_a?(Integer) ? settle : settle.to_f
         @ledgers = []
       end
 
@@ -38,8 +36,7 @@ module Memscope
       def result
         start = Cost.now
         @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
-        took = Cost.now - start # settled, which waits, is called after this
-        Result.capture(body(settled, took))
+        Result.capture(body(Cost.now - start))
       end
 
       # @param evidence [Diagnosis::Evidence]
@@ -52,7 +49,7 @@ module Memscope
           gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
           lever(name, gc || Forecast.of(name, @arena, evidence.ledger, heap: evidence.ruby_heap, collect: false))
         end
-        Result.capture(body(nil, Cost.now - start))
+        Result.capture(body(Cost.now - start))
       end
 
       private
@@ -152,25 +149,16 @@ module Memscope
         end
       end
 
-      # Runs outside of with_exclusive_purge: other threads may purge during the wait.
-      def settled
-        return if @dry_run || @settle.zero?
-
-        sleep(@settle)
-        Ledger.read
-      end
-
-      def body(settled, took)
+      def body(took)
         before = @ledgers.first
         after = @ledgers.last unless @dry_run
         { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
-          settle_seconds: settled ? @settle : 0, levers: @done, finished_gc: @blocks&.finished_gc?,
+          levers: @done, finished_gc: @blocks&.finished_gc?,
           uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
           returned_bytes: (fall(before, after) if after),
           returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
-          before: before, after: after, settled: settled,
-          left_out: @left_out, reasons: { **@refused, **reasons(@ledgers) },
-          cost: cost([*@ledgers, *settled].map(&:cost), took) }
+          before: before, after: after, left_out: @left_out, reasons: { **@refused, **reasons(@ledgers) },
+          cost: cost(@ledgers.map(&:cost), took) }
       end
 
       def reasons(ledgers) = ledgers.map(&:reasons).reduce(:merge).slice(:extension, :rss_bytes, :shared)

@@ -63,7 +63,7 @@ module Memscope
         Process.kill(@jobs ? :TSTP : :TERM, Process.pid)
       end
 
-      def purge(_member, levers) = Purge.run(levers, arena: nil, dry_run: false, settle: 0)
+      def purge(_member, levers) = Purge.run(levers)
 
       # @param text [String]
       # @return [void]

@@ -55,7 +55,7 @@ module Memscope
 
         gained = gained()
         returned = ": #{mebibytes(@reading.returned_bytes)} returned" unless gained
-        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after#{returned}", *gained, *settled]
+        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after#{returned}", *gained]
       end
 
       def changed
@@ -78,14 +78,6 @@ module Memscope
 
         @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return it, " \
                       "but the prediction leaves it out. --dry-run --gc (dry_run with gc: true) collects it first.")
-      end
-
-      def settled
-        return unless @reading.settled_bytes && @reading.returned_bytes
-
-        verdict = { true => "RSS stayed down", false => "RSS did not stay down", nil => "nothing was returned" }
-        "  #{mebibytes(@reading.settled.rss_bytes)} MiB #{@reading.settle_seconds} s later: " \
-          "#{verdict.fetch(@reading.stayed_down?)}"
       end
 
       def rows
