@@ -21,10 +21,6 @@ module Memscope
           Runtime.current.keep(:censuses, census, most: 2)
         end
 
-        # @return [Array(Float, Diff::Row, Array<Diff::Row>), nil] the seconds between the last two censuses; the class
-        #   that grew most in bytes, nil if none grew; and the first three of Census.unsized. nil without two
-        def grown = Runtime.current.readings[:class_growth]
-
         # @return [Array<Census>] the last two censuses of this process, or fewer; the older first
         def all = Runtime.current.kept(:censuses)
 

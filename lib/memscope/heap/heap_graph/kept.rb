@@ -36,10 +36,6 @@ module Memscope
           Runtime.current.keep(:heap_graph, graph.cut(ROWS))
           graph
         end
-
-        # @return [Array(Time, Path), nil] the path to the object in which most memory has accumulated, and when it was
-        #   found: from the last graph of this process that shows such an object
-        def holder = Runtime.current.readings[:holder]
       end
     end
   end

@@ -94,27 +94,29 @@ module Memscope
       field :unsized, [Diff::Row], sparse: true
 
       class << self
-        # Loads nothing, so that it works in a trap handler: a module that is not loaded keeps nothing.
+        # Loads nothing, so that it works in a trap handler.
         #
         # @api private
         # @return [Objects, nil] nil if nothing is kept
         def kept
-          body = { **holder, **growth }
+          kept = Runtime.current.readings
+          body = { **holder(*kept[:holder]), **growth(*kept[:class_growth]) }
           capture(body) unless body.empty?
         end
 
         private
 
-        def holder
-          at, path = HeapGraph::Kept.holder unless HeapGraph.autoload?(:Kept)
+        # The path to the object in which most memory has accumulated, from the last graph that shows such an object.
+        def holder(at = nil, path = nil)
           return {} unless path
 
           { graph_at: (at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
             held_class: path.held_class, held_count: path.held_count }
         end
 
-        def growth
-          seconds, row, unsized = Census::Kept.grown unless Census.autoload?(:Kept)
+        # The time between the last two censuses; the class that grew most in bytes, nil if none grew; and the first
+        # three of Census.unsized.
+        def growth(seconds = nil, row = nil, unsized = nil)
           return {} unless seconds
 
           { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.change,
@@ -207,7 +209,8 @@ module Memscope
       end
 
       def self.known(ledger, blocks)
-        { verdict: Verdict.latest, objects: Objects.kept, garbage: Garbage.of(blocks), mappers: mappers(ledger) }
+        { verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
+          mappers: mappers(ledger) }
       end
 
       def self.of_jemalloc(heap) = [Arenas.read, Fragmentation.of_jemalloc(*Fragmentation.of_one_epoch, heap)]

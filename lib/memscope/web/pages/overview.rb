@@ -64,7 +64,9 @@ module Memscope
 
         # @return [Diagnosis]
         def diagnosis = diagnosed.diagnosis
-        alias doctor diagnosis
+
+        # @return [Diagnosis] without the forecast
+        def doctor = read(:doctor)
 
         # @return [Purge::Result] of a dry run
         def forecast = diagnosed.forecast
@@ -73,7 +75,10 @@ module Memscope
         def workers = @readings.fetch(:workers)
 
         # @return [String]
-        def text = [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+        def text
+          diagnosis = doctor
+          [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
+        end
 
         # @return [String, nil] the verdict on the process; nil before the diagnosis
         def verdict_sentence = (super if diagnosed?)
