@@ -10,6 +10,9 @@ module Memscope
   #
   # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
   module Doctor
+    CALL = "Memscope.doctor"
+    private_constant :CALL
+
     class << self
       # Judges evidence. A pure function: nothing is read.
       #
@@ -21,9 +24,10 @@ module Memscope
       # @raise [ArgumentError] if `since` is anything else, or is of another process
       def diagnose(evidence, since: nil, previous_severities: nil)
         earlier = earlier(since)
-        refuse_other(earlier, evidence.ledger, evidence.lint.environment) if earlier
+        refuse_other(earlier.evidence, evidence) if earlier
         figures = Figures.new(evidence, earlier&.evidence)
-        checks, findings = Rules.all.map { |rule| rule.judge(figures, previous_severities&.[](rule.id)) }.transpose
+        held = previous_severities.to_h
+        checks, findings = Rules.all.map { |rule| rule.judge(figures, held[rule.id]) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
                             **changes(figures, earlier), reasons: evidence.ledger.reasons,
                             cost: evidence.total_cost }, evidence.ledger.envelope)
@@ -36,7 +40,7 @@ module Memscope
         when nil, Diagnosis then since
         when Hash then Diagnosis.from_h(since)
         when String then Diagnosis.from_json(since)
-        else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: "Memscope.doctor")
+        else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: CALL)
         end
       end
 
@@ -45,18 +49,13 @@ module Memscope
         { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
       end
 
-      def refuse_other(earlier, ledger, environment)
-        before = earlier.evidence.ledger
-        here = before.process.nil? || ledger.process.nil? || ledger.process.same_machine?(before.process)
-        return if here && same?(earlier, ledger, environment)
+      def refuse_other(earlier, evidence)
+        before, now = [earlier, evidence].map(&:ledger)
+        started = [earlier, evidence].map { |one| one.lint.environment.started }
+        return if Diff.same_process?(before, now) && started.uniq.one?
 
         given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
-        raise Invalid.new(:since, given, "one of this process (pid #{ledger.pid})", call: "Memscope.doctor")
-      end
-
-      def same?(earlier, ledger, environment)
-        before = earlier.evidence.ledger
-        before.pid == ledger.pid && earlier.evidence.lint.environment.started == environment.started
+        raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: CALL)
       end
 
       # The worst first; of equal severity, what has grown, then the one that affects most memory.

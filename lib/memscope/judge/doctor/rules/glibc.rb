@@ -17,16 +17,13 @@ module Memscope
              inapplicable: lambda do
                without_glibc || ("malloc asks for no huge pages" unless malloc_asks_for_huge_pages?)
              end, floor: FLOOR, ratio: 0.10) do |bytes|
-          { title: "up to #{size(bytes)} is resident because malloc asked for huge " \
-                   "pages", confidence: :likely,
+          { title: "up to #{size(bytes)} is resident because malloc asked for huge pages",
             severity: reaches?(bytes - trimmable_bytes, FLOOR) ? :warning : :info,
-            why: "All 2 MiB of a huge page are resident, however little of it is used. glibc asks " \
-                 "for them for all of its heap (glibc.malloc.hugetlb=1, or its default since 2.43, " \
-                 "at least on arm64): #{size(anonymous_huge_bytes)} is in huge pages, and " \
-                 "#{size(unused_bytes)} of malloc is resident but unused.",
-            returns: UNKNOWN_WITHOUT_HUGE,
-            remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "#{RESTART}; causes more TLB misses"],
-            evidence: { unused_bytes: unused_bytes, anonymous_huge_bytes: anonymous_huge_bytes } }
+            why: "All 2 MiB of a huge page are resident, however little of it is used. glibc asks for " \
+                 "them (glibc.malloc.hugetlb=1, or its default since 2.43): #{size(unused_bytes)} of " \
+                 "malloc is resident but unused.",
+            confidence: :likely, returns: UNKNOWN_WITHOUT_HUGE,
+            remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "#{RESTART}; causes more TLB misses"] }
         end,
         rule(:trimmable, "trimmable memory", -> { trimmable_bytes&.+(kept_by_kernel_bytes) },
              inapplicable: :without_glibc, floor: FLOOR, ratio: 0.10) do |bytes|
@@ -47,9 +44,7 @@ module Memscope
                   "call malloc wait; pages that are used again fault back in"]
           { title: "#{size(bytes)} is free inside malloc; #{outcome}", why: why, returns: gain,
             severity: much || reaches?(most, 1.36 * gc_room) ? :warning : :info,
-            remedy: ({ true => BEFORE_FORK, false => trim }[shared] unless kept),
-            evidence: { trimmable_bytes: trimmable_bytes, trimmable_private_bytes: own,
-                        gc_room_bytes: gc_room, locked_bytes: detail(:malloc, :locked_bytes) } }
+            remedy: ({ true => BEFORE_FORK, false => trim }[shared] unless kept) }
         end,
         rule(:glibc_arenas, "too many glibc arenas", -> { unreturnable_bytes(:arenas) },
              inapplicable: :without_glibc, floor: FLOOR, ratio: 0.10) do |bytes|
@@ -57,34 +52,25 @@ module Memscope
           all = row_bytes(:malloc, :arenas)
           next unless arenas > 2 && reaches?(bytes, 0.25 * all)
 
-          { title: "#{size(bytes)} is free in #{arenas} arenas, where few threads can use " \
-                   "it", confidence: :likely,
-            why: "Each thread allocates from one arena and cannot use memory that is free in " \
-                 "another. #{percent(bytes.fdiv(all))} of the #{size(all)} in #{arenas} arenas is " \
-                 "free between used blocks. Of #{threads || 'an unknown number of'} threads, only " \
-                 "one runs Ruby at a time.",
-            returns: between_blocks("The free memory is parts of pages between used blocks: only the " \
-                                    "same arena can reuse these parts, and no trim returns them."),
+          { title: "#{size(bytes)} is free in #{arenas} arenas, where few threads can use it",
+            why: "Each thread allocates from one arena and cannot use memory that is free in another. " \
+                 "#{percent(bytes.fdiv(all))} of the #{size(all)} in the arenas is free between used " \
+                 "blocks, and only one thread runs Ruby at a time.",
+            confidence: :likely, returns: between_blocks("Only parts of pages are free: no trim returns them."),
             remedy: after_collection("MALLOC_ARENA_MAX=2",
-                                     "#{RESTART}; threads that allocate without the GVL may contend for " \
-                                     "arena locks"),
+                                     "#{RESTART}; threads without the GVL may contend for arena locks"),
             evidence: { arenas: arenas, arenas_bytes: all, threads: threads } }
         end,
         rule(:glibc_holes, "free memory in partly used pages", -> { unreturnable_bytes(:main_heap) },
              inapplicable: :without_glibc, floor: 2 * FLOOR, ratio: 0.30) do |bytes|
           { title: "#{size(bytes)} is free between used blocks; " \
                    "#{unjudged ? 'some of these blocks may be garbage' : 'no trim returns it'}",
-            confidence: :likely,
             why: "#{percent(of_rss(bytes))} of RSS is free memory in partly used pages of the main " \
                  "heap. malloc reuses it for blocks that fit; a page returns to the kernel only when " \
                  "all blocks in it are free.",
-            returns: between_blocks("The free memory is in partly used pages, between used blocks: " \
-                                    "no trim returns it."),
-            remedy: after_collection("memscope exec -- COMMAND",
-                                     "#{RESTART} under jemalloc, which keeps blocks of one size " \
-                                     "together"),
-            evidence: { main_heap_bytes: row_bytes(:malloc, :main_heap),
-                        free_blocks: detail(:malloc, :main_heap, :free, :blocks) } }
+            confidence: :likely, returns: between_blocks("Only parts of pages are free: no trim returns them."),
+            remedy: after_collection("memscope exec -- COMMAND", "#{RESTART} under jemalloc, which " \
+                                                                 "keeps blocks of one size together") }
         end
       ].freeze
       private_constant :BEFORE_FORK, :SHARED_TRIM, :UNKNOWN_WITHOUT_HUGE, :GLIBC

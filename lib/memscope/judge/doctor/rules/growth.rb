@@ -10,6 +10,7 @@ module Memscope
       MANY_THREADS = 50
       MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: " \
                "objects need not report what they hold."
+      IN_USE = "Only the code that holds this memory can free it, or a GC if it is garbage."
       FILLS = "A cache that is still filling looks the same, but stops growing."
 
       class << self
@@ -20,14 +21,12 @@ module Memscope
           rule(id, subject, grown, inapplicable: :incomparable, floor: GROWN, **entries) do |bytes|
             amount = figure(now)
             found = figure(block, bytes)
-            { severity: reaches?(bytes, GROWN_SHARE * rss_bytes) ? :warning : :info, returns: "The " \
-                                                                                              "memory " \
-                                                                                              "is in " \
-                                                                                              "use.",
-              **found, evidence: { seconds: seconds, now_bytes: amount, **found[:evidence].to_h },
-              why: [*(found[:lead] || "In #{format('%.1f', seconds)} s, it grew from " \
-                                      "#{size(amount - bytes)} to " \
-                                      "#{size(amount)}."), *found[:why], *by_history] }.except(:lead)
+            time = "In #{format('%.1f', seconds)} s, "
+            lead = found[:lead] || "it grew from #{size(amount - bytes)} to #{size(amount)}."
+            { severity: reaches?(bytes, GROWN_SHARE * rss_bytes) ? :warning : :info,
+              returns: "The memory is in use.", **found.except(:lead),
+              evidence: { seconds: seconds, now_bytes: amount, **found[:evidence].to_h },
+              why: ["#{time}#{lead}", *found[:why], by_history] }
           end
         end
       end
@@ -57,37 +56,30 @@ module Memscope
           threads = stacks_more["threads"]
           came = "#{count(threads)} threads came meanwhile, each of which holds memory in malloc: " \
                  "`#{command('heap', '--paths-to Thread')}`."
-          { title: "malloc memory that no Ruby object accounts for has grown by " \
-                   "#{size(bytes)}", confidence: :likely,
+          { title: "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}",
             why: [threads < MANY_THREADS ? MAY_BE : came, unsized, unjudged, (FILLS unless judged?)],
-            returns: "Only the code that allocated this memory can free it, or a GC if it is garbage.",
-            remedy: profile }
+            confidence: :likely, returns: IN_USE, remedy: profile }
         end,
-        growth(:in_use_growth, "growth of memory in " \
-                               "use", -> { figure(reachable(:in_use_bytes)) }, :in_use_growth_bytes,
-               inapplicable: :divided, floor: FLOOR / 2) do |bytes|
-          { title: "#{size(bytes)} more is in use; how much of it Ruby objects hold is " \
-                   "unknown", confidence: :likely,
+        growth(:in_use_growth, "growth of memory in use", -> { figure(reachable(:in_use_bytes)) },
+               :in_use_growth_bytes, inapplicable: :divided, floor: FLOOR / 2) do |bytes|
+          { title: "#{size(bytes)} more is in use; how much of it Ruby objects hold is unknown",
             why: ["The sizes of objects: #{unsized_growth}.", unsized, unjudged],
-            returns: "Only the code that holds this memory can free it, or a GC if it is garbage.",
-            remedy: heap_graph, **(garbage_known? ? {} : { severity: :info }) }
+            confidence: :likely, returns: IN_USE, remedy: heap_graph,
+            **(garbage_known? ? {} : { severity: :info }) }
         end,
-        growth(:object_growth, "growth of Ruby " \
-                               "objects", -> { figure(reachable(:ruby_bytes)) }, :object_growth_bytes,
-               inapplicable: :undivided, floor: FLOOR / 2) do |bytes|
+        growth(:object_growth, "growth of Ruby objects", -> { figure(reachable(:ruby_bytes)) },
+               :object_growth_bytes, inapplicable: :undivided, floor: FLOOR / 2) do |bytes|
           kept = garbage_known? ? bytes : (garbage_max_bytes && (bytes - garbage_max_bytes))
           absent = "#{size(absent_bytes)} of it is not resident: unused capacity, for instance."
           much = reaches?(kept, [FLOOR / 2, GROWN_SHARE * rss_bytes].max)
           { title: "Ruby objects hold #{size(bytes)} more", severity: much ? :warning : :info,
             why: [(absent if absent_bytes >= FLOOR), *holders(bytes), unjudged],
-            returns: "Ruby objects hold this memory; the code that keeps these objects must release " \
-                     "them.",
-            evidence: { garbage_bytes: garbage&.bytes, earlier_garbage_bytes: earlier.garbage&.bytes,
-                        garbage_max_bytes: garbage_max_bytes },
-            remedy: heap_graph }
+            returns: "The code that keeps these objects must release them.", remedy: heap_graph,
+            evidence: { garbage_bytes: garbage&.bytes,
+                        earlier_garbage_bytes: earlier.garbage&.bytes } }
         end
       ].freeze
-      private_constant :GROWN, :GROWN_SHARE, :MANY_THREADS, :MAY_BE, :FILLS, :GROWTH
+      private_constant :GROWN, :GROWN_SHARE, :MANY_THREADS, :MAY_BE, :IN_USE, :FILLS, :GROWTH
     end
   end
 end

@@ -6,6 +6,8 @@ module Memscope
       # What helps if the container has too little memory, and its cost.
       FEWER_WORKERS = ["WEB_CONCURRENCY=N # fewer than now, or raise the container's limit",
                        "#{RESTART}; costs throughput, or more memory"].freeze
+      NO_HUGE_PAGES_ON_HOST = ["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+                               "as root, on the host, for all its processes; #{RESTART}"].freeze
 
       KERNEL = [
         # With the margin, a warning at 86 %, and critical at 95 %.
@@ -14,21 +16,19 @@ module Memscope
           fullness = limit_bytes.positive? ? bytes.fdiv(limit_bytes) : 0.0
           { title: "#{size(bytes)} of the container's #{size(limit_bytes)} is in use",
             severity: reaches?(fullness, 0.865) ? :critical : :warning,
-            why: "The working set is #{percent(fullness)} of the limit; " \
-                 "#{size([limit_bytes - bytes, 0].max)} is left. The RSS of this process is " \
-                 "#{size(rss_bytes || 0)}.",
+            why: "The working set is #{percent(fullness)} of the limit. The RSS of this process is " \
+                 "#{size(rss_bytes)}.",
             returns: "The findings on this process show what it can return.", remedy: FEWER_WORKERS,
-            evidence: { limit_bytes: limit_bytes, headroom_bytes: cgroup.headroom_bytes } }
+            evidence: { limit_bytes: limit_bytes } }
         end,
         rule(:out_of_memory, "out-of-memory kills", inapplicable: :without_limit) do
           kills = cgroup.events&.[](:oom_kill).to_i
           next unless kills.positive?
 
           { title: "out-of-memory kills in this container: #{count(kills)}",
-            why: "The kernel has counted these kills since the container was created; this process " \
-                 "may have had no part in them.",
+            why: "They are counted since the container was created, for all of its processes.",
             returns: "The kills are in the past.", remedy: FEWER_WORKERS,
-            evidence: { limit_bytes: limit_bytes, peak_bytes: cgroup.peak_bytes, **cgroup.events } }
+            evidence: { limit_bytes: limit_bytes, peak_bytes: cgroup.peak_bytes } }
         end,
         rule(:swapped, "memory in swap", :swap_bytes, floor: FLOOR, ratio: 0.05) do |bytes|
           both = cgroup.memory_and_swap_limit_bytes
@@ -39,8 +39,7 @@ module Memscope
           counts = "Heroku's quota counts swap and RSS together" if environment.variables.key?(:DYNO)
           { title: "#{size(bytes)} of this process is in swap, which RSS does not show",
             why: "RSS and swap together are #{size(rss_bytes + bytes)}; #{counts}.",
-            returns: "The memory in swap is in use.", remedy: FEWER_WORKERS,
-            evidence: { container_swap_bytes: cgroup.swap_bytes } }
+            returns: "The memory in swap is in use.", remedy: FEWER_WORKERS }
         end,
         rule(:mappings, "mappings near the kernel's limit", inapplicable: lambda do
           known = ledger.mappings && environment.max_mappings&.positive?
@@ -54,20 +53,18 @@ module Memscope
           numbers = { "stacks of fibers" => 2 * detail(:stacks, :fibers, :stacks).to_i,
                       "stacks of threads" => 2 * threads,
                       "malloc's arenas" => 2 * detail(:malloc, :arenas, :heaps).to_i,
-                      "malloc's large " \
-                      "blocks" => detail(:malloc, :mmapped, :blocks).to_i }.max_by(3, &:last)
+                      "malloc's large blocks" => detail(:malloc, :mmapped, :blocks).to_i }
+          numbers = numbers.max_by(3, &:last)
           held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[numbers.first.first]
           of = numbers.map { |what, number| "#{count(number)} are of #{what}" }.join(", ")
-          { title: "#{count(ledger.mappings)} of #{count(environment.max_mappings)} mappings are in " \
-                   "use",
+          { title: "#{count(ledger.mappings)} of #{count(environment.max_mappings)} mappings are in use",
             severity: reaches?(share, 0.88) ? :critical : :warning,
-            why: "Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made, " \
-                 "and large blocks of malloc fail. Of these mappings, #{of}.",
+            why: "Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made. Of " \
+                 "these mappings, #{of}.",
             returns: "This finding is about a number of mappings.",
             remedy: [[*(command("heap", "--paths-to #{held}") if held),
                       "sysctl vm.max_map_count=262144"].join("\n"),
-                     "as root, on the host: only postpones it if the number of mappings grows"],
-            evidence: { mappings: ledger.mappings, max_mappings: environment.max_mappings } }
+                     "as root, on the host: only postpones it if the number of mappings grows"] }
         end,
         rule(:huge_pages, "huge pages", :anonymous_huge_bytes, inapplicable: lambda do
           "malloc asks for huge pages; see \"malloc in huge pages\"" if malloc_asks_for_huge_pages?
@@ -77,17 +74,10 @@ module Memscope
             why: "All 2 MiB of a huge page are resident, however little of it is used. " \
                  "#{size(unused_bytes || 0)} of malloc is resident but unused.",
             returns: UNKNOWN_WITHOUT_HUGE,
-            remedy: if without_jemalloc
-                      ["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-                       "as root, on the host: affects all its processes; #{RESTART}; causes more TLB " \
-                       "misses"]
-                    else
-                      NO_HUGE_PAGES
-                    end,
-            evidence: { unused_bytes: unused_bytes, thp_enabled: process_memory.thp_enabled? } }
+            remedy: without_jemalloc ? NO_HUGE_PAGES_ON_HOST : NO_HUGE_PAGES }
         end
       ].freeze
-      private_constant :FEWER_WORKERS, :KERNEL
+      private_constant :FEWER_WORKERS, :NO_HUGE_PAGES_ON_HOST, :KERNEL
     end
   end
 end

@@ -41,24 +41,24 @@ module Memscope
         end,
         # The findings on free memory judge it.
         growth(:free_growth, "growth of free memory that is kept", :free_bytes) do |bytes|
-          { title: "#{size(bytes)} more is free memory that malloc and Ruby's heap " \
-                   "keep", severity: :info,
-            returns: "A dry run of a purge says how much of it goes back, and what that costs.",
+          { title: "#{size(bytes)} more is free memory that malloc and Ruby's heap keep", why: [],
+            severity: :info, returns: "A dry run of a purge says how much of it goes back.",
             remedy: [command("purge", "--dry-run"), "predicts only"] }
         end,
-        growth(:unshared_growth, "shared memory that becomes " \
-                                 "private", :uss_bytes, :unshared_growth_bytes) do |bytes|
+        growth(:unshared_growth, "shared memory that becomes private", :uss_bytes,
+               :unshared_growth_bytes) do |bytes|
           own = ledger.rows.filter_map do |row|
             before = earlier.row(row.id)&.private_bytes
             [row.label, row.private_bytes - before] if before && row.private_bytes
           end
           most = own.select { |_label, grown| grown >= MEBIBYTE }.max_by(3, &:last)
+          most = most.map { |label, grown| "#{label} #{size(grown)}" }.join(", ")
           collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
           { title: "#{size(bytes)} that other processes shared has become private",
-            lead: "In #{format('%.1f', seconds)} s, private memory (USS) grew by " \
-                  "#{size(growth_of(:uss_bytes))}, RSS by #{size(growth_of(:rss_bytes))}: this " \
-                  "process, or one that shared its pages, wrote to them.",
-            why: [("By row: #{most.map { |label, grown| "#{label} #{size(grown)}" }.join(', ')}." if most.any?),
+            lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS by " \
+                  "#{size(growth_of(:rss_bytes))}: this process, or one that shared its pages, wrote " \
+                  "to them.",
+            why: [("By row: #{most}." unless most.empty?),
                   ("#{counted(collections, 'full GCs')} ran meanwhile." if collections.positive?)],
             returns: "Only the end of the process makes these pages shared again.",
             remedy: [command("report", "--shared"), nil] }

@@ -15,8 +15,7 @@ module Memscope
 
           { title: "#{size(bytes)} is too little to judge", severity: :info,
             returns: "There is nothing to return.",
-            why: "Ruby alone, without a program, is about as large. Run the doctor again when the " \
-                 "program has done some work." }
+            why: "Ruby without a program is about as large. Run the doctor again after some work." }
         end,
         # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
         # only a collection tells them apart. Ruby usually collects once malloc has grown by gc_room.
@@ -41,10 +40,8 @@ module Memscope
             returns: gain || "Only a collection shows how much of it is garbage.",
             remedy: [[*(collect unless garbage),
                       command("purge", "gc", *(RETURNS[allocator.name] if garbage))].join("\n"),
-                     "takes a full GC, about #{milliseconds(ruby_heap.live_slots / 10)}, while no " \
-                     "Ruby code runs; in a forked worker, pages that it shared with its parent " \
-                     "become its own"],
-            evidence: { garbage_max_bytes: garbage_max_bytes, gc_room_bytes: gc_room } }
+                     "takes a full GC, about #{milliseconds(ruby_heap.live_slots / 10)}, while no Ruby " \
+                     "code runs; a forked worker loses pages that it shared with its parent"] }
         end,
         rule(:collector_off, "a garbage collector that is switched off") do
           called, remedy = collector_off
@@ -58,20 +55,15 @@ module Memscope
             why: ["The program has called #{called}.", unjudged],
             returns: "What is garbage stays until the collector runs.",
             remedy: ["#{remedy} # in the program",
-                     "takes effect at once; after an exception, only an ensure clause switches the " \
-                     "collector on again"],
-            evidence: { garbage_bytes: garbage_bytes, **snapshot.gc.slice(:count, :major_gc_count) } }
+                     "takes effect at once; only an ensure clause does so after an exception too"] }
         end,
-        rule(:allocation_tracing, "tracing of " \
-                                  "allocations", :traced_bytes, floor: FLOOR, ratio: 0.05) do |bytes|
-          { title: "up to #{size(bytes)} is records of where each object was " \
-                   "allocated", confidence: :likely,
-            why: "ObjectSpace.trace_object_allocations is on: it keeps a record for each object, and " \
-                 "slows every allocation.",
-            returns: "Only the program can end the tracing.",
+        rule(:allocation_tracing, "tracing of allocations", :traced_bytes,
+             floor: FLOOR, ratio: 0.05) do |bytes|
+          { title: "up to #{size(bytes)} is records of where each object was allocated",
+            why: "ObjectSpace.trace_object_allocations is on, which slows every allocation as well.",
+            confidence: :likely, returns: "Only the program can end the tracing.",
             remedy: ["ObjectSpace.trace_object_allocations_stop # in the program\n" \
-                     "ObjectSpace.trace_object_allocations_clear", "takes effect at once"],
-            evidence: { live_slots: ruby_heap.live_slots } }
+                     "ObjectSpace.trace_object_allocations_clear", "takes effect at once"] }
         end,
         # Besides the pages that compaction empties, those that Ruby keeps empty, but no empty_heap_pages.
         rule(:compactable_heap, "a sparse Ruby heap", lambda do
@@ -86,14 +78,12 @@ module Memscope
           unknown = refusal || "What compaction returns cannot be predicted: #{forecast.reason}"
           time = milliseconds(ruby_heap.live_slots + (ruby_heap.slots / 10))
           time = "takes about #{time}, while no Ruby code runs"
-          { title: "up to #{size(bytes)} of Ruby's heap is pages with few or no " \
-                   "objects", confidence: :likely,
+          { title: "up to #{size(bytes)} of Ruby's heap is pages with few or no objects",
+            confidence: :likely,
             why: "#{percent(ruby_heap.occupancy)} of #{count(ruby_heap.slots)} slots are in use, on " \
                  "#{count(ruby_heap.pages)} pages.",
             returns: range ? gained(:ruby_heap, range[0]..range[1]) : "#{unknown}.",
-            remedy: ([command("purge", "compact"), time] unless refusal),
-            evidence: { ruby_heap_bytes: row_bytes(:ruby_heap), pages: ruby_heap.pages,
-                        occupancy: ruby_heap.occupancy } }
+            remedy: ([command("purge", "compact"), time] unless refusal) }
         end,
         # Of the pages that are counted, only those that variables keep.
         rule(:empty_heap_pages, "empty pages that GC.stat hides",
@@ -102,23 +92,19 @@ module Memscope
           names = page_keepers
           kept = "#{names.join(' and ')} #{names.one? ? 'keeps' : 'keep'} these pages." if names.any?
           old = %w[3.1. 3.2.].any? { |series| ledger.ruby.start_with?(series) }
-          collect = [old ? "8.times { GC.start } # in the program" : "Process.warmup # in the program",
-                     "takes #{old ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code " \
-                     "runs"]
+          collect = ["#{old ? '8.times { GC.start }' : 'Process.warmup'} # in the program",
+                     "takes #{old ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs"]
           unset = [names.map { |text| "unset #{text[/\A\w+/]}" }.join("\n"), RESTART]
           { title: "#{size(bytes)} of Ruby's heap is empty pages#{' that GC.stat hides' unless kept}",
             severity: kept || returned_empty_bytes < FLOOR ? :info : :warning, confidence: :likely,
             why: ["These pages hold no object, but Ruby keeps them.", kept],
             returns: kept || gained(:ruby_heap, returned_empty_bytes),
-            remedy: kept ? unset : (collect unless returned_empty_bytes.zero?),
-            evidence: { ruby_heap_bytes: row_bytes(:ruby_heap), pages: ruby_heap.pages } }
+            remedy: kept ? unset : (collect unless returned_empty_bytes.zero?) }
         end,
-        rule(:native_memory, "memory in use in malloc that no Ruby object accounts " \
-                             "for", :untracked_bytes,
-             floor: FLOOR, ratio: 0.15) do |bytes|
+        rule(:native_memory, "memory in use in malloc that no Ruby object accounts for",
+             :untracked_bytes, floor: FLOOR, ratio: 0.15) do |bytes|
           jit = "Ruby's just-in-time compiler holds #{between(*jit_bytes.minmax)} more."
-          { title: "up to #{size(bytes)} of malloc memory in use is native: no Ruby object accounts " \
-                   "for it",
+          { title: "up to #{size(bytes)} in use in malloc is native: no Ruby object accounts for it",
             severity: :info, returns: "The memory is in use.",
             why: [MAY_BE,
                   ("The sizes of objects: #{unsized_reason}." if unsized_reason),
@@ -126,9 +112,7 @@ module Memscope
                   ("Tracing takes up to #{size(traced_bytes)} of it." if traced_bytes >= FLOOR),
                   unsized, unjudged, ("Collect garbage first." if collect),
                   ("Read again in a few minutes to see whether it grows." if incomparable)],
-            remedy: collect ? [collect, nil] : profile,
-            evidence: { in_use_bytes: detail(:malloc, :in_use_bytes),
-                        held_by_objects_bytes: ledger.held_by_objects_bytes } }
+            remedy: collect ? [collect, nil] : profile }
         end
       ].freeze
       private_constant :MUCH, :RETURNS, :RUBY

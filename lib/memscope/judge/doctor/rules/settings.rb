@@ -10,37 +10,35 @@ module Memscope
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, and the ids of the problems.
       PROBLEMS = {
         invalid_settings: ["invalid settings", %i[invalid_value misspelt_variable ignored_environment]],
-        harmful_settings: ["harmful " \
-                           "settings", %i[never_returned debugging background_thread huge_pages]],
+        harmful_settings: ["harmful settings",
+                           %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]]
       }.freeze
 
       SETTINGS = [
-        rule(:idle_allocator, "an allocator that is loaded but " \
-                              "idle", -> { row_bytes(:malloc) || 0 }) do |bytes|
+        rule(:idle_allocator, "an allocator that is loaded but idle",
+             -> { row_bytes(:malloc) || 0 }) do |bytes|
           # They serve neither malloc nor, as far as they report, a library.
           idle = allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }
           next if idle.empty?
 
-          { title: "#{idle.map(&:name).join(' and ')} is loaded, but #{allocator.name} serves malloc" \
-                   "#{" (#{size(bytes)})" unless bytes.zero?}",
+          jemalloc = idle.first.name == :jemalloc
+          { title: "#{idle.map(&:name).join(' and ')} is loaded, but #{allocator.name} serves malloc " \
+                   "(#{size(bytes)})",
             why: idle.map { |other| "#{other.path}: #{other.reason}" }.join("; "),
             returns: "The blocks stay with the allocator that allocated them.",
-            remedy: ["memscope exec --allocator " \
-                     "#{idle[0].name == :jemalloc ? 'jemalloc' : idle[0].path} -- COMMAND",
+            remedy: ["memscope exec --allocator #{jemalloc ? 'jemalloc' : idle[0].path} -- COMMAND",
                      RESTART],
-            evidence: { serves: allocator.name, path: allocator.path, idle: idle.map(&:path),
-                        LD_PRELOAD: environment.variables[:LD_PRELOAD] } }
+            evidence: { LD_PRELOAD: environment.variables[:LD_PRELOAD] } }
         end,
         rule(:preload_without_effect, "LD_PRELOAD without effect") do
           name = environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
           next if name.nil? || [allocator, *allocator.others].any? { |found| found.name.name == name }
 
           { title: "LD_PRELOAD names #{name}, but #{allocator.name} serves malloc",
-            why: "The library is not loaded: the dynamic linker did not find it or could not use it, " \
-                 "and reports that on standard error only.",
+            why: "The library is not loaded: the dynamic linker says why on standard error only.",
             returns: NO_AMOUNT, remedy: ["memscope exec -- COMMAND", RESTART],
-            evidence: { LD_PRELOAD: environment.variables[:LD_PRELOAD], serves: allocator.name } }
+            evidence: { LD_PRELOAD: environment.variables[:LD_PRELOAD] } }
         end,
         *PROBLEMS.map do |id, (subject, ids)|
           rule(id, subject) do
@@ -54,7 +52,7 @@ module Memscope
             others = problems.drop(1).map(&:text)
             { title: problems.first.text, severity: problems.first.severity, returns: NO_AMOUNT,
               why: [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE],
-              evidence: { problems: problems.map(&:to_h), recommended: lint.recommended },
+              evidence: { problems: problems.map(&:id) },
               remedy: ([remedies.join("\n"), cost] unless remedies.empty?) }
           end
         end
