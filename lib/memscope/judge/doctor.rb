@@ -45,7 +45,7 @@ module Memscope
       end
 
       def changes(figures, earlier)
-        changes = figures.changes or return {}
+        changes = (figures.changes if earlier) or return {}
         { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
       end
 

@@ -46,9 +46,6 @@ module Memscope
           "hold. `#{command('heap', '--paths-to CLASS')}` shows what keeps them."
       end
 
-      # Whether the history is long enough to tell how memory grows.
-      def judged? = !verdict.nil? && verdict.kind != :too_early
-
       # What the process's history shows; nil if it is absent or too short.
       def by_history = ("By its history: #{verdict.sentence}" if judged?)
 

@@ -6,26 +6,8 @@ module Memscope
     #
     # @api private
     module Changes
-      # @return [String, nil] why this diagnosis cannot be compared with the earlier one
-      def incomparable
-        return "no earlier diagnosis was given" unless earlier
-
-        "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
-      end
-
       # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
       def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
-
-      # @return [String, nil] why the growth of objects and that of native memory cannot be told
-      def undivided
-        incomparable || (unsized_growth && "growth of objects cannot be told from that of native " \
-                                           "memory")
-      end
-
-      # @return [String, nil] why the growth of all that is in use tells nothing, or no more than its parts
-      def divided
-        incomparable || ("growth of objects and of native memory tells more" unless unsized_growth)
-      end
 
       # @param figure [Symbol, Proc]
       # @return [Integer, nil] how much the figure has grown since the earlier diagnosis; 0 if it fell

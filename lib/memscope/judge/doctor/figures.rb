@@ -111,6 +111,27 @@ module Memscope
       # @return [String, nil]
       def without_limit = ("the container has no limit that memscope can read" unless limit_bytes)
 
+      # @return [String, nil] why this diagnosis cannot be compared with the earlier one
+      def incomparable
+        return "no earlier diagnosis was given" unless earlier
+
+        "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
+      end
+
+      # @return [String, nil] why the growth of objects and that of native memory cannot be told
+      def undivided
+        incomparable || (unsized_growth && "growth of objects cannot be told from that of native " \
+                                           "memory")
+      end
+
+      # @return [String, nil] why the growth of all that is in use tells nothing, or no more than its parts
+      def divided
+        incomparable || ("growth of objects and of native memory tells more" unless unsized_growth)
+      end
+
+      # @return [Boolean] whether the history is long enough to tell how memory grows
+      def judged? = !verdict.nil? && verdict.kind != :too_early
+
       # --- Ruby
 
       # @return [String, nil] which objects were not asked for their sizes, and why. If any was not, ruby_bytes is a
