@@ -104,5 +104,12 @@ module Memscope
 
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
+
+    # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; nil if no
+    #   finding is a warning or critical, and nothing has grown
+    def next_command
+      remedy = findings.filter_map(&:remedy).first if findings.any?(&:unhealthy?) || grown?
+      remedy&.lines&.first&.chomp
+    end
   end
 end

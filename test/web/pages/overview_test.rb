@@ -118,6 +118,8 @@ class WebOverviewTest < WebCase
     assert_includes diagnosis.map(&:id), :leak
     assert_match(/leak of native memory: \+\d/, body)
     assert_includes body, "<code>#{leak.remedy}</code>"
+    assert_equal diagnosis.next_command, body[%r{<p class="next">Next:</p>.*?<code>(.*?)</code>}m, 1]
+    assert_match(/^  next:\n    #{Regexp.escape(diagnosis.next_command)}$/, diagnosis.to_s)
   end
 
   # The table of processes says "too early" of a young one, and no rate.

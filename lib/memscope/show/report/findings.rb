@@ -86,11 +86,7 @@ module Memscope
         @page.wrapped("#{self.class.grown(@reading)}.") if @reading.grown? && @reading.verdict != :grown
       end
 
-      # The first command of the first finding that has one.
-      def next_step
-        found = @reading.find(&:remedy) if @reading.any?(&:unhealthy?) || @reading.grown?
-        ["  next:", "    #{found.remedy.lines.first.chomp}"] if found
-      end
+      def next_step = @reading.next_command&.then { |command| ["  next:", "    #{command}"] }
 
       def rss = self.class.rss(ledger)
 
