@@ -108,8 +108,9 @@ module Memscope
     # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; nil if no
     #   finding is a warning or critical, and nothing has grown
     def next_command
-      remedy = findings.filter_map(&:remedy).first if findings.any?(&:unhealthy?) || grown?
-      remedy&.lines&.first&.chomp
+      return unless findings.any?(&:unhealthy?) || grown?
+
+      findings.filter_map(&:remedy).first&.then { |remedy| remedy.lines.first.chomp }
     end
   end
 end
