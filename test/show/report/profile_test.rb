@@ -241,6 +241,14 @@ class ProfileReportTest < MemscopeTest
     refute_includes unwrapped(Profiles.profile(Profiles.body([[%i[string put], 60]]))), "chance"
   end
 
+  # Where nothing has survived a full GC yet, all ranks of survival are 0, which is no tie.
+  def test_an_order_before_the_first_full_gc
+    profile = Profiles.profile(Profiles.body([[%i[string put], 60], [%i[tree parse], 5]]))
+
+    refute_includes unwrapped(profile.judged_up_to(0)), "chance"
+    assert_includes unwrapped(profile.judged_up_to(0)), "collect first"
+  end
+
   def test_nothing_at_all
     assert_includes text(Profiles.profile(Profiles.body([]))), "No sampled allocation is still live."
     assert_includes text(shop.then { |profile| profile.growth_since(profile) }), "Live memory has not changed"

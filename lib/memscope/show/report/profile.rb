@@ -82,6 +82,7 @@ module Memscope
         super(profile, **display)
         @by = by
         @judged = profile.unjudged_generation unless profile.difference?
+        @survivors = @judged && profile.survived_bytes.positive?
         @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
         @signed = profile.difference?
@@ -123,12 +124,12 @@ module Memscope
         "#{size(@reading.live_bytes)} (#{error})#{objects} #{age} is still live, estimated from #{number}.#{survival}"
       end
 
-      # Sorts by the memory that survived a full GC, which is certain to be held: the rest may be garbage.
+      # Sorts by the memory that survived a full GC, if any did: that is certain to be held, the rest may be garbage.
       def by_survival(entries)
-        @judged ? entries.sort_by.with_index { |entry, index| [-rank(entry), index] } : entries
+        @survivors ? entries.sort_by.with_index { |entry, index| [-rank(entry), index] } : entries
       end
 
-      def rank(entry) = @judged ? @reading.survived(entry.generations) : entry.live_bytes
+      def rank(entry) = @survivors ? @reading.survived(entry.generations) : entry.live_bytes
 
       def survival
         return unless @judged
