@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require "shellwords"
-
 module Memscope
   class Lint < Reading
     # The rules for jemalloc. It prints by itself, on standard error, which pairs of its options are invalid.
@@ -14,6 +12,8 @@ module Memscope
       SHORT_MS = 1000
       # jemalloc's default decay time of dirty pages (DIRTY_DECAY_MS_DEFAULT).
       USUAL_MS = 10_000
+      # What a shell takes for something else.
+      SPECIAL = %r{[^\w:,.=/+-]}
       # Options for debugging, and the value with which each is off.
       DEBUGGING = { "junk" => "false", "zero" => false }.freeze
       # What a forked process loses; jemalloc's manual also warns against starting them while jemalloc initialises.
@@ -105,7 +105,8 @@ module Memscope
       def recommended
         return if recommendations.empty? || @inputs.secure?
 
-        "#{variable}=#{Shellwords.escape(recommendations.map(&:text).join(','))}"
+        text = recommendations.map(&:text).join(",")
+        "#{variable}=#{text.gsub(SPECIAL) { |special| "\\#{special}" }}"
       end
 
       # Background threads are not among the pairs: jemalloc's manual warns against starting them while jemalloc
