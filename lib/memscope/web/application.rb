@@ -141,7 +141,14 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        reading = PAGES.fetch(path).new(@readings, request).data(request.path.delete_prefix("/").to_sym)
+        page = PAGES.fetch(path).new(@readings, request)
+        answer(page, page.data(request.path.delete_prefix("/").to_sym), request)
+      end
+
+      # The page as HTML, its reading alone as JSON and text.
+      def answer(page, reading, request)
+        return shown(page, request) if request.format == :html
+
         body = request.format == :json ? "#{reading.to_json}\n" : reading.to_s(unicode: true)
         response(200, request.format, body)
       end
@@ -171,7 +178,8 @@ module Memscope
 
       def purge(request)
         actions = actions(action_form(request))
-        shown(Pages::Returned.new(changing { actions.purge }), request)
+        result = changing { actions.purge }
+        answer(Pages::Returned.new(result), result, request)
       end
 
       # A census and a heap graph are answered by the page that shows both. A census only reads, so `actions = false`
@@ -183,7 +191,7 @@ module Memscope
         check_actions if kind == :heap || actions.collect?
         taken = changing { kind == :heap ? actions.heap_graph : actions.census }
         page = Pages::Objects.new(@readings, request, form: form, taken: { kind => taken })
-        shown(request.format == :html ? page : Pages::Data.new(page.data(kind)), request)
+        answer(page, page.data(kind), request)
       end
 
       # Writes one dump at a time, since each takes the memory of a child. The unlinked file takes disk space until its
@@ -212,7 +220,7 @@ module Memscope
         form = action_form(request)
         collected = changing { actions(form).collect }
         page = Pages::Overview.new(@readings, request, form: form, collected: collected)
-        shown(request.format == :html ? page : Pages::Data.new(page.diagnosis), request)
+        answer(page, page.diagnosis, request)
       end
 
       def actions(form) = Actions.new(form, ClusterCalls.new(@readings))

@@ -75,21 +75,10 @@ module Memscope
         end
       end
 
-      # One reading as JSON and text.
-      #
-      # @api private
-      Data = Struct.new(:reading) do
-        # @return [String]
-        def json = reading.to_json
-
-        # @return [String]
-        def text = reading.to_s(unicode: true)
-      end
-
       # The result of a purge of one process, or of several workers.
       #
       # @api private
-      class Returned < Data
+      Returned = Struct.new(:reading) do
         # @return [Symbol] the template in views/
         def template = :returned
 

@@ -9,12 +9,6 @@ module Memscope
       CLASS = ->(row) { Terms.explained(row.name) }
       private_constant :LACKING, :CLASS
 
-      # Takes the same arguments as ReadingPage#initialize.
-      def initialize(reading, unicode: true, **display)
-        @unicode = unicode
-        super
-      end
-
       private
 
       def reasons = sentences(%i[names target_count] + (@reading.known? ? %i[reachable_count retained] + LACKING : []))
@@ -42,7 +36,7 @@ module Memscope
 
       def described(one)
         path = one.is_a?(HeapGraph::Path) ? one : one.path
-        text = path&.to_s(unicode: @unicode) || one.name
+        text = path&.to_s(unicode: @page.unicode?) || one.name
         return text unless one.held_class
 
         made = " made at #{one.held_made_at}" if one.held_made_at

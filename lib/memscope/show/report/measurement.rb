@@ -37,11 +37,10 @@ module Memscope
       end
 
       def listing(name, rows)
-        rest = rows.drop(@limit)
-        parts = [*rows.first(@limit).map { |row| [shortened(row.name), [row]] },
-                 *([["#{count(rest.size)} more", rest]] unless rest.empty?)]
-        @page.listing(["retained B", "objects", "allocated B", "objects", name],
-                      parts.map { |text, some| [*cells(some), text] })
+        parts = summed(rows, "more").map do |row, some|
+          [*cells(some), row.is_a?(String) ? row : shortened(row.name)]
+        end
+        @page.listing(["retained B", "objects", "allocated B", "objects", name], parts)
       end
 
       def cells(rows)

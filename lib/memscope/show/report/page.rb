@@ -287,6 +287,15 @@ module Memscope
         super(reading, **display)
         @limit = limit
       end
+
+      private
+
+      # @return [Array<Array(Object, Array<Object>)>] each of the first rows, and what all others are called; each with
+      #   the rows that its numbers sum up
+      def summed(rows, others)
+        rest = rows.drop(@limit)
+        [*rows.first(@limit).map { |row| [row, [row]] }, *([[counted(rest.size, others), rest]] if rest.any?)]
+      end
     end
   end
 end

@@ -6,7 +6,8 @@ module Memscope
     class RequiresPage < ListPage
       # How many of the gems that require a gem are named.
       CALLERS = 2
-      private_constant :CALLERS
+      SIZES = %i[bytes objects_bytes malloc_bytes mapped_bytes].freeze
+      private_constant :CALLERS, :SIZES
 
       private
 
@@ -37,13 +38,11 @@ module Memscope
       end
 
       def gems
-        headings = %w[MiB objects malloc mapped files gem]
-        @page.listing(headings, @reading.gems.first(@limit).map { |gem| gem_cells(gem) } + remaining)
-      end
-
-      def gem_cells(gem)
-        [mebibytes(gem.bytes), mebibytes(gem.objects_bytes), mebibytes(gem.malloc_bytes), mebibytes(gem.mapped_bytes),
-         count(gem.files), named(gem)]
+        rows = summed(@reading.gems, "others").map do |name, some|
+          sizes = SIZES.map { |field| mebibytes(some.sum(&field)) }
+          [*sizes, count(some.sum(&:files)), name.is_a?(String) ? name : named(name)]
+        end
+        @page.listing(%w[MiB objects malloc mapped files gem], rows)
       end
 
       def named(gem)
@@ -55,14 +54,6 @@ module Memscope
       def shared_with(gem)
         others = gem.required_by.size - CALLERS
         [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
-      end
-
-      def remaining
-        rest = @reading.gems.drop(@limit)
-        return [] if rest.empty?
-
-        sums = %i[bytes objects_bytes malloc_bytes mapped_bytes].map { |name| mebibytes(rest.sum(&name)) }
-        [[*sums, count(rest.sum(&:files)), counted(rest.size, "others")]]
       end
 
       # The files that cost most themselves, below the files that required them. A file that would be shown only to lead
