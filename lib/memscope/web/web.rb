@@ -26,37 +26,12 @@ module Memscope
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.
   module Web
-    @builder = ::Rack::Builder.new { run Application.new }
-    @application = nil
-    @building = Mutex.new
+    APPLICATION = Application.new
+    private_constant :APPLICATION
 
-    class << self
-      # @param env [Hash] Rack's environment
-      # @return [Array(Integer, Hash, #each)] a Rack response
-      def call(env) = application.call(env)
-
-      # Adds a middleware before the application; the first one added sees a request first.
-      #
-      # All further arguments are passed to the middleware's `new`, after the application.
-      #
-      # @param middleware [Class]
-      # @return [void]
-      # @raise [FrozenError] once a request has been served
-      def use(middleware, ...)
-        @building.synchronize do
-          if @application
-            raise FrozenError.new("Memscope::Web.use: given #{middleware.inspect} after the first request, allowed: " \
-                                  "before it", receiver: self)
-          end
-          @builder.use(middleware, ...)
-        end
-        nil
-      end
-
-      private
-
-      def application = @application || @building.synchronize { @application ||= @builder.to_app }
-    end
+    # @param env [Hash] Rack's environment
+    # @return [Array(Integer, Hash, #each)] a Rack response
+    def self.call(env) = APPLICATION.call(env)
   end
 
   eager_load! # before there are requests
