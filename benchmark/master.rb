@@ -11,7 +11,7 @@ require "tmpdir"
 
 SECONDS = Integer(ENV.fetch("SECONDS", "900"))
 SPEED = Float(ENV.fetch("SPEED", "4"))
-PAGES = %w[/ /ledger /doctor /history /arenas /ruby_heap /census /heap /mappings /workers /profile].freeze
+PAGES = %w[/ /?findings=1 /history /objects /profile /allocator /ledger.json /workers.json].freeze
 PASSWORD = "Basic #{['a:long-password'].pack('m0')}".freeze
 LIBRARY = File.expand_path("../lib", __dir__)
 
