@@ -325,7 +325,7 @@ class HistorySamplerTest < MemscopeTest
   end
 
   # Each of these is held up until the samples of a minute have been taken: a heap graph and a dump by their stopped
-  # child, a purge by its wait, a profile by its block.
+  # child, a purge by its collection, a profile by its block.
   def test_no_sample_waits_for_another_reading
     skip_under_sanitizer
     directory = Dir.mktmpdir
@@ -346,10 +346,13 @@ class HistorySamplerTest < MemscopeTest
           thread.join
         end
       end
-      purge = Thread.new { Memscope.purge(settle: 60) }
-      Thread.pass until purge.stop?
+      held = Queue.new
+      GC.singleton_class.prepend(Module.new { define_method(:start) { |**| held.pop } })
+      purge = Thread.new { Memscope.purge(:gc) }
+      Thread.pass while held.num_waiting.zero?
       taken << minute.call(2)
-      purge.kill.join
+      held.close
+      purge.join
       queue = Queue.new
       profile = Thread.new { Memscope.malloc_profile(backend: :imports) { queue.pop } }
       Thread.pass until profile.stop?
