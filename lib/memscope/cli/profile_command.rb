@@ -165,13 +165,11 @@ module Memscope
       def start(program)
         check_options
         usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
-        return hand_over(mode, program, **order, **objects_options) if objects?
+        return hand_over(self.class.title, program, **order, **objects_options) if objects?
 
         environment = backend == :jemalloc ? with_profiler(program) : Launch::Environment.new(ENV)
-        hand_over(mode, program, environment, backend: backend, **order)
+        hand_over(self.class.title, program, environment, backend: backend, **order)
       end
-
-      def mode = self.class.title
 
       def order = @given.slice(:objects, :rate, :format, :by, :seconds)
 

@@ -21,7 +21,7 @@ module Memscope
 
       # `sum`: an Entry or a Sum.
       def numbers(sum)
-        @few ||= !estimated?(sum)
+        @few ||= !estimated?(sum) # whether a row has shown no estimate
         before = estimated?(sum) ? estimates(sum) : [""] * (headings.size - 2)
         share = format("%.1f %%", 100 * sum.share) if sum.share && estimated?(sum)
         [*before, number(sum.samples), share.to_s]
@@ -35,9 +35,6 @@ module Memscope
       def number(number) = @signed ? signed(number) : count(number)
 
       def estimated?(sum) = @reading.estimated?(sum.samples)
-
-      # Whether a row has shown no estimate.
-      def few? = @few
 
       def sum(entries)
         shares = entries.filter_map(&:share)
@@ -171,7 +168,7 @@ module Memscope
         return [] if @entries.empty?
 
         rows = listing
-        [rows, *[legend, (FEW if few?), tie].compact.map { |text| @page.wrapped(text) }]
+        [rows, *[legend, (FEW if @few), tie].compact.map { |text| @page.wrapped(text) }]
       end
 
       def listing
