@@ -195,7 +195,7 @@ class DoctorRulesTest < DoctorTest
 
     assert_equal %i[info warning critical], severities
     assert_equal "55,000 of 65,530 mappings are in use", found.title
-    assert_match(/Of these mappings, 54,000 are of stacks of fibers, /, found.explanation)
+    assert_match(/ Of these mappings, 54,000 are of stacks of fibers\.\z/, found.explanation)
     assert_match(/--paths-to Fiber\nsysctl vm\.max_map_count=\d+\z/, found.remedy)
     assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :mappings }.outcome
   end

@@ -54,13 +54,13 @@ module Memscope
                       "stacks of threads" => 2 * threads,
                       "malloc's arenas" => 2 * detail(:malloc, :arenas, :heaps).to_i,
                       "malloc's large blocks" => detail(:malloc, :mmapped, :blocks).to_i }
-          numbers = numbers.max_by(3, &:last)
-          held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[numbers.first.first]
+          numbers = numbers.select { |_what, number| number.positive? }.max_by(3, &:last)
+          held = { "stacks of fibers" => "Fiber", "stacks of threads" => "Thread" }[numbers.dig(0, 0)]
           of = numbers.map { |what, number| "#{count(number)} are of #{what}" }.join(", ")
           { title: "#{count(ledger.mappings)} of #{count(environment.max_mappings)} mappings are in use",
             severity: reaches?(share, 0.88) ? :critical : :warning,
-            why: "Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made. Of " \
-                 "these mappings, #{of}.",
+            why: ["Beyond vm.max_map_count, the kernel maps nothing: no thread or fiber can be made.",
+                  ("Of these mappings, #{of}." unless of.empty?)],
             returns: "This finding is about a number of mappings.",
             remedy: [[*(command("heap", "--paths-to #{held}") if held),
                       "sysctl vm.max_map_count=262144"].join("\n"),
