@@ -31,15 +31,15 @@ class Rooms
   inner = %w[value process heap action profile judge check remote show]
 
   LIB = {
-    "value" => { files: "lib/memscope/{version,value/**/*}.rb", may: %w[process show] },
+    "value" => { files: "lib/memscope/{version,value/**/*}.rb", may: [] },
     "process" => { files: "lib/memscope/process/**/*.rb", may: %w[value] },
     "heap" => { files: "lib/memscope/heap/**/*.rb", may: %w[value process] },
     "action" => { files: "lib/memscope/action/**/*.rb", may: %w[value process] },
-    "profile" => { files: "lib/memscope/profile/**/*.rb", may: %w[value process heap action show] },
+    "profile" => { files: "lib/memscope/profile/**/*.rb", may: %w[value process heap action] },
     "judge" => { files: "lib/memscope/judge/**/*.rb", may: %w[value process heap] },
     "check" => { files: "lib/memscope/check/**/*.rb", may: %w[value process heap profile] },
     "remote" => { files: "lib/memscope/remote/**/*.rb",
-                  may: %w[value process heap action profile judge setup] },
+                  may: %w[value process heap action profile judge] },
     "show" => { files: "lib/memscope/show/**/*.rb", may: %w[value process heap action profile judge check remote] },
     # Loads every inner room when it is first used.
     "setup" => { files: "lib/memscope/setup/**/*.rb", may: inner },
@@ -94,15 +94,17 @@ class Rooms
 
     # The file that declares a constant, looked up as Ruby does: in the innermost scope first.
     def home(name, scopes)
-      first, *rest = name.split("::")
+      parts = name.split("::")
       scopes = ["Memscope", *(scopes - ["Memscope"])]
-      scope = scopes.size.downto(1).map { |size| scopes.first(size) }.find { |outer| declared.key?([*outer, first]) }
-      return unless scope
-
-      path = [*scope, first]
-      rest.each { |part| declared.key?([*path, part]) ? path << part : break }
-      declared[path]
+      outer = scopes.size.downto(1).map { |size| scopes.first(size) }
+      scope = outer.find { |one| declared.key?([*one, parts.first]) } or return
+      paths = (1..parts.size).map { |size| [*scope, *parts.first(size)] }
+      path = paths.take_while { |one| declared.key?(one) }.last
+      declared[path] unless own?(path, scope)
     end
+
+    # What a module around a line has in the file of its name is the line's own: LEVERS in purge.rb, for Purge::Run.
+    def own?(path, scope) = scope.size > 1 && path.size == scope.size + 1 && declared[path] == declared[scope]
 
     # {["Memscope", "Census", "Kept"] => "lib/memscope/heap/census/kept.rb"}; of several files, the one with the
     # constant's name

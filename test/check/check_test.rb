@@ -7,7 +7,7 @@ require_relative "../support/growth_blocks"
 class CheckTest < MemscopeTest
   parallelize_me!
 
-  REQUIRES = %w[json memscope/check/check memscope_test].freeze
+  REQUIRES = %w[json memscope memscope_test].freeze
   # Outside of the battery, only these run: each kind of memory, and each kind of holder.
   NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
             singleton malloc_churn].freeze

@@ -95,7 +95,7 @@ class CheckChildTest < MemscopeTest
 
   # Each would be seen twice if the child wrote buffers, ran handlers, or shared objects.
   def test_this_process_goes_on_as_it_was
-    ran = ChildProcess.run(<<~'RUBY', requires: %w[json tempfile memscope/check/check])
+    ran = ChildProcess.run(<<~'RUBY', requires: %w[json tempfile memscope])
       at_exit { puts "bye from #{$$ == PARENT ? 'the parent' : 'a child'}" }
       PARENT = $$
       trap(:CHLD) { CHILDREN << 1 }
@@ -125,7 +125,7 @@ class CheckChildTest < MemscopeTest
   # after all others.
   def test_checks_in_parallel_threads_do_not_wait_for_each_other
     grows = Dir.mktmpdir do |directory|
-      child_json(<<~RUBY, requires: %w[json memscope/check/check])
+      child_json(<<~RUBY, requires: %w[json memscope])
         KEPT = []
         path = #{File.join(directory, 'others').inspect}
         waits = -> { sleep 0.01 until File.exist?(path) }

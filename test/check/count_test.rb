@@ -13,7 +13,7 @@ class CheckCountTest < MemscopeTest
   RUBY
 
   both_allocators "garbage of other threads" do |preload|
-    dropped, blocks = child_json(<<~RUBY, preload: preload, requires: %w[json memscope/check/check])
+    dropped, blocks = child_json(<<~RUBY, preload: preload, requires: %w[json memscope])
       #{LITTER}
       counts = Memscope::Check.const_get(:Count)
       read = Array.new(8) do
@@ -28,7 +28,7 @@ class CheckCountTest < MemscopeTest
   end
 
   def test_what_is_kept_beside_garbage_of_other_threads
-    growth, places = child_json(<<~RUBY, requires: %w[json memscope/check/check])
+    growth, places = child_json(<<~RUBY, requires: %w[json memscope])
       #{LITTER}
       kept = []
       check = Memscope::Check.run(in: :process, iterations: 20, runs: 3, warmup: 20) { kept << ("k" * 1000) }

@@ -263,8 +263,8 @@ class ServerTest < MemscopeTest
       patient = Memscope::Listener.const_get(:Connection)
       patient.send(:remove_const, :FETCHING)
       patient.const_set(:FETCHING, 0.5)
-      Memscope.define_singleton_method(:arenas) { { large: "x" * 2_000_000 } }
-      Memscope.define_singleton_method(:cgroup) { sleep 1 }
+      Memscope::Arenas.define_singleton_method(:read) { { large: "x" * 2_000_000 } }
+      Memscope::Cgroup.define_singleton_method(:read) { sleep 1 }
     RUBY
     large, slow = %w[arenas cgroup].map do |call|
       UNIXSocket.new(socket_of(process)).tap { |socket| socket.write("{\"call\":\"#{call}\"}\n") }

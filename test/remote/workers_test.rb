@@ -318,7 +318,7 @@ class WorkersTest < MemscopeTest
 
   def test_a_worker_whose_master_does_not_answer_knows_itself
     watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 1), master_pid: 1)
-    read = watch.read
+    read = watch.read(Memscope::Workers)
 
     assert_equal([[:worker, 1]], read.map { |one| [one.role, one.index] })
     assert_match(/\Aonly this process: Puma's master \(pid 1\) does not answer: \S/, read.reasons[:workers])

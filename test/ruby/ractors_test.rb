@@ -231,7 +231,7 @@ class RactorsNoticedTest < MemscopeTest
 
   # Its rounds that look for lines trace allocations.
   def test_a_growth_check_goes_on_without_lines
-    names, held, reason = child(<<~RUBY, requires: %w[json memscope/check/check])
+    names, held, reason = child(<<~RUBY, requires: %w[json memscope])
       check = Memscope::Check.run(warmup: 10, runs: 3, iterations: 10) do
         HELD << Object.new
         ended(Ractor.new { 1 })

@@ -37,8 +37,7 @@ class MetricsTest < MemscopeTest
   both_allocators "reads nothing above T1 unless asked to" do |preload|
     read = counted(interval: nil, arenas: false, preload: preload)
 
-    assert_equal({ "snapshot" => 5, "cgroup" => 5, "tags_begun?" => 5, "allocator" => 1, "allocator_settings" => 1,
-                   "history_series" => 1 },
+    assert_equal({ "snapshot" => 5, "cgroup" => 5, "tags_begun?" => 5, "allocator" => 1, "allocator_settings" => 1 },
                  read["calls"])
     assert_equal(%w[T0 T1], read["tiers"].values.uniq.sort)
     assert_empty read["names"].grep(/ledger|arena_|worker_/)

@@ -66,7 +66,7 @@ module Histories
 
   # @return [Memscope::Verdict] of this process's history
   def verdict(hours, cgroup = nil, reasons = {}, replayed: REPLAYED)
-    Memscope::Verdict.of(cgroup: cgroup, replayed: replayed, sampler: Sampler.new(START + (hours * 3600), reasons))
+    Memscope::Verdict.of(Sampler.new(START + (hours * 3600), reasons), cgroup: cgroup, replayed: replayed)
   end
 
   # @return [Time] of the clock that histories have

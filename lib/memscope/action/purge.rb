@@ -49,14 +49,17 @@ module Memscope
       # Implements Memscope.purge.
       #
       # @api private
-      def run(levers, **options) = Run.new(levers, **options).result
+      def run(levers, arena: nil, **options)
+        check_arena("Memscope.purge", arena)
+        Run.new(levers, missing, arena: arena, **options).result(method(:with_exclusive_purge))
+      end
 
       # Predicts what each lever would return by itself, from readings already taken.
       #
       # @api private
       # @param evidence [Diagnosis::Evidence] of this process
       # @return [Result] of a dry run
-      def forecast(evidence) = Run.new([], dry_run: true).forecast(evidence)
+      def forecast(evidence) = Run.new([], missing, dry_run: true).forecast(evidence)
 
       # @api private
       # @return [Hash{Symbol => String, nil}] for each lever, why this process cannot run it; nil if it can

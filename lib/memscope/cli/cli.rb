@@ -21,7 +21,7 @@ module Memscope
       def perform
         require "json"
         json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
-        CLI.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
+        Command.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
       end
     end
 
@@ -41,7 +41,7 @@ module Memscope
       # @return [Integer] the exit status
       def run(arguments, out: $stdout, err: $stderr)
         name, *rest = arguments
-        return write(out, overview) if %w[-h --help help].include?(name)
+        return Command.write(out, overview) if %w[-h --help help].include?(name)
 
         name = "version" if %w[-v --version].include?(name)
         command = named(name) if COMMANDS.include?(name)
@@ -49,28 +49,6 @@ module Memscope
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status
-      end
-
-      # Writes all of a text.
-      #
-      # @param out [IO]
-      # @param text [String]
-      # @return [Integer] the exit status of success
-      # @raise [Failure]
-      def write(out, text)
-        out.write(text)
-        out.flush
-        Command::FINE
-      rescue SystemCallError, IOError => e
-        raise Failure.new("standard output: #{e.message}", Command::INPUT_OUTPUT)
-      end
-
-      # @param given [String] a wrong word
-      # @param known [Array<String>]
-      # @return [String] "reprot (did you mean report?)"
-      def questioned(given, known)
-        nearest, = DidYouMean::SpellChecker.new(dictionary: known).correct(given) if defined?(DidYouMean::SpellChecker)
-        nearest ? "#{given} (did you mean #{nearest}?)" : given
       end
 
       private
@@ -92,7 +70,7 @@ module Memscope
 
       def refuse(name, err)
         allowed = [*COMMANDS, "--help", "--version"]
-        unknown = "unknown command: #{questioned(name[0, 60], allowed)}" if name
+        unknown = "unknown command: #{Command.questioned(name[0, 60], allowed)}" if name
         err.puts(unknown ? "memscope: #{unknown}; allowed: #{allowed.join(', ')}" : overview)
         Command::USAGE
       end

@@ -84,6 +84,29 @@ module Memscope
           new(:program, out: out, err: err).run(own, arguments.drop(own.size + 1))
         end
 
+        # Writes all of a text.
+        #
+        # @param out [IO]
+        # @param text [String]
+        # @return [Integer] the exit status of success
+        # @raise [Failure]
+        def write(out, text)
+          out.write(text)
+          out.flush
+          FINE
+        rescue SystemCallError, IOError => e
+          raise Failure.new("standard output: #{e.message}", INPUT_OUTPUT)
+        end
+
+        # @param given [String] a wrong word
+        # @param known [Array<String>]
+        # @return [String] "reprot (did you mean report?)"
+        def questioned(given, known)
+          checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
+          nearest, = checker&.correct(given)
+          nearest ? "#{given} (did you mean #{nearest}?)" : given
+        end
+
         # @return [String] the help of each form
         def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
       end
@@ -108,7 +131,7 @@ module Memscope
       # @raise [Failure]
       def run(arguments, command = [])
         rest = @parser.parse(arguments)
-        return CLI.write(@out, self.class.help) if @given[:help]
+        return Command.write(@out, self.class.help) if @given[:help]
 
         take(rest)
         program? ? launch(command) : perform
@@ -155,7 +178,7 @@ module Memscope
         case error
         when OptionParser::InvalidArgument, OptionParser::MissingArgument then allowed = allowed_by(error.args.first)
         when OptionParser::InvalidOption
-          given = CLI.questioned(given, @parser.top.list.map { |switch| switch.long.first })
+          given = Command.questioned(given, @parser.top.list.map { |switch| switch.long.first })
         end
         refuse("#{error.reason}: #{given}", allowed)
       end
@@ -181,7 +204,7 @@ module Memscope
       # Writes to FILE, else to standard output.
       #
       # @yieldparam display [Report::Display] how to format the text
-      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : CLI.write(@out, yield(display))
+      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : Command.write(@out, yield(display))
 
       # Writes readings: as JSON, one reading per line, or as pages, to which `view` passes options.
       def deliver_readings(readings, **view)

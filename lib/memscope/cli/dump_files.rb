@@ -34,7 +34,7 @@ module Memscope
         refuse_dump(path, (File.exist?(path) ? Errno::EACCES : Errno::ENOENT).new.message)
       end
 
-      def deliver_dump(dump) = CLI.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
+      def deliver_dump(dump) = Command.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
     end
   end
 end

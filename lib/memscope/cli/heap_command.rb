@@ -98,7 +98,7 @@ module Memscope
       # No class has this name, or the class has no instances.
       def refuse_class(reading)
         given = @given[:paths_to]
-        usage_error("--paths-to #{CLI.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")
+        usage_error("--paths-to #{Command.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")
       end
 
       def names_of_classes

@@ -3,6 +3,7 @@
 require_relative "doctor/figures"
 require_relative "doctor/rule"
 require_relative "../value/loading"
+require_relative "../value/runtime"
 Memscope::Loading.unit :Diagnosis
 
 module Memscope
@@ -12,8 +13,23 @@ module Memscope
   module Doctor
     CALL = "Memscope.doctor"
     private_constant :CALL
+    %w[growth rows settings glibc jemalloc ruby kernel].each { |file| require_relative "doctor/rules/#{file}" }
+
+    module Rules
+      # @return [Array<Rule>]
+      def self.all = [*RUBY, *GROWTH, *ROW_GROWTH, *SETTINGS, *GLIBC, *JEMALLOC, *KERNEL]
+    end
 
     class << self
+      # Implements Memscope.doctor.
+      #
+      # @api private
+      def read(since: nil, gc: false)
+        runtime = Runtime.current
+        diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
+          .tap { |diagnosis| runtime.severities = diagnosis.severities }
+      end
+
       # Judges evidence. A pure function: nothing is read.
       #
       # @param evidence [Diagnosis::Evidence]

@@ -167,6 +167,11 @@ module Memscope
         end
       end
 
+      # Implements Memscope.verdict.
+      #
+      # @api private
+      def verdict(now: false) = Loading.unit(:Verdict).read(Sampler, now: now)
+
       # (see Memscope.history)
       def read
         body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }

@@ -3,7 +3,6 @@
 require_relative "../process/cgroup"
 require_relative "../value/reading"
 require_relative "../value/runtime"
-Memscope::Loading.unit :History
 
 module Memscope
   # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until
@@ -102,10 +101,12 @@ module Memscope
         end
       end
 
-      # (see Memscope.verdict)
-      def read(now: false)
+      # @api private
+      # @param sampler [#spacings, #reasons, #now] what takes the samples
+      # @return [Verdict] as Memscope.verdict
+      def read(sampler, now: false)
         check_switch(:now, now)
-        (latest unless now) || of(replayed: REPLAYED)
+        (latest unless now) || of(sampler, replayed: REPLAYED)
       end
 
       # @api private
@@ -116,15 +117,15 @@ module Memscope
       #
       # @api private
       # @return [Verdict]
-      def judge = Runtime.current.verdict = of
+      def judge(sampler) = Runtime.current.verdict = of(sampler)
 
       # @api private
+      # @param sampler [#spacings, #reasons, #now] what takes the samples
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
       #   nil continues from this process's last judgement
       # @param cgroup [Cgroup, nil] nil: no limit
-      # @param sampler [#spacings, #reasons, #now] what takes the samples
       # @return [Verdict]
-      def of(replayed: nil, cgroup: Cgroup.read, sampler: History::Sampler)
+      def of(sampler, replayed: nil, cgroup: Cgroup.read)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
         body = { **body, evidence: { **body[:evidence], **room }.compact, reasons: reasons(body, sampler.reasons) }

@@ -51,6 +51,10 @@ module Memscope
       field :children, [self], null: false
       parts_of :children
 
+      # @api private
+      # @return [Symbol] the field with the rows that sum to it
+      def self.nested = :children
+
       include Lookup
 
       # @return [Boolean] whether it has no children

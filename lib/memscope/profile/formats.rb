@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "profile"
+require_relative "../value/reading"
 
 module Memscope
   class Profile < Reading
@@ -8,7 +8,7 @@ module Memscope
     #
     # @api private
     module Formats
-      autoload :FlameGraph, File.join(__dir__, "formats/flame_graph.rb")
+      autoload :FlameGraph, File.expand_path("../show/flame_graph.rb", __dir__)
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 

@@ -36,7 +36,7 @@ module Memscope
     extend Profile::Profiler
 
     # Since somebody looks at the profile, Holders watches it from then on.
-    @lease = Profile::Lease.new(self, keep: true) { Holders.watch }
+    @lease = Profile::Lease.new(self, keep: true) { Holders.watch(self) }
 
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
@@ -160,7 +160,7 @@ module Memscope
 
       # Holders.watch takes a lock, which is not allowed in a trap handler.
       def watch
-        Holders.watch
+        Holders.watch(self)
       rescue ThreadError => e
         halt
         raise Unavailable.new(:holders_unwatched, e.message)

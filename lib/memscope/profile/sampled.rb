@@ -170,7 +170,7 @@ module Memscope
 
       private
 
-      def formats = Loading.unit(:Formats, Profile)
+      def formats = Loading.unit(:Formats, self.class)
     end
   end
 end

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 require "json"
-require_relative "../setup/facade"
+require_relative "../value/loading"
+require_relative "../value/runtime"
 
 module Memscope
   # The calls that one process can make in another over the other's socket: a closed table with their options and
@@ -40,7 +41,7 @@ module Memscope
 
       # @return [Diagnosed] of this process
       def self.read
-        diagnosis = Memscope.doctor
+        diagnosis = Loading.unit(:Doctor).read
         new(diagnosis, Purge.forecast(diagnosis.evidence))
       end
 
@@ -101,9 +102,9 @@ module Memscope
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
-    # Calls that do not map to a method of Memscope with the same name and options.
-    OWN = [*ACTIONS, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph, :kept_heap_graph,
-           :diagnosis_with_forecast, :workers, *CALLS.keys.grep(/_profile_/)].freeze
+    # Calls that are not the `read`, with the same options, of the class that they return.
+    OWN = [*ACTIONS, :rss, :doctor, :verdict, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph,
+           :kept_heap_graph, :diagnosis_with_forecast, :workers, *CALLS.keys.grep(/_profile_/)].freeze
     private_constant :ACTIONS, :OWN
 
     class << self
@@ -126,7 +127,9 @@ module Memscope
       # @param name [Symbol] a key of CALLS
       # @return [Object] the answer, not yet JSON
       # @raise [Refused] for an action, if this process allows none
-      def run(name, **options) = OWN.include?(name) ? send(name, **options) : Memscope.public_send(name, **options)
+      def run(name, **options)
+        OWN.include?(name) ? send(name, **options) : Loading.unit(CALLS.fetch(name).type).read(**options)
+      end
 
       # @return [String] the answer for an error, one line, with the parts of an Invalid
       def failure(error)
@@ -176,6 +179,12 @@ module Memscope
         Purge.run(levers, dry_run: dry_run, **options)
       end
 
+      def rss = Memscope.rss
+
+      def doctor(gc: false) = Loading.unit(:Doctor).read(gc: gc)
+
+      def verdict(now: false) = Loading.unit(:History).verdict(now: now)
+
       # With `in: "process"`, the walk stops all threads, so it counts as an action.
       def heap_graph(paths_to: nil, in: "fork", **options)
         place = choose(:in, binding.local_variable_get(:in), HeapGraph::PLACES, call: :heap_graph)
@@ -205,14 +214,14 @@ module Memscope
 
       def diagnosis_with_forecast = Diagnosed.read
 
-      def workers = master&.pid == Process.pid ? master : Memscope.workers
+      def workers = master&.pid == Process.pid ? master : Loading.unit(CALLS[:workers].type).read
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)
         check_actions
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
         Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
-        Memscope.dump(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
+        Loading.unit(:Dump).write(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
       rescue SystemCallError => e
         raise Dump::Failed, "no dump was written: #{e.class.new.message}"
       end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../setup/facade" # which knows the file of Listener
+require_relative "../value/loading"
 require_relative "../value/loader" # before several threads need it at once
 Memscope::Loading.unit :Listener
 

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "../setup/facade"
+require_relative "../process/cgroup"
 Memscope::Loading.unit :Client
 
 module Memscope

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "facade"
+require_relative "../value/loading"
 
 module Memscope
   # Loads all files that are otherwise loaded when they are first used, but those of rooms that a process loads by

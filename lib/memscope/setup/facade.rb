@@ -148,7 +148,7 @@ module Memscope
     # @param now [Boolean] judge now; with a history of several days, this takes some milliseconds
     # @return [Verdict]
     # @raise [ArgumentError] unless `now` is true or false
-    def verdict(now: false) = Loading.unit(:Verdict).read(now: now)
+    def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
     # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.
@@ -159,12 +159,7 @@ module Memscope
     #   garbage
     # @return [Diagnosis]
     # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process; or unless `gc` is true or false
-    def doctor(since: nil, gc: false)
-      doctor = Loading.unit(:Doctor)
-      runtime = Runtime.current
-      doctor.diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
-            .tap { |diagnosis| runtime.severities = diagnosis.severities }
-    end
+    def doctor(since: nil, gc: false) = Loading.unit(:Doctor).read(since: since, gc: gc)
 
     # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
     #
@@ -352,5 +347,23 @@ module Memscope
 
     # @return [String, nil] why the extension is not loaded; nil if it is
     def unsupported_reason = Native.absence
+  end
+
+  class Reading
+    # What changed since an earlier reading. Loads Diff when first used.
+    #
+    # @param other [Reading] the earlier one
+    # @return [Diff]
+    # @raise [TypeError] for a reading of another kind
+    def -(other) = Loading.unit(:Diff).between(of_this_kind(other), self)
+
+    # Loads Report when first used.
+    #
+    # @param options [Hash] those of the report for this kind of reading; `unicode: false` for plain ASCII, the default
+    #   if the locale is not UTF-8
+    # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
+    def to_s(**options)
+      Loading.unit(:Report).render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
+    end
   end
 end

@@ -63,10 +63,6 @@ module Memscope
         io.write(render(ledger, **Display.of(io).to_h))
         nil
       end
-
-      # @param io [IO, #write]
-      # @return [Encoding] the io's external encoding, else the locale's
-      def encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
     end
   end
 end

@@ -64,6 +64,17 @@ module Memscope
         @given.fetch(name) { from_environment(SETTINGS.fetch(name)) }
       end
 
+      # As `setting`, for code that runs before the application is loaded, which may change it.
+      #
+      # @api private
+      # @param name [Symbol]
+      # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
+      def effective(name)
+        setting(name)
+      rescue ArgumentError
+        SETTINGS.fetch(name).safe
+      end
+
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       #
       # @api private

@@ -140,8 +140,8 @@ module Memscope
       # Only rows and records with an identity hold numbers that can be paired.
       def list(name, record, *lists)
         lists = lists.map(&:to_a)
-        if record == Ledger::Row
-          row(name, rows: ledger_rows(*lists)) unless lists.all?(&:empty?)
+        if record.respond_to?(:nested)
+          row(name, rows: nested_rows(*lists)) unless lists.all?(&:empty?)
         elsif identity?(record)
           pairs = lists.map { |items| items.to_h { |item| [item.public_send(record.identity), item] } }
           row(name, rows: record.respond_to?(:weight) ? weighed(record, *pairs) : paired(record, *pairs))
@@ -173,18 +173,18 @@ module Memscope
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 
-      # A row that is missing from one of the ledgers counts as 0 bytes there; a ledger without any row could not be
-      # read.
-      def ledger_rows(before, after, absent = [before, after].any?(&:empty?) ? nil : 0)
+      # Rows that have parts, such as a ledger's. One that is missing from a reading counts as 0 bytes there; a reading
+      # without any row could not be made.
+      def nested_rows(before, after, absent = [before, after].any?(&:empty?) ? nil : 0)
         pairs = [before, after].map { |rows| rows.to_h { |one| [one.id, one] } }
-        rows = (pairs.last.keys | pairs.first.keys).map { |id| ledger_row(*pairs.map { |pair| pair[id] }, absent) }
+        rows = (pairs.last.keys | pairs.first.keys).map { |id| nested_row(*pairs.map { |pair| pair[id] }, absent) }
         rows.sort_by.with_index { |one, index| [-one[:change].to_i.abs, index] }
       end
 
-      def ledger_row(before, after, absent)
+      def nested_row(before, after, absent)
         known = after || before
         bytes, children = [before, after].map { |one| one ? [one.bytes, one.children] : [absent, []] }.transpose
-        row(known.id, label: known.label, before: bytes.first, after: bytes.last, rows: ledger_rows(*children, absent))
+        row(known.id, label: known.label, before: bytes.first, after: bytes.last, rows: nested_rows(*children, absent))
       end
     end
 

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "reasons"
-
 module Memscope
   # An argument, or a part of a Hash or of JSON, that is not allowed.
   class Invalid < ArgumentError
@@ -30,19 +28,5 @@ module Memscope
     # @api private
     # @return [Hash{Symbol => String, nil}] its parts, for JSON
     def to_h = { argument: argument, given: given, allowed: allowed, call: call }
-  end
-
-  # What this process cannot do or measure now.
-  class Unavailable < StandardError
-    # @return [Symbol] the id of the reason, as in Reading#reasons
-    attr_reader :reason
-
-    # @api private
-    # @param reason [Symbol]
-    # @param arguments [Array] of its sentence, as Reasons.sentence takes them
-    def initialize(reason, *arguments)
-      @reason = reason
-      super(Reasons.sentence(arguments.empty? ? reason : [reason, *arguments]))
-    end
   end
 end

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "reading"
+require_relative "field"
 
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
@@ -53,8 +53,7 @@ module Memscope
     # @param where [String, Array] the path to the Hash
     # @return [Hash{Symbol => Object}] a value for each field, as the extension gives it
     def body(record, hash, where)
-      given = keyed(hash, where, record)
-      given = opened(record, given, where) if record < Reading
+      given = record.unwrapped(keyed(hash, where, record), where)
       refuse_unknown(record, given, where)
       values = record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
       record.together.each { |names| check_together(values.slice(*names), where) }
@@ -70,31 +69,6 @@ module Memscope
     def check_together(given, where)
       unknown, known = given.keys.partition { |name| given[name].nil? }
       refuse([where, unknown.first], nil, "a value, as for #{known.first}") if known.any? && unknown.any?
-    end
-
-    # Checks the schema and the kind of a reading. A nested reading that shares the outer envelope is written without
-    # an envelope.
-    #
-    # @return [Hash{Symbol => Object}] the reading without its schema and kind; nested readings have envelopes
-    def opened(record, given, where)
-      check_schema(given[:schema], [where, :schema])
-      refuse([where, :kind], given[:kind], record.kind) unless given[:kind] == record.kind
-      envelope = given.slice(:schema, :memscope, :ruby, :pid, :at, :process)
-      record.own_fields.each do |field|
-        name, type = field.to_a
-        next unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
-
-        given[name] = { **envelope, kind: type.kind, **keyed(given[name], [where, name], type).compact }
-      end
-      given.except(:schema, :kind)
-    end
-
-    def check_schema(schema, where)
-      known = Reading::SCHEMAS
-      return if known.include?(schema)
-
-      newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > known.max
-      refuse(where, schema, "#{known.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
     end
 
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys

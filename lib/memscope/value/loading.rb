@@ -24,7 +24,7 @@ module Memscope
       action: { Purge: "purge", Tuning: "tuning" },
       check: { Assertions: "assertions", Check: "check", Requires: "requires" },
       remote: { Client: "client", ExternalProcess: "external_process", Listener: "server", Peers: "peers",
-                Policy: "policy", Worker: "workers", Workers: "workers" },
+                Policy: "policy", Worker: "worker", Workers: "workers" },
       show: { Metrics: "metrics", Prometheus: "prometheus", Report: "report" },
       cli: { CLI: "cli" },
       web: { Web: "web" },

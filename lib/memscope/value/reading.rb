@@ -193,6 +193,24 @@ module Memscope
         super({ **body, **(envelope || stamp), reasons: Reasons.sentences(body[:reasons]) })
       end
 
+      # Checks the schema and the kind of a reading. A nested reading that shares the outer envelope is written without
+      # an envelope.
+      #
+      # @api private
+      # @return [Hash{Symbol => Object}] the reading without its schema and kind; nested readings have envelopes
+      def unwrapped(given, where)
+        check_schema(given[:schema], [where, :schema])
+        Loader.refuse([where, :kind], given[:kind], kind) unless given[:kind] == kind
+        envelope = given.slice(:schema, *ENVELOPE.map(&:name))
+        own_fields.each do |field|
+          name, type = field.to_a
+          next unless type.is_a?(Class) && type < Reading && given[name].is_a?(Hash)
+
+          given[name] = { **envelope, kind: type.kind, **Loader.keyed(given[name], [where, name], type).compact }
+        end
+        given.except(:schema, :kind)
+      end
+
       # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
       #
       # @api private
@@ -207,6 +225,13 @@ module Memscope
       end
 
       private
+
+      def check_schema(schema, where)
+        return if SCHEMAS.include?(schema)
+
+        newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > SCHEMAS.max
+        Loader.refuse(where, schema, "#{SCHEMAS.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
+      end
 
       def stamp
         { memscope: VERSION, ruby: RUBY_VERSION, pid: Process.pid, at: Clock.time, process: ProcessIdentity.current }
@@ -230,22 +255,6 @@ module Memscope
     # @api private
     # @return [Hash{Symbol => Object}] the envelope, for another reading of the same moment
     def envelope = values.slice(*ENVELOPE.map(&:name))
-
-    # What changed since an earlier reading. Loads Diff when first used.
-    #
-    # @param other [Reading] the earlier one
-    # @return [Diff]
-    # @raise [TypeError] for a reading of another kind
-    def -(other) = Loading.unit(:Diff).between(of_this_kind(other), self)
-
-    # Loads Report when first used.
-    #
-    # @param options [Hash] those of the report for this kind of reading; `unicode: false` for plain ASCII, the default
-    #   if the locale is not UTF-8
-    # @return [String] text for people, 80 columns; `inspect` for a kind that has no report
-    def to_s(**options)
-      Loading.unit(:Report).render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
-    end
 
     private
 

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "field"
+
 module Memscope
   # The sentences for reasons, by the ids that the extension uses.
   #
@@ -299,4 +301,18 @@ module Memscope
     end
   end
   private_constant :Reasons
+
+  # What this process cannot do or measure now.
+  class Unavailable < StandardError
+    # @return [Symbol] the id of the reason, as in Reading#reasons
+    attr_reader :reason
+
+    # @api private
+    # @param reason [Symbol]
+    # @param arguments [Array] of its sentence, as Reasons.sentence takes them
+    def initialize(reason, *arguments)
+      @reason = reason
+      super(Reasons.sentence(arguments.empty? ? reason : [reason, *arguments]))
+    end
+  end
 end

@@ -65,6 +65,11 @@ module Memscope
         record(Loader.body(self, hash, where))
       end
 
+      # @api private
+      # @param given [Hash{Symbol => Object}] with the keys of `to_h`
+      # @return [Hash{Symbol => Object}] with the names of fields as keys
+      def unwrapped(given, _where) = given
+
       # @return [Array<Field>] declared by the class itself
       def own_fields = @own_fields ||= []
 

@@ -140,7 +140,7 @@ class HistorySamplerTest < MemscopeTest
     judged = run_child(<<~RUBY)
       times = []
       count = -> { times << @at }
-      Memscope::Verdict.singleton_class.prepend(Module.new { define_method(:judge) { count.call && super() } })
+      Memscope::Verdict.singleton_class.prepend(Module.new { define_method(:judge) { |one| count.call && super(one) } })
       first = -NOW % 300
       (0..1800).step(10) { |at| step(@at = first + at) }
       kept = Memscope.verdict

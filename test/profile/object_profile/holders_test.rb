@@ -21,7 +21,7 @@ class ObjectHoldersTest < MemscopeTest
     Memscope::ObjectProfile.start(budget: 1)
     6_000.times { |at| turn(at) }
     %<before>s
-    holders.watch
+    holders.watch(Memscope::ObjectProfile)
     waited = 0
     until Memscope::ObjectProfile.holders.size == %<wanted>s || (waited += 1) > 60
       2_000.times { |at| leak if at.even?; turn(at) }
@@ -65,7 +65,7 @@ class ObjectHoldersTest < MemscopeTest
   # A forked child continues the profile, and watches it itself.
   def test_in_a_forked_child
     answer = watched(before: <<~RUBY, wanted: 1)
-      holders.watch
+      holders.watch(Memscope::ObjectProfile)
       (pid = fork) and (Process.wait(pid); exit!(true))
     RUBY
 
@@ -146,11 +146,11 @@ class ObjectHoldersTest < MemscopeTest
           end
         end
       end)
-      profile::Holders.watch
+      profile::Holders.watch(profile)
       ending = seen.pop
       profile.start
       watching = true
-      profile::Holders.watch
+      profile::Holders.watch(profile)
       watched = true
       ending.join
       puts JSON.generate(Thread.list.map(&:name).include?("memscope objects"))
@@ -166,7 +166,7 @@ class ObjectHoldersTest < MemscopeTest
       Memscope::ObjectProfile.start(budget: 1)
       400.times { $held << Array.new(400) { |number| +"item" if number < 30 } }
       2.times { GC.start }
-      found = Memscope::ObjectProfile::Holders.find("-e", 3)
+      found = Memscope::ObjectProfile::Holders.find(Memscope::ObjectProfile.with_objects, "-e", 3)
       puts JSON.generate([found.to_s(unicode: false), found.count, found.sampled])
     RUBY
 
@@ -179,10 +179,10 @@ class ObjectHoldersTest < MemscopeTest
     found, message = child_json(<<~RUBY, requires: %w[json memscope])
       Memscope::ObjectProfile.start(budget: 1)
       2.times { GC.start }
-      found = Memscope::ObjectProfile::Holders.find("nowhere.rb", 1)
+      found = Memscope::ObjectProfile::Holders.find(Memscope::ObjectProfile.with_objects, "nowhere.rb", 1)
       Memscope::ObjectProfile.stop
       message = begin
-        Memscope::ObjectProfile::Holders.find("nowhere.rb", 1)
+        Memscope::ObjectProfile::Holders.find(Memscope::ObjectProfile.with_objects, "nowhere.rb", 1)
       rescue Memscope::Unavailable => e
         e.message
       end

@@ -59,7 +59,7 @@ class ControllerTest < MemscopeTest
     setting = ->(name) { @settings[name] }
     Memscope::Cgroup.stub(:read, cgroup) do
       Memscope::Workers::Controller.stub(:now, @now) do
-        Memscope::Clock.stub(:now, @now) { Memscope::Workers.stub(:setting, setting) { @controller.step } }
+        Memscope::Clock.stub(:now, @now) { Memscope::Configuration.stub(:effective, setting) { @controller.step } }
       end
     end
   end

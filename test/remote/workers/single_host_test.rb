@@ -34,7 +34,7 @@ class SingleHostTest < MemscopeTest
   def stubbed(&block)
     Object.const_set(:Sidekiq, Sidekiq)
     settings = { socket_directory: @directory, policy_supervised: true }
-    Memscope::Workers.stub(:setting, ->(name) { settings[name] }) do
+    Memscope::Configuration.stub(:effective, ->(name) { settings[name] }) do
       Memscope::Clock.stub(:now, -> { @now }) do
         Process.stub(:kill, ->(signal, pid) { @signals << (pid == Process.pid ? signal : pid) }, &block)
       end
@@ -140,7 +140,8 @@ class SingleHostTest < MemscopeTest
   def test_itself_is_its_only_member
     assert_empty Memscope::Workers::SingleHost.new.members
     own = Memscope::Worker.capture({ pid: Process.pid, role: :single, samples: 1, uss_bytes: 7, reasons: {} })
-    member = Memscope::Workers.stub(:own, own) { Memscope::Workers::SingleHost.new.members.first }
+    host = Struct.new(:own).new(own)
+    member = Memscope::Runtime.current.stub(:workers, host) { Memscope::Workers::SingleHost.new.members.first }
 
     assert_equal [Process.pid, 7, true, nil], [member.pid, member.private_bytes, member.booted?, member.exempt]
   end

@@ -13,17 +13,18 @@ module Memscope
     class Run
       CALL = "Memscope.purge"
 
-      # Takes the arguments of Memscope.purge.
+      # Takes the arguments of Memscope.purge, whose arena has been checked.
       #
+      # @param missing [Hash{Symbol => String, nil}] why levers cannot run
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
-      def initialize(levers, arena: nil, dry_run: false, gc: false)
-        Purge.check_arena(CALL, arena)
+      def initialize(levers, missing, arena: nil, dry_run: false, gc: false)
+        @missing = missing
         Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
         check_levers(levers, arena)
         @named = levers.any?
         @levers = LEVERS & (@named ? levers : usual(arena))
-        @refused = @named || arena ? {} : Purge.missing.slice(*HOLDING_GVL).compact
+        @refused = @named || arena ? {} : @missing.slice(*HOLDING_GVL).compact
         @left_out = {}
         @arena = arena
         @collect = gc
@@ -31,11 +32,12 @@ module Memscope
         @ledgers = []
       end
 
+      # @param exclusively [#call] yields while no other thread purges or tunes
       # @return [Result]
       # @raise [Busy]
-      def result
+      def result(exclusively)
         start = Cost.now
-        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
+        @done = @dry_run ? predict : exclusively.call { run_all }
         Result.capture(body(Cost.now - start))
       end
 
@@ -171,7 +173,7 @@ module Memscope
 
       # All levers that this process can run; for one arena, only the levers that can run for a single arena.
       def usual(arena)
-        here = LEVERS & Purge.missing.select { |_lever, reason| reason.nil? }.keys
+        here = LEVERS & @missing.select { |_lever, reason| reason.nil? }.keys
         arena ? here & OF_ONE_ARENA : here
       end
 
@@ -186,7 +188,7 @@ module Memscope
         return if (levers - allowed).empty?
 
         wrong = (levers - allowed).first
-        refuse("lever", wrong, "#{allowed.map(&:inspect).join(', ')}#{explanation(wrong, Purge.missing[wrong], arena)}")
+        refuse("lever", wrong, "#{allowed.map(&:inspect).join(', ')}#{explanation(wrong, @missing[wrong], arena)}")
       end
 
       def explanation(lever, missing, arena)

@@ -59,7 +59,9 @@ module Memscope
       end
 
       def retainers(entries)
-        entries.select(&:lineno).filter_map { |entry| ObjectProfile::Holders.find(entry.path, entry.lineno) }
+        entries.select(&:lineno).filter_map do |entry|
+          ObjectProfile::Holders.find(ObjectProfile.with_objects, entry.path, entry.lineno)
+        end
       end
     end
   end

@@ -27,7 +27,7 @@ module Memscope
         load_memscope
         # Required before the profile starts: required later, their memory would be part of the profile.
         require_relative "../../value/forks"
-        require_relative "../../profile/formats"
+        Loading.unit(:Profile).const_get(:Formats)
         prepare
         profile
         report_at_exit

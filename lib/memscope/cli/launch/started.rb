@@ -79,7 +79,7 @@ module Memscope
       # How to format texts: the program writes to the same terminal as the memscope command.
       def display
         require_relative "../../show/report"
-        { unicode: Report.encoding(@io) == Encoding::UTF_8, width: @order[:width] || Report::Page::WIDTH,
+        { unicode: Report::Display.encoding(@io) == Encoding::UTF_8, width: @order[:width] || Report::Page::WIDTH,
           color: @order[:color] || false }
       end
 

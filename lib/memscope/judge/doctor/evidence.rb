@@ -175,7 +175,7 @@ module Memscope
       # @return [Evidence]
       # @raise [ArgumentError] unless `gc` is true or false
       def self.read(gc: false)
-        Diagnosis.check_switch(:gc, gc, call: "doctor")
+        Reading.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         ledger, blocks, heap = Ledger.survey(gc: gc)

@@ -112,9 +112,6 @@ module Memscope
     # @api private
     module Rules
       class << self
-        # @return [Array<Rule>]
-        def all = [*RUBY, *GROWTH, *ROW_GROWTH, *SETTINGS, *GLIBC, *JEMALLOC, *KERNEL]
-
         private
 
         def rule(...) = Rule.new(...)
@@ -122,5 +119,3 @@ module Memscope
     end
   end
 end
-
-%w[growth rows settings glibc jemalloc ruby kernel].each { |file| require_relative "rules/#{file}" }

@@ -267,7 +267,7 @@ module Memscope
         return if @epoch && epoch <= @epoch
 
         @epoch = epoch
-        Verdict.judge
+        Verdict.judge(self.class)
       end
 
       def explain(**reasons)

@@ -1,7 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../object_profile"
-
 module Memscope
   module ObjectProfile
     # Which lines keep more and more objects. After each major GC, each line's survivors are counted: its objects that

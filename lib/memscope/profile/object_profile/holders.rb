@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../../value/forks"
-require_relative "../object_profile"
 Memscope::Loading.unit :HeapGraph
 
 module Memscope
@@ -29,22 +28,24 @@ module Memscope
       class << self
         # Watches the running profile until it ends, unless a thread does so already.
         #
+        # @param profiler [Module] ObjectProfile
         # @return [void]
-        def watch
+        def watch(profiler)
           @lock.synchronize do
+            @profiler = profiler
             @hooked ||= Forks.listen(child: -> { forked }) && true
             @thread = Forks.background("memscope objects") { watch_sessions } unless @thread&.alive?
           end
           nil
         end
 
+        # @param body [Hash{Symbol => Object}] from ObjectProfile.with_objects
         # @param path [String] of the line
         # @param lineno [Integer]
         # @return [Profile::Holder, nil] what holds many of the line's sampled objects that have survived a major GC;
         #   nil if no graph could be made, or none of these objects is reachable
-        # @raise [Unavailable] if no profile is running
-        def find(path, lineno)
-          objects = sampled(path, lineno)
+        def find(body, path, lineno)
+          objects = sampled(body, path, lineno)
           return if objects.empty?
 
           graph = HeapGraph.to_sampled(objects, "objects of #{path}:#{lineno}", deadline: DEADLINE)
@@ -63,16 +64,16 @@ module Memscope
         def forked
           @lock = Mutex.new
           @thread = nil
-          watch if ObjectProfile.running?
+          watch(@profiler) if @profiler.running?
         end
 
         def watch_sessions
-          watch_session(ObjectProfile.session) while wanted?
+          watch_session(@profiler.session) while wanted?
         end
 
         # Under the lock, so that a profile that starts now is either seen here, or gets a new thread from `watch`.
         def wanted?
-          @lock.synchronize { ObjectProfile.running? || (@thread = nil) }
+          @lock.synchronize { @profiler.running? || (@thread = nil) }
         end
 
         def watch_session(session)
@@ -81,7 +82,7 @@ module Memscope
           rest = SECONDS
           loop do
             sleep(rest)
-            return unless ObjectProfile.running? && ObjectProfile.session == session
+            return unless @profiler.running? && @profiler.session == session
             next if @majors == (majors = GC.stat(:major_gc_count))
 
             @majors = majors
@@ -95,7 +96,7 @@ module Memscope
         # @return [Float] the CPU time that counting took, in seconds
         def count
           since = Clock.cpu
-          @counts = [*@counts, Growth.count(ObjectProfile.survivors)].last(COUNTS)
+          @counts = [*@counts, Growth.count(@profiler.survivors)].last(COUNTS)
           Clock.cpu - since
         end
 
@@ -105,15 +106,13 @@ module Memscope
           return if lines.empty? || (@looked_at && Clock.now - @looked_at < BETWEEN)
 
           @looked_at = Clock.now
-          known = ObjectProfile.holders.map { |holder| [holder.path, holder.lineno] }
-          holder = find(*((lines - known).first || lines.first))
-          ObjectProfile.keep(holder) if holder
+          known = @profiler.holders.map { |holder| [holder.path, holder.lineno] }
+          holder = find(@profiler.with_objects, *((lines - known).first || lines.first))
+          @profiler.keep(holder) if holder
         end
 
         # @return [String] the line's sampled objects that have survived a major GC
-        def sampled(path, lineno)
-          body = ObjectProfile.with_objects
-
+        def sampled(body, path, lineno)
           objects = body.delete(:objects)
           profile = Profile.of_objects(body)
           lines = Profile::Grouping.new(profile)

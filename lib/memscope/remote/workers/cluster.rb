@@ -53,7 +53,7 @@ module Memscope
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
         watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
-        History.start if Workers.setting(:history) # before the first reading, which the history uses
+        History.start if Configuration.effective(:history) # before the first reading, which the history uses
         watch.start
         Workers.current = watch
       end
@@ -91,7 +91,7 @@ module Memscope
       #
       # @return [void]
       def run
-        History::Sampler.start(History::Sampler::RARE) if Workers.setting(:history)
+        History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
         @watch = Watch.new(Sampler.new(role: :master), **PACE)
         @due = @seldom = Clock.now
         Workers.current = Calls.master = self
@@ -105,9 +105,9 @@ module Memscope
         MOST.times { receive or break }
         return pause if Clock.now < @due
 
-        @due = Clock.now + Workers.setting(:worker_interval_seconds)
+        @due = Clock.now + Configuration.effective(:worker_interval_seconds)
         @seldom = Clock.now + @watch.step if Clock.now >= @seldom
-        Workers.follow(@controller) if @controller
+        @controller&.run_soon
         @own = nil
         tidy
         pause
@@ -125,7 +125,7 @@ module Memscope
       def own = @watch&.own
 
       # @return [Workers] what the master knows of itself and of its workers
-      def read
+      def read(_type = Workers)
         since = Cost.now
         workers = known.filter_map { |one, phase| one.is_a?(Worker) ? one : one.worker&.with(phase: phase) }
         Workers.of([master, *workers], since: since)
@@ -142,7 +142,7 @@ module Memscope
       private
 
       # The time in which four reports come.
-      def pause = (4.0 * Workers.setting(:worker_interval_seconds) / [@reports.size, 16].max).clamp(LOOKS)
+      def pause = (4.0 * Configuration.effective(:worker_interval_seconds) / [@reports.size, 16].max).clamp(LOOKS)
 
       def fail_once(error)
         text = "a report was dropped: #{error.message} (#{error.class})"
@@ -219,7 +219,7 @@ module Memscope
         [worker.with(phase: handle&.phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })]
       end
 
-      def patience = [SILENT[:intervals] * Workers.setting(:worker_interval_seconds), SILENT[:seconds]].max
+      def patience = [SILENT[:intervals] * Configuration.effective(:worker_interval_seconds), SILENT[:seconds]].max
 
       def silent(pid, index, phase, why)
         Worker.capture({ index: index, pid: pid, role: :worker, phase: phase, samples: 0, reasons: { at: why } })

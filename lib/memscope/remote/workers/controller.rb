@@ -57,12 +57,20 @@ module Memscope
       # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
       def fields = { policy_decisions: @decided, policy_decision: @last }
 
+      # Has what is due done by the thread that listens, if there is one, since that waits for what it does.
+      #
+      # @return [void]
+      def run_soon
+        listener = Listener.current unless Memscope.autoload?(:Listener)
+        listener ? listener.soon(self) : step
+      end
+
       # Does what is due.
       #
       # @return [void]
       def step
         @host.advance
-        return if Workers.setting(:policy) == :off || Clock.now < @due
+        return if Configuration.effective(:policy) == :off || Clock.now < @due
 
         why = @host.obstacle
         return @last = "Nothing to do: #{why}." if why
@@ -79,9 +87,9 @@ module Memscope
       private
 
       def rules
-        soft = Workers.setting(:policy_soft)
-        { soft: soft, hard: [soft, 0.95].max, interval_seconds: Workers.setting(:policy_interval_seconds),
-          min_uptime_seconds: Workers.setting(:policy_min_uptime_seconds) }
+        soft = Configuration.effective(:policy_soft)
+        { soft: soft, hard: [soft, 0.95].max, interval_seconds: Configuration.effective(:policy_interval_seconds),
+          min_uptime_seconds: Configuration.effective(:policy_min_uptime_seconds) }
       end
 
       # Logs what to expect of the policy, at first and whenever that changes.
@@ -91,7 +99,7 @@ module Memscope
                  "#{limit ? "; limit #{size(limit)}, soft #{(100 * policy.soft).round} %" : NO_LIMIT}")
       end
 
-      def act? = Workers.setting(:policy) == :act
+      def act? = Configuration.effective(:policy) == :act
 
       def read(policy)
         cgroup = Cgroup.read

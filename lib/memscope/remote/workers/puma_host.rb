@@ -110,7 +110,7 @@ module Memscope
       # @param text [String]
       # @return [void]
       def log(text)
-        logger = Workers.setting(:logger)
+        logger = Configuration.effective(:logger)
         logger ? logger.info("memscope: #{text}") : @log.log("memscope: #{text}")
       end
 

@@ -43,8 +43,8 @@ module Memscope
         memory = ProcessMemory.read
         snapshot = Snapshot.read
         unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
-        interval = Workers.setting(:metrics_ledger_interval_seconds)
-        arenas = Arenas.read_for_metrics(@arenas, interval) if Workers.setting(:metrics_arenas)
+        interval = Configuration.effective(:metrics_ledger_interval_seconds)
+        arenas = Arenas.read_for_metrics(@arenas, interval) if Configuration.effective(:metrics_arenas)
         tags = Tags.read_for_metrics(@tags, interval) if Native.tags_begun?
         History::Sampler.offer(ledger, memory)
         @samples += 1

@@ -33,7 +33,7 @@ module Memscope
       end
 
       # @return [Boolean]
-      def supervised? = Workers.setting(:policy_supervised)
+      def supervised? = Configuration.effective(:policy_supervised)
 
       # @return [Integer]
       def workers = 1
@@ -44,7 +44,8 @@ module Memscope
       # @return [Array<Policy::Member>]
       def members
         @started ||= Controller.now
-        [Workers.own].compact.map { |own| Controller.member(own, started_seconds: @started, booted: true) }
+        own = Runtime.current.workers&.own
+        own ? [Controller.member(own, started_seconds: @started, booted: true)] : []
       end
 
       # The successor is never seen here: this process has ended by then.
@@ -68,7 +69,7 @@ module Memscope
       # @param text [String]
       # @return [void]
       def log(text)
-        logger = Workers.setting(:logger) || (::Sidekiq.logger if sidekiq)
+        logger = Configuration.effective(:logger) || (::Sidekiq.logger if sidekiq)
         logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")
       end
 
@@ -78,7 +79,7 @@ module Memscope
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
       def lock
-        directory = Sockets.directory(Workers.setting(:socket_directory))
+        directory = Sockets.directory(Configuration.effective(:socket_directory))
         @lock ||= PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
       end
     end

@@ -53,7 +53,7 @@ module Memscope
       #
       # @return [Float] seconds to wait before the next
       def call
-        step.tap { Workers.follow(@controller) if @controller }
+        step.tap { @controller&.run_soon }
       end
 
       # Starts the thread again if it was killed.
@@ -84,14 +84,15 @@ module Memscope
       # @return [Worker, nil] the last reading of this process
       def own = @controller && @latest ? @latest.with(**@controller.fields) : @latest
 
+      # @param type [Class] Workers
       # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
-      def read
+      def read(type)
         since = Cost.now
-        return alone("it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
+        return alone(type, "it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
 
         Client.new(@master_pid, timeout: PATIENCE).call(:workers)
       rescue StandardError => e
-        alone("Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
+        alone(type, "Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
       end
 
       private
@@ -101,15 +102,15 @@ module Memscope
         @troubles.empty? ? worker : worker.with(reasons: { **worker.reasons, **@troubles })
       end
 
-      def pause(cpu_seconds) = [Workers.setting(:worker_interval_seconds), @least, cpu_seconds / @share].max
+      def pause(cpu_seconds) = [Configuration.effective(:worker_interval_seconds), @least, cpu_seconds / @share].max
 
-      def alone(why, since)
-        Workers.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
+      def alone(type, why, since)
+        type.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
       end
 
       # jemalloc's background threads do not survive a fork: the child has to turn them on again.
       def turn_on_background_threads
-        return if @background_threads || !Workers.setting(:background_thread)
+        return if @background_threads || !Configuration.effective(:background_thread)
 
         Loading.unit(:Tuning).apply(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: true)
         @background_threads = true

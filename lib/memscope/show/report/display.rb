@@ -21,9 +21,13 @@ module Memscope
           terminal = io.respond_to?(:tty?) && io.tty?
           color = terminal && variables["NO_COLOR"].to_s.empty? && !["", "dumb"].include?(variables["TERM"].to_s)
           columns = variables["COLUMNS"].to_s[/\A[1-9]\d{0,3}\z/]&.to_i || (columns(io) if terminal) || Page::WIDTH
-          new(unicode: Report.encoding(io) == Encoding::UTF_8, color: color,
+          new(unicode: encoding(io) == Encoding::UTF_8, color: color,
               width: columns.clamp(Page::NARROWEST, Page::WIDEST))
         end
+
+        # @param io [IO, #write]
+        # @return [Encoding] the io's external encoding, else the locale's
+        def encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
 
         private
 

@@ -61,10 +61,10 @@ module Memscope
       def object_blocks(*) = answer(:T3, finished_gc: false, ledger: ledger)
 
       # Why nothing was written.
-      def dump(*) = Native.absence
-      def convert_dump(*) = Native.absence
+      def dump(*) = absence
+      def convert_dump(*) = absence
 
-      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, Native.absence] }
+      def levers = %i[tcache decay purge trim collect].to_h { |lever| [lever, absence] }
 
       def with_exclusive_purge # rubocop:disable Naming/PredicateMethod -- an action, not a question
         yield
@@ -77,7 +77,9 @@ module Memscope
 
       private
 
-      def answer(tier, **known) = { **known, reasons: { extension: Native.absence }, cost: Cost.of(tier) }
+      def answer(tier, **known)
+        { **known, reasons: { extension: absence }, cost: { tier: tier, wall_us: 0, gvl_us: 0, scratch_bytes: 0 } }
+      end
     end
     private_constant :Absent
   end

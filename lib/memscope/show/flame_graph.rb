@@ -3,8 +3,8 @@
 require "digest"
 require "erb"
 require "json"
-require_relative "../../show/report"
-require_relative "../../show/report/profile"
+require_relative "report"
+require_relative "report/profile"
 
 module Memscope
   class Profile < Reading
@@ -18,13 +18,13 @@ module Memscope
         include ERB::Util
         include Quantity
 
-        read = ->(path) { File.read(File.expand_path("../../#{path}", __dir__), encoding: Encoding::UTF_8).freeze }
+        read = ->(path) { File.read(File.expand_path("../#{path}", __dir__), encoding: Encoding::UTF_8).freeze }
         LIBRARY = read.call("web/assets/d3-flamegraph.umd.min.js")
-        SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("profile/assets/flame_graph.js")].freeze
-        STYLE = (read.call("web/assets/base.css") + read.call("profile/assets/flame_graph.css")).freeze
+        SCRIPTS = [read.call("web/assets/d3.min.js"), LIBRARY, read.call("show/assets/flame_graph.js")].freeze
+        STYLE = (read.call("web/assets/base.css") + read.call("show/assets/flame_graph.css")).freeze
         # The second style is inserted by d3-flame-graph.
         STYLES = [STYLE, LIBRARY[/\.textContent=`([^`]*)`/, 1]].freeze
-        PAGE = ERB.new(read.call("profile/assets/page.html.erb"), trim_mode: "-")
+        PAGE = ERB.new(read.call("show/assets/page.html.erb"), trim_mode: "-")
         # The maximum number of lines in the table.
         LINES = 50
         # The same colours as in flame_graph.js.

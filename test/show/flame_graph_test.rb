@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
-require_relative "../../support/browser"
-require_relative "../../support/profiles"
+require_relative "../test_helper"
+require_relative "../support/browser"
+require_relative "../support/profiles"
 require "cgi/escape"
 require "tmpdir"
 
