@@ -680,6 +680,17 @@ class DoctorRowsTest < DoctorTest
     assert_equal grown, Memscope::Diagnosis.from_json(grown.to_json)
   end
 
+  # A setting that no warning names does not help where memory grows.
+  def test_the_next_command_is_about_what_has_grown
+    setting = { problems: { too_many_arenas: { severity: :info, replacement: "MALLOC_ARENA_MAX=2" } } }
+    jit = between({ **row(:jit, 2000), **setting }, { **row(:jit, 2015), **setting })
+    unnamed = between({ **row(:other, 2000), **setting }, { **row(:other, 2015), **setting })
+
+    assert_equal [%i[jit_growth too_many_arenas], "memscope report --pid 7"], [jit.map(&:id), jit.next_command]
+    assert_equal [%i[too_many_arenas], true, nil], [unnamed.map(&:id), unnamed.grown?, unnamed.next_command]
+    assert_equal jit.next_command, Memscope::Diagnosis.from_json(jit.to_json).next_command
+  end
+
   def test_what_changes_by_less_than_ten_mebibytes_is_nothing
     same = between(row(:jit, 20), row(:jit, 29))
 

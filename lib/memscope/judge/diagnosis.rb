@@ -37,6 +37,10 @@ module Memscope
 
     # @return [Boolean] whether the finding makes the process unhealthy
     def unhealthy? = severity != :info
+
+    # @api private
+    # @return [Boolean] whether it is about what has grown since an earlier diagnosis
+    def growth? = evidence.key?(:seconds)
   end
 
   # The doctor's verdict on a process: its findings, the worst and largest first, and all checks.
@@ -105,12 +109,11 @@ module Memscope
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
 
-    # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; nil if no
-    #   finding is a warning or critical, and nothing has grown
+    # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; without a
+    #   warning, that of what has grown, if it has a finding; else nil
     def next_command
-      return unless findings.any?(&:unhealthy?) || grown?
-
-      findings.filter_map(&:remedy).first&.then { |remedy| remedy.lines.first.chomp }
+      told = findings.any?(&:unhealthy?) ? findings : findings.select(&:growth?)
+      told.filter_map(&:remedy).first&.then { |remedy| remedy.lines.first.chomp }
     end
   end
 end
