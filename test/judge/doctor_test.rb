@@ -668,6 +668,16 @@ class DoctorRowsTest < DoctorTest
     assert_match(/private memory \(USS\) grew by 103\.0 MiB, RSS by 0 B: .*By row: malloc 100\.0 MiB\./,
                  found.explanation)
     refute_match(/No problems found/, grown.to_s)
+    refute_includes found.explanation, "Process.warmup"
+  end
+
+  def test_full_gcs_make_shared_memory_private
+    parts = [[40, 8], [143, 10]].map do |uss, number|
+      { process_memory: { uss_bytes: mebibytes(uss) }, snapshot: { gc: { count: 40, major_gc_count: number } } }
+    end
+
+    assert_includes between(*parts).first.explanation, "2 full GCs ran meanwhile. A GC that makes an object old " \
+                                                       "writes to it; `Process.warmup` before the fork,"
   end
 
   # Too little of the RSS for a warning; the first line says it all the same, and so does the exit status.

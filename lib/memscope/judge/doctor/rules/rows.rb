@@ -30,6 +30,9 @@ module Memscope
         end
       }.freeze
 
+      AGES = ". A GC that makes an object old writes to it; `Process.warmup` before the fork, from " \
+             "Ruby 3.3 on, makes objects old while only the parent has them."
+
       ROW_GROWTH = [
         *ROWS.map do |row, (name, cause, option)|
           growth(:"#{row}_growth", "growth of #{name}", -> { row_bytes(row) || 0 }) do |bytes|
@@ -59,12 +62,12 @@ module Memscope
                   "#{size(growth_of(:rss_bytes))}: this process, or one that shared its pages, wrote " \
                   "to them.",
             why: [("By row: #{most}." unless most.empty?),
-                  ("#{counted(collections, 'full GCs')} ran meanwhile." if collections.positive?)],
+                  ("#{counted(collections, 'full GCs')} ran meanwhile#{AGES}" if collections.positive?)],
             returns: "Only the end of the process makes these pages shared again.",
             remedy: [command("report", "--shared"), nil] }
         end
       ].freeze
-      private_constant :ROWS, :MORE, :ROW_GROWTH
+      private_constant :ROWS, :MORE, :AGES, :ROW_GROWTH
     end
   end
 end
