@@ -106,7 +106,8 @@ module Memscope
         parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3: the application and options
       rescue LoadError => e
         missing = e.path == "rack" ? "the gem rack is not there" : excerpt(e)
-        raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle exec memscope leaks #{@rackup}"
+        raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle " \
+                      "exec memscope leaks #{@rackup}"
       rescue Exception => e # rubocop:disable Lint/RescueException
         failed(@rackup, e)
       end

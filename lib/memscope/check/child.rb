@@ -124,8 +124,9 @@ module Memscope
         def unfinished(status, deadline)
           return "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}" if status
 
-          "the forked child gave no answer within #{deadline} s. It has only the thread that forked it: a block that " \
-            "waits for another thread needs in: :process. A slow block needs fewer iterations: or a longer deadline:"
+          "the forked child gave no answer within #{deadline} s. It has only the " \
+            "thread that forked it: a block that waits for another thread needs in: " \
+            ":process. A slow block needs fewer iterations: or a longer deadline:"
         end
       end
     end

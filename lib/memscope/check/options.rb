@@ -74,8 +74,9 @@ module Memscope
         return [:process, "this platform cannot fork"] unless Process.respond_to?(:fork)
         return [:fork, nil] unless transaction_open?
 
-        [:process, "a database connection has an open transaction, whose rows a forked child could not see; what " \
-                   "other threads keep meanwhile counts too"]
+        [:process, "a database connection has an open transaction, whose rows a " \
+                   "forked child could not see; what other threads keep meanwhile " \
+                   "counts too"]
       end
 
       private

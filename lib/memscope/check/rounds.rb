@@ -16,8 +16,8 @@ module Memscope
       # The check ends early once everything has had this many rounds without growth. A single such round would not do:
       # it could be one that released objects of earlier rounds.
       QUIET = 2
-      UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, and where the process may read " \
-                  "which of its pages are resident"
+      UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, " \
+                  "and where the process may read which of its pages are resident"
       # If less than this share of some growth is left, something was released: the difference that a second count
       # alone makes is smaller.
       MOST = 0.9

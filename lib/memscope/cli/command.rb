@@ -224,7 +224,8 @@ module Memscope
         text = File.open(path) { |file| file.read(Client::LONGEST_ANSWER + 1).to_s }
         return text unless text.bytesize > Client::LONGEST_ANSWER
 
-        failure("#{option} #{path}: has more than #{Client::LONGEST_ANSWER >> 20} MiB, the most that memscope reads")
+        failure("#{option} #{path}: has more than #{Client::LONGEST_ANSWER >> 20} " \
+                "MiB, the most that memscope reads")
       rescue SystemCallError => e
         failure("#{option} #{path}: #{e.class.new.message}")
       end
@@ -243,8 +244,8 @@ module Memscope
       end
 
       def refuse_output(path, error)
-        failure("--output #{path}: #{error.class.new.message}; allowed: a file that does not exist yet, " \
-                "in a directory that can be written to")
+        failure("--output #{path}: #{error.class.new.message}; allowed: a file that " \
+                "does not exist yet, in a directory that can be written to")
       end
 
       # Creates FILE empty before anything starts, and removes it if the block fails.

@@ -19,7 +19,8 @@ module Memscope
       # The format that FILE's extension stands for.
       def format_of_output
         Dump.format_of(output) ||
-          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
+          usage_error("--output #{output}: of no known format; allowed: --format, or " \
+                      "a file that ends with " \
                       "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 

@@ -91,8 +91,8 @@ module Memscope
       def refuse_dumps(dumps, why)
         return refuse_dump(@dump, why) if dumps.one?
 
-        failure("#{dumps.join(', ')}: #{why}; allowed: dumps of one process, all by ObjectSpace.dump_all or all by " \
-                "memscope dump --format objspace")
+        failure("#{dumps.join(', ')}: #{why}; allowed: dumps of one process, all by " \
+                "ObjectSpace.dump_all or all by memscope dump --format objspace")
       end
 
       # No class has this name, or the class has no instances.

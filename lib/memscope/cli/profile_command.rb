@@ -60,7 +60,8 @@ module Memscope
                    options: [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
                              ["--gc", "collect garbage before the report"],
                              ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
-        program: { summary: "run a Ruby program and print which lines allocated its live memory or objects",
+        program: { summary: "run a Ruby program and print which lines allocated its " \
+                            "live memory or objects",
                    example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]] }
@@ -130,10 +131,12 @@ module Memscope
         earlier = other.call(:"#{profiler}_snapshot")
         settings = if objects? then "a budget of #{format('%g', earlier.overhead.budget)} of its CPU time"
                    else
-                     "the backend #{earlier.backend} and one sample per #{Quantity.size(earlier.rate_bytes)}"
+                     "the backend #{earlier.backend} and one sample per " \
+                       "#{Quantity.size(earlier.rate_bytes)}"
                    end
-        say("process #{earlier.pid} is being profiled already, with #{settings}: that profile continues, and this " \
-            "report is its change in #{format('%g', @given[:seconds])} seconds")
+        say("process #{earlier.pid} is being profiled already, with #{settings}: " \
+            "that profile continues, and this report is its change in " \
+            "#{format('%g', @given[:seconds])} seconds")
         wait
         other.call(:"#{profiler}_snapshot").growth_since(earlier)
       end

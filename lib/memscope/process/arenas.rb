@@ -206,7 +206,8 @@ module Memscope
     # @raise [KeyError] naming the indexes that exist
     def [](index)
       find { |arena| arena.index == index } or
-        raise KeyError.new("arena #{index.inspect} does not exist; there are: #{map(&:index).join(', ')}",
+        raise KeyError.new("arena #{index.inspect} does not exist; there are: " \
+                           "#{map(&:index).join(', ')}",
                            receiver: self, key: index)
     end
 

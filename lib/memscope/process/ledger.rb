@@ -161,8 +161,8 @@ module Memscope
       names = blocks.unfollowed_names
       return unless names
 
-      "a lower bound: some garbage may own more blocks, which count as reachable (memscope does not follow the " \
-        "blocks of these kinds of objects: #{names})"
+      "a lower bound: some garbage may own more blocks, which count as reachable " \
+        "(memscope does not follow the blocks of these kinds of objects: #{names})"
     end
     private_class_method :held_by, :garbage_reason
 
@@ -174,8 +174,9 @@ module Memscope
       body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
       malloc_detail(body)&.then { |detail| add_jit_metadata(detail) }
       if (inflation = Native.profile_inflation)
-        body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each sampled small block in its own " \
-                                  "extent, about #{inflation} bytes more than the program asked for"
+        body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each " \
+                                  "sampled small block in its own extent, about " \
+                                  "#{inflation} bytes more than the program asked for"
       end
       capture(body)
     end
@@ -260,8 +261,8 @@ module Memscope
       if detail[:madvise_refused]
         "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
       elsif detail[:locked_bytes]
-        "#{detail[:locked_bytes]} bytes of malloc's memory are locked (mlock, mlockall): the kernel does not take " \
-          "them back"
+        "#{detail[:locked_bytes]} bytes of malloc's memory are locked (mlock, " \
+          "mlockall): the kernel does not take them back"
       end
     end
 

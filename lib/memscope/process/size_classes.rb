@@ -98,7 +98,8 @@ module Memscope
     # @raise [KeyError] naming the sizes there are
     def [](size_bytes)
       find { |size_class| size_class.size_bytes == size_bytes } or
-        raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: #{map(&:size_bytes).join(', ')}",
+        raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: " \
+                           "#{map(&:size_bytes).join(', ')}",
                            receiver: self, key: size_bytes)
     end
 

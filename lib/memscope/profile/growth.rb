@@ -108,8 +108,9 @@ module Memscope
           reasons = earlier.reasons.merge(later.reasons).freeze
           return reasons if earlier.started_at == later.started_at
 
-          { **reasons, started_at: "profiling was stopped and started again between the two profiles: older " \
-                                   "allocations count as freed" }.freeze
+          { **reasons, started_at: "profiling was stopped and started again between " \
+                                   "the two profiles: older allocations count as " \
+                                   "freed" }.freeze
         end
       end
     end

@@ -69,8 +69,9 @@ module Memscope
       def crash(version)
         return unless version&.start_with?(CRASHING)
 
-        "jemalloc #{CRASHING} can crash when a thread ends while its profiler is enabled (jemalloc's issue 2681), " \
-          "even if no profile runs: use the backend imports, which needs no restart (memscope profile --pid N " \
+        "jemalloc #{CRASHING} can crash when a thread ends while its profiler is " \
+          "enabled (jemalloc's issue 2681), even if no profile runs: use the backend " \
+          "imports, which needs no restart (memscope profile --pid N " \
           "--backend=imports), or another jemalloc"
       end
 

@@ -22,7 +22,8 @@ module Memscope
 
           raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
         rescue Errno::EAGAIN
-          raise Unreachable.new("the process that listens at #{path} accepts no connections: its queue of them is full",
+          raise Unreachable.new("the process that listens at #{path} accepts no " \
+                                "connections: its queue of them is full",
                                 :busy)
         rescue SystemCallError => e
           raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
@@ -36,8 +37,9 @@ module Memscope
         def owner(path)
           owner = File.lstat(path).uid
           unless [0, owner].include?(Process.euid)
-            raise Unreachable.new("the socket #{path} is another user's (uid #{owner}); only that user or root can " \
-                                  "ask it", :foreign)
+            raise Unreachable.new("the socket #{path} is another user's (uid " \
+                                  "#{owner}); only that user or root can ask " \
+                                  "it", :foreign)
           end
 
           Sockets.check_directory(File.dirname(path), owner)
@@ -86,15 +88,17 @@ module Memscope
         return found if found
         raise silence if [0, owner].include?(Process.euid)
 
-        raise Unreachable.new("process #{@pid} is another user's (uid #{owner}); only that user or root can ask it",
+        raise Unreachable.new("process #{@pid} is another user's (uid #{owner}); " \
+                              "only that user or root can ask it",
                               :foreign)
       end
 
       # @return [Unreachable] saying that the process does not listen, is gone, or cannot be looked at
       def silence
         check
-        Unreachable.new("process #{@pid} does not listen: let it require \"memscope\" and start it with " \
-                        "MEMSCOPE_LISTEN=1, or call Memscope.listen in it", :silent)
+        Unreachable.new("process #{@pid} does not listen: let it require " \
+                        "\"memscope\" and start it with MEMSCOPE_LISTEN=1, or call " \
+                        "Memscope.listen in it", :silent)
       rescue Unreachable => e
         e
       end

@@ -92,8 +92,9 @@ module Memscope
       def same(path)
         return @current if path.nil? || @current.path == path
 
-        raise Refused, "Memscope.listen: path: given #{path}, but this process listens on #{@current.path} already; " \
-                       "allowed: that, or close it first"
+        raise Refused, "Memscope.listen: path: given #{path}, but this process " \
+                       "listens on #{@current.path} already; allowed: that, or close " \
+                       "it first"
       end
 
       def own_path(directory)

@@ -24,8 +24,9 @@ module Memscope
         make(path)
         check_directory(path, Process.euid)
       rescue SystemCallError => e
-        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; allowed: one that exists or " \
-                       "can be created, set with MEMSCOPE_SOCKET_DIRECTORY"
+        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; " \
+                       "allowed: one that exists or can be created, set with " \
+                       "MEMSCOPE_SOCKET_DIRECTORY"
       end
 
       # The default directories for a user's sockets, the likeliest first.
@@ -49,7 +50,8 @@ module Memscope
                 end
         return path unless fault
 
-        raise Refused, "the directory for sockets #{path} #{fault}; allowed: a directory of uid #{uid} with mode 0700"
+        raise Refused, "the directory for sockets #{path} #{fault}; allowed: a " \
+                       "directory of uid #{uid} with mode 0700"
       end
 
       # @param path [String] for a socket

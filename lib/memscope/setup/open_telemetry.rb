@@ -33,8 +33,9 @@ module Memscope
       # @raise [ArgumentError] before the SDK is configured
       def install(meter_provider: ::OpenTelemetry.meter_provider)
         unless meter_provider.is_a?(::OpenTelemetry::SDK::Metrics::MeterProvider)
-          raise ArgumentError, "Memscope::OpenTelemetry.install: meter_provider: given #{meter_provider.class}, " \
-                               "allowed: one of the SDK, as OpenTelemetry::SDK.configure makes it"
+          raise ArgumentError, "Memscope::OpenTelemetry.install: meter_provider: " \
+                               "given #{meter_provider.class}, allowed: one of the " \
+                               "SDK, as OpenTelemetry::SDK.configure makes it"
         end
 
         @mutex.synchronize do

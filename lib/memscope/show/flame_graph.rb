@@ -41,8 +41,8 @@ module Memscope
             scripts, styles = [SCRIPTS, STYLES].map do |texts|
               texts.map { |text| "'sha256-#{Digest::SHA256.base64digest(text)}'" }.join(" ")
             end
-            "default-src 'none'; script-src #{scripts}; style-src #{styles}; img-src data:; base-uri 'none'; " \
-            "form-action 'none'"
+            "default-src 'none'; script-src #{scripts}; style-src #{styles}; img-src " \
+            "data:; base-uri 'none'; form-action 'none'"
           end
         end
 

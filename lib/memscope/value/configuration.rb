@@ -116,7 +116,8 @@ module Memscope
       def refuse_late
         return unless settled?
 
-        raise Late, "Memscope.configure: too late, the configuration is in use since #{@user}; allowed: before that"
+        raise Late, "Memscope.configure: too late, the configuration is in use since " \
+                    "#{@user}; allowed: before that"
       end
 
       # The line of memscope that first read the configuration, and its caller outside memscope.

@@ -70,7 +70,8 @@ module Memscope
         raise e unless exhausted?
 
         raise Errno::EMFILE, "memscope cannot load what is used for the first time: " \
-                             "#{Reasons.sentence(:no_file)}; Memscope.eager_load! loads it beforehand"
+                             "#{Reasons.sentence(:no_file)}; Memscope.eager_load! " \
+                             "loads it beforehand"
       end
 
       # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the

@@ -84,8 +84,8 @@ module Memscope
       return if fall.end <= 0
       return "The machine gains nothing: other processes share this memory." unless own.end.positive?
 
-      "Of the returned memory, the machine gains #{between(*own.minmax)}: other processes also map the remaining " \
-        "pages."
+      "Of the returned memory, the machine gains #{between(*own.minmax)}: other " \
+        "processes also map the remaining pages."
     end
 
     # @param own [Range<Integer>] with a negative lower bound
@@ -93,8 +93,8 @@ module Memscope
     def loss(own)
       amount = own.size == 1 ? size(-own.end) : "up to #{size(-own.begin)}"
       gained = ", or gains up to #{size(own.end)}" if own.end.positive?
-      "The machine loses #{amount}#{gained}: the process needs its own copies of pages that it shared and has " \
-        "written to."
+      "The machine loses #{amount}#{gained}: the process needs its own copies of " \
+        "pages that it shared and has written to."
     end
 
     # @return [String] "4,096 B"

@@ -230,7 +230,8 @@ module Memscope
         return if SCHEMAS.include?(schema)
 
         newer = "; a newer memscope wrote this" if schema.is_a?(Integer) && schema > SCHEMAS.max
-        Loader.refuse(where, schema, "#{SCHEMAS.join(', ')}, which is all that memscope #{VERSION} knows#{newer}")
+        Loader.refuse(where, schema, "#{SCHEMAS.join(', ')}, which is all that " \
+                                     "memscope #{VERSION} knows#{newer}")
       end
 
       def stamp

@@ -17,7 +17,8 @@ module Memscope
       raise unless e.path == feature
 
       line = "gem #{[gem, *version].map(&:inspect).join(', ')}"
-      raise LoadError, "#{surface} needs the gem #{gem}, which is not installed: add `#{line}` to the Gemfile"
+      raise LoadError, "#{surface} needs the gem #{gem}, which is not installed: add " \
+                       "`#{line}` to the Gemfile"
     end
   end
 end

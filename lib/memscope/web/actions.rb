@@ -116,7 +116,8 @@ module Memscope
         reached = places.one? ? "the request reached #{places.first}" : "no worker has this pid"
         advice = "Reload the page." if places.first.index
         advice ||= "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
-        raise HttpError.new(409, "Nothing was done: the page was of process #{asked}, but #{reached}. #{advice}")
+        raise HttpError.new(409, "Nothing was done: the page was of process " \
+                                 "#{asked}, but #{reached}. #{advice}")
       end
 
       # Checks every option before a profile starts in any process.

@@ -31,8 +31,10 @@ module Memscope
       # What all responses carry. The referrer policy is same-origin: under no-referrer, browsers would send even the
       # pages' own forms with "Origin: null".
       HEADERS = {
-        "content-security-policy" => "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " \
-                                     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        "content-security-policy" => "default-src 'none'; script-src 'self'; " \
+                                     "style-src 'self'; img-src 'self' data:; " \
+                                     "connect-src 'self'; form-action 'self'; " \
+                                     "frame-ancestors 'none'; base-uri 'none'",
         "x-content-type-options" => "nosniff", "referrer-policy" => "same-origin",
         "cross-origin-resource-policy" => "same-origin", "cache-control" => "no-store", "vary" => "Accept"
       }.freeze
@@ -243,8 +245,9 @@ module Memscope
         return { **request.query.slice("worker"), **form } unless refusal
 
         log_refusal(request, refusal)
-        raise HttpError.new(403, "The form does not come from these pages. Reload the page and retry; a program " \
-                                 "sends `Sec-Fetch-Site: same-origin`.")
+        raise HttpError.new(403, "The form does not come from these pages. Reload " \
+                                 "the page and retry; a program sends " \
+                                 "`Sec-Fetch-Site: same-origin`.")
       end
 
       # Drops all cached readings afterwards, even if the block raises.

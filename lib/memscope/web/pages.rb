@@ -48,8 +48,9 @@ module Memscope
         # @raise [HttpError] if there is none
         def data(name)
           public_send(name) or
-            raise HttpError.new(404, "No #{name} was taken in #{place}. Take one on the page /objects, or with " \
-                                     "memscope #{name} --pid #{place.pid}.")
+            raise HttpError.new(404, "No #{name} was taken in #{place}. Take one on " \
+                                     "the page /objects, or with memscope #{name} " \
+                                     "--pid #{place.pid}.")
         end
 
         # @return [String] the page's only reading, or an object of them by name

@@ -61,8 +61,9 @@ module Memscope
         running = states.reject { |state| state.done? && !state.result[:running] }
         return running if running.any?(&:done?)
 
-        none = "No #{@kind} profile runs in #{states.map(&:place).join(', ')}. Start one on the page /profile, or " \
-               "with Memscope::#{Calls::PROFILERS.fetch(@profiler)}.start."
+        none = "No #{@kind} profile runs in #{states.map(&:place).join(', ')}. Start " \
+               "one on the page /profile, or with " \
+               "Memscope::#{Calls::PROFILERS.fetch(@profiler)}.start."
         raise HttpError.new(running.any? ? 502 : 404, [none, *running.map(&:reason)].join(" "))
       end
 

@@ -12,7 +12,8 @@ module Memscope
       private_constant :WIDTH
 
       source_root File.expand_path("templates", __dir__)
-      desc "Writes config/initializers/memscope.rb, with all settings commented out, and shows how to mount the pages."
+      desc "Writes config/initializers/memscope.rb, with all settings commented out, " \
+           "and shows how to mount the pages."
 
       # @return [void]
       def write_initializer = template("memscope.rb.tt", "config/initializers/memscope.rb")

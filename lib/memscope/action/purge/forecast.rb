@@ -12,9 +12,10 @@ module Memscope
     FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
     KEPT = "freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
     TRIMS = "Process.warmup also trims free malloc memory, which is not included"
-    UNCOLLECTED = "garbage is not collected yet: old objects count as live, and if many of them are garbage, more is " \
-                  "returned"
-    UNSHARES = "it writes to pages that are shared with other processes, of which the process then needs its own copies"
+    UNCOLLECTED = "garbage is not collected yet: old objects count as live, and if " \
+                  "many of them are garbage, more is returned"
+    UNSHARES = "it writes to pages that are shared with other processes, of which " \
+               "the process then needs its own copies"
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
@@ -67,7 +68,8 @@ module Memscope
           range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
 
-          unfollowed = "it is unknown what else some of the garbage owns (#{blocks.unfollowed_names})"
+          unfollowed = "it is unknown what else some of the garbage owns " \
+                       "(#{blocks.unfollowed_names})"
           new(range, own, (joined(KEPT, (unfollowed if blocks.unfollowed_names)) if range.size > 1))
         end
 

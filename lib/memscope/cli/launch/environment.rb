@@ -35,7 +35,8 @@ module Memscope
       # @raise [Refusal] if LD_PRELOAD cannot name it
       def preload(library)
         if library.match?(/[\s:]/)
-          raise Refusal, "#{library}: LD_PRELOAD splits paths at spaces and colons; use one without, such as a link"
+          raise Refusal, "#{library}: LD_PRELOAD splits paths at spaces and colons; " \
+                         "use one without, such as a link"
         end
 
         rest = preloaded - [library]

@@ -50,8 +50,9 @@ module Memscope
         names = command.drop(1).filter_map { |word| word[/\A[^-=][^=]*(?==)/] }
         name = names.find { |one| environment.changes.key?(one) } or return
 
-        raise Refusal, "#{name} is set by env in the command, after #{title} has prepared the environment; " \
-                       "set it for #{title} itself: env #{name}=... #{title} -- ..."
+        raise Refusal, "#{name} is set by env in the command, after #{title} has " \
+                       "prepared the environment; set it for #{title} itself: env " \
+                       "#{name}=... #{title} -- ..."
       end
 
       # Becomes the program.

@@ -6,8 +6,8 @@ module Memscope
     #
     # @api private
     module Advice
-      PROFILING = "takes half a minute, and a few per cent of the time of threads that allocate; " \
-                  "shows only memory allocated meanwhile"
+      PROFILING = "takes half a minute, and a few per cent of the time of threads " \
+                  "that allocate; shows only memory allocated meanwhile"
       WALKING = "a heap graph takes 1 to 3 s and 60 to 120 MiB per million objects, in a forked child"
       private_constant :PROFILING, :WALKING
 
@@ -42,8 +42,9 @@ module Memscope
         return unless (rows = objects&.unsized)&.any?
 
         came = rows.map { |row| "#{count(row.change)} #{row.name}" }.join(", ")
-        "Between the last two censuses came #{came}: Ruby does not know how much memory such objects " \
-          "hold. `#{command('heap', '--paths-to CLASS')}` shows what keeps them."
+        "Between the last two censuses came #{came}: Ruby does not know how much " \
+          "memory such objects hold. `#{command('heap', '--paths-to CLASS')}` shows " \
+          "what keeps them."
       end
 
       # What the process's history shows; nil if it is absent or too short.
@@ -64,8 +65,9 @@ module Memscope
         return if collector_off
 
         limits = environment.raised(:malloc).map { |text| " (#{text})" }.join
-        "Ruby lets malloc grow by #{size(gc_room)} before Ruby collects garbage#{limits}, so up to that " \
-          "much of this free memory may be normal headroom between collections."
+        "Ruby lets malloc grow by #{size(gc_room)} before Ruby collects " \
+          "garbage#{limits}, so up to that much of this free memory may be normal " \
+          "headroom between collections."
       end
 
       # Why nothing returns the free memory between used blocks; or, if these blocks may be garbage, what a collection
@@ -82,8 +84,8 @@ module Memscope
         return [remedy, cost] unless unjudged && collect
 
         ["#{collect}\n#{remedy}",
-         "the first command takes a full GC, and shows whether garbage keeps these pages resident; " \
-         "the second #{cost}"]
+         "the first command takes a full GC, and shows whether garbage keeps these " \
+         "pages resident; the second #{cost}"]
       end
 
       # A sentence: what Ruby goes by before it makes a full GC.

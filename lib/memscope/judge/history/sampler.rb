@@ -28,7 +28,8 @@ module Memscope
       # Threads of 5.6 to 8.0: "puma srv tp 001".
       PUMA_THREAD = /\Apuma srv tp /
       NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
-      FLOORS = "a floor is the lowest sample between two major GCs, not the value right after one: no GC hook is used"
+      FLOORS = "a floor is the lowest sample between two major GCs, not the value " \
+               "right after one: no GC hook is used"
       # The series of each kind of reading, by the name of the method that takes it.
       KINDS = { rows: ROWS, sizes: %i[pss uss], walk: %i[malloc_in_use], held: %i[held] }.freeze
       # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the

@@ -50,7 +50,8 @@ module Memscope
         text = @variables[TUNABLES]
         return [*super, *cut] if !text&.include?("malloc.") || @inputs.secure? || given.any?
 
-        text = "no setting of malloc in #{Field.excerpt(text)}; valid: glibc.malloc.NAME=VALUE"
+        text = "no setting of malloc in #{Field.excerpt(text)}; valid: " \
+               "glibc.malloc.NAME=VALUE"
         [*super, *cut, unset(:invalid_value, TUNABLES, text)]
       end
 
@@ -81,8 +82,9 @@ module Memscope
         return if %w[trim_threshold mmap_threshold].any? { |name| @pairs.key?(name) }
 
         pair("trim_threshold", THRESHOLD,
-             "in a container of #{Quantity.size(limit)}, glibc should return freed large blocks at once, not " \
-             "up to 64 MiB later; each block of 128 KiB or more then costs page faults")
+             "in a container of #{Quantity.size(limit)}, glibc should return freed " \
+             "large blocks at once, not up to 64 MiB later; each block of 128 KiB or " \
+             "more then costs page faults")
       end
 
       def assignment(name, value) = "#{GLIBC.fetch(name)}=#{value}"

@@ -71,8 +71,8 @@ module Memscope
         harm(name, :too_many_arenas, text) if excessive
         return if limit <= few || (@pairs.key?(name) && !excessive)
 
-        pair(name, few, "up to #{limit} arenas each keep their own freed memory, and #{few} " \
-                        "suffice#{'s' if few == 1} for #{crowd}")
+        pair(name, few, "up to #{limit} arenas each keep their own freed memory, and " \
+                        "#{few} suffice#{'s' if few == 1} for #{crowd}")
       end
 
       def crowd
@@ -120,7 +120,8 @@ module Memscope
         return foreign(name, reader) if reader != @allocator.name
         return unless @inputs.secure?
 
-        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or with file capabilities")
+        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or " \
+                                          "with file capabilities")
       end
 
       # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.

@@ -10,7 +10,8 @@ module Memscope
       native: "memscope profile --pid PID --backend=imports --seconds 30",
       free: "memscope purge --pid PID --dry-run",
       stacks: "memscope heap --pid PID --paths-to Thread # or Fiber",
-      code: "memscope report --pid PID # its rows files, JIT code, Ruby internals; code is loaded and compiled once",
+      code: "memscope report --pid PID # its rows files, JIT code, Ruby internals; " \
+            "code is loaded and compiled once",
       shared: "memscope report --pid PID --shared",
       unattributed: "memscope report --pid PID --mappings"
     }.freeze
@@ -87,21 +88,24 @@ module Memscope
 
         def filling(verdict)
           if verdict.unshared?
-            return "Filling: RSS does not grow; #{size(verdict.evidence[:unshared_bytes])} that was shared with the " \
-                   "parent has become private"
+            return "Filling: RSS does not grow; " \
+                   "#{size(verdict.evidence[:unshared_bytes])} that was shared with " \
+                   "the parent has become private"
           end
 
-          "Filling: RSS grew#{shares(verdict)}, and ends near #{size(verdict.evidence[:ends_near_bytes])}"
+          "Filling: RSS grew#{shares(verdict)}, and ends near " \
+            "#{size(verdict.evidence[:ends_near_bytes])}"
         end
 
         def step(verdict)
-          "Step: RSS grew by #{size(verdict.evidence[:step_bytes])} at #{verdict.since.strftime('%F %H:%M')} UTC and " \
-            "stayed#{shares(verdict)}"
+          "Step: RSS grew by #{size(verdict.evidence[:step_bytes])} at " \
+            "#{verdict.since.strftime('%F %H:%M')} UTC and stayed#{shares(verdict)}"
         end
 
         def leak(verdict)
           low, high = [verdict.bytes_per_hour_low, verdict.bytes_per_hour_high].map { |bytes| mebibytes(bytes) }
-          "Leak of #{LAYERS[verdict.layer]}: +#{per_hour(verdict.bytes_per_hour)} (#{low} to #{high}) for " \
+          "Leak of #{LAYERS[verdict.layer]}: +#{per_hour(verdict.bytes_per_hour)} " \
+            "(#{low} to #{high}) for " \
             "#{duration(verdict.evidence[:lasting_seconds])}#{per_request(verdict)}#{shares(verdict)}#{eta(verdict)}"
         end
 
@@ -114,8 +118,9 @@ module Memscope
           return unless verdict.eta_seconds
 
           most = verdict.eta_seconds_high ? "to #{duration(verdict.eta_seconds_high)}" : "or more"
-          "; this alone reaches the limit of #{size(verdict.evidence[:limit_bytes])} in " \
-            "#{duration(verdict.eta_seconds)} (#{duration(verdict.eta_seconds_low)} #{most})"
+          "; this alone reaches the limit of #{size(verdict.evidence[:limit_bytes])} " \
+            "in #{duration(verdict.eta_seconds)} " \
+            "(#{duration(verdict.eta_seconds_low)} #{most})"
         end
 
         def shares(verdict)

@@ -76,14 +76,14 @@ module Memscope
       def too_wide
         least, most = bounds(garbage: false)
         if small?(most) || narrow?(least, most)
-          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots may be garbage; collect garbage " \
-            "first"
+          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots " \
+            "may be garbage; collect garbage first"
         elsif @heap.pinned_pages_max > @heap.pages / 4
-          "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} pages hold objects that cannot " \
-            "be moved"
+          "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} " \
+            "pages hold objects that cannot be moved"
         else
-          "Ruby #{@heap.ruby} keeps free slots; depending on which pages these are in, it returns many pages or " \
-            "almost none"
+          "Ruby #{@heap.ruby} keeps free slots; depending on which pages these are " \
+            "in, it returns many pages or almost none"
         end
       end
 

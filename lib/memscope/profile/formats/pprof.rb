@@ -120,7 +120,8 @@ module Memscope
         def period = @parts.map { |profile, _labels| profile.rate_bytes || 1 }.max
 
         def origin(profile)
-          "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}, #{sampling(profile)}"
+          "memscope #{profile.memscope}, ruby #{profile.ruby}, process " \
+            "#{profile.pid}, #{sampling(profile)}"
         end
 
         def sampling(profile)

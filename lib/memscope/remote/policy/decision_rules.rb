@@ -43,9 +43,10 @@ module Memscope
         return if @window.hard? || @window.soft? || @window.leak?
         return "it is below the soft limit, #{percent(@policy.soft)}" if @window.above_soft.empty?
 
-        "above the soft limit, #{percent(@policy.soft)}, for #{counted(@window.above_soft.size, 'readings')} over " \
-          "#{seconds(@window.soft_seconds)}; needed: #{@policy.readings} readings over " \
-          "#{seconds(@policy.time(:sustained_seconds, @group.host))}"
+        "above the soft limit, #{percent(@policy.soft)}, for " \
+          "#{counted(@window.above_soft.size, 'readings')} over " \
+          "#{seconds(@window.soft_seconds)}; needed: #{@policy.readings} readings " \
+          "over #{seconds(@policy.time(:sustained_seconds, @group.host))}"
       end
 
       def in_transition
@@ -90,16 +91,18 @@ module Memscope
         return if @why_no_restart
         return act(:restart, "restarting", *uses.first) if enough?(uses.first(rules.per_hour).sum(&:last))
 
-        @why_no_restart = "restarting #{uses.first.first.title} would return #{size(uses.first.last)}, too little of " \
-                          "the #{size(@over)} that are over"
+        @why_no_restart = "restarting #{uses.first.first.title} would return " \
+                          "#{size(uses.first.last)}, too little of the " \
+                          "#{size(@over)} that are over"
         nil
       end
 
       def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
 
       def act(action, doing, member, bytes)
-        decided(action, "#{size(@over)} over the soft limit, #{percent(@policy.soft)}: #{doing} #{member.title} " \
-                        "returns about #{size(bytes)}", worker: member, expected_bytes: bytes)
+        decided(action, "#{size(@over)} over the soft limit, " \
+                        "#{percent(@policy.soft)}: #{doing} #{member.title} returns " \
+                        "about #{size(bytes)}", worker: member, expected_bytes: bytes)
       end
 
       def decided(action, conclusion, **body)
@@ -111,7 +114,8 @@ module Memscope
 
         leak = "; leaks reach it in #{Verdict::Sentence.duration(@window.eta_seconds)}" if @window.leak?
         "The working set is #{size(@group.working_set_bytes)}, " \
-          "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the limit#{leak}; "
+          "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the " \
+          "limit#{leak}; "
       end
 
       def percent(share) = "#{(100 * share).round} %"

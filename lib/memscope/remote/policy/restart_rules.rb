@@ -103,8 +103,8 @@ module Memscope
         booted = @last&.booted_seconds
         return if failed < @policy.failed_boots || (booted && ago(booted) >= @policy.min_uptime_seconds)
 
-        "#{failed} successors died before they had booted: nothing is restarted until one has run for " \
-          "#{@policy.min_uptime_seconds.round} s"
+        "#{failed} successors died before they had booted: nothing is restarted " \
+          "until one has run for #{@policy.min_uptime_seconds.round} s"
       end
 
       def useless
@@ -112,15 +112,16 @@ module Memscope
         left = @policy.stop_seconds - ago(last.seconds)
         return unless left.positive?
 
-        "restarting does not help: of the #{size(last.expected_bytes)} expected from the last one, " \
-          "#{size(last.returned_bytes)} came back, so the rest is needed again at once; no restart for " \
-          "#{Verdict::Sentence.duration(left)}"
+        "restarting does not help: of the #{size(last.expected_bytes)} expected from " \
+          "the last one, #{size(last.returned_bytes)} came back, so the rest is " \
+          "needed again at once; no restart for #{Verdict::Sentence.duration(left)}"
       end
 
       def too_soon
         return if @last.nil? || ago(@last.seconds) >= interval
 
-        "the last restart was #{ago(@last.seconds).round} s ago, and #{interval.round} s must pass"
+        "the last restart was #{ago(@last.seconds).round} s ago, and " \
+          "#{interval.round} s must pass"
       end
 
       def interval = least_time(@hard ? %i[interval_seconds hard_interval_seconds] : %i[interval_seconds])

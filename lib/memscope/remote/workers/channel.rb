@@ -49,7 +49,8 @@ module Memscope
         LARGE.select { |part| worker.public_send(part) }.each do |part|
           break if text.bytesize <= LIMIT
 
-          why = "left out: with #{part}, the report would have #{text.bytesize} bytes, and the limit is #{LIMIT}"
+          why = "left out: with #{part}, the report would have #{text.bytesize} " \
+                "bytes, and the limit is #{LIMIT}"
           worker = worker.with(part => nil, reasons: { **worker.reasons, part => why })
           text = worker.to_json
         end

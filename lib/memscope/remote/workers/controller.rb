@@ -129,8 +129,8 @@ module Memscope
         return outcome unless left && worker.private_bytes
 
         returned = worker.private_bytes - left
-        @host.log("policy: #{outcome.action} of #{worker.title} returned #{size(returned)}, expected " \
-                  "#{size(outcome.expected_bytes)}")
+        @host.log("policy: #{outcome.action} of #{worker.title} returned " \
+                  "#{size(returned)}, expected #{size(outcome.expected_bytes)}")
         outcome.with(returned_bytes: returned)
       end
 

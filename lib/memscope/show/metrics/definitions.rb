@@ -119,11 +119,13 @@ module Memscope
         "gc_heap_pages" => [:heap_allocated_pages, "Pages of Ruby's heap"],
         "gc_old_objects" => [:old_objects, "Objects that only a major collection marks"],
         "gc_malloc_increase_bytes" =>
-          [:malloc_increase_bytes, "Allocated through malloc since the last collection: a trigger, not usage"],
+          [:malloc_increase_bytes, "Allocated through malloc since the last " \
+                                   "collection: a trigger, not usage"],
         "gc_malloc_increase_limit_bytes" =>
           [:malloc_increase_bytes_limit, "The increase that starts a collection"],
         "gc_oldmalloc_increase_bytes" =>
-          [:oldmalloc_increase_bytes, "Allocated through malloc since the last major collection: a trigger, not usage"],
+          [:oldmalloc_increase_bytes, "Allocated through malloc since the last major " \
+                                      "collection: a trigger, not usage"],
         "gc_oldmalloc_increase_limit_bytes" =>
           [:oldmalloc_increase_bytes_limit, "The increase that starts a major collection"],
         "gc_compactions_total" => [:compact_count, "Compactions of Ruby's heap"],
@@ -153,7 +155,8 @@ module Memscope
       JEMALLOC_PARTS = {
         "jemalloc_unused_bytes" =>
           [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
-           "Free pages that jemalloc keeps: dirty pages stay resident, muzzy pages until the kernel reclaims them"],
+           "Free pages that jemalloc keeps: dirty pages stay resident, muzzy pages " \
+           "until the kernel reclaims them"],
         "jemalloc_purged_bytes_total" =>
           [:pages, { dirty: :dirty_purged, muzzy: :muzzy_purged }, "Free pages that jemalloc has returned"],
         "jemalloc_allocations_total" =>
@@ -169,9 +172,11 @@ module Memscope
         limit_bytes: "The effective limit; no sample where there is none",
         current_bytes: "Charged to the group and those below it, page cache included",
         peak_bytes: "The most charged so far",
-        working_set_bytes: "Current usage minus inactive page cache; Kubernetes evicts by this figure",
+        working_set_bytes: "Current usage minus inactive page cache; Kubernetes " \
+                           "evicts by this figure",
         headroom_bytes: "The limit minus this group's own working set",
-        hierarchy_headroom_bytes: "The smallest headroom under the limits of the group and of the groups above it",
+        hierarchy_headroom_bytes: "The smallest headroom under the limits of the " \
+                                  "group and of the groups above it",
         high_bytes: "The kernel throttles the group above this usage; no sample where it is not set",
         swap_bytes: "Swapped out",
         swap_limit_bytes: "The limit of swap; no sample where there is none",
@@ -214,33 +219,40 @@ module Memscope
         "tag_running" => [:running, "Runs in progress"],
         "tag_allocated_objects" => [:allocated_objects, "Objects that a run allocates; needs a profile of objects"],
         "tag_malloc_allocated_bytes" =>
-          [:malloc_allocated_bytes, "Allocated through malloc by a run; needs jemalloc or a malloc profile"],
+          [:malloc_allocated_bytes, "Allocated through malloc by a run; needs " \
+                                    "jemalloc or a malloc profile"],
         "tag_live_objects" =>
           [:live_objects, "Live objects that runs have allocated since the profile of objects began"],
         "tag_live_bytes" => [:live_bytes, "Bytes of these, with the malloc memory that they report"],
         "tag_malloc_live_bytes" =>
-          [:malloc_live_bytes, "Live memory that runs have allocated through malloc since the malloc profile began"],
+          [:malloc_live_bytes, "Live memory that runs have allocated through malloc " \
+                               "since the malloc profile began"],
         "tag_retained_objects" =>
-          [:retained_objects, "Objects that 1,000 runs retain; no sample for a tag with too few of them"],
+          [:retained_objects, "Objects that 1,000 runs retain; no sample for a tag " \
+                              "with too few of them"],
         "tag_retained_objects_error" => [:retained_objects_error, "One standard error of that number"]
       }.freeze
 
       # Families that only the workers' reports have.
       WORKER = {
         "worker_pss_bytes" =>
-          [:pss_bytes, "Resident memory, with each page divided by the number of processes that map it"],
+          [:pss_bytes, "Resident memory, with each page divided by the number of " \
+                       "processes that map it"],
         "worker_uss_bytes" => [:uss_bytes, "Resident memory that this worker alone maps"],
         "worker_shared_bytes" => [:shared_bytes, "RSS minus USS: memory shared copy-on-write or through files"],
         "worker_unshared_since_fork_bytes" =>
-          [:unshared_since_fork_bytes, "Shared with the master when the worker started, and private now"],
+          [:unshared_since_fork_bytes, "Shared with the master when the worker " \
+                                       "started, and private now"],
         "worker_rss_growth_bytes_per_second" =>
           [->(worker) { worker.verdict&.bytes_per_hour&.fdiv(3_600) },
-           "How fast the worker's RSS grows without steps, warm-up and load; no sample while it is too early to tell"],
+           "How fast the worker's RSS grows without steps, warm-up and load; no " \
+           "sample while it is too early to tell"],
         "worker_phase" => [:phase, "Puma's phase: each phased restart adds one"],
         "worker_boot_time_seconds" =>
           [->(worker) { worker.booted_at&.to_f&.round(3) }, "When the worker started, in seconds since 1970"],
         "worker_report_time_seconds" =>
-          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, in seconds since 1970"]
+          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, " \
+                                                     "in seconds since 1970"]
       }.freeze
 
       # Keys of Cost, for the readings of a collection and for those in the workers' reports.
@@ -316,7 +328,8 @@ module Memscope
                        (cgroup.pressure || {}).transform_values { |stall| stall[:total_us]&.fdiv(1_000_000) }
                      }, labels: %i[stall]),
       Definition.new("ledger_bytes",
-                     "Resident memory by its proven owner, or unattributed; sums to memscope_ledger_rss_bytes",
+                     "Resident memory by its proven owner, or unattributed; sums to " \
+                     "memscope_ledger_rss_bytes",
                      :ledger, :leaf_bytes, report: :leaves, labels: %i[row]),
       Definition.new("ledger_rss_bytes", "Resident memory that the ledger's own scan saw", :ledger, :rss_bytes,
                      report: :ledger_rss_bytes),

@@ -34,7 +34,8 @@ module Memscope
       def reasons = sentences
 
       def lede
-        whole = "#{counted(@reading.total_count, 'objects')}: #{size(@reading.total_slot_bytes)} in slots, " \
+        whole = "#{counted(@reading.total_count, 'objects')}: " \
+                "#{size(@reading.total_slot_bytes)} in slots, " \
                 "#{size(@reading.total_memsize_bytes)} in all"
         garbage = "garbage included; --gc (gc: true) collects it first"
         garbage = "after a garbage collection" if @reading.collected?

@@ -41,8 +41,9 @@ module Memscope
         return unless (objects = @reading.per_iteration(:objects))
 
         slots, malloc, rss = %i[slot_bytes malloc_bytes rss_bytes].map { |name| bytes(@reading.per_iteration(name)) }
-        @page.wrapped("Each of the last #{count(@reading.judged_iterations)} requests added " \
-                      "#{format('%+.1f', objects)} objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
+        @page.wrapped("Each of the last #{count(@reading.judged_iterations)} " \
+                      "requests added #{format('%+.1f', objects)} objects, slots " \
+                      "#{slots}, malloc #{malloc}, RSS #{rss}.")
       end
 
       def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
@@ -64,9 +65,10 @@ module Memscope
         return "Steady: nothing grows in #{rounds}." unless @reading.uncounted_bytes
 
         "Steady: nothing grows by one per #{each} in #{rounds}, but malloc does, by " \
-          "#{counted(@reading.uncounted_bytes, 'bytes')}: a String, an Array or a Hash that is kept may grow (a log " \
-          "in memory, a list of numbers), or something leaks less often. If #{longer} shows as much per #{each}, it " \
-          "is a leak."
+          "#{counted(@reading.uncounted_bytes, 'bytes')}: a String, an Array or a " \
+          "Hash that is kept may grow (a log in memory, a list of numbers), or " \
+          "something leaks less often. If #{longer} shows as much per #{each}, it is " \
+          "a leak."
       end
 
       def rounds
@@ -74,11 +76,13 @@ module Memscope
         return judged if @reading.path
         return "#{counted(@reading.total_iterations, 'iterations')}, #{PLACES[@reading.ran_in]}" unless @reading.grows?
 
-        "#{judged}, after #{counted(@reading.warmup_iterations, 'iterations')} of warm-up, #{PLACES[@reading.ran_in]}"
+        "#{judged}, after #{counted(@reading.warmup_iterations, 'iterations')} of " \
+          "warm-up, #{PLACES[@reading.ran_in]}"
       end
 
       def lines(grown)
-        ["  +#{amount(grown)} per #{each} (#{grown.growth.map { |number| count(number) }.join(', ')})",
+        ["  +#{amount(grown)} per #{each} " \
+         "(#{grown.growth.map { |number| count(number) }.join(', ')})",
          *grown.places.map { |place| "    allocated at #{short(place)}: #{share(place)}" },
          *("    held by #{grown.held_by.join(ARROWS[@page.unicode?])}" if grown.held_by)]
       end
@@ -99,8 +103,10 @@ module Memscope
         return unless @reading.grows?
 
         names = @reading.grown.filter_map { |one| one.layer == :malloc ? ":malloc" : one.name&.inspect }
-        allow = " To allow it: ignore: [#{names.join(', ')}], or max: #{@reading.grown.map(&:per_iteration).max}."
-        @page.wrapped("It is a leak, or a cache that is still filling: #{longer} tells.#{allow unless @reading.path}")
+        allow = " To allow it: ignore: [#{names.join(', ')}], or max: " \
+                "#{@reading.grown.map(&:per_iteration).max}."
+        @page.wrapped("It is a leak, or a cache that is still filling: #{longer} " \
+                      "tells.#{allow unless @reading.path}")
       end
 
       def longer = @reading.path ? "--requests=#{@reading.longer_iterations}" : "warmup: #{@reading.longer_iterations}"
@@ -108,8 +114,9 @@ module Memscope
       def expired
         return if @reading.expired.empty?
 
-        @page.wrapped("Released some seconds after the last request, by a timer or by a thread that ended, so not " \
-                      "growth: #{@reading.expired.join(', ')}.")
+        @page.wrapped("Released some seconds after the last request, by a timer or " \
+                      "by a thread that ended, so not growth: " \
+                      "#{@reading.expired.join(', ')}.")
       end
 
       def reasons = unavailable(@reading.reasons.except(:environment))

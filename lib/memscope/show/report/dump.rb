@@ -18,7 +18,8 @@ module Memscope
 
       def sections
         [["  #{@reading.path}",
-          "  #{counted(@reading.objects, 'objects')}, #{counted(@reading.references, 'references')}, " \
+          "  #{counted(@reading.objects, 'objects')}, " \
+          "#{counted(@reading.references, 'references')}, " \
           "#{mebibytes(@reading.bytes)} MiB, without objects' contents",
           "  #{OPENS.fetch(@reading.format)}"]]
       end
@@ -29,8 +30,8 @@ module Memscope
         wall = milliseconds(@reading.cost.wall_us)
         return "written in #{wall}" unless @reading.pause_ms
 
-        "written in #{wall} (#{milliseconds(@reading.cost.gvl_us)} under the GVL), by a child whose fork took " \
-          "#{milliseconds(@reading.pause_ms * 1000)}"
+        "written in #{wall} (#{milliseconds(@reading.cost.gvl_us)} under the GVL), " \
+          "by a child whose fork took #{milliseconds(@reading.pause_ms * 1000)}"
       end
     end
   end

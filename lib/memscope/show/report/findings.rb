@@ -36,7 +36,8 @@ module Memscope
           parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
           parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
           seconds = (diagnosis.at - diagnosis.changed_since).round
-          "In #{count(seconds)} s, RSS changed by #{signed_mebibytes(changes[:rss])} MiB: #{parts.join(', ')}"
+          "In #{count(seconds)} s, RSS changed by #{signed_mebibytes(changes[:rss])} " \
+            "MiB: #{parts.join(', ')}"
         end
 
         # @param ledger [Ledger]
@@ -49,7 +50,8 @@ module Memscope
 
         def incomplete(checks)
           unknown, made = checks.partition { |check| check.outcome == :unknown }
-          "No problems found by #{counted(made.size, 'checks')}; #{count(unknown.size)} could not be made, see below"
+          "No problems found by #{counted(made.size, 'checks')}; " \
+            "#{count(unknown.size)} could not be made, see below"
         end
       end
 

@@ -92,8 +92,10 @@ module Memscope
 
       def totals
         garbage = "; garbage: #{counted(@reading.new_garbage_count, 'objects')}, #{size(@reading.new_garbage_bytes)}"
-        @page.wrapped("new: #{counted(@reading.new_count, 'objects')}, #{size(@reading.new_bytes)}#{garbage}; in all " \
-                      "#{signed(@reading.total_count)} objects, #{signed_mebibytes(@reading.total_bytes)} MiB")
+        @page.wrapped("new: #{counted(@reading.new_count, 'objects')}, " \
+                      "#{size(@reading.new_bytes)}#{garbage}; in all " \
+                      "#{signed(@reading.total_count)} objects, " \
+                      "#{signed_mebibytes(@reading.total_bytes)} MiB")
       end
 
       def paths
@@ -129,8 +131,10 @@ module Memscope
       def totals
         reading = @reading
         place = reading.source && reading.roots.empty? ? "in the dump" : "reachable"
-        @page.wrapped("#{place}: #{objects(reading.reachable_count, reading.reachable_bytes)}; " \
-                      "garbage: #{objects(reading.garbage_count, reading.garbage_bytes)}")
+        @page.wrapped("#{place}: " \
+                      "#{objects(reading.reachable_count, reading.reachable_bytes)}; " \
+                      "garbage: " \
+                      "#{objects(reading.garbage_count, reading.garbage_bytes)}")
       end
 
       def objects(number, bytes) = number ? "#{counted(number, 'objects')}, #{size(bytes)}" : "unknown"
@@ -151,15 +155,16 @@ module Memscope
 
       def sought
         shown = ", the first #{@reading.paths.size} of them" if @reading.path_count > @reading.paths.size
-        "paths to #{@reading.paths_to} (#{counted(@reading.target_count, 'objects')}): " \
+        "paths to #{@reading.paths_to} " \
+          "(#{counted(@reading.target_count, 'objects')}): " \
           "#{counted(@reading.path_count, 'kinds')}#{shown}"
       end
 
       def retained
         rows = listed({ "retained %s" => :retained_bytes, "own %s" => :bytes, "objects" => :count }, "class",
                       of_others(@reading.retained), &CLASS)
-        note = "Objects retain what would be freed without them. What one class retains may be part of what another " \
-               "retains, so do not sum the rows."
+        note = "Objects retain what would be freed without them. What one class " \
+               "retains may be part of what another retains, so do not sum the rows."
         [rows, @page.wrapped(note)] if rows
       end
 
@@ -176,15 +181,16 @@ module Memscope
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
                       found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
         [*([rows] if rows),
-         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
-                       "others; the duplicates take #{size(found.saved_bytes)}")]
+         @page.wrapped("#{count(found.duplicate_count)} of " \
+                       "#{counted(found.count, 'Strings')} are duplicates of others; " \
+                       "the duplicates take #{size(found.saved_bytes)}")]
       end
 
       def cost
         return super unless @reading.pause_ms
 
-        "#{super} in a child; the child used #{size(@reading.child_bytes)} of its own, and its fork took " \
-          "#{milliseconds(@reading.pause_ms * 1000)}"
+        "#{super} in a child; the child used #{size(@reading.child_bytes)} of its " \
+          "own, and its fork took #{milliseconds(@reading.pause_ms * 1000)}"
       end
 
       # A dump does not say which process it is from.

@@ -36,7 +36,8 @@ module Memscope
         moved = "; RSS #{{ -1 => 'rose', 0 => 'did not change', 1 => 'fell' }[returned <=> 0]}#{by}" if returned
         unshared = collected.unshared_bytes.to_i
         lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared >= MEBIBYTE / 20
-        "Garbage was collected first, in #{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
+        "Garbage was collected first, in " \
+          "#{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
       end
 
       private
@@ -158,8 +159,9 @@ module Memscope
       def checks
         checked.reject { |row| row.check.verified? }.map do |row|
           check = row.check
-          @page.wrapped("unverified: #{row.label} has #{exact(check.actual_bytes)}, but #{check.source} says " \
-                        "#{exact(check.expected_bytes)} (#{signed(check.difference_bytes)} B)")
+          @page.wrapped("unverified: #{row.label} has #{exact(check.actual_bytes)}, " \
+                        "but #{check.source} says #{exact(check.expected_bytes)} " \
+                        "(#{signed(check.difference_bytes)} B)")
         end
       end
 

@@ -46,7 +46,8 @@ module Memscope
       def mmapped
         blocks = @reading.mmapped_blocks or return
 
-        "  plus #{size(@reading.mmapped_bytes)} in #{counted(blocks, 'blocks')} allocated directly with mmap"
+        "  plus #{size(@reading.mmapped_bytes)} in #{counted(blocks, 'blocks')} " \
+          "allocated directly with mmap"
       end
 
       # "all arenas: unused pages stay dirty for 10 s, then muzzy for 0 s".
@@ -72,7 +73,8 @@ module Memscope
         waited = waited.select { |_index, _name, counts| counts[:waits].positive? }
                        .max_by(MUTEXES) { |_index, _name, counts| counts[:wait_ns] }
         waited.map do |index, name, counts|
-          @page.wrapped("threads waited for mutex #{name} of arena #{index} #{counted(counts[:waits], 'times')}, " \
+          @page.wrapped("threads waited for mutex #{name} of arena #{index} " \
+                        "#{counted(counts[:waits], 'times')}, " \
                         "#{milliseconds(counts[:wait_ns] / 1000)} in total")
         end
       end
@@ -153,7 +155,8 @@ module Memscope
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         @page.listing(["MiB", "free but resident"],
                       [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"], [range, compaction],
-                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"],
+                       [cell(@reading.stuck_bytes), "stuck until whole #{place} " \
+                                                    "become free, or until a restart"],
                        *sizes])
       end
 
@@ -172,7 +175,8 @@ module Memscope
       def sizes
         rows = @reading.stuck.first(SIZES).map do |stuck|
           [mebibytes(stuck.stuck_bytes),
-           "of that, in #{count(stuck.size_bytes)}-byte slabs, #{(100 * stuck.utilisation).round} % used"]
+           "of that, in #{count(stuck.size_bytes)}-byte slabs, " \
+           "#{(100 * stuck.utilisation).round} % used"]
         end
         others = @reading.stuck.drop(SIZES)
         sum = mebibytes(others.sum(&:stuck_bytes))

@@ -118,7 +118,8 @@ module Memscope
         number = counted(@reading.samples, "samples")
         return "#{number} #{age}: too few for an estimate of what is still live." unless estimated?(@reading)
 
-        "#{size(@reading.live_bytes)} (#{error})#{objects} #{age} is still live, estimated from #{number}.#{survival}"
+        "#{size(@reading.live_bytes)} (#{error})#{objects} #{age} is still live, " \
+          "estimated from #{number}.#{survival}"
       end
 
       # Sorts by the memory that survived a full GC, if any did: that is certain to be held, the rest may be garbage.
@@ -136,8 +137,8 @@ module Memscope
         return " All of it survived a full GC." if @reading.unjudged_bytes.zero?
         return " All of it was allocated since the last full GC, and may be garbage." if survived.zero?
 
-        " #{size(survived)} of it survived a full GC; #{size(@reading.unjudged_bytes)} was allocated since, and may " \
-          "be garbage."
+        " #{size(survived)} of it survived a full GC; " \
+          "#{size(@reading.unjudged_bytes)} was allocated since, and may be garbage."
       end
 
       def objects
@@ -199,7 +200,8 @@ module Memscope
                  "#{format(ERROR, @page.plus_minus, '99')}"
         end
 
-        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
+        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per " \
+          "#{size(@reading.rate_bytes)} allocated. " \
           "#{format(ERROR, @page.plus_minus, '99.7')}"
       end
 

@@ -8,7 +8,8 @@ module Memscope
       OUTSIDE_BYTES = 10 * Quantity::MEBIBYTE
       # A coverage above which older memory must have been freed.
       SURPLUS = 1.2
-      LATE = "Missed %s of sampled blocks; each block counted as live until its address was sampled again."
+      LATE = "Missed %s of sampled blocks; each block counted as live until its " \
+             "address was sampled again."
       private_constant :OUTSIDE_BYTES, :SURPLUS, :LATE
 
       # @return [Array<String>] one sentence or two for growth that the samples do not account for
@@ -20,8 +21,9 @@ module Memscope
         tied = others.take_while { |one| tied?(first, one) }
         return if tied.empty?
 
-        "The first #{tied.size + 1} #{noun([first, *tied])} differ by less than two standard errors: their order may " \
-          "be chance, and a longer profile tells them apart."
+        "The first #{tied.size + 1} #{noun([first, *tied])} differ by less than two " \
+          "standard errors: their order may be chance, and a longer profile tells " \
+          "them apart."
       end
 
       private
@@ -31,8 +33,9 @@ module Memscope
       def coverage
         share = @reading.coverage or return
 
-        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count" \
-          "#{', since older memory was freed in the meantime' if share > SURPLUS}."
+        "The samples account for #{format('%.0f', 100 * share)} % of the growth in " \
+          "the allocator's own " \
+          "count#{', since older memory was freed in the meantime' if share > SURPLUS}."
       end
 
       def unseen_calls
@@ -41,10 +44,11 @@ module Memscope
         # The root: the error of the samples that so much growth leads to.
         return unless grown - seen >= [Quantity::MEBIBYTE, 3 * Math.sqrt([grown, 0].max * @reading.rate_bytes)].max
 
-        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
-          "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports does not see: through " \
-          "FFI (Fiddle, ffi), through dlsym, or inside the C library. jemalloc's profiler sees them: memscope exec " \
-          "--profile -- COMMAND."
+        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the " \
+          "samples account for #{size([seen, 0].max)}. The rest was allocated by " \
+          "calls that the backend imports does not see: through FFI (Fiddle, ffi), " \
+          "through dlsym, or inside the C library. jemalloc's profiler sees them: " \
+          "memscope exec --profile -- COMMAND."
       end
 
       def outside_malloc
@@ -52,8 +56,9 @@ module Memscope
         malloc = [@reading.allocator_grown_bytes || @reading.live_bytes, 0].max
         return unless grown - malloc >= [OUTSIDE_BYTES, grown / 10].max
 
-        "RSS grew by #{size(grown)} while the profile ran, and memory in use in malloc by #{size(malloc)}: the rest " \
-          "is in Ruby's heap, stacks, mappings or free memory, which no malloc profile sees (memscope report --pid " \
+        "RSS grew by #{size(grown)} while the profile ran, and memory in use in " \
+          "malloc by #{size(malloc)}: the rest is in Ruby's heap, stacks, mappings " \
+          "or free memory, which no malloc profile sees (memscope report --pid " \
           "#{@reading.pid})."
       end
 

@@ -76,8 +76,10 @@ module Memscope
         return @page.wrapped(LedgerPage.of_collection(@reading.before.collected)) if @reading.before.collected
         return unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
-        @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc frees it and later levers return it, " \
-                      "but the prediction leaves it out. --dry-run --gc (dry_run with gc: true) collects it first.")
+        @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc " \
+                      "frees it and later levers return it, but the prediction " \
+                      "leaves it out. --dry-run --gc (dry_run with gc: true) " \
+                      "collects it first.")
       end
 
       def rows

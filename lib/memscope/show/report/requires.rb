@@ -21,7 +21,8 @@ module Memscope
       def sections = [lede, gems, tree]
 
       def lede
-        lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{mebibytes(@reading.objects_bytes)} in objects, " \
+        lines = ["#{mebibytes(@reading.bytes)} MiB in use: " \
+                 "#{mebibytes(@reading.objects_bytes)} in objects, " \
                  "#{mebibytes(@reading.malloc_bytes)} through malloc",
                  "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too", "#{files}; #{rest}"]
         [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]

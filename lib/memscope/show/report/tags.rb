@@ -29,8 +29,8 @@ module Memscope
         tied = others.take_while { |row| total(first) - total(row) < 2 * Math.hypot(error(first), error(row)) }
         return if tied.empty?
 
-        @page.wrapped("What the first #{tied.size + 1} tags retain differs by less than two standard errors: their " \
-                      "order may be chance.")
+        @page.wrapped("What the first #{tied.size + 1} tags retain differs by less " \
+                      "than two standard errors: their order may be chance.")
       end
 
       def total(row) = row.retained_objects * row.runs

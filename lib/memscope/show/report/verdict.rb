@@ -26,7 +26,8 @@ module Memscope
         evidence = @reading.evidence
         used, limit = evidence.values_at(:working_set_bytes, :limit_bytes)
         full = "; #{size(used)} of the container's #{size(limit)} is in use" if used && limit
-        @page.wrapped("#{counted(evidence[:points], 'values')}, one per #{evidence[:epoch_seconds] / 60} min, " \
+        @page.wrapped("#{counted(evidence[:points], 'values')}, one per " \
+                      "#{evidence[:epoch_seconds] / 60} min, " \
                       "#{format('confidence %.0f %%', 100 * @reading.confidence)}#{full}.")
       end
 

@@ -166,21 +166,25 @@ module Memscope
     SETTINGS = {
       listen: {
         type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
-        sentence: "Whether this process answers, on a Unix socket that only its own user and root can open, " \
-                  "memscope's commands that take `--pid`. A path places the socket outside of " \
-                  "`socket_directory`. With `plugin :memscope`, Puma and what it forks always have such sockets: " \
-                  "workers ask their master over them, and a purge reaches each worker."
+        sentence: "Whether this process answers, on a Unix socket that only its own " \
+                  "user and root can open, memscope's commands that take `--pid`. A " \
+                  "path places the socket outside of `socket_directory`. With " \
+                  "`plugin :memscope`, Puma and what it forks always have such " \
+                  "sockets: workers ask their master over them, and a purge reaches " \
+                  "each worker."
       },
       socket_directory: {
         type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY", example: '"/run/app/memscope"',
-        sentence: "The directory of the sockets, owned by this process's user, with mode 0700. By default it is " \
-                  "`$XDG_RUNTIME_DIR/memscope`, or `memscope-UID` in the directory for temporary files."
+        sentence: "The directory of the sockets, owned by this process's user, with " \
+                  "mode 0700. By default it is `$XDG_RUNTIME_DIR/memscope`, or " \
+                  "`memscope-UID` in the directory for temporary files."
       },
       username: {
         type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
-        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication). Without both, and " \
-                  "without `authorize`, Memscope::Web is closed, except to a browser on the same machine under Rails " \
-                  "in development and test."
+        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic " \
+                  "authentication). Without both, and without `authorize`, " \
+                  "Memscope::Web is closed, except to a browser on the same machine " \
+                  "under Rails in development and test."
       },
       password: {
         type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
@@ -188,24 +192,29 @@ module Memscope
         sentence: "The password that goes with `username`."
       },
       authorize: {
-        type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
+        type: Types.responding(:call, allowed: "nil, an object that responds to " \
+                                               "call, such as a lambda"),
         example: '->(request) { request.env["warden"]&.user&.admin? }',
-        sentence: "An object that decides on access instead of `username` and `password`. It is called with the " \
-                  "Rack::Request and allows the request by returning anything but nil or false."
+        sentence: "An object that decides on access instead of `username` and " \
+                  "`password`. It is called with the Rack::Request and allows the " \
+                  "request by returning anything but nil or false."
       },
       actions: {
         type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
-        sentence: "Whether users of Memscope::Web and of the socket can return memory with a purge, collect garbage, " \
-                  "write a heap dump, and start or stop a profile. If false, they can only read."
+        sentence: "Whether users of Memscope::Web and of the socket can return " \
+                  "memory with a purge, collect garbage, write a heap dump, and " \
+                  "start or stop a profile. If false, they can only read."
       },
       worker_interval_seconds: {
         type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
-        sentence: "How often each worker of Puma reports its memory to the master, with `plugin :memscope`."
+        sentence: "How often each worker of Puma reports its memory to the master, " \
+                  "with `plugin :memscope`."
       },
       metrics_ledger_interval_seconds: {
         type: Types.seconds(1..86_400, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL", example: "60",
-        sentence: "The least time between two ledger readings for the metrics, each of which takes tens of " \
-                  "milliseconds per gigabyte. If nil, no ledger is read, and its families are not exported."
+        sentence: "The least time between two ledger readings for the metrics, each " \
+                  "of which takes tens of milliseconds per gigabyte. If nil, no " \
+                  "ledger is read, and its families are not exported."
       },
       metrics_arenas: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
@@ -213,66 +222,79 @@ module Memscope
       },
       metrics_objects: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
-        sentence: "Whether the metrics count the objects of the classes with the most memory, by a census at most " \
-                  "once in `metrics_ledger_interval_seconds`, or once a minute if that is nil. Puma's workers are " \
-                  "not counted."
+        sentence: "Whether the metrics count the objects of the classes with the " \
+                  "most memory, by a census at most once in " \
+                  "`metrics_ledger_interval_seconds`, or once a minute if that is " \
+                  "nil. Puma's workers are not counted."
       },
       objects_profile: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
-        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent " \
-                  "of its CPU time. For lines that keep growing, it finds what holds their objects, by " \
-                  "a heap graph in a forked child, at most every ten minutes. Forked workers continue " \
-                  "the profile; a process that creates a Ractor ends it. Before Ruby 3.3, the profile also " \
-                  "makes allocation slower, by a third where a program does nothing else. Without Rails, " \
-                  "only the environment variable starts it."
+        sentence: "Whether a profile of Ruby's objects runs for as long as the " \
+                  "process, at one percent of its CPU time. For lines that keep " \
+                  "growing, it finds what holds their objects, by a heap graph in a " \
+                  "forked child, at most every ten minutes. Forked workers continue " \
+                  "the profile; a process that creates a Ractor ends it. Before Ruby " \
+                  "3.3, the profile also makes allocation slower, by a third where a " \
+                  "program does nothing else. Without Rails, only the environment " \
+                  "variable starts it."
       },
       history: {
         type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY", example: "false",
-        sentence: "Whether Rails, Puma's master and workers (with `plugin :memscope`) and a process that has called " \
-                  "`Memscope::Workers.watch`, such as Sidekiq's, keep the history of their memory, which " \
-                  "`Memscope.history` returns: by a thread that uses at most a thousandth of a core, in 380 KiB. In " \
-                  "any other process, only the environment variable starts it."
+        sentence: "Whether Rails, Puma's master and workers (with `plugin " \
+                  ":memscope`) and a process that has called " \
+                  "`Memscope::Workers.watch`, such as Sidekiq's, keep the history of " \
+                  "their memory, which `Memscope.history` returns: by a thread that " \
+                  "uses at most a thousandth of a core, in 380 KiB. In any other " \
+                  "process, only the environment variable starts it."
       },
       policy: {
         type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY", example: ":observe",
-        sentence: "Whether Puma's master (with `plugin :memscope`) and a process that has called " \
-                  "`Memscope::Workers.watch`, such as Sidekiq's, look once a minute at how near their memory is to " \
-                  "the container's limit, and decide whether to purge a worker or to restart one. With `:observe` " \
-                  "they log what they would do; with `:act` they do it. In Puma's master, which does not always " \
-                  "load the application, only the environment variable is sure to be seen. With a " \
-                  "`worker_interval_seconds` above 60 they look only that often, and above 150 they do nothing."
+        sentence: "Whether Puma's master (with `plugin :memscope`) and a process " \
+                  "that has called `Memscope::Workers.watch`, such as Sidekiq's, " \
+                  "look once a minute at how near their memory is to the container's " \
+                  "limit, and decide whether to purge a worker or to restart one. " \
+                  "With `:observe` they log what they would do; with `:act` they do " \
+                  "it. In Puma's master, which does not always load the application, " \
+                  "only the environment variable is sure to be seen. With a " \
+                  "`worker_interval_seconds` above 60 they look only that often, and " \
+                  "above 150 they do nothing."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
-        sentence: "The share of the container's memory limit above which the policy does something, if it lasts five " \
-                  "minutes. Above 0.95, or this share if it is larger, a restart comes first."
+        sentence: "The share of the container's memory limit above which the policy " \
+                  "does something, if it lasts five minutes. Above 0.95, or this " \
+                  "share if it is larger, a restart comes first."
       },
       policy_interval_seconds: {
         type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
-        sentence: "The least time between two restarts of workers. Above 0.95 of the limit it is 300 s, unless this " \
-                  "is less. The policy makes either up to a fifth longer."
+        sentence: "The least time between two restarts of workers. Above 0.95 of the " \
+                  "limit it is 300 s, unless this is less. The policy makes either " \
+                  "up to a fifth longer."
       },
       policy_min_uptime_seconds: {
         type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
-        sentence: "The shortest time that a worker must have run before the policy restarts it. If the limit is " \
-                  "about to be reached, and the last restart was at least this long ago, 600 s are enough for one " \
-                  "worker."
+        sentence: "The shortest time that a worker must have run before the policy " \
+                  "restarts it. If the limit is about to be reached, and the last " \
+                  "restart was at least this long ago, 600 s are enough for one worker."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
-        sentence: "Whether something, such as systemd or Kubernetes, starts this process again when it ends with " \
-                  "success, so that the policy may restart it. Puma's workers need no setting: their master starts " \
+        sentence: "Whether something, such as systemd or Kubernetes, starts this " \
+                  "process again when it ends with success, so that the policy may " \
+                  "restart it. Puma's workers need no setting: their master starts " \
                   "them again."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
-        sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."
+        sentence: "Whether each forked worker of Puma turns on jemalloc's background " \
+                  "threads again: a fork stops them."
       },
       logger: {
         type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
         example: "Logger.new($stderr)",
-        sentence: "Where memscope logs, for example why a request was refused. If nil, `Rails.logger`, or nothing " \
-                  "without Rails; the policy's decisions then go to the log of Puma or Sidekiq."
+        sentence: "Where memscope logs, for example why a request was refused. If " \
+                  "nil, `Rails.logger`, or nothing without Rails; the policy's " \
+                  "decisions then go to the log of Puma or Sidekiq."
       }
     }.to_h { |name, options| [name, Setting.new(name, **options)] }.freeze
   end

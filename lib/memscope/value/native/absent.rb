@@ -40,7 +40,8 @@ module Memscope
       # @return [String] why the extension is not loaded
       def self.reason(error)
         unless RUBY_ENGINE == "ruby"
-          return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} #{RUBY_ENGINE_VERSION}"
+          return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} " \
+                 "#{RUBY_ENGINE_VERSION}"
         end
         return "memscope reads Linux's /proc; this is #{RUBY_PLATFORM}" unless RUBY_PLATFORM.include?("linux")
 

@@ -10,8 +10,8 @@ module Memscope
         READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze
         # For each reading: a heading, and a sentence.
         SECTIONS = {
-          arenas: ["Arenas", "Each arena has its own locks: threads in different arenas do not contend with each " \
-                             "other."],
+          arenas: ["Arenas", "Each arena has its own locks: threads in different " \
+                             "arenas do not contend with each other."],
           size_classes: ["Size classes", "Slack is free memory in slabs that only blocks of the same size can use."],
           fragmentation: ["Free but resident", "How much more malloc holds than is allocated, and what returns it."],
           ruby_heap: ["Ruby heap", "A page can be returned only when all of its slots are free. Garbage is live here."],

@@ -35,8 +35,9 @@ module Memscope
           gc: ["Collect garbage", "One full GC."],
           compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
           tcache: ["Flush the thread cache",
-                   "Flushes the malloc cache of one thread only, the one that runs this lever, so that Decay and " \
-                   "Purge can return the pages of the cached blocks."],
+                   "Flushes the malloc cache of one thread only, the one that runs " \
+                   "this lever, so that Decay and Purge can return the pages of the " \
+                   "cached blocks."],
           decay: ["Decay", "Returns the unused pages whose decay time has passed."],
           purge: ["Purge", "Returns all unused pages."],
           trim: ["Trim", "Returns whole pages inside free blocks."],

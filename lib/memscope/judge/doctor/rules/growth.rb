@@ -8,8 +8,8 @@ module Memscope
       # Growth by at least this share of the RSS is a warning: less may be what any work leaves.
       GROWN_SHARE = 0.05
       MANY_THREADS = 50
-      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, or be garbage: " \
-               "objects need not report what they hold."
+      MAY_BE = "This memory may belong to C extensions or to Ruby's own structures, " \
+               "or be garbage: objects need not report what they hold."
       IN_USE = "Only the code that holds this memory can free it, or a GC if it is garbage."
       FILLS = "A cache that is still filling looks the same, but stops growing."
 
@@ -54,8 +54,8 @@ module Memscope
         growth(:native_growth, "growth of native memory", :untracked_bytes, :untracked_growth_bytes,
                inapplicable: :undivided, floor: FLOOR / 2) do |bytes|
           threads = stacks_more["threads"]
-          came = "#{count(threads)} threads came meanwhile, each of which holds memory in malloc: " \
-                 "`#{command('heap', '--paths-to Thread')}`."
+          came = "#{count(threads)} threads came meanwhile, each of which holds " \
+                 "memory in malloc: `#{command('heap', '--paths-to Thread')}`."
           { title: "malloc memory that no Ruby object accounts for has grown by #{size(bytes)}",
             why: [threads < MANY_THREADS ? MAY_BE : came, unsized, unjudged, (FILLS unless judged?)],
             confidence: :likely, returns: IN_USE, remedy: profile }

@@ -36,15 +36,16 @@ module Memscope
         decay = setting(:dirty_decay_ms)
         later = evidence.second_snapshot&.jemalloc
         if purged && decay && seconds * 1000 > decay && before[:pdirty] >= now[:pdirty] / 2
-          [:warning, :certain, "none was returned since the earlier diagnosis: the process is idle, " \
-                               "and no background thread runs"]
+          [:warning, :certain, "none was returned since the earlier diagnosis: the " \
+                               "process is idle, and no background thread runs"]
         elsif environment.forked? && later && later[:dirty_npurge] <= now[:dirty_npurge] &&
               environment.cpu_seconds.to_f < SOME_WORK_SECONDS
-          [:warning, :likely, "none is being returned: no background thread runs, and the pages are " \
-                              "older than the fork or the process is idle"]
+          [:warning, :likely, "none is being returned: no background thread runs, " \
+                              "and the pages are older than the fork or the process " \
+                              "is idle"]
         else
-          [:info, :likely, "no background thread runs, so pages are returned only while the program's " \
-                           "threads allocate or free"]
+          [:info, :likely, "no background thread runs, so pages are returned only " \
+                           "while the program's threads allocate or free"]
         end
       end
 
@@ -59,8 +60,9 @@ module Memscope
           end
           { title: "#{size(bytes)} is stuck in partly used slabs",
             confidence: unjudged ? :likely : :certain,
-            why: ["Besides the #{size(used)} in use, #{size(bytes)} is free in slabs. A slab serves " \
-                  "blocks of one size, so its free memory is usable only for that size.",
+            why: ["Besides the #{size(used)} in use, #{size(bytes)} is free in " \
+                  "slabs. A slab serves blocks of one size, so its free memory is " \
+                  "usable only for that size.",
                   *("The largest parts: #{sizes.join('; ')}." if sizes.any?)],
             returns: between_blocks("A slab returns with its last block, and no lever moves blocks."),
             remedy: after_collection(command("report", "--size-classes"),
@@ -79,15 +81,16 @@ module Memscope
             why: ["#{'Up to ' if unsure}#{percent(of_rss(bytes))} of RSS is dirty pages: #{cause}.",
                   *("Some were never written to#{resident}." if unsure)],
             remedy: [[command("purge", "purge"), *lint.tuning].join("\n"),
-                     "takes about #{milliseconds(bytes / 11_000)} without the GVL; pages that are " \
-                     "used again fault back in; each process is tuned by itself"],
+                     "takes about #{milliseconds(bytes / 11_000)} without the GVL; " \
+                     "pages that are used again fault back in; each process is tuned " \
+                     "by itself"],
             evidence: { least_resident_bytes: least } }
         end,
         rule(:muzzy_pages, "pages that the kernel may take back", -> { row_bytes(:malloc, :muzzy) },
              inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
           { title: "#{size(bytes)} counts as RSS, although the kernel may take it back",
-            why: "muzzy_decay_ms is #{setting(:muzzy_decay_ms)}: jemalloc offers freed pages to the " \
-                 "kernel with MADV_FREE.",
+            why: "muzzy_decay_ms is #{setting(:muzzy_decay_ms)}: jemalloc offers " \
+                 "freed pages to the kernel with MADV_FREE.",
             severity: :info, returns: gained(:malloc, bytes),
             remedy: ["MALLOC_CONF=muzzy_decay_ms:0", "#{KEEP_OTHERS}; causes some more page faults"] }
         end,
@@ -95,8 +98,9 @@ module Memscope
              -> { row_bytes(:malloc, :retained_resident) },
              inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
           { title: "#{size(bytes)} that jemalloc returned is resident again", confidence: :likely,
-            why: "The kernel makes huge pages and fills in up to #{environment.thp_gaps} missing " \
-                 "pages of the 512 in each (transparent huge pages: #{environment.thp_mode}).",
+            why: "The kernel makes huge pages and fills in up to " \
+                 "#{environment.thp_gaps} missing pages of the 512 in each " \
+                 "(transparent huge pages: #{environment.thp_mode}).",
             returns: "jemalloc counts these pages as returned, and does not purge them again.",
             remedy: NO_HUGE_PAGES }
         end,

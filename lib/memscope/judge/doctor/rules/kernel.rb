@@ -16,8 +16,8 @@ module Memscope
           fullness = limit_bytes.positive? ? bytes.fdiv(limit_bytes) : 0.0
           { title: "#{size(bytes)} of the container's #{size(limit_bytes)} is in use",
             severity: reaches?(fullness, 0.865) ? :critical : :warning,
-            why: "The working set is #{percent(fullness)} of the limit. The RSS of this process is " \
-                 "#{size(rss_bytes)}.",
+            why: "The working set is #{percent(fullness)} of the limit. The RSS of " \
+                 "this process is #{size(rss_bytes)}.",
             returns: "The findings on this process show what it can return.", remedy: FEWER_WORKERS,
             evidence: { limit_bytes: limit_bytes } }
         end,
@@ -71,8 +71,8 @@ module Memscope
         end, floor: 2 * FLOOR, ratio: 0.25) do |bytes|
           { title: "#{size(bytes)} is in huge pages, each resident as a whole", confidence: :likely,
             severity: reaches?(unused_bytes, [FLOOR, 0.10 * rss_bytes].max) ? :warning : :info,
-            why: "All 2 MiB of a huge page are resident, however little of it is used. " \
-                 "#{size(unused_bytes || 0)} of malloc is resident but unused.",
+            why: "All 2 MiB of a huge page are resident, however little of it is " \
+                 "used. #{size(unused_bytes || 0)} of malloc is resident but unused.",
             returns: UNKNOWN_WITHOUT_HUGE,
             remedy: without_jemalloc ? NO_HUGE_PAGES_ON_HOST : NO_HUGE_PAGES }
         end

@@ -58,9 +58,9 @@ module Memscope
           most = most.map { |label, grown| "#{label} #{size(grown)}" }.join(", ")
           collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
           { title: "#{size(bytes)} that other processes shared has become private",
-            lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS by " \
-                  "#{size(growth_of(:rss_bytes))}: this process, or one that shared its pages, wrote " \
-                  "to them.",
+            lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS " \
+                  "by #{size(growth_of(:rss_bytes))}: this process, or one that " \
+                  "shared its pages, wrote to them.",
             why: [("By row: #{most}." unless most.empty?),
                   ("#{counted(collections, 'full GCs')} ran meanwhile#{AGES}" if collections.positive?)],
             returns: "Only the end of the process makes these pages shared again.",

@@ -40,8 +40,10 @@ module Memscope
             returns: gain || "Only a collection shows how much of it is garbage.",
             remedy: [[*(collect unless garbage),
                       command("purge", "gc", *(RETURNS[allocator.name] if garbage))].join("\n"),
-                     "takes a full GC, about #{milliseconds(ruby_heap.live_slots / 10)}, while no Ruby " \
-                     "code runs; a forked worker loses pages that it shared with its parent"] }
+                     "takes a full GC, about " \
+                     "#{milliseconds(ruby_heap.live_slots / 10)}, while no Ruby code " \
+                     "runs; a forked worker loses pages that it shared with its " \
+                     "parent"] }
         end,
         rule(:collector_off, "a garbage collector that is switched off") do
           called, remedy = collector_off
@@ -80,8 +82,8 @@ module Memscope
           time = "takes about #{time}, while no Ruby code runs"
           { title: "up to #{size(bytes)} of Ruby's heap is pages with few or no objects",
             confidence: :likely,
-            why: "#{percent(ruby_heap.occupancy)} of #{count(ruby_heap.slots)} slots are in use, on " \
-                 "#{count(ruby_heap.pages)} pages.",
+            why: "#{percent(ruby_heap.occupancy)} of #{count(ruby_heap.slots)} slots " \
+                 "are in use, on #{count(ruby_heap.pages)} pages.",
             returns: range ? gained(:ruby_heap, range[0]..range[1]) : "#{unknown}.",
             remedy: ([command("purge", "compact"), time] unless refusal) }
         end,
@@ -95,7 +97,8 @@ module Memscope
           collect = ["#{old ? '8.times { GC.start }' : 'Process.warmup'} # in the program",
                      "takes #{old ? 'full GCs' : 'a full GC and a compaction'}, while no Ruby code runs"]
           unset = [names.map { |text| "unset #{text[/\A\w+/]}" }.join("\n"), RESTART]
-          { title: "#{size(bytes)} of Ruby's heap is empty pages#{' that GC.stat hides' unless kept}",
+          { title: "#{size(bytes)} of Ruby's heap is empty " \
+                   "pages#{' that GC.stat hides' unless kept}",
             severity: kept || returned_empty_bytes < FLOOR ? :info : :warning, confidence: :likely,
             why: ["These pages hold no object, but Ruby keeps them.", kept],
             returns: kept || gained(:ruby_heap, returned_empty_bytes),

@@ -23,8 +23,8 @@ module Memscope
           next if idle.empty?
 
           jemalloc = idle.first.name == :jemalloc
-          { title: "#{idle.map(&:name).join(' and ')} is loaded, but #{allocator.name} serves malloc " \
-                   "(#{size(bytes)})",
+          { title: "#{idle.map(&:name).join(' and ')} is loaded, but " \
+                   "#{allocator.name} serves malloc (#{size(bytes)})",
             why: idle.map { |other| "#{other.path}: #{other.reason}" }.join("; "),
             returns: "The blocks stay with the allocator that allocated them.",
             remedy: ["memscope exec --allocator #{jemalloc ? 'jemalloc' : idle[0].path} -- COMMAND",
