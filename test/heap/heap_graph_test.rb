@@ -116,6 +116,22 @@ class HeapGraphTest < MemscopeTest
     assert_equal retained.sort.reverse, retained
   end
 
+  # What a second holder also leads to counts with all that it retains, as it does in the holder's bytes.
+  def test_what_is_held_where_no_holder_retains_it_alone
+    graph = Memscope::HeapGraph.from_h(child_json(<<~RUBY, requires: %w[json memscope]))
+      Shelf = Class.new
+      Store = Class.new
+      shared = Array.new(20) { ["x" * 100_000] }
+      Shelf::ITEMS = [*shared, "y" * 5_000]
+      Store.const_set(:ROOMS, { a: { b: { c: shared } } })
+      shared = nil
+      puts Memscope.heap_graph.to_json
+    RUBY
+    shelf = graph.paths.find { |path| path.to_s.start_with?("Shelf::ITEMS") }
+
+    assert_equal ["Array", 20], [shelf.held_class, shelf.held_count]
+  end
+
   def test_duplicate_strings_are_counted_and_not_shown
     graph = child_json(<<~RUBY, requires: %w[json])
       KEPT = Array.new(500) { "secret content " * 20 } + Array.new(10) { |n| "unlike \#{n} " * 20 }
