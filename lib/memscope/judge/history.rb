@@ -56,8 +56,7 @@ module Memscope
         super.tap do |ring|
           next if [ring.min, ring.last].map { |samples| samples.map(&:nil?) }.uniq.one?
 
-          Loader.refuse([where, :last], ring.last, "a sample for each of min, which " \
-                                                   "has #{ring.min.size} items")
+          Loader.refuse([where, :last], ring.last, "a sample for each of min, which has #{ring.min.size} items")
         end
       end
 

@@ -120,8 +120,7 @@ module Memscope
 
       # @return [String, nil] why the growth of objects and that of native memory cannot be told
       def undivided
-        incomparable || (unsized_growth && "growth of objects cannot be told from " \
-                                           "that of native memory")
+        incomparable || (unsized_growth && "growth of objects cannot be told from that of native memory")
       end
 
       # @return [String, nil] why the growth of all that is in use tells nothing, or no more than its parts

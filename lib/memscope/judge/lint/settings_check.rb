@@ -120,8 +120,7 @@ module Memscope
         return foreign(name, reader) if reader != @allocator.name
         return unless @inputs.secure?
 
-        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or " \
-                                          "with file capabilities")
+        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or with file capabilities")
       end
 
       # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.

@@ -251,8 +251,7 @@ module Memscope
         "worker_boot_time_seconds" =>
           [->(worker) { worker.booted_at&.to_f&.round(3) }, "When the worker started, in seconds since 1970"],
         "worker_report_time_seconds" =>
-          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, " \
-                                                     "in seconds since 1970"]
+          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, in seconds since 1970"]
       }.freeze
 
       # Keys of Cost, for the readings of a collection and for those in the workers' reports.

@@ -155,8 +155,7 @@ module Memscope
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         @page.listing(["MiB", "free but resident"],
                       [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"], [range, compaction],
-                       [cell(@reading.stuck_bytes), "stuck until whole #{place} " \
-                                                    "become free, or until a restart"],
+                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"],
                        *sizes])
       end
 

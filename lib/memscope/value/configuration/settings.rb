@@ -192,8 +192,7 @@ module Memscope
         sentence: "The password that goes with `username`."
       },
       authorize: {
-        type: Types.responding(:call, allowed: "nil, an object that responds to " \
-                                               "call, such as a lambda"),
+        type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
         example: '->(request) { request.env["warden"]&.user&.admin? }',
         sentence: "An object that decides on access instead of `username` and " \
                   "`password`. It is called with the Rack::Request and allows the " \

@@ -59,8 +59,7 @@ module Memscope
                  "free in another. #{percent(bytes.fdiv(all))} of the #{size(all)} " \
                  "in the arenas is free between used blocks, and only one thread " \
                  "runs Ruby at a time.",
-            confidence: :likely, returns: between_blocks("Only parts of pages are " \
-                                                         "free: no trim returns them."),
+            confidence: :likely, returns: between_blocks("Only parts of pages are free: no trim returns them."),
             remedy: after_collection("MALLOC_ARENA_MAX=2",
                                      "#{RESTART}; threads without the GVL may " \
                                      "contend for arena locks"),
@@ -73,11 +72,8 @@ module Memscope
             why: "#{percent(of_rss(bytes))} of RSS is free memory in partly used " \
                  "pages of the main heap. malloc reuses it for blocks that fit; a " \
                  "page returns to the kernel only when all blocks in it are free.",
-            confidence: :likely, returns: between_blocks("Only parts of pages are " \
-                                                         "free: no trim returns them."),
-            remedy: after_collection("memscope exec -- COMMAND", "#{RESTART} under " \
-                                                                 "jemalloc, which " \
-                                                                 "keeps blocks of " \
+            confidence: :likely, returns: between_blocks("Only parts of pages are free: no trim returns them."),
+            remedy: after_collection("memscope exec -- COMMAND", "#{RESTART} under jemalloc, which keeps blocks of " \
                                                                  "one size together") }
         end
       ].freeze
