@@ -162,6 +162,23 @@ class MemscopeFacadeTest < MemscopeTest
     assert_includes ran.out, "extension: memscope's extension could not be loaded: cannot load it"
   end
 
+  # Pages and other processes make these calls.
+  def test_without_the_extension_each_call_is_answered
+    ran = without_extension(<<~RUBY)
+      require "json"
+      Memscope::Listener
+      calls = Memscope.const_get(:Calls)
+      (calls::CALLS.keys - [:dump]).each do |name|
+        options = name.end_with?("_profile_start") ? { seconds: 1 } : {}
+        answer = JSON.parse(calls.answer(JSON.generate(call: name, options: options)))
+        puts "\#{name}: \#{answer["error"]}" unless ["Memscope::Unavailable", nil].include?(answer["kind"])
+      end
+    RUBY
+
+    assert_predicate ran, :success?, ran
+    assert_empty ran.out
+  end
+
   def test_another_ruby_is_named
     ran = ChildProcess.run(<<~RUBY)
       RUBY_ENGINE.replace("jruby") rescue Object.const_set(:RUBY_ENGINE, "jruby")

@@ -95,7 +95,7 @@ class HostsTest < MemscopeTest
           one, waiting, admin = Array.new(3) { RedisClient.new(path: #{socket.dump}, timeout: 60) }
           one.call("MULTI")
           one.call("SET", "key", "committed")
-          news = RedisClient.new(path: #{socket.dump}).pubsub
+          news = RedisClient.new(path: #{socket.dump}, timeout: 60).pubsub
           news.call("SUBSCRIBE", "news")
           news.next_event(60)
           popped = Thread.new { waiting.blocking_call(60, "BLPOP", "list", 0) }

@@ -222,6 +222,18 @@ class ServerTest < MemscopeTest
     assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
   end
 
+  # A collection that a reading asks for is refused before the call runs, and its client does not stay.
+  def test_no_collections_where_actions_are_off
+    process = listening(env: { "MEMSCOPE_ACTIONS" => "0" })
+
+    { doctor: { gc: true }, census: { gc: true }, ruby_heap: { collect: true } }.each do |call, options|
+      error = assert_raises(Memscope::Client::Failed) { client(process).call(call, **options) }
+
+      assert_equal "process #{process.pid}: this process allows no actions: its setting `actions` is false", error.message
+      assert_operator client(process).call(:rss), :positive?
+    end
+  end
+
   # Without Rails, the error is raised where the setting is used; the process continues, and nobody gains access.
   def test_a_wrong_variable_opens_nothing
     process = listening(env: { "MEMSCOPE_ACTIONS" => "of" })

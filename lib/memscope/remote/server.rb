@@ -188,10 +188,15 @@ module Memscope
       (ready & @connections).each(&:go_on)
       answer
       work
-      done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
-      done.each(&:close)
     rescue StandardError
       sleep PAUSE if @open # an exception must not end a program that sets Thread.abort_on_exception
+    ensure
+      drop(moment) if moment # also if an exception kept an answer from its client
+    end
+
+    def drop(moment)
+      done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
+      done.each(&:close)
     end
 
     def wait

@@ -26,7 +26,7 @@ module Memscope
         attempt("logged") { log(configuration.logger) }
         attempt("listening") { listen(configuration.listen) } if configuration.listen
         ObjectProfile.boot { configuration.objects_profile } if configuration.objects_profile
-        History.start if configuration.history
+        attempt("sampled") { History.start } if configuration.history
       end
 
       private

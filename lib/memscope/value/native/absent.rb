@@ -29,7 +29,7 @@ module Memscope
         allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
         arena_limit: nil, gc_pause_ms: nil, file_capabilities: nil, dynamic_linker: :unsupported,
         malloc_profile: nil, stop_profile: nil, inherited: :unsupported, profile_inflation: nil, profile_runs?: false,
-        profile_session: 0, next_generation: 0, object_profile: nil, object_profile_runs?: false,
+        profile_session: 0, jemalloc_profiling: nil, next_generation: 0, object_profile: nil, object_profile_runs?: false,
         object_profile_session: 0,
         stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
