@@ -65,9 +65,9 @@ module Memscope
     # @param name [Symbol] the name of a call: rss, allocator, snapshot, ledger, arenas, size_classes, fragmentation,
     #   mappings, ruby_heap, census, heap_graph, process_memory, cgroup, history, verdict, lint, doctor, workers, tags,
     #   purge, dump, and malloc_profile_state, malloc_profile_snapshot, malloc_profile_start, malloc_profile_stop, and
-    #   the same four calls for object_profile
-    # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since`, purge's `settle` and
-    #   dump's `contents`; purge takes a list of `levers`, and dump a `path`
+    #   the same four calls for object_profile; Calls::CALLS has those of the pages, too
+    # @param options [Hash{Symbol => Object}] the options of that call, except doctor's `since` and dump's `contents`;
+    #   purge takes a list of `levers`, and dump a `path`
     # @return [Object] the result of that call in the other process
     # @raise [Invalid] for an invalid call or option
     # @raise [Unreachable] if the process cannot be reached

@@ -11,6 +11,8 @@ module Memscope
   # rss_bytes is the sum of uss_bytes and shared_bytes. The rows come from a ledger that was read just before, and sum
   # to ledger_rss_bytes, which differs from rss_bytes by some pages.
   class Worker < Record
+    # A report begins with index, pid and role: the master goes by them before it parses (Received::HEAD).
+
     # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
     # @return [Integer]

@@ -149,7 +149,7 @@ module Memscope
     # @!attribute [r] metrics_objects
     #   @return [Boolean]
     # @!attribute [r] objects_profile
-    #   @return [Boolean, Symbol]
+    #   @return [Boolean]
     # @!attribute [r] history
     #   @return [Boolean]
     # @!attribute [r] policy

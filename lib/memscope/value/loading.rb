@@ -8,8 +8,8 @@ module Memscope
   #
   # @api private
   module Loading
-    # The constants that are loaded when they are first named, {room => {constant => file}}: the one list of files, from
-    # which the others derive.
+    # The public constants, which are loaded when they are first named: {room => {constant => file}}. Eager loading
+    # derives from it.
     UNITS = {
       value: { Configuration: "configuration", Diff: "diff" },
       process: { Allocator: "allocator", Arena: "arenas", Arenas: "arenas", Cgroup: "cgroup",

@@ -169,7 +169,7 @@ module Memscope
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
       private_constant :MANY, :MOMENT, :PART, :MMAP, :OF_ARENAS
 
-      # Takes all of the readings. Tier T2.
+      # Takes all of the readings. Tier T3.
       #
       # @param gc [Boolean] collect garbage first
       # @return [Evidence]

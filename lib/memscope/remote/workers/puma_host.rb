@@ -65,7 +65,7 @@ module Memscope
       # Counts the workers that begin in place of the worker restarted last. Puma's hook after a fork could not count
       # them: with fork_worker, it runs in worker 0.
       #
-      # @param worker [Worker] its first report, which it sends before it has booted
+      # @param worker [Received] its first report, which it sends before it has booted
       # @return [void]
       def reported(worker)
         @begun |= [worker.pid] if worker.index == @restarted&.index
