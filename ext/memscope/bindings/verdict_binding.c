@@ -187,8 +187,8 @@ static void take_spacing(VALUE hash, unsigned *spacing) {
  * Native.judge(spacing, limit, working_set, now, replayed) -> the fields of a verdict.
  *
  * spacing: seconds between the samples of a series, by its name; limit, working_set: bytes, 0 for none; now: seconds of
- * CLOCK_BOOTTIME; replayed: nil continues from this process's last judgement, a number judges from scratch each epoch of
- * so many seconds.
+ * CLOCK_BOOTTIME; replayed: nil continues from this process's last judgement, a number judges from scratch each epoch
+ * of so many seconds.
  */
 static VALUE native_judge(VALUE self, VALUE spacing, VALUE limit, VALUE working_set, VALUE now, VALUE replayed) {
     struct memscope_verdict_memory fresh = {0}, *memory = NIL_P(replayed) ? memory_of_this_process() : &fresh;
