@@ -112,6 +112,19 @@ class ExportersTest < MemscopeTest
     assert_equal read["collections"], major_collections(read["pulls"].last)
   end
 
+  # As docs/metrics.md requires them: nothing of memscope was loaded before.
+  def test_each_exporter_loads_what_it_needs
+    env = { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_METRICS_LEDGER_INTERVAL" => "60" }
+    %w[prometheus_collector yabeda open_telemetry].each do |feature|
+      ran = ChildProcess.run(<<~RUBY, bundler: true, ruby_args: ["-W0"], env: env)
+        require "memscope/#{feature}"
+        puts Memscope::Metrics.families.map(&:name).grep(/arena/).any?, Memscope::Ledger.read.to_s.include?("of RSS")
+      RUBY
+
+      assert_equal "true\ntrue\n", ran.out, ran
+    end
+  end
+
   { "open_telemetry" => "opentelemetry-metrics-sdk", "prometheus_collector" => "prometheus-client",
     "yabeda" => "yabeda" }.each do |feature, gem|
     define_method("test_#{feature}_says_what_to_add_to_the_gemfile") do

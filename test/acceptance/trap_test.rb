@@ -25,6 +25,21 @@ class TrapTest < MemscopeTest
                  answer["classes"])
   end
 
+  # What loads files first is loaded beforehand.
+  def test_a_first_judgement_in_a_trap_handler
+    answer = child_json(<<~RUBY)
+      require "json"
+      Memscope.eager_load!
+      answers = nil
+      trap(:USR1) { answers = %i[verdict history].map { |name| Memscope.public_send(name).class.name } }
+      Process.kill(:USR1, Process.pid)
+      sleep 0.01 until answers
+      puts JSON.generate(answers)
+    RUBY
+
+    assert_equal(%w[Memscope::Verdict Memscope::History], answer)
+  end
+
   both_allocators "a ledger beside a Ractor" do |preload|
     answer = child_json(<<~RUBY, preload: preload, ruby_args: ["-W:no-experimental"])
       require "json"

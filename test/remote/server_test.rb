@@ -234,6 +234,16 @@ class ServerTest < MemscopeTest
     end
   end
 
+  # Else the listener would not come to the clients behind it, or would end.
+  def test_whatever_a_request_raises_is_an_answer
+    calls = Memscope.const_get(:Calls)
+    [NoMemoryError, LoadError, Errno::EMFILE].each do |error|
+      calls.stub(:check_actions, -> { raise error }) do
+        assert calls.shareable?('{"call":"doctor","options":{"gc":true}}')
+      end
+    end
+  end
+
   # Without Rails, the error is raised where the setting is used; the process continues, and nobody gains access.
   def test_a_wrong_variable_opens_nothing
     process = listening(env: { "MEMSCOPE_ACTIONS" => "of" })

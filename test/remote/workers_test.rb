@@ -182,6 +182,17 @@ class WorkersTest < MemscopeTest
     refute_same known, watch.latest
   end
 
+  # Workers that were forked together would otherwise be refused together, again and again.
+  def test_a_refused_report_is_tried_again_at_another_moment
+    sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+    reading = sampler.read
+    watch = Memscope::Workers::Watch.new(sampler) { false }
+    pauses = sampler.stub(:read, reading) { Array.new(8) { watch.step } }
+
+    assert_equal 8, pauses.uniq.size
+    pauses.each { |seconds| assert_includes 1..9, seconds }
+  end
+
   def test_they_are_subtracted_by_pid
     diff = Memscope.workers - Memscope.workers
 

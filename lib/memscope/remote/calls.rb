@@ -142,7 +142,7 @@ module Memscope
       # @param line [String] the request
       def shareable?(line)
         !ACTIONS.include?(parse(line).first)
-      rescue ArgumentError, Refused # whose answer is an error, the same for all
+      rescue StandardError, NoMemoryError, ScriptError, SystemStackError # whose answer is an error, the same for all
         true
       end
 

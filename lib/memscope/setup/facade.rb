@@ -19,6 +19,7 @@ require_relative "../value/runtime"
 # Two calls change the process: purge, which returns memory to the kernel, and tune.
 module Memscope
   Loading.register
+  Runtime.current # made now: a trap handler cannot take its lock
 
   class << self
     # @!method rss

@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "facade"
 require_relative "../value/requirement"
 require_relative "../show/metrics"
 

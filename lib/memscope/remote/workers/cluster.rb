@@ -22,8 +22,7 @@ module Memscope
       # their garbage is collected once there is this much malloc memory or this many objects.
       PACE = { share: 0.0002, least: 60 }.freeze
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
-      # Seconds between two looks for reports: one look costs 0.1 ms, and the kernel keeps ten reports by default
-      # (net.unix.max_dgram_qlen).
+      # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
       LOOKS = (0.5..2.0)
       # The most reports that are taken at a time.
       MOST = 100

@@ -14,7 +14,9 @@ module Memscope
       # The longest wait for the master's answer, in seconds: a request to the application, or a scrape, can wait that
       # long.
       PATIENCE = 2
-      private_constant :SHARE, :PATIENCE
+      # After which part of the interval a report that was refused is tried again.
+      AGAIN = (0.1..0.9)
+      private_constant :SHARE, :PATIENCE, :AGAIN
 
       # @return [Integer] pid of the process that it takes readings of
       attr_reader :pid
@@ -63,16 +65,18 @@ module Memscope
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
       # application. A reading that was not delivered does not become the latest: other processes still have the reading
-      # before it, so this process's counters would seem to fall from one answer to the next.
+      # before it, so this process's counters would seem to fall from one answer to the next. Workers that were forked
+      # together report together, more than the kernel may keep: one whose report was refused tries another moment.
       #
       # @return [Float] seconds to wait before the next
       def step
         started = Clock.cpu
         turn_on_background_threads if @master_pid
         worker = sample
-        @latest = worker if @deliver.nil? || @deliver.call(worker)
+        delivered = @deliver.nil? || @deliver.call(worker)
+        @latest = worker if delivered
         @troubles.delete(:at)
-        pause(Clock.cpu - started)
+        pause(Clock.cpu - started) * (delivered ? 1 : rand(AGAIN))
       rescue StandardError => e
         @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
         pause(0)
