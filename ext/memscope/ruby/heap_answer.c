@@ -193,26 +193,19 @@ static bool holds_module(const struct work *work, uint32_t holder, uint32_t edge
     return retained || type == MEMSCOPE_TYPE_ARRAY || type == MEMSCOPE_TYPE_HASH || type == MEMSCOPE_TYPE_STRUCT;
 }
 
-/* As suspects.c: what the holder dominates, and what no other object does, but a root, class or module. */
-static bool is_part(const struct work *work, uint32_t holder, uint32_t node) {
-    const struct memscope_heap_graph *graph = &work->references.graph;
-    uint32_t dominator = work->dominators.dominator[node];
-
-    return dominator == holder || dominator >= graph->slot_count || memscope_graph_is_module(graph, dominator);
-}
-
 /* Adds up, by class, what the object retains, and what the search for shortest paths found through it. */
 static void add_held(const struct work *work, uint32_t holder, struct held *held, uint32_t *most) {
     const struct memscope_heap_graph *graph = &work->references.graph;
 
     for (uint32_t edge = graph->first_edge[holder]; edge < graph->first_edge[holder + 1]; edge++) {
         uint32_t node = graph->edges[edge], class = graph->node_class[node];
-        bool retained = work->dominators.dominator[node] == holder;
+        uint32_t dominator = work->dominators.dominator[node];
+        bool retained = dominator == holder, part = retained || !memscope_graph_holds_dominated(graph, dominator);
 
         if ((!retained && work->paths.parent[node] != holder) ||
             (memscope_graph_is_module(graph, node) && !holds_module(work, holder, edge, retained)))
             continue;
-        held[class].bytes += is_part(work, holder, node) ? work->dominators.retained[node] : graph->bytes[node];
+        held[class].bytes += part ? work->dominators.retained[node] : graph->bytes[node];
         held[class].count++;
         if (*most == 0 || held[class].bytes > held[*most].bytes)
             *most = class;

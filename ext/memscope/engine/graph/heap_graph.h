@@ -92,4 +92,9 @@ static inline bool memscope_graph_is_module(const struct memscope_heap_graph *gr
     return type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE || type == MEMSCOPE_TYPE_ICLASS;
 }
 
+/* Whether the nodes that a node dominates are its parts: those that a root, class or module dominates are not. */
+static inline bool memscope_graph_holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
+    return node < graph->slot_count && !memscope_graph_is_module(graph, node);
+}
+
 #endif

@@ -57,14 +57,6 @@ static bool is_list_of_roots(const struct memscope_heap_graph *graph, uint32_t n
 }
 
 /*
- * Whether the nodes that a node dominates are its parts: nodes that a root, class or module dominates are not its
- * parts.
- */
-static bool holds_dominated(const struct memscope_heap_graph *graph, uint32_t node) {
-    return node < graph->slot_count && !memscope_graph_is_module(graph, node);
-}
-
-/*
  * The object that a node is a part of: its dominator; or, if the dominator is a root, a class or a module, the previous
  * node on the shortest path to the node, which may be a list of roots. MEMSCOPE_NO_NODE if there is none.
  */
@@ -72,7 +64,7 @@ static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t holder = scan->dominators->dominator[node];
 
-    if (holds_dominated(graph, holder))
+    if (memscope_graph_holds_dominated(graph, holder))
         return holder;
     holder = scan->paths->parent[node];
     if (holder >= graph->slot_count)
@@ -86,7 +78,7 @@ static uint32_t holder_of(const struct suspect_scan *scan, uint32_t node) {
 static uint64_t held_by(const struct suspect_scan *scan, uint32_t holder) {
     uint64_t dominated = scan->dominators->retained[holder] - scan->graph->bytes[holder];
 
-    return scan->shared[holder] + (holds_dominated(scan->graph, holder) ? dominated : 0);
+    return scan->shared[holder] + (memscope_graph_holds_dominated(scan->graph, holder) ? dominated : 0);
 }
 
 static void add_up_parts(struct suspect_scan *scan) {
@@ -97,7 +89,7 @@ static void add_up_parts(struct suspect_scan *scan) {
         if (!memscope_reaches(scan->paths, node))
             continue;
         scan->accumulated[node] = scan->graph->bytes[node];
-        if (!holds_dominated(scan->graph, dominators->dominator[node]) &&
+        if (!memscope_graph_holds_dominated(scan->graph, dominators->dominator[node]) &&
             (holder = holder_of(scan, node)) != MEMSCOPE_NO_NODE)
             scan->shared[holder] += dominators->retained[node];
     }
