@@ -119,16 +119,18 @@ class HeapReferencesTest < MemscopeTest
 
   def test_the_same_graph_in_the_process
     graphs = child_json(<<~RUBY, requires: %w[json])
+      graphs = -> { [:fork, :process].map { |place| Memscope.heap_graph(top: 3, in: place).to_h } }
+      graphs.call # the first ones make objects that stay
       GC.start
       GC.disable
       $kept = Array.new(5_000) { |number| [number, "kept \#{number} " * 10] }
-      puts JSON.generate([:fork, :process].map { |place| Memscope.heap_graph(top: 3, in: place).to_h })
+      puts JSON.generate(graphs.call)
     RUBY
     child, process = graphs
 
     assert_equal %w[child process], [child["walked_in"], process["walked_in"]]
     assert_equal child.dig("paths", 0, "steps"), process.dig("paths", 0, "steps")
-    assert_in_delta child["reachable_bytes"], process["reachable_bytes"], 100_000
+    assert_in_delta child["reachable_bytes"], process["reachable_bytes"], 50_000
     assert_nil process["child_bytes"]
     assert_operator child["child_bytes"], :>, 0
   end
