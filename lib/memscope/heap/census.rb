@@ -34,9 +34,6 @@ module Memscope
       #   hardly any; nil: none
       field :unsized_count, :count, sparse: true
 
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
-
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :memsize_bytes
     end

@@ -33,24 +33,18 @@ module Memscope
       # @return [Integer] bytes that would be freed without these objects; what several of them retain, one within
       #   another, counts once
       field :retained_bytes, :bytes, null: false
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
     end
 
     # The unreachable objects of one class.
     class GarbageRow < Record
       # @return [String] as ClassRow#name
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] objects
       field :count, :count, null: false
       # @return [Integer, nil] bytes of their slots
       field :slot_bytes, :bytes
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
     end
 
     # An object on a path, or several of one class in a row.
@@ -181,14 +175,11 @@ module Memscope
     # A category of Ruby's roots, which reach everything that is not garbage.
     class Root < Record
       # @return [String] "vm", "machine_context", "global_tbl", …: as this Ruby calls it
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] references
       field :count, :count, null: false
       # @return [Integer] bytes that are reachable from this category only
       field :retained_bytes, :bytes, null: false
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
     end
 
     # Strings of one class, encoding and content.
@@ -206,14 +197,11 @@ module Memscope
     # The objects that one line allocated, of a dump that was traced.
     class Site < Record
       # @return [String] "app/models/order.rb:12"
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] objects, garbage included
       field :count, :count, null: false
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
     end
 
     # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.

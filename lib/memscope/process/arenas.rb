@@ -9,7 +9,7 @@ module Memscope
   # `resident_bytes`. A number that the allocator does not count is nil, and not in `to_h`.
   class Arena < Record
     # @return [Integer, nil] nil for all arenas together
-    field :index, :count
+    field :index, :count, identity: true
     # @return [String, nil] jemalloc's name of the arena (5.3.1)
     field :name, :string, sparse: true
     # @return [Integer, nil] allocated, thread caches included: under jemalloc small and large size classes, under glibc
@@ -141,9 +141,6 @@ module Memscope
                 tcache_bytes threads system_bytes free_bytes fast_bytes].freeze
 
     class << self
-      # @return [Symbol] the field that identifies a record in a list
-      def identity = :index
-
       # For all arenas together jemalloc returns the decay time -1, which means nothing.
       #
       # @param body [Hash{Symbol => Object}] from the extension

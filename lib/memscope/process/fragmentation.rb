@@ -15,11 +15,8 @@ module Memscope
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :size_bytes
-
       # @return [Integer] size of one region
-      field :size_bytes, :bytes, null: false
+      field :size_bytes, :bytes, null: false, identity: true
       # @return [Integer] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
       #   pages of a slab that were never touched are not resident
       field :stuck_bytes, :bytes, null: false

@@ -17,7 +17,7 @@ module Memscope
     # The pages of one slot size.
     class SlotSize < Record
       # @return [Integer] bytes of one slot
-      field :slot_size, :bytes, null: false
+      field :slot_size, :bytes, null: false, identity: true
       # @return [Integer]
       field :pages, :count
       # @return [Integer] pages that GC.stat counts as in use although they hold no object
@@ -41,9 +41,6 @@ module Memscope
       # @return [Integer] bytes of the pages that would be free if compaction moved every object except those certainly
       #   pinned: an upper bound
       field :compactable_bytes, :bytes
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :slot_size
 
       # @return [Float, nil] live slots as a share of all slots; nil without slots
       def occupancy = RubyHeap.ratio(live_slots, slots)

@@ -9,7 +9,7 @@ module Memscope
     # @return [Symbol] :small or :large
     field :kind, :symbol, null: false, one_of: %i[small large]
     # @return [Integer] size of one allocation
-    field :size_bytes, :bytes
+    field :size_bytes, :bytes, identity: true
     # @return [Integer, nil] size of one slab; nil for a large class
     field :slab_bytes, :bytes, sparse: true
     # @return [Integer, nil] number of slabs
@@ -47,9 +47,6 @@ module Memscope
     field :slabs_reused, :count, counters: true, sparse: true
 
     class << self
-      # @return [Symbol] the field that identifies a record in a list
-      def identity = :size_bytes
-
       # @param body [Hash{Symbol => Object}] from the extension
       def capture(body)
         regions = body.key?(:extents) ? body.delete(:extents) : product(body[:slab_regions], body[:slabs])

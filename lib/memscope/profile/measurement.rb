@@ -22,7 +22,7 @@ module Memscope
     # The totals of the objects of one class, or of one line.
     class Row < Record
       # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [String, nil] path of the line's file; nil for a class
       field :path, :string, sparse: true
       # @return [Integer, nil] nil for a class
@@ -36,9 +36,6 @@ module Memscope
       field :retained_objects, :count
       # @return [Integer, nil] bytes of the retained objects, counted as for `allocated_bytes`
       field :retained_bytes, :bytes
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
     end
 
     # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.

@@ -20,7 +20,7 @@ module Memscope
     # What the runs of one tag allocate and keep.
     class Row < Record
       # @return [String] the tag
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] runs that have begun: requests, jobs
       field :runs, :count, null: false, counters: true
       # @return [Integer] runs in progress
@@ -40,9 +40,6 @@ module Memscope
       field :retained_objects, :number
       # @return [Float, nil] one standard error of `retained_objects`
       field :retained_objects_error, :number
-
-      # @return [Symbol] the field that identifies a record in a list
-      def self.identity = :name
 
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :runs

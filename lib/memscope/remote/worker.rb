@@ -16,7 +16,7 @@ module Memscope
     # @return [Integer, nil] Puma's number of the worker; nil for the master, and in a process that is no worker
     field :index, :count
     # @return [Integer]
-    field :pid, :count, null: false
+    field :pid, :count, null: false, identity: true
     # @return [Symbol] :master, :worker, or :single for a process without a cluster
     field :role, :symbol, null: false, one_of: %i[master worker single]
     # @return [Integer, nil] Puma's phase, which each phased restart increases; nil until Puma reports it
@@ -74,10 +74,6 @@ module Memscope
     field :samples, :count, null: false
     # @return [Hash{Symbol => String}] why a value is nil, or old
     field :reasons, :sentences, null: false
-
-    # @api private
-    # @return [Symbol] the field by which a Diff pairs two Workers
-    def self.identity = :pid
 
     # @return [Integer, nil] RSS of the ledger, which is the sum of its rows
     def ledger_rss_bytes = rows&.values&.sum

@@ -128,7 +128,7 @@ module Memscope
         case known = before.nil? ? after : before
         when Numeric then number(name, before, (after if after.is_a?(Numeric)), Array(counters).include?(name))
         when Hash then group(name, *[before, after].map { |hash| Hash.try_convert(hash).to_h }, counters)
-        when Record then group(name, before.to_h, after.to_h, counters_of(known.class)) if identity?(known.class)
+        when Record then group(name, before.to_h, after.to_h, counters_of(known.class)) if known.class.identity
         end
       end
 
@@ -142,7 +142,7 @@ module Memscope
         lists = lists.map(&:to_a)
         if record.respond_to?(:nested)
           row(name, rows: nested_rows(*lists)) unless lists.all?(&:empty?)
-        elsif identity?(record)
+        elsif record.identity
           pairs = lists.map { |items| items.to_h { |item| [item.public_send(record.identity), item] } }
           row(name, rows: record.respond_to?(:weight) ? weighed(record, *pairs) : paired(record, *pairs))
         end
@@ -168,8 +168,6 @@ module Memscope
       end
 
       def none(item) = item.to_h.select { |_name, value| value.is_a?(Numeric) }.transform_values { 0 }
-
-      def identity?(record) = record.respond_to?(:identity)
 
       def counters_of(record) = record.fields.flat_map { |field| field.counters == true ? field.name : field.counters }
 

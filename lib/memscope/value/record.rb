@@ -15,6 +15,10 @@ module Memscope
   # lock and loads nothing, so it works in a trap handler.
   class Record
     class << self
+      # @api private
+      # @return [Symbol, nil] the field that identifies a record in a list
+      attr_reader :identity
+
       # @return [Array<Field>] in the order of `to_h`
       def fields = own_fields
 
@@ -28,9 +32,11 @@ module Memscope
       #
       # @!macro [attach] record_field
       #   @!attribute [r] $1
+      # @param identity [Boolean] whether it tells a record of a list from the others, so that a Diff pairs them
       # @return [void]
-      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false)
+      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false, identity: false)
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
+        @identity = key if identity
         variable = :"@#{key}"
         own_fields << Field.new(key, type, null, one_of, counters, sparse, filled, variable).freeze
         case type

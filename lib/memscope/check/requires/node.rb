@@ -38,7 +38,7 @@ module Memscope
     # A gem, with what its own files cost.
     class GemCost < Record
       # @return [String] as in Node#gem; "(elsewhere)" if that is nil
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] its files that were loaded
       field :files, :count, null: false
       # @return [Integer] how many of its files autoload loaded
@@ -53,9 +53,6 @@ module Memscope
       field :inclusive_bytes, :signed_bytes, null: false
       # @return [Array<String>] the other gems that require one of its files, whether or not the file was loaded already
       field :required_by, :list, null: false
-
-      # @return [Symbol] the field that identifies it in a list
-      def self.identity = :name
 
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :bytes

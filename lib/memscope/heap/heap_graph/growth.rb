@@ -15,7 +15,7 @@ module Memscope
       # The objects of one class.
       class Row < Record
         # @return [String] as ClassRow#name
-        field :name, :string, null: false
+        field :name, :string, null: false, identity: true
         # @return [Integer] objects of the last dump minus those of the first, garbage included
         field :count, :integer, null: false
         # @return [Integer] bytes of the last dump's objects minus those of the first dump's, garbage included
@@ -26,22 +26,16 @@ module Memscope
         field :new_count, :count, null: false
         # @return [Integer] their bytes
         field :new_bytes, :bytes, null: false
-
-        # @return [Symbol] the field that identifies a record in a list
-        def self.identity = :name
       end
 
       # The new objects that were allocated by one line.
       class Site < Record
         # @return [String] "app/models/order.rb:12"
-        field :name, :string, null: false
+        field :name, :string, null: false, identity: true
         # @return [Integer] new objects
         field :new_count, :count, null: false
         # @return [Integer] their bytes
         field :new_bytes, :bytes, null: false
-
-        # @return [Symbol] the field that identifies a record in a list
-        def self.identity = :name
       end
 
       # @return [Array<String>] paths of the dumps, the first one first

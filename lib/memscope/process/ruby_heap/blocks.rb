@@ -45,9 +45,6 @@ module Memscope
         field :objects, :count, null: false
         # @return [Integer] how many of them are garbage
         field :garbage, :count, null: false
-
-        # @return [Symbol] the field that identifies a record in a list
-        def self.identity = :name
       end
 
       # Bounds on the resident memory that returns to the kernel.
