@@ -106,7 +106,7 @@ class Rooms
     # What a module around a line has in the file of its name is the line's own: LEVERS in purge.rb, for Purge::Run.
     def own?(path, scope) = scope.size > 1 && path.size == scope.size + 1 && declared[path] == declared[scope]
 
-    # {["Memscope", "Census", "Kept"] => "lib/memscope/heap/census/kept.rb"}; of several files, the one with the
+    # {["Memscope", "Census", "Row"] => "lib/memscope/heap/census.rb"}; of several files, the one with the
     # constant's name
     def declared
       @declared ||= Dir["lib/memscope/**/*.rb"].each_with_object({}) do |path, homes|

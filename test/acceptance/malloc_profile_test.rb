@@ -403,9 +403,9 @@ class MallocProfileTest < MemscopeTest
   end
 
   def test_no_profile_shows_what_memscope_allocates
-    lines = child_json(<<~RUBY, requires: ["json"])
+    lines = child_json(<<~RUBY, requires: %w[json memscope/heap/last_readings])
       Memscope::MallocProfile.lease.start(seconds: 60, rate: 512, backend: :imports) # its thread is memscope's
-      kept = Memscope::HeapGraph::Kept.keep(Memscope.heap_graph)
+      kept = Memscope::LastReadings.keep(Memscope.heap_graph)
       census = Memscope.census.to_json
       text = "x" * 1_000_000
       profile = Memscope::MallocProfile.snapshot

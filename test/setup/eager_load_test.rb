@@ -31,7 +31,7 @@ class EagerLoadTest < MemscopeTest
     readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
     [profile.to_html, profile.to_pprof, profile.to_speedscope, profile.to_collapsed, (profile - profile).to_s]
     Memscope::MallocProfile.lease.state
-    Memscope::Census::Kept.take
+    Memscope::LastReadings.census
     Memscope::Prometheus.text
     Memscope.purge(:gc)
     Memscope.listen.close

@@ -13,15 +13,12 @@ module Memscope
   # Every live slot is counted, including internal objects, which are hidden from Ruby code, and garbage that is not
   # collected yet (with `gc: true`, only garbage that the collection before the count did not free).
   class Census < Reading
-    # @api private
-    autoload :Kept, File.join(__dir__, "census/kept.rb")
-
     # The objects of one class, type, kind, slot size or age.
     class Row < Record
       # @return [String] a class's own name, even if objects have singleton classes; "Order (anonymous subclass)" for
       #   classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach; in other groupings,
       #   the type, kind, slot size or age
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] objects
       field :count, :count, null: false
       # @return [Integer] bytes of their slots

@@ -16,14 +16,12 @@ module Memscope
   # on its stack.
   class HeapGraph < Reading
     autoload :Growth, File.join(__dir__, "heap_graph/growth.rb")
-    # @api private
-    autoload :Kept, File.join(__dir__, "heap_graph/kept.rb")
 
     # The reachable objects of one class.
     class ClassRow < Record
       # @return [String] the class's own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
       #   "imemo_iseq" for objects that Ruby code cannot reach
-      field :name, :string, null: false
+      field :name, :string, null: false, identity: true
       # @return [Integer] objects
       field :count, :count, null: false
       # @return [Integer, nil] bytes of their slots

@@ -3,6 +3,7 @@
 require "json"
 require_relative "../value/loading"
 require_relative "../value/runtime"
+require_relative "../heap/last_readings"
 
 module Memscope
   # The calls that one process can make in another over the other's socket: a closed table with their options and
@@ -190,7 +191,7 @@ module Memscope
         place = choose(:in, binding.local_variable_get(:in), HeapGraph::PLACES, call: :heap_graph)
         check_actions if place == :process
         graph = HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
-        graph.known? ? HeapGraph::Kept.keep(graph) : graph
+        graph.known? ? LastReadings.keep(graph) : graph
       end
 
       def class_name(given)
@@ -200,14 +201,14 @@ module Memscope
       end
 
       # For other processes: counts in a forked child if a count would stop this process for long.
-      def census(gc: false) = Census::Kept.keep(Census.bounded(gc: gc))
+      def census(gc: false) = LastReadings.census(gc: gc)
 
-      def take_census(gc: false) = Census::Kept.take(gc: gc)
+      def take_census(gc: false) = census(gc: gc).then { kept_censuses }
 
       def kept_censuses = Runtime.current.kept(:censuses)
 
       def take_heap_graph(paths_to: nil, strings: false)
-        HeapGraph::Kept.take(paths_to: class_name(paths_to), strings: strings)
+        [LastReadings.heap_graph(paths_to: class_name(paths_to), strings: strings)]
       end
 
       def kept_heap_graph = Runtime.current.kept(:heap_graph)

@@ -10,24 +10,24 @@ class DiagnosisObjectsTest < MemscopeTest
   include Listening
 
   def test_what_the_process_keeps
-    none, graph, both, back, later = child_json(<<~RUBY, requires: %w[json memscope])
+    none, graph, both, back, later = child_json(<<~RUBY, requires: %w[json memscope/heap/last_readings])
       Order = Struct.new(:text)
       module Shop; ORDERS = {}; end
       grow = -> { 30_000.times { |number| Shop::ORDERS[Shop::ORDERS.size] = Order.new(number.to_s * 9) } }
       known = -> { Memscope.doctor.evidence.objects&.to_h }
       seen = [known.call]
       grow.call
-      Memscope::HeapGraph::Kept.take
+      Memscope::LastReadings.heap_graph
       seen << known.call
-      Memscope::Census::Kept.take(gc: true)
+      Memscope::LastReadings.census(gc: true)
       grow.call
-      Memscope::Census::Kept.take(gc: true)
+      Memscope::LastReadings.census(gc: true)
       seen << known.call
       diagnosis = Memscope.doctor
       back = Memscope::Diagnosis.from_json(diagnosis.to_json)
       seen << (back.evidence.objects == diagnosis.evidence.objects)
       # Paths to something else do not show where memory has accumulated; and nothing is parsed once more.
-      Memscope::HeapGraph::Kept.take(paths_to: "Order")
+      Memscope::LastReadings.heap_graph(paths_to: "Order")
       JSON.define_singleton_method(:parse) { |*| raise "parsed again" }
       puts JSON.generate([*seen, known.call])
     RUBY
@@ -44,14 +44,14 @@ class DiagnosisObjectsTest < MemscopeTest
 
   # A store of certificates reports no memory of its own.
   def test_which_objects_without_a_size_came
-    unsized, counts = child_json(<<~RUBY, requires: %w[json openssl memscope])
-      Memscope::Census::Kept.take(gc: true)
+    unsized, counts = child_json(<<~RUBY, requires: %w[json openssl memscope/heap/last_readings])
+      Memscope::LastReadings.census(gc: true)
       kept = Array.new(500) { OpenSSL::X509::Store.new }
-      Memscope::Census::Kept.take(gc: true)
+      Memscope::LastReadings.census(gc: true)
       objects = Memscope.doctor.evidence.objects
       kept.clear
       GC.start
-      2.times { Memscope::Census::Kept.take(gc: true) }
+      2.times { Memscope::LastReadings.census(gc: true) }
       later = Memscope.doctor.evidence.objects&.unsized&.map(&:name)
       puts JSON.generate([objects.to_h[:unsized], [objects.census_seconds.positive?, later]])
     RUBY

@@ -100,7 +100,7 @@ class WebObjectsTest < WebCase
   # In a child that the container's limit leaves no room for, for instance.
   def test_a_refusal_is_shown_with_its_reason
     refused = { **Memscope.heap_graph(top: 1).to_h, reachable_count: nil, reasons: { reachable_count: "no room" } }
-    Memscope::HeapGraph::Kept.keep(Memscope::HeapGraph.from_h(refused))
+    Memscope::LastReadings.keep(Memscope::HeapGraph.from_h(refused))
 
     assert_match(%r{<h1>No heap graph</h1>.*<li>No room\.</li>}m, page("/objects").body)
   end

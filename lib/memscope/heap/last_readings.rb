@@ -1,0 +1,57 @@
+# frozen_string_literal: true
+
+require_relative "../value/runtime"
+
+module Memscope
+  # The last two censuses and the last heap graph that a page or another process asked for. They are kept in the process
+  # that was counted, so that any worker of a cluster can show them, and the doctor can name the class that grew and
+  # what holds most.
+  #
+  # @api private
+  module LastReadings
+    # The maximum rows that are kept of each list of a graph.
+    ROWS = 30
+    # Seconds for a graph's child: fewer than usual, since a browser waits.
+    DEADLINE = 30
+    private_constant :ROWS, :DEADLINE
+
+    @lock = Mutex.new
+
+    class << self
+      # @param gc [Boolean] as in Census.read
+      # @return [Census]
+      def census(gc: false)
+        census = Census.bounded(gc: gc)
+        Runtime.current.readings[:class_growth] = most_grown(Runtime.current.kept(:censuses).last, census)
+        Runtime.current.keep(:censuses, census, most: 2)
+      end
+
+      # Takes one graph at a time in a process, since each child takes memory of its own.
+      #
+      # @param options [Hash] paths_to and strings, as in HeapGraph.take
+      # @return [HeapGraph]
+      def heap_graph(**options)
+        @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
+      end
+
+      # @param graph [HeapGraph] of this process
+      # @return [HeapGraph] the same graph
+      def keep(graph)
+        path = graph.paths.first
+        Runtime.current.readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes
+        Runtime.current.keep(:heap_graph, graph.cut(ROWS))
+        graph
+      end
+
+      private
+
+      def most_grown(earlier, later)
+        return unless earlier&.known? && later.known?
+
+        growth = later - earlier
+        row = growth.by(:class).first
+        [growth.seconds, (row if row&.change&.positive?), Census.unsized(growth).first(3)]
+      end
+    end
+  end
+end
