@@ -73,23 +73,6 @@ class CheckApplicationTest < MemscopeTest
     assert_equal [40], both.grown.first.places.map(&:count)
   end
 
-  def test_an_interrupt
-    check, = checks(["/stop"])
-
-    assert_equal [:too_early, [], 7], [check.verdict, check.grown, check.points.size]
-    assert_equal 100, check.judged_iterations
-    assert_match(/\Ainterrupted before there was a verdict/, check.reasons[:verdict])
-  end
-
-  # It comes after the last round, while lines are looked for.
-  def test_a_late_interrupt
-    check, = checks(["/stop_late"])
-
-    assert_equal [:leak, 11, 1], [check.verdict, check.points.size, check.grown.size]
-    assert_equal ["Kept", []], [check.grown.first.name, check.grown.first.places]
-    assert_match(/interrupted before the lines were found/, check.to_s)
-  end
-
   FAILURES = {
     "/raise" => %r{\AGET /raise raised IndexError: no such order at .*/application\.ru:\d+\z},
     "/broken" => %r{\AGET /broken: status 500 Internal\z},

@@ -21,7 +21,7 @@ class CLILeaksTest < MemscopeTest
     assert_match(/^ +100( +[\d,.]+){4}$/, ran.out)
     assert_match(/^  Each of the last 50 requests added \+1\.\d objects/, ran.out)
     assert_match(/^  Leak: memory grows in each .*:\n\n  \+1 Kept per request \(10, 10, 10, 10, 10\)$/, ran.out)
-    assert_match(/^    allocated at .*\.ru:\d+: 20 are left.*\n    held by Proc at .*\.ru:\d+ .* Kept$/, ran.out)
+    assert_match(/^    allocated at .*\.ru:\d+: 20 are left.*\n    held by .*Proc at .*\.ru:\d+ .* Kept$/, ran.out)
     assert_match(/It is a leak, or a cache .*: --requests=1000\s+tells\./m, ran.out)
   end
 
@@ -38,6 +38,9 @@ class CLILeaksTest < MemscopeTest
 
     assert_equal [74, ""], [ran.status.exitstatus, ran.out]
     assert_match(%r{\Amemscope leaks: GET /raise raised IndexError: no such order at }, ran.err)
+    ran = leaks(RACKUP, "--path=/stop")
+
+    assert_equal [74, "", "memscope leaks: interrupted\n"], [ran.status.exitstatus, ran.out, ran.err]
   end
 
   # It is shown only on a terminal, and is gone at the end.

@@ -7,9 +7,6 @@ module Memscope
     #
     # @api private
     class Application
-      # SIGINT has ended the requests.
-      class Stopped < StandardError; end
-
       # As if from a browser on this machine, by HTTPS: an application may answer all else by a redirect.
       HEADERS = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", "REMOTE_ADDR" => "127.0.0.1" }.freeze
       # Where the frameworks keep the exception that their error page is about.
@@ -42,28 +39,7 @@ module Memscope
       #
       # @param times [Integer]
       # @raise [Failed] if one of them fails
-      # @raise [Stopped] between two requests
-      def call(times)
-        times.times do
-          raise Stopped if @stopped
-
-          request
-        end
-        raise Stopped if @stopped
-      end
-
-      # SIGINT stops the requests of the block after the current one: the application could rescue an exception that is
-      # raised during a request. A second SIGINT interrupts at once.
-      def stoppable
-        handler = trap(:INT) do
-          raise Interrupt if @stopped
-
-          @stopped = true
-        end
-        yield
-      ensure
-        trap(:INT, handler || "DEFAULT")
-      end
+      def call(times) = times.times { request }
 
       private
 

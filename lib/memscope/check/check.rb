@@ -70,8 +70,8 @@ module Memscope
     end
 
     # Whether something grows: :leak; :filling, if it grows less and less; :step, if objects rose by one per iteration
-    # over all rounds, but not in each; :steady; :too_early, with a reason, if an application was interrupted.
-    VERDICTS = %i[too_early steady filling step leak].freeze
+    # over all rounds, but not in each; :steady.
+    VERDICTS = %i[steady filling step leak].freeze
     # The rounds of requests to an application.
     ROUNDS = 10
     # How many of them, at the end, are judged.
@@ -160,8 +160,7 @@ module Memscope
       end
 
       # Loads the application of a rackup file into this process, and makes the same request many times, in ten rounds,
-      # of which the last five are judged. RAILS_ENV and RACK_ENV become "production" if neither is set. SIGINT ends
-      # the check early.
+      # of which the last five are judged. RAILS_ENV and RACK_ENV become "production" if neither is set.
       #
       # @param target [String] a rackup file
       # @param path [String] of the request, by GET, with a query if need be
@@ -180,7 +179,7 @@ module Memscope
         application = Application.new(target, path)
         options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },
                               rounds: ROUNDS, pause: PAUSE)
-        application.stoppable { of(options, application, ran_in: :process, **application.to_h, &progress) }
+        of(options, application, ran_in: :process, **application.to_h, &progress)
       end
 
       # Runs the block twice in this process, and compares how many objects the second run allocates with limits.
@@ -252,7 +251,6 @@ module Memscope
     # @api private
     # @return [Check] with its verdict
     def judged
-      return changed(verdict: :too_early) if reasons.key?(:verdict)
       return changed(verdict: grown.all? { |one| slowing?(one.growth) } ? :filling : :leak) if grows?
 
       changed(verdict: rose? ? :step : :steady)

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require "io/wait"
+require "tempfile"
 
 module Memscope
   class Check < Reading
@@ -8,14 +8,9 @@ module Memscope
     #
     # @api private
     module Child
-      # A child that is forked while another thread's pipe is open for writing would keep that pipe open.
-      LOCK = Mutex.new
-      CHUNK = 1 << 16
-      # Seconds that a child may take to exit after it has closed the pipe: it may write a core dump.
-      PATIENCE = 5
-      private_constant :LOCK, :CHUNK, :PATIENCE
-
       class << self
+        # The child answers through a file: processes that the block forks would keep a pipe open.
+        #
         # @param deadline [Numeric] seconds that the child may take
         # @yieldreturn [String]
         # @return [String] what the block returned in the child
@@ -23,14 +18,14 @@ module Memscope
         # @raise [Failed] if there is no answer
         def answer(deadline, &)
           flush_files
-          reader, pid = LOCK.synchronize { start(&) }
-          answer, closed = receive(reader, deadline)
-          status = finish(pid, closed ? PATIENCE : 0)
-          pid = nil
-          read(answer || raise(Failed, unfinished(status, deadline)))
-        ensure
-          finish(pid, 0) if pid
-          reader&.close
+          Tempfile.create("memscope", binmode: true) do |file|
+            waiting = Process.detach(fork || serve(file, &))
+            ended = waiting.join(deadline)
+            file.rewind
+            read(loaded(file.read) || raise(Failed, ended ? ending(ended.value) : silence(deadline)))
+          ensure
+            finish(waiting) if waiting
+          end
         end
 
         private
@@ -46,16 +41,8 @@ module Memscope
           end
         end
 
-        def start(&)
-          reader, writer = IO.pipe(binmode: true)
-          pid = fork
-          serve(writer, &) unless pid
-          writer.close
-          [reader, pid]
-        end
-
-        # Never returns, whatever the block does: no handler of at_exit runs, and no buffer is written.
-        def serve(writer)
+        # Never returns, whatever the block does: no handler of at_exit runs, and no buffer of the parent is written.
+        def serve(file)
           %i[INT TERM].each { |signal| trap(signal, "SYSTEM_DEFAULT") }
           answer = [:left]
           answer = [:value, yield]
@@ -63,7 +50,8 @@ module Memscope
           answer = [:raised, "#{e.class}: #{e.message}", e.backtrace, dump(e)]
         ensure
           begin
-            writer.write(Marshal.dump(answer))
+            file.write(Marshal.dump(answer))
+            file.flush
           ensure
             exit!
           end
@@ -76,34 +64,10 @@ module Memscope
           nil
         end
 
-        # The end of the output may come late: processes that the block has forked have the pipe, too.
-        #
-        # @return [Array(Array, Boolean)] the child's answer, nil if it was not complete by the deadline; and whether
-        #   the pipe was closed instead
-        def receive(reader, deadline)
-          text = "".b
-          ends = Clock.now + deadline
-          while (left = ends - Clock.now).positive? && reader.wait_readable(left)
-            chunk = reader.read_nonblock(CHUNK, exception: false) or return [nil, true]
-            text << chunk unless chunk == :wait_readable
-            answer = loaded(text) and return [answer, false]
-          end
-          [nil, false]
-        end
-
-        # Waits at most `patience` seconds for the child to end by itself, then kills it. The child has answered, or
-        # no answer is expected any more.
-        #
-        # @return [Process::Status, nil] nil if it did not end by itself, or another thread has waited for it
-        def finish(pid, patience)
-          ends = Clock.now + patience
-          sleep(0.01) until (status = Process.wait2(pid, Process::WNOHANG)&.last) || Clock.now >= ends
-          return status if status
-
-          Process.kill(:KILL, pid)
-          Process.wait2(pid) && nil
-        rescue Errno::ECHILD
-          nil
+        def finish(waiting)
+          Process.kill(:KILL, waiting.pid) && waiting.join if waiting.alive?
+        rescue Errno::ESRCH
+          nil # it has ended meanwhile
         end
 
         def read(answer)
@@ -116,14 +80,15 @@ module Memscope
 
         # @return [Object, nil] nil for what was cut short, and for an object of a class that only the child has
         def loaded(text)
-          Marshal.load(text) if text # rubocop:disable Security/MarshalLoad -- written by our own child
+          Marshal.load(text) # rubocop:disable Security/MarshalLoad -- written by our own child
         rescue ArgumentError, TypeError
           nil
         end
 
-        def unfinished(status, deadline)
-          return "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}" if status
+        # @param status [Process::Status, nil] nil if another thread has waited for the child
+        def ending(status) = "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}"
 
+        def silence(deadline)
           "the forked child gave no answer within #{deadline} s. It has only the " \
             "thread that forked it: a block that waits for another thread needs in: " \
             ":process. A slow block needs fewer iterations: or a longer deadline:"

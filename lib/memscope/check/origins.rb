@@ -33,9 +33,6 @@ module Memscope
         @reasons = {}
         names = rounds.names
         @grown = names.empty? ? [] : found(names)
-      rescue Application::Stopped
-        @grown = names.map { |name| rounds.body(name) }
-        @reasons[:places] = "interrupted before the lines were found"
       end
 
       private

@@ -56,9 +56,6 @@ module Memscope
                         .transform_values { |growth| growth.last(@options.runs) }
         pause if @options.pause && @grown.any?
         self
-      rescue Application::Stopped
-        @reasons[:verdict] = "interrupted before there was a verdict"
-        self
       end
 
       # @return [Hash{Symbol => Object}] fields of a Check

@@ -11,99 +11,71 @@ module Memscope
   module RSpec
     # @param options [Hash{Symbol => Object}] those of Check.run: `iterations`, `runs`, `warmup`, `max`, `ignore`, `in`,
     #   `deadline`
-    # @return [GrowMemory] a matcher for blocks, which run hundreds of times, in a forked child
-    def grow_memory(**options) = GrowMemory.new(options)
+    # @return [Matcher] for blocks, which run hundreds of times, in a forked child
+    def grow_memory(**options)
+      Matcher.new("grow memory", ":", :grows?) { |block| Check.run(**options, &block) }
+    end
 
     # @param objects [Integer, nil] objects of all classes
     # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the most
     #   objects allowed
-    # @return [AllocateAtMost] a matcher for blocks, which run twice; the second time counts
+    # @return [Matcher] for blocks, which run twice; the second time counts
+    # @raise [ArgumentError] for anything but Integers
     def allocate_at_most(objects = nil, **limits)
-      AllocateAtMost.new(objects.nil? ? limits : { objects: objects, **limits })
+      limits = { objects: objects, **limits } unless objects.nil?
+      ranges = limits.transform_values do |limit|
+        allowed = "an Integer, 0 or more"
+        valid = limit.is_a?(Integer) && !limit.negative?
+        valid ? 0..limit : Field.refuse(:limit, limit, allowed, call: "allocate_at_most")
+      end
+      names = limits.map { |what, most| what == :objects ? Quantity.counted(most, "objects") : "#{most} #{what}" }
+      Matcher.new("allocate at most #{names.join(', ')}", ", but it allocates", :passed?) do |block|
+        Check.allocations(ranges, &block)
+      end
     end
 
-    # What both matchers have in common: they take blocks.
-    module OfBlocks
+    # A matcher for blocks, whose messages show the check.
+    #
+    # @api private
+    class Matcher
+      # @return [String]
+      attr_reader :description
+
+      # @param description [String]
+      # @param colon [String] before the check, in messages
+      # @param matches [Symbol] asks the check whether the block matches
+      # @yieldparam block [Proc]
+      # @yieldreturn [Check, Check::Allocations]
+      def initialize(description, colon, matches, &check)
+        @description = description
+        @colon = colon
+        @matches = matches
+        @check = check
+      end
+
       # @return [Boolean]
       def supports_block_expectations? = true
 
       # @return [Boolean]
       def supports_value_expectations? = false
 
-      private
-
       # RSpec 3 warns about `expect(value)`, and asks the matcher all the same.
-      def checked(block) = block.is_a?(Proc) ? block : Field.refuse(description, block, "a block: expect { ... }")
-    end
-
-    # Matches a block that leaves an object or a block of malloc behind each time it runs.
-    class GrowMemory
-      include OfBlocks
-
-      # @return [String]
-      attr_reader :description
-
-      # @param options [Hash{Symbol => Object}] of Check.run
-      def initialize(options)
-        @options = options
-        @description = "grow memory"
-      end
-
+      #
       # @param block [Proc]
       # @return [Boolean]
-      # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run
+      # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run and Check.allocations
       def matches?(block)
-        @check = Check.run(**@options, &checked(block))
-        @check.grows?
+        Field.refuse(description, block, "a block: expect { ... }") unless block.is_a?(Proc)
+
+        @found = @check.call(block)
+        @found.public_send(@matches)
       end
 
       # @return [String]
-      def failure_message = "expected the block to grow memory:\n#{@check}"
+      def failure_message = "expected the block to #{description}#{@colon}\n#{@found}"
 
-      # @return [String] with what grows
-      def failure_message_when_negated = "expected the block not to grow memory:\n#{@check}"
-    end
-
-    # Matches a block that allocates no more objects than it may.
-    class AllocateAtMost
-      include OfBlocks
-
-      # @param limits [Hash{Symbol, Module, String => Integer}]
-      # @raise [ArgumentError] for anything but Integers
-      def initialize(limits)
-        @limits = limits.to_h { |what, limit| [what, up_to(limit)] }
-      end
-
-      # @return [String]
-      def description
-        "allocate at most #{@limits.map { |what, limit| described(what, limit) }.join(', ')}"
-      end
-
-      # @param block [Proc]
-      # @return [Boolean]
-      # @raise [ArgumentError, Unavailable, Exception] like Check.allocations
-      def matches?(block)
-        @check = Check.allocations(@limits, &checked(block))
-        @check.passed?
-      end
-
-      # @return [String] with what is allocated
-      def failure_message = "expected the block to #{description}, but it allocates\n#{@check}"
-
-      # @return [String]
-      def failure_message_when_negated = "expected the block not to #{description}, but it allocates\n#{@check}"
-
-      private
-
-      def described(what, limit)
-        what == :objects ? Quantity.counted(limit.end, "objects") : "#{limit.end} #{what}"
-      end
-
-      def up_to(limit)
-        return 0..limit if limit.is_a?(Integer) && !limit.negative?
-
-        Field.refuse(:limit, limit, "an Integer, 0 or more", call: "allocate_at_most")
-      end
+      # @return [String] with what grows, or is allocated
+      def failure_message_when_negated = "expected the block not to #{description}#{@colon}\n#{@found}"
     end
 
     ::RSpec.configure { |config| config.include(self) } if defined?(::RSpec.configure)

@@ -38,8 +38,8 @@ module Memscope
         in each of the last five rounds. A few more requests then find the lines that
         allocate what grows. Any status but 200 to 299 ends the check.
 
-        exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or the check
-        was interrupted
+        exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
+        ended the check
       TEXT
       FORMS = {
         program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
@@ -84,9 +84,7 @@ module Memscope
 
         check = aside { follow }
         deliver_readings([check])
-        return 1 if check.grows?
-
-        check.verdict == :too_early ? INPUT_OUTPUT : FINE
+        check.grows? ? 1 : FINE
       rescue Check::Failed, Unavailable => e
         failure(e.message)
       rescue Interrupt

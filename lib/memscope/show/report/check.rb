@@ -52,7 +52,6 @@ module Memscope
 
       def verdict
         case @reading.verdict
-        when :too_early then "Too early: there is no verdict."
         when :steady then steady
         when :step then "Step: objects rose in #{rounds}, but not in each."
         when :filling then "Filling: memory grows, but less and less, in each of #{rounds}:"
