@@ -138,7 +138,7 @@ end
 START.call(8)
 puts format("8 threads under %<allocator>s, a lever every %<ms>d ms, RSS %<rss>.2f GB",
             allocator: Memscope.allocator.name, ms: INTERVAL * 1000, rss: Memscope.rss / 1e9)
-LEVERS.each { |lever| compare(lever.name, &PULLS.fetch(lever) { -> { NATIVE.run_lever(lever, nil) } }) }
+LEVERS.each { |lever| compare(lever.name, &PULLS.fetch(lever) { -> { NATIVE.run_lever(lever) } }) }
 turn = LEVERS.cycle
 compare("Memscope.purge, each") { Memscope.purge(turn.next) }
 load_function("stop", [], Fiddle::TYPE_VOID).call

@@ -9,13 +9,12 @@ class PurgeTest < MemscopeTest
   # Ruby's own levers, which depend on its version.
   OWN = Memscope::Purge.missing.slice(:gc, :compact).select { |_lever, missing| missing.nil? }.keys.freeze
   LEVERS = { glibc: [*OWN, :trim], jemalloc: [*OWN, :tcache, :decay, :purge] }.freeze
-  MESSAGE = /\AMemscope\.purge: (lever|arena|dry_run): given .+, allowed: ./
+  MESSAGE = /\AMemscope\.purge: (lever|dry_run): given .+, allowed: ./
 
   # Arguments that are refused, whatever serves malloc.
   REFUSED = [
     [[:vacuum], {}], [["gc"], {}], [[nil], {}], [%i[gc vacuum], {}], [[:collect], {}],
-    [[], { arena: -1 }], [[], { arena: 4096 }], [[], { arena: 4097 }], [[], { arena: 1.0 }], [[], { arena: "0" }],
-    [[], { arena: true }], [[], { dry_run: nil }], [[], { dry_run: 1 }]
+    [[], { dry_run: nil }], [[], { dry_run: 1 }]
   ].freeze
 
   def names(result) = result.levers.map(&:name)
@@ -32,7 +31,7 @@ class PurgeTest < MemscopeTest
               returned_bytes: 40 * Bodies::MEBIBYTE, rows: { malloc: 40 * Bodies::MEBIBYTE }, wall_ms: 1.5, gvl: false,
               reason: "it is a range" }
     Memscope::Purge::Result.capture(
-      { allocator: :glibc, dry_run: false, arena: nil, levers: [lever], left_out: {},
+      { allocator: :glibc, dry_run: false, levers: [lever], left_out: {},
         returned_bytes: (before - after) * Bodies::MEBIBYTE,
         rows: { malloc: (before - after) * Bodies::MEBIBYTE },
         before: ledgers[0], after: ledgers[1], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
@@ -88,14 +87,9 @@ class PurgeTest < MemscopeTest
 
   both_allocators "every lever by default in a small process" do |preload|
     skip_under_sanitizer
-    names, of_one_arena = child_json(<<~RUBY, preload: preload, requires: ["json"])
-      result = Memscope.purge
-      of_one_arena = Memscope.purge(arena: 0).levers.map(&:name) if Memscope.allocator.name == :jemalloc
-      puts JSON.generate([result.levers.map(&:name), of_one_arena])
-    RUBY
+    names = child_json("puts JSON.generate(Memscope.purge.levers.map(&:name))", preload: preload, requires: ["json"])
 
     assert_equal LEVERS.fetch(preload ? :jemalloc : :glibc).map(&:name), names
-    assert_equal %w[decay purge], of_one_arena if preload
   end
 
   # While the forked child of a walk lives, it shares every page. Alone, this process shares hardly any. On a busy
@@ -152,37 +146,21 @@ class PurgeTest < MemscopeTest
     assert_equal "Memscope.purge: lever: given :vacuum, allowed: #{allowed(:glibc)}", refusal(:vacuum)
     assert_equal "Memscope.purge: lever: given :purge, allowed: #{allowed(:glibc)}; :purge is not available: only " \
                  "jemalloc has this lever, and glibc serves malloc", refusal(:gc, :purge)
-    assert_equal "Memscope.purge: arena: given 0, allowed: nil; arenas can be told apart under jemalloc only",
-                 refusal(arena: 0)
     assert_raises(ArgumentError) { Memscope.purge(dryrun: true) }
   end
 
   def test_messages_under_jemalloc
     skip_under_sanitizer
-    messages = child_json(<<~RUBY, preload: JEMALLOC, env: { "MALLOC_CONF" => "narenas:2" }, requires: ["json"])
-      puts JSON.generate([[[:trim], {}], [[], { arena: 99 }], [[:gc], { arena: 0 }]].map do |levers, options|
-        Memscope.purge(*levers, **options)
+    message = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
+      begin
+        Memscope.purge(:trim)
       rescue ArgumentError => e
-        e.message
-      end)
+        puts JSON.generate(e.message)
+      end
     RUBY
 
-    assert_equal ["Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
-                  "available: only glibc has this lever, and jemalloc serves malloc",
-                  "Memscope.purge: arena: given 99, allowed: nil, an Integer from 0 to 2",
-                  "Memscope.purge: lever: given :gc, allowed: :decay, :purge; with arena: only these"], messages
-  end
-
-  # The extension itself refuses an index that is not an arena's: to decay and purge, 4096 means all arenas.
-  def test_no_index_reaches_what_is_unsafe
-    skip_under_sanitizer
-    answers = child_json(<<~RUBY, preload: JEMALLOC, requires: ["json"])
-      native = Memscope.const_get(:Native)
-      indexes = [native.arena_limit, 4096, 4097, 2**31]
-      puts JSON.generate(indexes.map { |index| [native.run_lever(:purge, index).last, native.tune(index, 0, 0, nil)[:arenas]] })
-    RUBY
-
-    assert_equal [["not_found", []], [nil, []], ["not_found", []], ["not_found", []]], answers
+    assert_equal "Memscope.purge: lever: given :trim, allowed: #{allowed(:jemalloc)}; :trim is not " \
+                 "available: only glibc has this lever, and jemalloc serves malloc", message
   end
 
   # Every key that the engine writes to or acts through is in one table, except those of the profile.

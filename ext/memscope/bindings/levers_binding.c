@@ -62,7 +62,6 @@ static VALUE native_levers(VALUE self) {
 
 struct lever_run {
     enum memscope_lever lever;
-    unsigned arena;
     enum memscope_status status;
     uint64_t wall_ns;
 };
@@ -71,7 +70,7 @@ static void run_lever(void *argument) {
     struct lever_run *run = argument;
     uint64_t start = memscope_now_ns();
 
-    run->status = memscope_lever_run(run->lever, run->arena);
+    run->status = memscope_lever_run(run->lever);
     run->wall_ns = memscope_now_ns() - start;
 }
 
@@ -81,10 +80,6 @@ static enum memscope_lever lever_of(VALUE name) {
     while (lever < MEMSCOPE_LEVER_COUNT && memscope_symbol(memscope_lever_name((enum memscope_lever)lever)) != name)
         lever++;
     return (enum memscope_lever)lever;
-}
-
-static unsigned arena_or_all(VALUE arena) {
-    return NIL_P(arena) ? MEMSCOPE_ALL_ARENAS : NUM2UINT(arena);
 }
 
 /* Why nothing was done, or nil. */
@@ -97,11 +92,11 @@ static VALUE failure(const struct lever_run *run) {
 }
 
 /*
- * Native.run_lever(lever, arena) -> [nanoseconds, why nothing was done or nil]. The tcache lever flushes the calling
- * thread's cache.
+ * Native.run_lever(lever) -> [nanoseconds, why nothing was done or nil]. The tcache lever flushes the calling thread's
+ * cache.
  */
-static VALUE native_run_lever(VALUE self, VALUE name, VALUE arena) {
-    struct lever_run run = {.lever = lever_of(name), .arena = arena_or_all(arena)};
+static VALUE native_run_lever(VALUE self, VALUE name) {
+    struct lever_run run = {.lever = lever_of(name)};
 
     memscope_without_gvl(run_lever, &run);
     return rb_assoc_new(ULL2NUM(run.wall_ns), failure(&run));
@@ -142,11 +137,11 @@ struct arena_decay {
 };
 
 struct tuning {
-    bool one_arena, sets[KINDS], sets_background_thread;
+    bool sets[KINDS], sets_background_thread;
     int64_t ms[KINDS];
     bool background_thread;
-    struct arena_decay *arenas; /* `count` entries, for the arenas from index `first` on; just one if one_arena */
-    unsigned first, count;
+    struct arena_decay *arenas; /* `count` entries, by index */
+    unsigned count;
     struct arena_decay later;
     bool old_background_thread, new_background_thread;
     enum memscope_status background_status, set_background_status;
@@ -174,10 +169,9 @@ static void tune(void *argument) {
     if (tuning->sets_background_thread)
         tuning->set_background_status = memscope_jemalloc_set_background_thread(tuning->background_thread);
     memscope_jemalloc_read_background_thread(&tuning->new_background_thread);
-    if (!tuning->one_arena)
-        tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
+    tune_arena(tuning, MEMSCOPE_LATER_ARENAS, &tuning->later);
     for (unsigned index = 0; index < tuning->count; index++)
-        tune_arena(tuning, tuning->first + index, &tuning->arenas[index]);
+        tune_arena(tuning, index, &tuning->arenas[index]);
 }
 
 static VALUE decay_to_hash(const struct arena_decay *arena) {
@@ -208,9 +202,7 @@ static VALUE arenas_to_array(const struct tuning *tuning, VALUE reasons) {
         else
             unused++;
     }
-    if (unused > 0 && tuning->one_arena)
-        memscope_hash_set(reasons, "arenas", memscope_reason_of("arena_unused", UINT2NUM(tuning->first)));
-    else if (unused > 0)
+    if (unused > 0)
         memscope_hash_set(reasons, "arenas",
                           memscope_reason_of("arenas_unused", UINT2NUM(unused), UINT2NUM(tuning->count)));
     return list;
@@ -229,15 +221,15 @@ static void set_background_thread(VALUE body, VALUE reasons, const struct tuning
 
 static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint64_t without_gvl_ns) {
     enum memscope_allocator_name allocator = memscope_allocator_current()->name;
-    bool every = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC && !tuning->one_arena;
+    bool tunable = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
     uint64_t wall_ns;
 
     memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(allocator)));
     memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
-    memscope_hash_set(body, "new_arena_defaults", every ? decay_to_hash(&tuning->later) : Qnil);
+    memscope_hash_set(body, "new_arena_defaults", tunable ? decay_to_hash(&tuning->later) : Qnil);
     set_background_thread(body, reasons, tuning);
-    if (allocator != MEMSCOPE_ALLOCATOR_JEMALLOC)
+    if (!tunable)
         memscope_set_reason(reasons, "arenas", "tuning_unsupported");
     memscope_hash_set(body, "reasons", reasons);
     wall_ns = memscope_now_ns() - start_ns;
@@ -246,14 +238,13 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
 }
 
 /*
- * Native.tune(arena, dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning. nil leaves a setting
- * as it is; arena nil means all arenas. For jemalloc only.
+ * Native.tune(dirty_decay_ms, muzzy_decay_ms, background_thread) -> the body of a Tuning. nil leaves a setting as it
+ * is. For jemalloc only.
  */
-static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
+static VALUE native_tune(VALUE self, VALUE dirty_ms, VALUE muzzy_ms, VALUE background_thread) {
     uint64_t start = memscope_now_ns(), without_gvl_ns;
     const VALUE ms[KINDS] = {[MEMSCOPE_JEMALLOC_DIRTY] = dirty_ms, [MEMSCOPE_JEMALLOC_MUZZY] = muzzy_ms};
-    struct tuning tuning = {.one_arena = !NIL_P(arena),
-                            .sets_background_thread = !NIL_P(background_thread),
+    struct tuning tuning = {.sets_background_thread = !NIL_P(background_thread),
                             .background_thread = RTEST(background_thread)};
     VALUE room, body;
 
@@ -261,8 +252,7 @@ static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms
         tuning.sets[kind] = !NIL_P(ms[kind]);
         tuning.ms[kind] = NIL_P(ms[kind]) ? 0 : NUM2LL(ms[kind]);
     }
-    tuning.first = NIL_P(arena) ? 0 : NUM2UINT(arena);
-    tuning.count = NIL_P(arena) ? memscope_jemalloc_arena_count() : 1;
+    tuning.count = memscope_jemalloc_arena_count();
     tuning.arenas = ALLOCV_N(struct arena_decay, room, tuning.count);
     without_gvl_ns = memscope_without_gvl(tune, &tuning);
     body = tuning_to_hash(&tuning, start, without_gvl_ns);
@@ -270,19 +260,11 @@ static VALUE native_tune(VALUE self, VALUE arena, VALUE dirty_ms, VALUE muzzy_ms
     return body;
 }
 
-/* Native.arena_limit -> Integer, the number of arena indexes that jemalloc has; nil under another allocator. */
-static VALUE native_arena_limit(VALUE self) {
-    unsigned count = memscope_jemalloc_arena_count();
-
-    return count > 0 ? UINT2NUM(count) : Qnil;
-}
-
 void Init_memscope_levers(void) {
     rb_define_const(rb_mMemscopeNative, "MAX_DECAY_MS", LL2NUM(MEMSCOPE_JEMALLOC_MAX_DECAY_MS));
     rb_define_singleton_method(rb_mMemscopeNative, "with_exclusive_purge", native_with_exclusive_purge, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "levers", native_levers, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "run_lever", native_run_lever, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "run_lever", native_run_lever, 1);
     rb_define_singleton_method(rb_mMemscopeNative, "collectable_bytes", native_collectable_bytes, 0);
-    rb_define_singleton_method(rb_mMemscopeNative, "tune", native_tune, 4);
-    rb_define_singleton_method(rb_mMemscopeNative, "arena_limit", native_arena_limit, 0);
+    rb_define_singleton_method(rb_mMemscopeNative, "tune", native_tune, 3);
 }

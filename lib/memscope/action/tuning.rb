@@ -31,10 +31,10 @@ module Memscope
 
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
-    # @return [Array<Decay>] the arenas in use, by index, or only the requested one
+    # @return [Array<Decay>] the arenas in use, by index
     field :arenas, [Decay], null: false
     parts_of :arenas
-    # @return [Decay, nil] the decay times that new arenas begin with; nil if one arena was requested
+    # @return [Decay, nil] the decay times that new arenas begin with
     field :new_arena_defaults, Decay
     # @return [Boolean, nil]
     field :old_background_thread?, :boolean
@@ -45,13 +45,12 @@ module Memscope
       # Implements Memscope.tune.
       #
       # @api private
-      def apply(arena:, background_thread:, **decay)
-        Purge.check_arena(CALL, arena)
+      def apply(dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
+        decay = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms }
         decay.each { |name, milliseconds| check_decay(name, milliseconds) }
         check_background_thread(background_thread)
-        arguments = [arena, *decay.values_at(:dirty_decay_ms, :muzzy_decay_ms), background_thread]
-        changes = arguments.drop(1).any? { |argument| !argument.nil? }
-        capture(changes ? Purge.with_exclusive_purge { Native.tune(*arguments) } : Native.tune(*arguments))
+        given = [*decay.values, background_thread]
+        capture(given.all?(&:nil?) ? Native.tune(*given) : Purge.with_exclusive_purge { Native.tune(*given) })
       end
 
       private
@@ -70,7 +69,7 @@ module Memscope
         return if value.nil?
 
         refuse(:background_thread, value, "true, false") unless jemalloc? && [true, false].include?(value)
-        return unless Native.tune(nil, nil, nil, nil)[:old_background_thread].nil?
+        return unless Native.tune(nil, nil, nil)[:old_background_thread].nil?
 
         refuse(:background_thread, value, nil, "this jemalloc was built without background threads")
       end

@@ -30,7 +30,7 @@ module Memscope
       def self.in_use
         return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
 
-        Native.run_lever(:tcache, nil) # what jemalloc keeps for this thread counts as allocated
+        Native.run_lever(:tcache) # what jemalloc keeps for this thread counts as allocated
         of_jemalloc(Native.snapshot(false)[:jemalloc])
       end
       private_class_method :in_use

@@ -84,7 +84,7 @@ module Memscope
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
       workers: Call.new(:Workers, []),
       tags: Call.new(:Tags, []),
-      purge: Call.new(:"Purge::Result", %w[levers arena dry_run gc]),
+      purge: Call.new(:"Purge::Result", %w[levers dry_run gc]),
       dump: Call.new(:Dump, %w[path format gc deadline]),
       malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
       object_profile_start: Call.new(nil, %w[seconds shared budget]),

@@ -172,16 +172,13 @@ module Memscope
     # @param levers [Array<Symbol>] some of Purge::LEVERS, which explains each; they run in the order of that list. By
     #   default those that this process supports, without :gc and :compact where they would stop Ruby for more than
     #   Purge::LONGEST_PAUSE_MS, or make memory private that other processes share: see Purge::Result#left_out
-    # @param arena [Integer, nil] one of jemalloc's arenas, for :decay and :purge; nil for all
     # @param dry_run [Boolean] predict only, and change nothing
     # @param gc [Boolean] for a dry run: collect garbage first, so that the prediction is about what then remains. A
     #   purge has the lever :gc instead
     # @return [Purge::Result]
-    # @raise [ArgumentError] for an unavailable lever, an arena out of range, or another invalid argument
+    # @raise [ArgumentError] for an unavailable lever, or another invalid argument
     # @raise [Purge::Busy] when another thread of this process purges or tunes
-    def purge(*levers, arena: nil, dry_run: false, gc: false)
-      Loading.unit(:Purge).run(levers, arena: arena, dry_run: dry_run, gc: gc)
-    end
+    def purge(*levers, dry_run: false, gc: false) = Loading.unit(:Purge).run(levers, dry_run: dry_run, gc: gc)
 
     # By Ruby line, the malloc memory allocated in any thread while the block ran, and still live when it ends.
     #
@@ -249,20 +246,17 @@ module Memscope
 
     # Sets decay times and background threads of jemalloc at run time; nil leaves a setting unchanged, and without
     # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
+    # The decay times are those of all arenas, and of those that are created later.
     #
-    # @param arena [Integer, nil] the arena whose decay times to set; nil for all arenas, including those created later
     # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
     # @param muzzy_decay_ms [Integer, nil] milliseconds after which muzzy pages are returned; 0 at once, -1 never
     # @param background_thread [Boolean, nil] whether jemalloc's own threads purge, even while the program sleeps. A
     #   forked child has no such threads until it sets this itself
     # @return [Tuning] with the values before and after
-    # @raise [ArgumentError] for a value or an arena out of range; and, unless jemalloc serves malloc, for any argument
-    #   other than nil
+    # @raise [ArgumentError] for a value out of range; and, unless jemalloc serves malloc, for any argument other than
+    #   nil
     # @raise [Purge::Busy] while another thread of this process purges or tunes
-    def tune(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
-      Loading.unit(:Tuning).apply(arena: arena, dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms,
-                                  background_thread: background_thread)
-    end
+    def tune(...) = Loading.unit(:Tuning).apply(...)
 
     # Changes how memscope's surfaces behave. If the block raises, nothing changes. With the setting `listen`, this
     # process listens from then on; in Rails, once the application is initialized.

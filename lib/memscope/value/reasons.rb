@@ -247,7 +247,6 @@ module Memscope
       tags_without_malloc_profile: no malloc profile is running (memscope profile --pid N, MallocProfile.start)
       tags_without_profile: no profile of objects is running (memscope profile --objects --pid N, ObjectProfile.start)
       # Levers and tuning.
-      arena_unused: arena %s is not in use yet
       arenas_unused: %s of %s arenas are not in use yet; new arenas begin with new_arena_defaults
       background_threads_absent: this jemalloc was built without background threads
       background_threads_failed: jemalloc could not start its threads

@@ -45,7 +45,7 @@ class HarmTest < MemscopeTest
       { page_bytes: 65_536, pages: 1_600, empty_pages: 0, compactable_bytes: 20 * MIB, slot_sizes: [],
         reasons: { pinned_pages_max: "pins are not known" }, cost: Bodies.cost }
     )
-    forecasts = [60, 0].map { |shared| Forecast.of(:compact, nil, ledger(shared: shared), heap: heap, collect: false) }
+    forecasts = [60, 0].map { |shared| Forecast.of(:compact, ledger(shared: shared), heap: heap, collect: false) }
     shared, alone = forecasts
 
     assert_equal [nil, (-60 * MIB)..(20 * MIB)], [shared.bytes, shared.private_bytes]

@@ -11,8 +11,8 @@ static void check_jemalloc_is_not_touched(void) {
     int64_t ms;
 
     EXPECT(memscope_jemalloc_arena_count() == 0);
-    EXPECT(memscope_jemalloc_decay(0) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(memscope_jemalloc_purge(MEMSCOPE_ALL_ARENAS) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_jemalloc_decay() == MEMSCOPE_UNSUPPORTED);
+    EXPECT(memscope_jemalloc_purge() == MEMSCOPE_UNSUPPORTED);
     EXPECT(memscope_jemalloc_flush_thread_cache() == MEMSCOPE_UNSUPPORTED);
     EXPECT(memscope_jemalloc_read_decay_ms(0, MEMSCOPE_JEMALLOC_DIRTY, &ms) == MEMSCOPE_UNSUPPORTED);
     EXPECT(memscope_jemalloc_set_decay_ms(MEMSCOPE_LATER_ARENAS, MEMSCOPE_JEMALLOC_MUZZY, 0) == MEMSCOPE_UNSUPPORTED);
@@ -31,7 +31,7 @@ int main(void) {
         bool missing = memscope_lever_missing(each) != NULL;
 
         EXPECT(strlen(memscope_lever_name(each)) > 0);
-        EXPECT(memscope_lever_run(each, MEMSCOPE_ALL_ARENAS) == (missing ? MEMSCOPE_UNSUPPORTED : MEMSCOPE_OK));
+        EXPECT(memscope_lever_run(each) == (missing ? MEMSCOPE_UNSUPPORTED : MEMSCOPE_OK));
     }
     EXPECT(memscope_lever_missing(MEMSCOPE_LEVER_COUNT) != NULL);
     EXPECT((memscope_lever_missing(MEMSCOPE_LEVER_TRIM) == NULL) ==

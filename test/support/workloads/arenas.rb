@@ -23,18 +23,20 @@ module ManyArenas
       end
     end
     THREADS.times { ready.pop }
+    jemalloc = Memscope.allocator.name == :jemalloc
+    if jemalloc
+      free_pages
+      Memscope.purge(:purge)
+    end
     GC.start
     GC.disable
-    free_pages if Memscope.allocator.name == :jemalloc
+    free_pages if jemalloc
   end
 
-  # In the main thread's arena, 4 MiB of free pages that are purged, and 4 MiB that stay.
+  # 4 MiB of the main thread's arena.
   def free_pages
-    2.times do |round|
-      Host.malloc_blocks(65_536, 64)
-      Host.free_blocks
-      Memscope.purge(:purge, arena: 0) if round.zero?
-    end
+    Host.malloc_blocks(65_536, 64)
+    Host.free_blocks
   end
 
   # Reads twice, so that whatever is loaded or cached the first time does not affect the second.

@@ -36,7 +36,7 @@ module PurgeStress
   def pull(lever)
     return lever == :gc ? GC.start : GC.compact if Memscope::Purge::HOLDING_GVL.include?(lever)
 
-    _, failure = NATIVE.run_lever(lever, nil)
+    _, failure = NATIVE.run_lever(lever)
     FAULTS << "#{lever}: #{failure}" if failure
   end
 

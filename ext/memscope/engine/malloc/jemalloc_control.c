@@ -58,20 +58,12 @@ static bool is_arena(unsigned arena) {
     return arena < memscope_jemalloc_arena_count();
 }
 
-static enum memscope_status act(enum key action, unsigned arena) {
-    if (!serves_malloc())
-        return MEMSCOPE_UNSUPPORTED;
-    if (arena != MEMSCOPE_ALL_ARENAS && !is_arena(arena))
-        return MEMSCOPE_NOT_FOUND;
-    return control(action, arena, NULL, NULL, 0);
+enum memscope_status memscope_jemalloc_decay(void) {
+    return control(DECAY, MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
 }
 
-enum memscope_status memscope_jemalloc_decay(unsigned arena) {
-    return act(DECAY, arena);
-}
-
-enum memscope_status memscope_jemalloc_purge(unsigned arena) {
-    return act(PURGE, arena);
+enum memscope_status memscope_jemalloc_purge(void) {
+    return control(PURGE, MEMSCOPE_ALL_ARENAS, NULL, NULL, 0);
 }
 
 enum memscope_status memscope_jemalloc_flush_thread_cache(void) {

@@ -26,12 +26,11 @@
 unsigned memscope_jemalloc_arena_count(void);
 
 /*
- * Both return unused dirty and muzzy pages of one arena or of MEMSCOPE_ALL_ARENAS to the kernel: decay, those whose
- * decay time has passed; purge, all of them. The status is MEMSCOPE_OK also for an arena that is not in use, and
- * MEMSCOPE_NOT_FOUND for an index out of range.
+ * Both return unused dirty and muzzy pages of all arenas to the kernel: decay, those whose decay time has passed;
+ * purge, all of them.
  */
-enum memscope_status memscope_jemalloc_decay(unsigned arena);
-enum memscope_status memscope_jemalloc_purge(unsigned arena);
+enum memscope_status memscope_jemalloc_decay(void);
+enum memscope_status memscope_jemalloc_purge(void);
 
 /* Flushes the calling thread's cache into its arena. */
 enum memscope_status memscope_jemalloc_flush_thread_cache(void);

@@ -61,16 +61,16 @@ static void collect(void) {
         MallocExtension_Internal_ReleaseMemoryToSystem(SIZE_MAX);
 }
 
-enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena) {
+enum memscope_status memscope_lever_run(enum memscope_lever lever) {
     if (memscope_lever_missing(lever))
         return MEMSCOPE_UNSUPPORTED;
     switch (lever) {
     case MEMSCOPE_LEVER_TCACHE:
         return memscope_jemalloc_flush_thread_cache();
     case MEMSCOPE_LEVER_DECAY:
-        return memscope_jemalloc_decay(arena);
+        return memscope_jemalloc_decay();
     case MEMSCOPE_LEVER_PURGE:
-        return memscope_jemalloc_purge(arena);
+        return memscope_jemalloc_purge();
     case MEMSCOPE_LEVER_TRIM:
         malloc_trim(0);
         return MEMSCOPE_OK;
@@ -100,8 +100,8 @@ const char *memscope_lever_missing(enum memscope_lever lever) {
     return "unsupported";
 }
 
-enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena) {
-    (void)lever, (void)arena;
+enum memscope_status memscope_lever_run(enum memscope_lever lever) {
+    (void)lever;
     return MEMSCOPE_UNSUPPORTED;
 }
 

@@ -28,11 +28,8 @@ const char *memscope_lever_name(enum memscope_lever lever);
 /* The id of the reason why the allocator that serves malloc has no such lever; NULL if it has one. Any context. */
 const char *memscope_lever_missing(enum memscope_lever lever);
 
-/*
- * Runs the lever. For decay and purge, `arena` is an index or MEMSCOPE_ALL_ARENAS (jemalloc.h); the others ignore it.
- * Returns MEMSCOPE_UNSUPPORTED if this allocator has no such lever; MEMSCOPE_NOT_FOUND for an arena out of range.
- */
-enum memscope_status memscope_lever_run(enum memscope_lever lever, unsigned arena);
+/* Runs the lever. Returns MEMSCOPE_UNSUPPORTED if this allocator has no such lever. */
+enum memscope_status memscope_lever_run(enum memscope_lever lever);
 
 /*
  * Free resident bytes in tcmalloc's page heap, which collect returns; false if tcmalloc does not serve malloc or does

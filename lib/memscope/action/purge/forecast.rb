@@ -32,19 +32,18 @@ module Memscope
 
       class << self
         # @param lever [Symbol]
-        # @param arena [Integer, nil]
         # @param ledger [Ledger] a deep one for :trim
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
         # @param heap [RubyHeap, nil] a heap that was read already; if nil, it is read for :compact
         # @return [Forecast]
-        def of(lever, arena, ledger, collect:, heap: nil)
+        def of(lever, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
           when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
-          when :decay then decay(arena, ledger)
-          when :purge then purge(arena, ledger)
+          when :decay then decay(ledger)
+          when :purge then purge(ledger)
           when :trim then trim(ledger)
           when :collect then collectable(ledger)
           end
@@ -62,8 +61,8 @@ module Memscope
         # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
         # @return [Forecast, nil] of a full GC, or of the lever that returns malloc's memory after it; nil for other
         #   levers
-        def of_garbage(lever, arena, blocks)
-          return unless blocks && OF_GARBAGE.include?(lever) && (lever == :gc || arena.nil?)
+        def of_garbage(lever, blocks)
+          return unless blocks && OF_GARBAGE.include?(lever)
 
           range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
@@ -96,8 +95,8 @@ module Memscope
           own if range || (own && own.begin <= -Quantity::MEBIBYTE)
         end
 
-        def decay(index, ledger)
-          of_arenas(index) do |arenas|
+        def decay(ledger)
+          of_arenas do |arenas|
             bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
             due = "it is unknown which unused pages have reached their decay time"
             of_malloc(0..bytes, ledger, (due if bytes.positive?))
@@ -108,9 +107,9 @@ module Memscope
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
         # subtracts. What is resident is an upper bound too.
-        def purge(index, ledger)
+        def purge(ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
-          of_arenas(index) do |arenas|
+          of_arenas do |arenas|
             bytes = arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }
             of_malloc([bytes + untouched, 0].max..bytes, ledger)
           end
@@ -118,13 +117,9 @@ module Memscope
 
         def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
 
-        # Yields the arenas that the lever runs for: all, or the one with this index.
-        def of_arenas(index)
+        def of_arenas
           arenas = Arenas.read
-          return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
-
-          chosen = arenas.select { |arena| index.nil? || arena.index == index }
-          chosen.empty? ? new(0..0, 0..0, "arena #{index} is not in use yet") : yield(chosen)
+          arenas.merged ? yield(arenas) : new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown"))
         end
 
         # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.

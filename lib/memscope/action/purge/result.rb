@@ -76,8 +76,6 @@ module Memscope
       # @return [Integer, nil] bytes that unfollowed garbage may own, which are in the upper bounds of several levers,
       #   but return only once
       field :uncounted_bytes, :bytes, sparse: true
-      # @return [Integer, nil] index of the only arena to purge; nil for all arenas
-      field :arena, :count
       # @return [Hash{Symbol => String}] the levers that a purge runs only if they are named, because they would stop
       #   Ruby for long or make shared memory private, each with the reason; a dry run predicts them. Empty if levers
       #   were named

@@ -2,6 +2,7 @@
 
 require_relative "forecast"
 require_relative "harm"
+require_relative "levers"
 require_relative "result"
 
 module Memscope
@@ -11,33 +12,32 @@ module Memscope
     #
     # @api private
     class Run
+      include Levers
+
       CALL = "Memscope.purge"
 
-      # Takes the arguments of Memscope.purge, whose arena has been checked.
+      # Takes the arguments of Memscope.purge.
       #
-      # @param missing [Hash{Symbol => String, nil}] why levers cannot run
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
-      def initialize(levers, missing, arena: nil, dry_run: false, gc: false)
+      def initialize(levers, dry_run: false, gc: false)
         @missing = missing
         Result.check_switch(:dry_run, dry_run)
         check_collection(gc, dry_run)
-        check_levers(levers, arena)
+        check_levers(levers)
         @named = levers.any?
-        @levers = LEVERS & (@named ? levers : usual(arena))
-        @refused = @named || arena ? {} : @missing.slice(*HOLDING_GVL).compact
+        @levers = LEVERS & (@named ? levers : available)
+        @refused = @named ? {} : @missing.slice(*HOLDING_GVL).compact
         @left_out = {}
-        @arena = arena
         @collect = gc
         @dry_run = dry_run
         @ledgers = []
       end
 
-      # @param exclusively [#call] yields while no other thread purges or tunes
       # @return [Result]
       # @raise [Busy]
-      def result(exclusively)
+      def result
         start = Cost.now
-        @done = @dry_run ? predict : exclusively.call { run_all }
+        @done = @dry_run ? predict : with_exclusive_purge { run_all }
         Result.capture(body(Cost.now - start))
       end
 
@@ -49,7 +49,7 @@ module Memscope
         leave_out(evidence.ledger)
         @done = @levers.map do |name|
           gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
-          lever(name, gc || Forecast.of(name, @arena, evidence.ledger, heap: evidence.ruby_heap, collect: false))
+          lever(name, gc || Forecast.of(name, evidence.ledger, heap: evidence.ruby_heap, collect: false))
         end
         Result.capture(body(Cost.now - start))
       end
@@ -60,8 +60,8 @@ module Memscope
         ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]
         leave_out(ledger)
         @levers.map do |name|
-          lever(name, Forecast.of_garbage(name, @arena, @blocks) ||
-                      Forecast.of(name, @arena, ledger, collect: @collect, heap: heap))
+          lever(name, Forecast.of_garbage(name, @blocks) ||
+                      Forecast.of(name, ledger, collect: @collect, heap: heap))
         end
       end
 
@@ -97,7 +97,7 @@ module Memscope
 
       def run(name, following)
         before = @ledgers.last
-        forecast = Forecast.of(name, @arena, before, collect: true)
+        forecast = Forecast.of(name, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
         after = read([name, following])
         lever(name, forecast, returned_bytes: fall(before, after), returned_private_bytes: private_fall(before, after),
@@ -114,7 +114,7 @@ module Memscope
       end
 
       def run_allocator(name)
-        wall_ns, failure = Native.run_lever(name, @arena)
+        wall_ns, failure = Native.run_lever(name)
         [wall_ns / 1000, Reasons.sentence(failure)]
       end
 
@@ -154,8 +154,7 @@ module Memscope
       def body(took)
         before = @ledgers.first
         after = @ledgers.last unless @dry_run
-        { allocator: before.allocator.name, dry_run: @dry_run, arena: @arena,
-          levers: @done, finished_gc: @blocks&.finished_gc?,
+        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done, finished_gc: @blocks&.finished_gc?,
           uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
           returned_bytes: (fall(before, after) if after),
           returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
@@ -171,11 +170,7 @@ module Memscope
           scratch_bytes: ledgers.map(&:scratch_bytes).max }
       end
 
-      # All levers that this process can run; for one arena, only the levers that can run for a single arena.
-      def usual(arena)
-        here = LEVERS & @missing.select { |_lever, reason| reason.nil? }.keys
-        arena ? here & OF_ONE_ARENA : here
-      end
+      def available = LEVERS.select { |lever| @missing[lever].nil? }
 
       def check_collection(collect, dry_run)
         return if [dry_run, false].include?(collect)
@@ -183,19 +178,16 @@ module Memscope
         refuse("gc", collect, dry_run ? "true, false" : "false; a purge has the lever :gc instead")
       end
 
-      def check_levers(levers, arena)
-        allowed = usual(arena)
-        return if (levers - allowed).empty?
+      def check_levers(levers)
+        return if (levers - available).empty?
 
-        wrong = (levers - allowed).first
-        refuse("lever", wrong, "#{allowed.map(&:inspect).join(', ')}#{explanation(wrong, @missing[wrong], arena)}")
+        wrong = (levers - available).first
+        refuse("lever", wrong, "#{available.map(&:inspect).join(', ')}#{explanation(wrong, @missing[wrong])}")
       end
 
-      def explanation(lever, missing, arena)
+      def explanation(lever, missing)
         served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
-        return "; #{lever.inspect} is not available: #{missing}#{served}" if missing
-
-        "; with arena: only these" if arena && LEVERS.include?(lever)
+        "; #{lever.inspect} is not available: #{missing}#{served}" if missing
       end
 
       def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }

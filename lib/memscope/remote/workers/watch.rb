@@ -116,7 +116,7 @@ module Memscope
       def turn_on_background_threads
         return if @background_threads || !Configuration.effective(:background_thread)
 
-        Loading.unit(:Tuning).apply(arena: nil, dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: true)
+        Loading.unit(:Tuning).apply(background_thread: true)
         @background_threads = true
         @troubles.delete(:background_thread)
       rescue ArgumentError, Purge::Busy => e

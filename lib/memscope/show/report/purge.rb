@@ -12,7 +12,7 @@ module Memscope
       private
 
       def subject
-        ["#{@reading.allocator} serves malloc", *("arena #{@reading.arena}" if @reading.arena), "pid #{@reading.pid}"]
+        ["#{@reading.allocator} serves malloc", "pid #{@reading.pid}"]
       end
 
       def sections = [levers, outcome, rows]
