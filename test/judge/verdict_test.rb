@@ -151,7 +151,7 @@ class VerdictTest < MemscopeTest
                                       "#{ready(verdict)} UTC); "
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
-                    "#define MEMSCOPE_STANDING_HOURS 2.0\n"
+                    "#define MEMSCOPE_PERSISTENCE_HOURS 2.0\n"
   end
 
   def test_what_objects_hold_is_unknown

@@ -296,7 +296,7 @@ static VALUE duplicates_hash(const struct memscope_duplicates_answer *row) {
 
 /* The lines that allocated most, garbage included; nil if they are unknown. */
 static VALUE sites_of(const struct graph_scan *scan) {
-    const struct memscope_largest *largest = &scan->sites.largest;
+    const struct memscope_top_rows *largest = &scan->sites.largest;
     VALUE list = rb_ary_new();
 
     for (size_t index = 0; index < largest->count; index++) {

@@ -3,17 +3,17 @@
 #include "bindings/reasons.h"
 
 #include "dump/dump_growth.h"
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 #include "init.h"
 
 #include <string.h>
 
-#define LEAST_DUMPS 2
-#define MOST_DUMPS 3
+#define MIN_DUMPS 2
+#define MAX_DUMPS 3
 
 struct growth_scan {
     VALUE descriptors;
-    struct memscope_dump_file files[MOST_DUMPS];
+    struct memscope_dump_file files[MAX_DUMPS];
     int count; /* of files; new objects are sought in the last one */
     struct memscope_dump_growth growth;
     struct memscope_heap_question question;
@@ -69,7 +69,7 @@ static void compare(void *argument) {
     struct growth_scan *scan = argument;
 
     scan->growth.first = compared(&scan->files[0]);
-    if (scan->count == MOST_DUMPS)
+    if (scan->count == MAX_DUMPS)
         scan->growth.second = compared(&scan->files[1]);
     scan->growth.last = compared(&scan->files[scan->count - 1]);
     scan->status = memscope_dump_growth_open(&scan->growth);
@@ -117,20 +117,20 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
 /* The rows with the most new bytes or the most growth. Name 0 stands for objects whose site is not stated. */
 static VALUE rows_array(const struct growth_scan *scan, const struct memscope_growth_row *rows,
                         VALUE (*convert)(const struct growth_scan *, uint32_t)) {
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
     VALUE list = rb_ary_new();
 
-    if (memscope_largest_open(&largest, scan->question.top) != MEMSCOPE_OK)
+    if (memscope_top_rows_open(&largest, scan->question.top) != MEMSCOPE_OK)
         rb_memerror();
     for (uint32_t name = 1; name < scan->growth.name_count; name++) {
         uint64_t grown = rows[name].bytes > 0 ? (uint64_t)rows[name].bytes : 0;
 
-        memscope_largest_offer(&largest, rows[name].new_bytes > grown ? rows[name].new_bytes : grown, name);
+        memscope_top_rows_offer(&largest, rows[name].new_bytes > grown ? rows[name].new_bytes : grown, name);
     }
-    memscope_largest_sort(&largest);
+    memscope_top_rows_sort(&largest);
     for (size_t index = 0; index < largest.count; index++)
         rb_ary_push(list, convert(scan, largest.items[index].number));
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     return list;
 }
 
@@ -234,9 +234,8 @@ static VALUE native_heap_growth(VALUE self, VALUE files, VALUE top) {
                                .incomplete = rb_ary_new()};
     VALUE result;
 
-    if (count < LEAST_DUMPS || count > MOST_DUMPS)
-        rb_raise(rb_eArgError, "Native.heap_growth: files: given %ld, allowed: %d to %d", count, LEAST_DUMPS,
-                 MOST_DUMPS);
+    if (count < MIN_DUMPS || count > MAX_DUMPS)
+        rb_raise(rb_eArgError, "Native.heap_growth: files: given %ld, allowed: %d to %d", count, MIN_DUMPS, MAX_DUMPS);
     result = rb_ensure(read_growth, (VALUE)&scan, close_growth, (VALUE)&scan);
     RB_GC_GUARD(scan.reasons);
     RB_GC_GUARD(scan.incomplete);

@@ -91,8 +91,8 @@ static VALUE time_of_day(uint64_t seconds, int64_t boot) {
 }
 
 static VALUE ring_to_hash(enum memscope_ring ring, size_t series, int64_t boot) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
-    VALUE min[MEMSCOPE_RINGS_MOST], last[MEMSCOPE_RINGS_MOST], hash = rb_hash_new();
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
+    VALUE min[MEMSCOPE_RINGS_MAX_POINTS], last[MEMSCOPE_RINGS_MAX_POINTS], hash = rb_hash_new();
     uint64_t start;
     size_t count = memscope_rings_read(rings, ring, series, 0, points, &start);
 

@@ -18,7 +18,7 @@
 
 #define DEADLINE_MS 30000
 /* The child's predicted time per slot, for marking and for looking at each block. */
-#define NS_OF_A_SLOT 250
+#define NS_PER_SLOT 250
 
 /* What the child sends. */
 struct blocks_answer {
@@ -69,7 +69,7 @@ static bool read_ledger(void *argument) {
     call->status = call->ledger.status;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
-    memscope_fork_room_read(call->ledger.listing.slots * NS_OF_A_SLOT, &call->room);
+    memscope_fork_room_read(call->ledger.listing.slots * NS_PER_SLOT, &call->room);
     call->fork_ns = memscope_fork_predicted_ns();
     return spoilt || call->blocks.private_status == MEMSCOPE_SHARED;
 }

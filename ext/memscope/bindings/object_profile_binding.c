@@ -461,7 +461,7 @@ static void set_reasons(VALUE reasons, const struct scan *scan) {
     if (scan->without_room > 0)
         memscope_hash_set(reasons, "stacks", memscope_reason_of("texts_without_room", ULL2NUM(scan->without_room)));
     if (state->plan.out_of_reach)
-        memscope_hash_set(reasons, "live_objects", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
+        memscope_hash_set(reasons, "live_objects", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH)));
     if (scan->before_ractor)
         memscope_set_reason(reasons, "live_objects", "ractor_ended_sampling");
     if (state->plan.windows < FEW_WINDOWS && memscope_plan_share(&state->plan) < 0.5)

@@ -180,7 +180,7 @@ static void set_reasons(VALUE reasons, const struct reading *reading) {
     VALUE losses = memscope_losses(reading->dropped, state->missed);
 
     if (state->plan.out_of_reach)
-        memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_LONGEST_REACH)));
+        memscope_hash_set(reasons, "profiled", memscope_reason_of("reach_cut", ULL2NUM(MEMSCOPE_MAX_REACH)));
     if (!NIL_P(losses))
         memscope_hash_set(reasons, "samples", losses);
 }

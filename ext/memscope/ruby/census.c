@@ -300,7 +300,7 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
 }
 
 /* Bytes of malloc memory up to which a size says nothing of the library's memory behind the object. */
-#define MOST_UNSIZED 128
+#define MAX_UNSIZED 128
 
 /* ---- rows by name ---------------------------------------------------------------------------------------------- */
 
@@ -350,7 +350,7 @@ static bool name_class(struct naming *naming, const struct cell *cell) {
 
     if (cell->owner != 0)
         sums.count = sums.old_count = 0;
-    if (cell->of_extension && sums.memsize_bytes - sums.slot_bytes <= sums.count * MOST_UNSIZED)
+    if (cell->of_extension && sums.memsize_bytes - sums.slot_bytes <= sums.count * MAX_UNSIZED)
         sums.unsized_count = sums.count;
     return add_to_row(naming, MEMSCOPE_BY_CLASS, name, &sums);
 }

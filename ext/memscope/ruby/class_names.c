@@ -8,7 +8,7 @@
 
 /* The size of the table, a power of two. Once it is half full, further names are looked up each time. */
 #define KNOWN_NAMES ((size_t)1 << 17)
-#define LONGEST_TEXT 512
+#define MAX_TEXT 512
 
 struct memscope_known_name {
     uint64_t key; /* a class; a class + 2, for its instances; ID << 2 | 1; or a type's key (name_of_type). 0: none */
@@ -75,7 +75,7 @@ static bool is_named(VALUE module, VALUE *name) {
 }
 
 static int shown_length(VALUE name) {
-    return RSTRING_LEN(name) > LONGEST_TEXT ? LONGEST_TEXT : (int)RSTRING_LEN(name);
+    return RSTRING_LEN(name) > MAX_TEXT ? MAX_TEXT : (int)RSTRING_LEN(name);
 }
 
 bool memscope_is_singleton_class(VALUE module) {
@@ -198,7 +198,7 @@ uint32_t memscope_name_of_type(struct memscope_class_names *class_names, int typ
 }
 
 uint32_t memscope_name_of_data_type(struct memscope_class_names *class_names, const char *name) {
-    return add(class_names, name, strnlen(name, LONGEST_TEXT));
+    return add(class_names, name, strnlen(name, MAX_TEXT));
 }
 
 uint32_t memscope_name_of_class_of(struct memscope_class_names *class_names, VALUE object) {

@@ -10,14 +10,14 @@
 
 /* As measured on heaps of one to six million objects, with three references each. */
 #define BYTES_OF_A_SLOT 90
-#define NS_OF_A_SLOT 1000
+#define NS_PER_SLOT 1000
 
 uint64_t memscope_dump_child_bytes(uint64_t slots) {
     return slots * BYTES_OF_A_SLOT;
 }
 
 uint64_t memscope_dump_child_ns(uint64_t slots) {
-    return slots * NS_OF_A_SLOT;
+    return slots * NS_PER_SLOT;
 }
 
 /* ---- names of edges -------------------------------------------------------------------------------------------- */

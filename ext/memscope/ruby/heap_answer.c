@@ -2,7 +2,7 @@
 
 #include "base/mapped_array.h"
 #include "fork/fork_cost.h"
-#include "graph/suspects.h"
+#include "graph/accumulation.h"
 #include "ruby/heap_references.h"
 #include "ruby/made_at.h"
 #include "ruby/named_references.h"
@@ -107,7 +107,7 @@ static struct memscope_class_answer *class_rows(struct work *work, const struct 
 
 static enum memscope_status answer_classes(struct work *work) {
     const struct memscope_heap_graph *graph = &work->references.graph;
-    struct memscope_class_row rows[MEMSCOPE_MOST_ROWS];
+    struct memscope_class_row rows[MEMSCOPE_MAX_ROWS];
     size_t top = work->question->top;
     struct memscope_heap_answer *answer = work->answer;
     enum memscope_status status =
@@ -143,7 +143,7 @@ static void answer_roots(struct work *work) {
 }
 
 static enum memscope_status answer_strings(struct work *work) {
-    struct memscope_duplicates found[MEMSCOPE_MOST_ROWS];
+    struct memscope_duplicates found[MEMSCOPE_MAX_ROWS];
     struct memscope_heap_answer *answer = work->answer;
     uint32_t count;
     enum memscope_status status;
@@ -382,7 +382,7 @@ static struct memscope_text name_of_thread(struct work *work, uint32_t node) {
 }
 
 /* Keys of a Hash do not make paths differ, so the key of a thread-local is that of one path only. */
-static memscope_edge_name edge_to(const struct work *work, const struct memscope_alike_paths *alike, size_t index) {
+static memscope_edge_name edge_to(const struct work *work, const struct memscope_path_group *alike, size_t index) {
     memscope_edge_name edge = alike->steps[index].edge;
     const struct memscope_heap_graph *graph = &work->references.graph;
 
@@ -392,7 +392,7 @@ static memscope_edge_name edge_to(const struct work *work, const struct memscope
     return MEMSCOPE_EDGE_NAME(MEMSCOPE_EDGE_VALUE, memscope_names_find(&graph->names, "Symbol", 6));
 }
 
-static void answer_step(struct work *work, const struct memscope_alike_paths *alike, size_t index,
+static void answer_step(struct work *work, const struct memscope_path_group *alike, size_t index,
                         struct memscope_step_answer *answer) {
     const struct memscope_path_step *step = &alike->steps[index];
     memscope_edge_name edge = edge_to(work, alike, index);
@@ -409,7 +409,7 @@ static void answer_step(struct work *work, const struct memscope_alike_paths *al
         answer->edge_text = text_of(work, answer->edge_number);
 }
 
-static void answer_path(struct work *work, const struct memscope_alike_paths *alike,
+static void answer_path(struct work *work, const struct memscope_path_group *alike,
                         struct memscope_path_answer *answer) {
     *answer = (struct memscope_path_answer){.count = alike->count,
                                             .retained_bytes = alike->retained,
@@ -423,7 +423,7 @@ static void answer_path(struct work *work, const struct memscope_alike_paths *al
 
 /* Finds paths, sorted by the weights of their ends or, without weights, by what the ends retain. */
 static enum memscope_status find_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights, size_t count,
-                                       struct memscope_alike_paths *alike, size_t top,
+                                       struct memscope_path_group *alike, size_t top,
                                        struct memscope_paths_found *found) {
     const struct memscope_path_question question = {.graph = &work->references.graph,
                                                     .paths = &work->paths,
@@ -434,7 +434,7 @@ static enum memscope_status find_paths(struct work *work, const uint32_t *nodes,
                                                     .namer = work->dump == NULL ? name_live_edge : NULL,
                                                     .context = work};
 
-    return memscope_alike_paths_find(&question, alike, top, found);
+    return memscope_path_groups_find(&question, alike, top, found);
 }
 
 /* ---- who holds most -------------------------------------------------------------------------------------------- */
@@ -445,9 +445,9 @@ struct pile {
     struct memscope_held_answer held;
 };
 
-static enum memscope_status answer_dominator(struct work *work, const struct memscope_holder *holder,
+static enum memscope_status answer_dominator(struct work *work, const struct memscope_retainer *holder,
                                              const struct pile *pile, struct memscope_dominator_answer *answer) {
-    struct memscope_alike_paths alike;
+    struct memscope_path_group alike;
     struct memscope_paths_found found;
     struct memscope_text place;
     enum memscope_status status = find_paths(work, &holder->node, NULL, 1, &alike, 1, &found);
@@ -463,7 +463,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
     return status;
 }
 
-static enum memscope_status answer_dominators(struct work *work, const struct memscope_holder *holders,
+static enum memscope_status answer_dominators(struct work *work, const struct memscope_retainer *holders,
                                               const struct pile *piles, size_t count) {
     struct memscope_heap_answer *answer = work->answer;
     enum memscope_status status = MEMSCOPE_OK;
@@ -531,7 +531,7 @@ static enum memscope_status answer_paths(struct work *work, const uint32_t *node
                                          size_t count, const struct pile *piles) {
     struct memscope_heap_answer *answer = work->answer;
     size_t top = work->question->top;
-    struct memscope_alike_paths *alike = memscope_array_map(top + 1, sizeof *alike);
+    struct memscope_path_group *alike = memscope_array_map(top + 1, sizeof *alike);
     struct memscope_paths_found found;
     enum memscope_status status =
         alike == NULL ? MEMSCOPE_NO_MEMORY : find_paths(work, nodes, weights, count, alike, top, &found);
@@ -601,10 +601,10 @@ static enum memscope_status answer_asked_paths(struct work *work) {
     return status;
 }
 
-static enum memscope_status answer_suspects(struct work *work, const struct memscope_suspect *suspects,
+static enum memscope_status answer_suspects(struct work *work, const struct memscope_accumulation *suspects,
                                             const struct pile *piles, size_t count) {
-    uint32_t nodes[MEMSCOPE_MOST_ROWS];
-    uint64_t weights[MEMSCOPE_MOST_ROWS];
+    uint32_t nodes[MEMSCOPE_MAX_ROWS];
+    uint64_t weights[MEMSCOPE_MAX_ROWS];
 
     for (size_t index = 0; index < count; index++) {
         nodes[index] = suspects[index].node;
@@ -631,14 +631,14 @@ static enum memscope_status answer_growth(struct work *work) {
     return status;
 }
 
-static void find_piles(struct work *work, const struct memscope_holder *holders, size_t holder_count,
-                       const struct memscope_suspect *suspects, size_t suspect_count, struct held *held,
+static void find_piles(struct work *work, const struct memscope_retainer *holders, size_t holder_count,
+                       const struct memscope_accumulation *suspects, size_t suspect_count, struct held *held,
                        struct pile *piles) {
     begin_list(work, MEMSCOPE_LIST_DOMINATORS);
     for (size_t index = 0; index < holder_count; index++)
         piles[index] = (struct pile){.node = holders[index].node, .held = held_by(work, holders[index].node, held)};
     for (size_t index = 0; index < suspect_count; index++)
-        piles[MEMSCOPE_MOST_ROWS + index] =
+        piles[MEMSCOPE_MAX_ROWS + index] =
             (struct pile){.node = suspects[index].node, .held = held_by(work, suspects[index].node, held)};
 }
 
@@ -647,15 +647,15 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
     struct memscope_dump_growth *growth = work->question->growth;
     bool suspected = work->question->object == 0 && work->question->objects == NULL && work->question->class == 0 &&
                      work->question->class_name == NULL && growth == NULL;
-    struct memscope_holder holders[MEMSCOPE_MOST_ROWS];
-    struct memscope_suspect suspects[MEMSCOPE_MOST_ROWS];
+    struct memscope_retainer holders[MEMSCOPE_MAX_ROWS];
+    struct memscope_accumulation suspects[MEMSCOPE_MAX_ROWS];
     size_t holder_count = 0, suspect_count = 0;
     enum memscope_status status =
-        memscope_largest_holders(graph, &work->dominators, holders, work->question->top, &holder_count);
+        memscope_largest_retainers(graph, &work->dominators, holders, work->question->top, &holder_count);
 
     if (status == MEMSCOPE_OK && suspected)
-        status = memscope_suspects_find(graph, &work->paths, &work->dominators, suspects, work->question->top,
-                                        &suspect_count);
+        status = memscope_accumulations_find(graph, &work->paths, &work->dominators, suspects, work->question->top,
+                                             &suspect_count);
     if (status == MEMSCOPE_OK && growth != NULL)
         status = memscope_dump_growth_count(growth, &work->paths);
     if (status != MEMSCOPE_OK)
@@ -665,13 +665,13 @@ static enum memscope_status answer_piles(struct work *work, struct held *held, s
     if (growth != NULL)
         status = answer_growth(work);
     else
-        status = suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MOST_ROWS, suspect_count)
+        status = suspected ? answer_suspects(work, suspects, piles + MEMSCOPE_MAX_ROWS, suspect_count)
                            : answer_asked_paths(work);
     return status == MEMSCOPE_OK ? answer_dominators(work, holders, piles, holder_count) : status;
 }
 
 static enum memscope_status answer_holders(struct work *work) {
-    struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MOST_ROWS, sizeof *piles);
+    struct pile *piles = memscope_array_map((size_t)2 * MEMSCOPE_MAX_ROWS, sizeof *piles);
     enum memscope_status status = MEMSCOPE_NO_MEMORY;
     struct held *held;
 

@@ -9,14 +9,14 @@
 
 #include "dump/dump_growth.h"
 #include "fork/forked_child.h"
-#include "graph/alike_paths.h"
-#include "graph/holders.h"
+#include "graph/path_groups.h"
+#include "graph/retained_sizes.h"
 #include "ruby/duplicate_strings.h"
 #include "ruby/held_memory.h"
 #include "ruby/ruby_heap.h"
 #include "ruby/thread_list.h"
 
-#define MEMSCOPE_MOST_ROWS 1000
+#define MEMSCOPE_MAX_ROWS 1000
 
 /* A global variable that refers to an object. */
 struct memscope_global {
@@ -25,7 +25,7 @@ struct memscope_global {
 };
 
 struct memscope_heap_question {
-    uint32_t top; /* rows of each list, up to MEMSCOPE_MOST_ROWS */
+    uint32_t top; /* rows of each list, up to MEMSCOPE_MAX_ROWS */
     bool strings;
 
     /*

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LONGEST_PLACE 1024
+#define MAX_PLACE 1024
 
 struct makers {
     struct memscope_heap_references *references;
@@ -16,7 +16,7 @@ struct makers {
 
 static void append(struct makers *makers, uint32_t node, const char *place, size_t bytes) {
     struct memscope_heap_graph *graph = &makers->references->graph;
-    char text[LONGEST_PLACE];
+    char text[MAX_PLACE];
     size_t length;
     const char *class = memscope_names_get(&graph->names, graph->node_class[node], &length);
     uint32_t name;
@@ -45,14 +45,14 @@ static VALUE block_of(const struct makers *makers, uint32_t proc) {
 
 static void append_block(struct makers *makers, uint32_t node, uint32_t proc) {
     VALUE block = block_of(makers, proc), path, line;
-    char place[LONGEST_PLACE];
+    char place[MAX_PLACE];
     int length;
 
     if (block == 0)
         return;
     path = rb_profile_frame_path(block);
     line = rb_profile_frame_first_lineno(block);
-    if (!RB_TYPE_P(path, T_STRING) || !RB_FIXNUM_P(line) || RSTRING_LEN(path) > LONGEST_PLACE - 32)
+    if (!RB_TYPE_P(path, T_STRING) || !RB_FIXNUM_P(line) || RSTRING_LEN(path) > MAX_PLACE - 32)
         return;
     length = snprintf(place, sizeof place, "%.*s:%ld", (int)RSTRING_LEN(path), RSTRING_PTR(path), FIX2LONG(line));
     append(makers, node, place, (size_t)length);

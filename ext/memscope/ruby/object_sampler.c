@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEAREST_NS 20000 /* the most that a sample is charged: any excess is the time of other threads or processes */
+#define MAX_SAMPLE_COST_NS                                                                                             \
+    20000 /* the most that a sample is charged: any excess is the time of other threads or processes */
 
 enum phase { RESTING, WATCHING, WATCHED };
 
@@ -240,7 +241,7 @@ static void take_sample(VALUE object) {
                                              .slot_bytes = (uint16_t)MEMSCOPE_SLOT_BYTES(object),
                                          });
     spent = memscope_now_ns() - begun;
-    sampler.spent_ns += spent < DEAREST_NS ? spent : DEAREST_NS;
+    sampler.spent_ns += spent < MAX_SAMPLE_COST_NS ? spent : MAX_SAMPLE_COST_NS;
 }
 
 static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {

@@ -49,7 +49,7 @@ static void find_count(void) {
     memscope_own_memory_close(&memory);
 }
 
-#define ASKED_AT_MOST 4
+#define MAX_ATTEMPTS 4
 
 /*
  * Ractor.count is a Ruby method: before it returns, Ruby may switch to other threads, which allocate, begin garbage
@@ -61,7 +61,7 @@ static bool others_by_method(void) {
     VALUE allocations = memscope_symbol("total_allocated_objects");
     size_t allocated = rb_gc_stat(allocations);
 
-    for (int asked = 0; allocated != alone_at && asked < ASKED_AT_MOST; asked++) {
+    for (int asked = 0; allocated != alone_at && asked < MAX_ATTEMPTS; asked++) {
         VALUE alive = count_by_method();
 
         if (FIXNUM_P(alive) && FIX2INT(alive) > 1)

@@ -249,7 +249,7 @@ void memscope_heap_collect(void) {
 
 /* ---- a collection under way ------------------------------------------------------------------------------------ */
 
-#define LONGEST_WAIT_NS UINT64_C(2000000000)
+#define MAX_WAIT_NS UINT64_C(2000000000)
 #define STEP_NS 5000000
 /* After this many steps without any allocation, no other thread is advancing the collection. */
 #define IDLE_STEPS 4
@@ -267,7 +267,7 @@ uint64_t memscope_heap_await_gc(void) {
     for (int idle = 0; idle < IDLE_STEPS && rb_gc_latest_gc_info(symbol_state) != symbol_none;) {
         size_t before = allocated;
 
-        if (memscope_now_ns() - start > LONGEST_WAIT_NS)
+        if (memscope_now_ns() - start > MAX_WAIT_NS)
             break;
         memscope_without_gvl(rest, NULL);
         allocated = rb_gc_stat(symbol_allocated_objects);

@@ -21,7 +21,7 @@ struct code {
 };
 
 /* More words than any method has. */
-#define MOST_WORDS (1u << 24)
+#define MAX_WORDS (1u << 24)
 
 static bool code_is_known;
 
@@ -185,7 +185,7 @@ static size_t first_of(const struct memscope_thread_local *locals, size_t count,
 static void look_for_keys(struct memscope_thread_local *locals, size_t count, VALUE iseq) {
     const struct code_body *body = ((const struct code *)iseq)->body;
 
-    if (body == NULL || body->words == NULL || body->size > MOST_WORDS)
+    if (body == NULL || body->words == NULL || body->size > MAX_WORDS)
         return;
     for (unsigned at = 0; at < body->size; at++) {
         VALUE word = body->words[at];

@@ -79,7 +79,7 @@ static void test_ever_new_stacks(void) {
 
     begin();
     for (uint32_t path = 0; path < 200000; path++) {
-        if (memscope_stacks_are_to_shorten(&table)) {
+        if (memscope_stack_table_should_trim(&table)) {
             memscope_stacks_shorten(&table);
             shortenings++;
             EXPECT(table.count == table.idle && table.count <= 3072 && marked() > 0);
@@ -146,7 +146,7 @@ static void test_frames_without_room(void) {
     for (uint32_t path = 0; path < 4000; path++)
         add_deep(path, 1000 + path, 40, 512);
     memscope_stacks_shorten(&table); /* 4002 stacks, of 4 frames */
-    EXPECT(table.count == 4002 && table.idle == 4002 && !memscope_stacks_are_to_shorten(&table));
+    EXPECT(table.count == 4002 && table.idle == 4002 && !memscope_stack_table_should_trim(&table));
     words[4] = state(MEMSCOPE_STACK_CALLERS_DROPPED);
     words[5] = tag(1);
     EXPECT(has(words, 6) && has(words, 0));
@@ -231,7 +231,7 @@ static void test_what_is_left_whole(void) {
         memscope_stack_loses_sample(&table, held[index]);
     }
     large = add_deep(5, 2000, 40, 1 << 20);
-    EXPECT(large == table.count && table.idle == large - 100 && memscope_stacks_are_to_shorten(&table));
+    EXPECT(large == table.count && table.idle == large - 100 && memscope_stack_table_should_trim(&table));
     memscope_stacks_shorten(&table);
     EXPECT(table.count == 100 + 7 + 1 && table.idle == 7 + 1);
     for (uint32_t index = 0; index < 100; index++) {
@@ -286,14 +286,14 @@ static void test_a_table_full_of_stacks(void) {
         memscope_stack_gains_sample(&table, add(words, 2, 1));
     }
     words[0] = words[1] = 0x1000;
-    EXPECT(memscope_stack_number(&table, words, 2) == 0 && !memscope_stacks_are_to_shorten(&table));
+    EXPECT(memscope_stack_number(&table, words, 2) == 0 && !memscope_stack_table_should_trim(&table));
     for (uint32_t number = 1; number <= 5000; number++)
         memscope_stack_loses_sample(&table, number);
-    EXPECT(memscope_stacks_are_to_shorten(&table));
+    EXPECT(memscope_stack_table_should_trim(&table));
     memscope_stacks_shorten(&table);
     EXPECT(table.idle <= 2500 && table.count == MEMSCOPE_STACK_LIMIT - 5000 + table.idle);
     EXPECT(memscope_stack_number(&table, words, 2) == table.count);
-    EXPECT(!memscope_stacks_are_to_shorten(&table));
+    EXPECT(!memscope_stack_table_should_trim(&table));
 }
 
 static void test_room_for_words(void) {
@@ -307,7 +307,7 @@ static void test_room_for_words(void) {
     }
     words[0] = 1;
     EXPECT(memscope_stack_number(&table, words, MEMSCOPE_STACK_WORDS) == 0 && memscope_stack_number(&table, words, 0));
-    EXPECT(memscope_stacks_are_to_shorten(&table));
+    EXPECT(memscope_stack_table_should_trim(&table));
     memscope_stacks_shorten(&table);
     EXPECT(table.count == 2 && memscope_stack_number(&table, words, MEMSCOPE_STACK_WORDS) == 3);
 }

@@ -78,7 +78,7 @@ static uint64_t drawn_value(void) {
 static void compare(const struct memscope_rings *rings, uint64_t first, uint64_t now) {
     enum memscope_ring ring = (enum memscope_ring)drawn(MEMSCOPE_RING_COUNT);
     const struct memscope_ring_shape *shape = &memscope_ring_shapes[ring];
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     size_t series = drawn(SERIES), count;
     uint64_t since = drawn(2) ? 0 : now - drawn(now < week ? now + 1 : week), step = shape->step_seconds, start;
 
@@ -142,7 +142,7 @@ static void test_memory_is_fixed(void) {
 
 static void test_a_clock_that_goes_back(void) {
     struct memscope_rings *rings = memscope_rings_map(units, SERIES);
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t values[SERIES] = {7, UNKNOWN, 7}, start;
 
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 0, 0, points, &start) == 0);
@@ -150,13 +150,13 @@ static void test_a_clock_that_goes_back(void) {
     EXPECT(!memscope_rings_add(rings, 99, values) && !memscope_rings_mark(rings, 99, 1));
     EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_FINE, 0, 0, points, &start) == 1 && start == 100);
     EXPECT(memscope_rings_add(rings, UINT64_MAX - 1, values));
-    EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_COARSE, 0, 0, points, &start) == MEMSCOPE_RINGS_MOST);
-    EXPECT(points[0].min == UNKNOWN && points[MEMSCOPE_RINGS_MOST - 1].min == 7);
+    EXPECT(memscope_rings_read(rings, MEMSCOPE_RING_COARSE, 0, 0, points, &start) == MEMSCOPE_RINGS_MAX_POINTS);
+    EXPECT(points[0].min == UNKNOWN && points[MEMSCOPE_RINGS_MAX_POINTS - 1].min == 7);
 }
 
 static void test_a_suspended_process(void) {
     struct memscope_rings *rings = memscope_rings_map(units, SERIES);
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t high[SERIES] = {9, UNKNOWN, 9}, low[SERIES] = {4, UNKNOWN, UNKNOWN}, start;
 
     EXPECT(memscope_rings_add(rings, 100, high) && memscope_rings_add(rings, 105, low));
@@ -186,7 +186,7 @@ static void test_events(void) {
 /* The child's memory is its own: its parent's stays. */
 static void test_a_forked_child(void) {
     struct memscope_rings *rings = memscope_rings_map(units, SERIES);
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t values[SERIES] = {11, 22 << 10, UNKNOWN}, start;
     int status;
     pid_t child;

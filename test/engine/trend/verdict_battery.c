@@ -75,9 +75,9 @@ static void know_the_truth(const struct trace *trace, struct outcome *outcome) {
      * Noise and bursts each take a time to average out. Variances add: after the sum of both times, they are small
      * enough together.
      */
-    outcome->needs =
-        memscope_growth_needs(trace->slope * MEMSCOPE_TELLING / 4, trace->began, EPOCH_HOURS, trace->base, &noise) -
-        trace->began + trace->burst_hours + MEMSCOPE_STANDING_HOURS;
+    outcome->needs = memscope_growth_needs(trace->slope * MEMSCOPE_DETECTION_ERRORS / 4, trace->began, EPOCH_HOURS,
+                                           trace->base, &noise) -
+                     trace->began + trace->burst_hours + MEMSCOPE_PERSISTENCE_HOURS;
     /* With a margin, since the size of RSS at the end counts. */
     outcome->matters = trace->slope * 24 > 1.25 * fmax(16, 0.02 * (trace->base * 1.3 + trace->slope * outcome->hours));
 }

@@ -10,20 +10,20 @@ enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
     if (!reader->tells_sites)
         return MEMSCOPE_OK;
     sites->rows = memscope_array_map(names, sizeof *sites->rows);
-    if (sites->rows == NULL || memscope_largest_open(&sites->largest, top) != MEMSCOPE_OK)
+    if (sites->rows == NULL || memscope_top_rows_open(&sites->largest, top) != MEMSCOPE_OK)
         return MEMSCOPE_NO_MEMORY;
     for (uint32_t node = 0; node < reader->object_count; node++) {
         sites->rows[site[node]].count++;
         sites->rows[site[node]].bytes += bytes[node];
     }
     for (uint32_t name = 1; name < names; name++)
-        memscope_largest_offer(&sites->largest, sites->rows[name].bytes, name);
-    memscope_largest_sort(&sites->largest);
+        memscope_top_rows_offer(&sites->largest, sites->rows[name].bytes, name);
+    memscope_top_rows_sort(&sites->largest);
     return MEMSCOPE_OK;
 }
 
 void memscope_dump_sites_close(struct memscope_dump_sites *sites) {
     memscope_array_unmap(sites->rows);
     sites->rows = NULL;
-    memscope_largest_close(&sites->largest);
+    memscope_top_rows_close(&sites->largest);
 }

@@ -3,7 +3,7 @@
 #define MEMSCOPE_DUMP_SITES_H
 
 #include "dump/objspace_reader.h"
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 
 /* The objects that one line allocated, garbage included. */
 struct memscope_site_row {
@@ -11,8 +11,8 @@ struct memscope_site_row {
 };
 
 struct memscope_dump_sites {
-    struct memscope_site_row *rows;  /* by name of the graph */
-    struct memscope_largest largest; /* the names with the most bytes, in order; none if the dump states no lines */
+    struct memscope_site_row *rows;   /* by name of the graph */
+    struct memscope_top_rows largest; /* the names with the most bytes, in order; none if the dump states no lines */
 };
 
 /* Call after the reader has read the dump and its graph is made. Close the sites even after a failure. */

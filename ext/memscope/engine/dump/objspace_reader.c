@@ -11,7 +11,7 @@
 /* Bytes to read at a time, which stay in the processor's cache until they are parsed. */
 #define PIECE ((size_t)128 << 10)
 /* Longer than the line of any object, however many references it has. */
-#define LONGEST_LINE ((size_t)1 << 30)
+#define MAX_LINE ((size_t)1 << 30)
 /* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
 #define PIECES_OF_A_CALL 512
 /* Longer than the name of a method, with 11 bytes of other memory after each of its bytes. */
@@ -286,7 +286,7 @@ static void take_last_line(struct memscope_objspace_reader *reader) {
 static bool read_piece(struct memscope_objspace_reader *reader) {
     ssize_t count;
 
-    if (reader->text_length > LONGEST_LINE) {
+    if (reader->text_length > MAX_LINE) {
         reader->status = MEMSCOPE_MALFORMED;
         return false;
     }

@@ -13,7 +13,7 @@
 /* Each page of 4 KiB has a page table entry of 8 bytes. */
 #define BYTES_OF_A_TABLE_BYTE 512
 /* In a smaller process, the fixed costs of a fork would hide the cost per page. */
-#define LEAST_MEBIBYTES 16
+#define MIN_MEBIBYTES 16
 #define TELLING_SLOTS 100000
 
 static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
@@ -37,7 +37,7 @@ bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns) 
 void memscope_fork_took(uint64_t ns) {
     uint64_t mebibytes = own_bytes() / MEBIBYTE;
 
-    if (mebibytes >= LEAST_MEBIBYTES && ns >= mebibytes) /* a coarse clock may say 0 */
+    if (mebibytes >= MIN_MEBIBYTES && ns >= mebibytes) /* a coarse clock may say 0 */
         atomic_store(&ns_of_a_mebibyte, ns / mebibytes);
 }
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #define MOMENT_NS 1000000
-#define LONGEST_WAIT 500 /* moments */
+#define MAX_WAIT 500 /* moments */
 
 #define ONE_READING UINT64_C(1)
 #define ONE_CHILD (UINT64_C(1) << 16)
@@ -35,7 +35,7 @@ static bool await_none(uint64_t which) {
     const struct timespec moment = {0, MOMENT_NS};
 
     for (int waits = 0; (of_this_process(atomic_load(&counts)) & which) != 0; waits++) {
-        if (waits == LONGEST_WAIT)
+        if (waits == MAX_WAIT)
             return false;
         nanosleep(&moment, NULL);
     }

@@ -1,7 +1,7 @@
 #include "sampling/allocation_counts.h"
 
 #define NO_GROUP UINT32_MAX
-#define LEAST_PLACES 1024 /* a power of two, as are all numbers of places */
+#define MIN_PLACES 1024 /* a power of two, as are all numbers of places */
 
 static struct memscope_allocation_group *groups_of(const struct memscope_allocation_counts *counts) {
     return counts->groups.list;
@@ -41,7 +41,7 @@ static void fill_places(struct memscope_allocation_counts *counts) {
 
 /* Makes places so that at least half of them stay free. Returns false if there is no memory for them. */
 static bool make_places(struct memscope_allocation_counts *counts) {
-    size_t count = counts->place_count == 0 ? LEAST_PLACES : counts->place_count * 2;
+    size_t count = counts->place_count == 0 ? MIN_PLACES : counts->place_count * 2;
     struct memscope_growing_array places = {NULL, 0};
 
     if (counts->group_count * 2 < counts->place_count)

@@ -212,7 +212,7 @@ void memscope_sample_table_add(uintptr_t address, uint64_t size, const uint64_t 
     uint32_t number;
 
     lock();
-    if (memscope_stacks_are_to_shorten(&table->stacks))
+    if (memscope_stack_table_should_trim(&table->stacks))
         shorten_stacks();
     number = memscope_stack_number(&table->stacks, words, length);
     if (number != 0) {

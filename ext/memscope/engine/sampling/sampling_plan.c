@@ -3,16 +3,16 @@
 #include <math.h>
 
 #define WINDOW ((double)MEMSCOPE_WINDOW_ALLOCATIONS)
-#define MEMORY 16          /* windows in the moving means */
-#define LONGEST_PART 1e9   /* allocations */
-#define DEAREST_WINDOW 2e7 /* nanoseconds: a higher cost counts as this much, since the rest is machine noise */
-#define SPARE_LIMIT 2e7    /* nanoseconds */
-#define FIRST_SPARE 1e7    /* nanoseconds */
-#define EARLY 0.25         /* pause between windows in the beginning, as a share of the allocations so far */
-#define UNEVEN 0.5         /* this pause, and the others, differ from their mean by at most this share of it */
-#define LEARNING 64        /* windows: fewer tell too little of what watching costs */
-#define FORGETTING 256     /* windows: once there are so many, each of them counts half */
-#define COLDEST 4          /* watching costs at most this many times what it cost at the start */
+#define MEMORY 16              /* windows in the moving means */
+#define MAX_PART 1e9           /* allocations */
+#define MAX_WINDOW_COST_NS 2e7 /* nanoseconds: a higher cost counts as this much, since the rest is machine noise */
+#define SPARE_LIMIT 2e7        /* nanoseconds */
+#define FIRST_SPARE 1e7        /* nanoseconds */
+#define EARLY 0.25             /* pause between windows in the beginning, as a share of the allocations so far */
+#define UNEVEN 0.5             /* this pause, and the others, differ from their mean by at most this share of it */
+#define LEARNING 64            /* windows: fewer tell too little of what watching costs */
+#define FORGETTING 256         /* windows: once there are so many, each of them counts half */
+#define COLDEST 4              /* watching costs at most this many times what it cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
     uint64_t bits = plan->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -59,7 +59,7 @@ uint64_t memscope_plan_interval(struct memscope_sampling_plan *plan) {
 }
 
 static double limited(uint64_t reach) {
-    return reach < MEMSCOPE_LONGEST_REACH ? (double)reach : MEMSCOPE_LONGEST_REACH;
+    return reach < MEMSCOPE_MAX_REACH ? (double)reach : MEMSCOPE_MAX_REACH;
 }
 
 uint64_t memscope_plan_skip(struct memscope_sampling_plan *plan, uint64_t reach) {
@@ -106,7 +106,7 @@ static void learn(struct memscope_sampling_plan *plan, const struct memscope_win
 static void account(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
     double spent = (double)window->spent_ns + plan->watching_ns * (double)window->watched;
 
-    spent = spent < DEAREST_WINDOW ? spent : DEAREST_WINDOW;
+    spent = spent < MAX_WINDOW_COST_NS ? spent : MAX_WINDOW_COST_NS;
     follow(&plan->window_ns, spent, plan->windows);
     follow(&plan->cpu_ns, (double)window->cpu_ns, plan->windows);
     follow(&plan->allocations, (double)(window->ends_at - plan->ended_at), plan->windows);
@@ -116,8 +116,8 @@ static void account(struct memscope_sampling_plan *plan, const struct memscope_w
 /* The length of parts at which the mean cost stays within the budget. */
 static double affordable_part(const struct memscope_sampling_plan *plan) {
     if (plan->cpu_ns <= 0)
-        return LONGEST_PART;
-    return fmin(plan->window_ns / plan->budget / plan->cpu_ns * plan->allocations, LONGEST_PART);
+        return MAX_PART;
+    return fmin(plan->window_ns / plan->budget / plan->cpu_ns * plan->allocations, MAX_PART);
 }
 
 /*
@@ -144,7 +144,7 @@ double memscope_plan_begin_window(struct memscope_sampling_plan *plan, uint64_t 
     if (ends_at > plan->part_begins + plan->part_length)
         plan->part_length = ends_at - plan->part_begins;
     plan->windows++;
-    plan->out_of_reach |= reach > MEMSCOPE_LONGEST_REACH;
+    plan->out_of_reach |= reach > MEMSCOPE_MAX_REACH;
     plan->last_begins = plan->part_begins;
     plan->last_length = length;
     plan->stood_for += length;

@@ -23,8 +23,8 @@
 #include <stdint.h>
 
 #define MEMSCOPE_WINDOW_ALLOCATIONS 20000
-#define MEMSCOPE_LONGEST_REACH 1048576 /* allocations; see memscope_plan_skip */
-#define MEMSCOPE_FIRST_INTERVAL 50     /* a sample then costs about as much as watching the allocations before it */
+#define MEMSCOPE_MAX_REACH 1048576 /* allocations; see memscope_plan_skip */
+#define MEMSCOPE_FIRST_INTERVAL 50 /* a sample then costs about as much as watching the allocations before it */
 
 /* How many nanoseconds longer an allocation takes in a window than before it. Recent windows count more. */
 struct memscope_extra_cost {
@@ -76,7 +76,7 @@ uint64_t memscope_plan_interval(struct memscope_sampling_plan *plan);
  * Draws the skip: how many allocations are watched, but not sampled, before the window. The caller can begin a window
  * only at certain moments, perhaps always right after a GC. `reach` is the number of allocations since the previous
  * such moment. The skip is at most `reach`, so that a window may begin anywhere between two such moments; it is also at
- * most MEMSCOPE_LONGEST_REACH.
+ * most MEMSCOPE_MAX_REACH.
  */
 uint64_t memscope_plan_skip(struct memscope_sampling_plan *plan, uint64_t reach);
 

@@ -188,13 +188,13 @@ static const struct level *level_of(struct memscope_stack_table *table, int in_f
 
 /* ---- shortening ------------------------------------------------------------------------------------------------- */
 
-#define LEAST_TO_SHORTEN 2048
+#define MIN_TRIMMED_STACKS 2048
 
 /* The more stacks there are, the longer a shortening takes, and the less often it comes. */
-bool memscope_stacks_are_to_shorten(const struct memscope_stack_table *table) {
+bool memscope_stack_table_should_trim(const struct memscope_stack_table *table) {
     uint32_t more = table->idle > table->idle_before ? table->idle - table->idle_before : 0;
 
-    return more >= LEAST_TO_SHORTEN + (has_room(table, MEMSCOPE_STACK_WORDS) ? table->count / 4 : 0);
+    return more >= MIN_TRIMMED_STACKS + (has_room(table, MEMSCOPE_STACK_WORDS) ? table->count / 4 : 0);
 }
 
 /* put_live and put_idle return the stack's new number. */

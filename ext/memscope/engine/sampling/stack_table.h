@@ -45,7 +45,7 @@ void memscope_stack_gains_sample(struct memscope_stack_table *table, uint32_t nu
 void memscope_stack_loses_sample(struct memscope_stack_table *table, uint32_t number);
 
 /* Whether there are enough idle stacks for a shortening. */
-bool memscope_stacks_are_to_shorten(const struct memscope_stack_table *table);
+bool memscope_stack_table_should_trim(const struct memscope_stack_table *table);
 
 /* Renumbers the stacks; `renumbered` has the new numbers of those with live samples. */
 void memscope_stacks_shorten(struct memscope_stack_table *table);

@@ -6,13 +6,13 @@
 #include <string.h>
 
 #define MEBIBYTE 1048576.0
-#define MOST_BYTES 1152921504606846976.0 /* 2^60 */
+#define MAX_BYTES 1152921504606846976.0 /* 2^60 */
 /*
- * The newest points stay as they are. Before them, OF_A_SIZE points average 2 values each, the next OF_A_SIZE average 4
- * each, and so on up to 64.
+ * The newest points stay as they are. Before them, POINTS_PER_SIZE points average 2 values each, the next
+ * POINTS_PER_SIZE average 4 each, and so on up to 64.
  */
 #define NEWEST 32
-#define OF_A_SIZE 14
+#define POINTS_PER_SIZE 14
 /* A point is an outlier if it differs from its neighbours by more than this many standard deviations of the noise. */
 #define OUTLIER 6
 #define RESTART_SHARE (1.0 / 6)
@@ -28,20 +28,20 @@ static bool are_amounts(const double *values, size_t count) {
     bool are = true; /* no early exit: this loop runs over all points of all series */
 
     for (size_t index = 0; index < count; index++)
-        are &= is_amount(values[index], MOST_BYTES);
+        are &= is_amount(values[index], MAX_BYTES);
     return are;
 }
 
 bool memscope_trend_is_sound(const struct memscope_trend *trend) {
-    if (!is_amount(trend->limit_bytes, MOST_BYTES) || !is_amount(trend->working_set_bytes, MOST_BYTES) ||
-        !is_amount(trend->horizon_seconds, MOST_BYTES))
+    if (!is_amount(trend->limit_bytes, MAX_BYTES) || !is_amount(trend->working_set_bytes, MAX_BYTES) ||
+        !is_amount(trend->horizon_seconds, MAX_BYTES))
         return false;
     if (trend->count == 0)
         return true;
     if (trend->seconds == NULL || trend->rss == NULL || !are_amounts(trend->rss, trend->count))
         return false;
     for (size_t index = 0; index < trend->count; index++)
-        if (!is_amount(fabs(trend->seconds[index]), MOST_BYTES) ||
+        if (!is_amount(fabs(trend->seconds[index]), MAX_BYTES) ||
             (index > 0 && !(trend->seconds[index] > trend->seconds[index - 1])))
             return false;
     for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++)
@@ -149,7 +149,7 @@ void memscope_floors_take(const struct memscope_trend *trend, struct memscope_fl
             is_out[index - first] = is_outlier(trend->rss + start, trend->count - start, index - start, noise);
         take_mean(trend, first, after, is_out, floors);
         after = first;
-        if (++of_size >= (size == 1 ? NEWEST : OF_A_SIZE) && size < MEMSCOPE_TREND_POINTS / 2) {
+        if (++of_size >= (size == 1 ? NEWEST : POINTS_PER_SIZE) && size < MEMSCOPE_TREND_POINTS / 2) {
             size *= 2;
             of_size = 0;
         }

@@ -9,19 +9,19 @@
 static const size_t onsets[] = {12, 18, 26, 36, 48, 62, 80, 100};
 
 #define ONSETS (sizeof onsets / sizeof *onsets)
-#define SHORTEST_GROWTH_HOURS 0.5
+#define MIN_GROWTH_HOURS 0.5
 /* Growth since a later point must last this long: a shorter one may be a warm-up of its own. */
-#define SHORTEST_LATER_HOURS 2
+#define MIN_LATER_GROWTH_HOURS 2
 /*
  * Growth since a later onset must explain more than growth since the first point does, by this many variances of the
  * noise: there are many onsets to choose from.
  */
-#define PRICE_OF_AN_ONSET 12
+#define ONSET_PENALTY 12
 /* A step is accepted if it is this many standard deviations high, and most of it happens from one point to the next. */
-#define HEIGHT_OF_A_STEP 5
-#define SHARPNESS_OF_A_STEP 0.6
-#define BESIDE_A_STEP 3
-#define POINTS_OF_A_PLAN 48
+#define MIN_STEP_HEIGHT 5
+#define MIN_STEP_SHARPNESS 0.6
+#define STEP_NEIGHBOURS 3
+#define PLAN_POINTS 48
 #define MONTH_HOURS 720.0
 
 static double squares_of(const double *rows, size_t count) {
@@ -48,7 +48,7 @@ static void find_onset(const struct memscope_regression *regression, const doubl
     size_t count = regression->points.count;
 
     growth->onset = 0;
-    best = fit_onset(regression, 0, left, growth->direction) + PRICE_OF_AN_ONSET;
+    best = fit_onset(regression, 0, left, growth->direction) + ONSET_PENALTY;
     growth->error_since_start = 1 / sqrt(fmax(squares_of(growth->direction, regression->rows), 1e-12));
     growth->slope_since_start = memscope_product(growth->direction, left, regression->rows) *
                                 growth->error_since_start * growth->error_since_start;
@@ -56,7 +56,7 @@ static void find_onset(const struct memscope_regression *regression, const doubl
         size_t onset = count - onsets[choice];
         double squares;
 
-        if (hours[count - 1] - hours[onset] < SHORTEST_LATER_HOURS)
+        if (hours[count - 1] - hours[onset] < MIN_LATER_GROWTH_HOURS)
             continue;
         squares = fit_onset(regression, onset, left, direction);
         if (squares <= best)
@@ -85,8 +85,9 @@ static size_t largest_jump(const double *values, size_t count) {
     size_t largest = 0;
     double most = 0;
 
-    for (size_t point = BESIDE_A_STEP; point + BESIDE_A_STEP <= count; point++) {
-        double jump = fabs(mean(values + point, BESIDE_A_STEP) - mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP));
+    for (size_t point = STEP_NEIGHBOURS; point + STEP_NEIGHBOURS <= count; point++) {
+        double jump =
+            fabs(mean(values + point, STEP_NEIGHBOURS) - mean(values + point - STEP_NEIGHBOURS, STEP_NEIGHBOURS));
 
         if (jump > most) {
             most = jump;
@@ -101,12 +102,12 @@ static size_t largest_jump(const double *values, size_t count) {
  * may lie among the values that were averaged into `point`.
  */
 static double edge_at(const double *values, size_t count, size_t point) {
-    double before = mean(values + point - BESIDE_A_STEP, BESIDE_A_STEP), edge, next;
+    double before = mean(values + point - STEP_NEIGHBOURS, STEP_NEIGHBOURS), edge, next;
 
-    edge = mean(values + point, BESIDE_A_STEP) - before;
-    if (point + BESIDE_A_STEP == count)
+    edge = mean(values + point, STEP_NEIGHBOURS) - before;
+    if (point + STEP_NEIGHBOURS == count)
         return edge;
-    next = mean(values + point + 1, BESIDE_A_STEP) - before;
+    next = mean(values + point + 1, STEP_NEIGHBOURS) - before;
     return fabs(next) > fabs(edge) ? next : edge;
 }
 
@@ -149,8 +150,8 @@ static bool find_step(struct memscope_regression *regression, const double *seri
                       regression->rows);
     squares = squares_of(beside, regression->rows);
     height = memscope_product(beside, growth->remains, regression->rows) / squares;
-    if (!(height * height * squares > HEIGHT_OF_A_STEP * HEIGHT_OF_A_STEP) || edge / height < SHARPNESS_OF_A_STEP ||
-        fabs(height) < HEIGHT_OF_A_STEP * growth->noise.white || !memscope_regression_add(regression, step))
+    if (!(height * height * squares > MIN_STEP_HEIGHT * MIN_STEP_HEIGHT) || edge / height < MIN_STEP_SHARPNESS ||
+        fabs(height) < MIN_STEP_HEIGHT * growth->noise.white || !memscope_regression_add(regression, step))
         return false;
     record_step(growth, point, height);
     memscope_subtract(left, step, memscope_product(left, step, regression->rows) / squares_of(step, regression->rows),
@@ -224,11 +225,11 @@ size_t memscope_growth_alone(const struct memscope_regression *regression, const
 static double planned_error(double hours, double onset, double interval, double level,
                             const struct memscope_trend_noise *noise) {
     struct memscope_regression regression;
-    double times[POINTS_OF_A_PLAN], sizes[POINTS_OF_A_PLAN], direction[MEMSCOPE_REGRESSION_ROWS];
-    struct memscope_points points = {POINTS_OF_A_PLAN, times, sizes};
-    size_t before = onset > 0 ? POINTS_OF_A_PLAN / 3 : 0, after = POINTS_OF_A_PLAN - before;
+    double times[PLAN_POINTS], sizes[PLAN_POINTS], direction[MEMSCOPE_REGRESSION_ROWS];
+    struct memscope_points points = {PLAN_POINTS, times, sizes};
+    size_t before = onset > 0 ? PLAN_POINTS / 3 : 0, after = PLAN_POINTS - before;
 
-    for (size_t point = 0; point < POINTS_OF_A_PLAN; point++) {
+    for (size_t point = 0; point < PLAN_POINTS; point++) {
         double first = point < before ? 0 : onset, length = point < before ? onset : hours - onset;
         double of = (double)(point < before ? before : after),
                number = (double)(point < before ? point : point - before);
@@ -244,16 +245,17 @@ static double planned_error(double hours, double onset, double interval, double 
 
 double memscope_growth_needs(double slope, double onset, double interval, double level,
                              const struct memscope_trend_noise *noise) {
-    double low = fmax(onset > 0 ? SHORTEST_LATER_HOURS : SHORTEST_GROWTH_HOURS, 12 * interval), high = MONTH_HOURS;
+    double low = fmax(onset > 0 ? MIN_LATER_GROWTH_HOURS : MIN_GROWTH_HOURS, 12 * interval), high = MONTH_HOURS;
 
-    if (!(slope > 0) || planned_error(onset + high, onset, interval, level, noise) * MEMSCOPE_TELLING > slope)
+    if (!(slope > 0) || planned_error(onset + high, onset, interval, level, noise) * MEMSCOPE_DETECTION_ERRORS > slope)
         return INFINITY;
-    if (planned_error(onset + low, onset, interval, level, noise) * MEMSCOPE_TELLING <= slope)
+    if (planned_error(onset + low, onset, interval, level, noise) * MEMSCOPE_DETECTION_ERRORS <= slope)
         return onset + low;
     while (high > 1.15 * low) {
         double middle = sqrt(low * high);
 
-        *(planned_error(onset + middle, onset, interval, level, noise) * MEMSCOPE_TELLING <= slope ? &high : &low) =
+        *(planned_error(onset + middle, onset, interval, level, noise) * MEMSCOPE_DETECTION_ERRORS <= slope ? &high
+                                                                                                            : &low) =
             middle;
     }
     return onset + high;

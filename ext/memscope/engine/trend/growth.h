@@ -6,7 +6,7 @@
 #include "trend/regression.h"
 
 /* Growth is told from no growth at this many standard errors. */
-#define MEMSCOPE_TELLING 5.0
+#define MEMSCOPE_DETECTION_ERRORS 5.0
 
 struct memscope_growth_step {
     size_t point; /* the first one after the step */

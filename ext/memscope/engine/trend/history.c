@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_EPOCHS ((size_t)2 * MEMSCOPE_RINGS_MOST) /* of five minutes in a week */
+#define MAX_EPOCHS ((size_t)2 * MEMSCOPE_RINGS_MAX_POINTS) /* of five minutes in a week */
 #define ENOUGH_EPOCHS 24
 #define LATE_EPOCHS 3
 
@@ -44,8 +44,8 @@ struct taken {
     struct memscope_scratch *scratch;
     struct epochs epochs;
     const unsigned *spacing;
-    size_t awake[MOST_EPOCHS]; /* the epochs with a sample of RSS */
-    size_t count;              /* of them */
+    size_t awake[MAX_EPOCHS]; /* the epochs with a sample of RSS */
+    size_t count;             /* of them */
     double *values[MEMSCOPE_HISTORY_SERIES];
     size_t latest[MEMSCOPE_HISTORY_SERIES]; /* the last one with a sample */
 };
@@ -68,7 +68,7 @@ static struct epochs lay_out(const struct memscope_rings *rings, unsigned second
 
 /* Whether there is at least one major GC per epoch, as far as the coarsest ring shows. */
 static bool has_collections(const struct memscope_rings *rings, size_t epochs) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t start, first = MEMSCOPE_RINGS_UNKNOWN, last = MEMSCOPE_RINGS_UNKNOWN;
     size_t count = memscope_rings_read(rings, MEMSCOPE_RING_COARSE, MEMSCOPE_HISTORY_major_gcs, 0, points, &start);
 
@@ -96,7 +96,7 @@ static struct epochs choose_epochs(const struct memscope_rings *rings) {
 /* Fills in the least sample of each epoch, from each ring in turn, the finest last. */
 static void take_floors(const struct memscope_rings *rings, const struct epochs *epochs,
                         enum memscope_history_series series, double *floors) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
 
     for (size_t epoch = 0; epoch < epochs->count; epoch++)
         floors[epoch] = NAN;
@@ -360,7 +360,7 @@ static void sum_up(struct memscope_history *history) {
 
 static enum memscope_status take_all(struct taken *taken) {
     struct memscope_history *history = taken->history;
-    double *floors = memscope_scratch_take(taken->scratch, sizeof *floors * MOST_EPOCHS), *seconds;
+    double *floors = memscope_scratch_take(taken->scratch, sizeof *floors * MAX_EPOCHS), *seconds;
 
     if (floors == NULL || !take_series(taken, floors))
         return MEMSCOPE_NO_MEMORY;
@@ -410,8 +410,8 @@ static enum memscope_ring ring_since(const struct memscope_rings *rings, uint64_
 }
 
 bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes, uint64_t *since) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
-    unsigned char known[MEMSCOPE_RINGS_MOST] = {0};
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
+    unsigned char known[MEMSCOPE_RINGS_MAX_POINTS] = {0};
     uint64_t begun, last, start = 0;
     size_t count = 0, first = 0;
     enum memscope_ring ring;
@@ -440,7 +440,7 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
 
 uint64_t memscope_history_rise(const struct memscope_rings *rings, enum memscope_history_series series,
                                uint64_t since) {
-    struct memscope_rings_point points[MEMSCOPE_RINGS_MOST];
+    struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
     uint64_t first = MEMSCOPE_RINGS_UNKNOWN, last = 0, start;
     size_t known = 0, count = memscope_rings_read(rings, ring_since(rings, since), series, since, points, &start);
 

@@ -6,7 +6,7 @@
 
 #define FINE 360
 #define MIDDLE 720
-#define COARSE MEMSCOPE_RINGS_MOST
+#define COARSE MEMSCOPE_RINGS_MAX_POINTS
 
 const struct memscope_ring_shape memscope_ring_shapes[MEMSCOPE_RING_COUNT] = {{10, FINE}, {60, MIDDLE}, {600, COARSE}};
 static const uint32_t first_buckets[MEMSCOPE_RING_COUNT] = {0, FINE, FINE + MIDDLE};

@@ -19,8 +19,8 @@
 #include <stdint.h>
 
 #define MEMSCOPE_RINGS_SERIES 23
-#define MEMSCOPE_RINGS_EVENTS 128 /* the latest ones are kept */
-#define MEMSCOPE_RINGS_MOST 1008  /* buckets of the largest ring */
+#define MEMSCOPE_RINGS_EVENTS 128      /* the latest ones are kept */
+#define MEMSCOPE_RINGS_MAX_POINTS 1008 /* buckets of the largest ring */
 #define MEMSCOPE_RINGS_UNKNOWN UINT64_MAX
 
 enum memscope_ring { MEMSCOPE_RING_FINE, MEMSCOPE_RING_MIDDLE, MEMSCOPE_RING_COARSE, MEMSCOPE_RING_COUNT };

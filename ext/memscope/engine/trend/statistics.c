@@ -3,10 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#define MOST_PAIRS (MEMSCOPE_PAIRED_POINTS * (MEMSCOPE_PAIRED_POINTS - 1) / 2)
+#define MAX_PAIRS (MEMSCOPE_PAIRED_POINTS * (MEMSCOPE_PAIRED_POINTS - 1) / 2)
 /* The standard deviation of normal noise divided by the median of its absolute values. */
 #define SIGMA_OF_MEDIAN 1.4826
-#define MOST_AUTOCORRELATION 0.97
+#define MAX_AUTOCORRELATION 0.97
 
 static void swap(double *one, double *other) {
     double value = *one;
@@ -87,7 +87,7 @@ double memscope_autocorrelation(const double *values, size_t count, double param
         return 0;
     correlation = products / squares;
     correlation += (parameters + 3 * correlation) / (double)count;
-    return fmin(fmax(correlation, 0), MOST_AUTOCORRELATION);
+    return fmin(fmax(correlation, 0), MAX_AUTOCORRELATION);
 }
 
 double memscope_variance_factor(double autocorrelation) {
@@ -101,7 +101,7 @@ static double score_variance(double count) {
 
 struct memscope_slope memscope_theil_sen(const double *times, const double *values, size_t count, double z,
                                          double variance_factor) {
-    double slopes[MOST_PAIRS], reach;
+    double slopes[MAX_PAIRS], reach;
     size_t pairs = 0, low, high;
     struct memscope_slope slope = {0, 0, 0};
 

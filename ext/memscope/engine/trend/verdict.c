@@ -10,43 +10,43 @@
 
 #define MEBIBYTE 1048576.0
 #define DAY_HOURS 24.0
-#define FEWEST_POINTS 12
-#define SHORTEST_HOURS 0.5
+#define MIN_POINTS 12
+#define MIN_HOURS 0.5
 /* Growth matters if it is at least this much a day: so many mebibytes, or this share of RSS if that is more. */
-#define MATTERS 16.0
-#define MATTERING_SHARE 0.02
+#define MIN_GROWTH_PER_DAY 16.0
+#define MIN_GROWTH_SHARE 0.02
 /* In mebibytes: memory comes in pages of 4 KiB, and no process is more regular than this. */
-#define LEAST_NOISE 0.1
+#define MIN_NOISE 0.1
 /* The least size of the noise that wanders, as a share of the level, and its time constant. */
-#define WANDERING 0.005
-#define WANDERING_HOURS 1.5
-#define MOST_P_VALUE 0.01
+#define DRIFT_SHARE 0.005
+#define DRIFT_HOURS 1.5
+#define MAX_P_VALUE 0.01
 /*
  * The largest variance factor. It is computed from the residuals, but the test ranks the points: where growth exceeds
  * the noise, the ranks are less autocorrelated than the residuals.
  */
-#define MOST_FACTOR 6
-#define LATEST 6
+#define MAX_VARIANCE_FACTOR 6
+#define LATEST_POINTS 6
 /* Memory is steady only if growth by this share of RSS in twelve points (an hour) could have been told from none. */
-#define TOLD_SHARE 0.25
-#define TOLD_POINTS 12
+#define STEADY_SHARE 0.25
+#define STEADY_POINTS 12
 /* How many time slices of a growth must have points. */
-#define FEWEST_PARTS 8
-#define FEWEST_OF_A_LINE 4
+#define MIN_PARTS 8
+#define MIN_LINE_POINTS 4
 /* A rise in the first hours is a warm-up. A later one may come again on another day, this many times as large. */
 #define WARM_UP_HOURS 3
-#define RISES_DIFFER_BY 2
+#define MIN_RISE_RATIO 2
 #define POSITIVES_TO_CALL 2
 #define NEGATIVES_TO_CLEAR 3
-#define STANDING_SECONDS (MEMSCOPE_STANDING_HOURS * 3600)
+#define PERSISTENCE_SECONDS (MEMSCOPE_PERSISTENCE_HOURS * 3600)
 /* Growth that was found still counts as having held if judgements miss it for no longer than this. */
-#define FORGETTING_SECONDS (2 * STANDING_SECONDS)
+#define SUSPICION_SECONDS (2 * PERSISTENCE_SECONDS)
 /*
  * A curve that levels off must be better than a line by this difference of BIC, and may still grow by this share of the
  * limit.
  */
-#define BETTER_CURVE 6
-#define END_OF_GROWTH 0.05
+#define MIN_BIC_GAIN 6
+#define MAX_REMAINING_SHARE 0.05
 
 struct judgement {
     const struct memscope_trend *trend;
@@ -74,12 +74,12 @@ static double hours_of(const struct judgement *judgement) {
 
 /* The hours between the newest points; of fewer than two, as history/sampler.rb takes them (EPOCH). */
 static double interval_of(const struct judgement *judgement) {
-    size_t count = judgement->floors.count, taken = count > FEWEST_POINTS ? FEWEST_POINTS : count - 1;
+    size_t count = judgement->floors.count, taken = count > MIN_POINTS ? MIN_POINTS : count - 1;
 
     return count < 2 ? 5.0 / 60 : (hours_of(judgement) - judgement->floors.hours[count - 1 - taken]) / (double)taken;
 }
 
-static void forget(struct memscope_verdict *verdict) {
+static void clear(struct memscope_verdict *verdict) {
     *verdict = (struct memscope_verdict){
         .layer = MEMSCOPE_LAYER_NONE,
         .bytes_per_hour = NAN,
@@ -114,9 +114,9 @@ static double slope_of(const double *hours, const double *values, size_t count, 
 
 /* The first point that is not before this hour and has enough points for a line on either side. */
 static size_t point_at(const double *hours, size_t count, double hour) {
-    size_t point = FEWEST_OF_A_LINE;
+    size_t point = MIN_LINE_POINTS;
 
-    while (point + FEWEST_OF_A_LINE < count && hours[point] < hour)
+    while (point + MIN_LINE_POINTS < count && hours[point] < hour)
         point++;
     return point;
 }
@@ -125,7 +125,7 @@ static size_t point_at(const double *hours, size_t count, double hour) {
  * Whether growth at this slope goes on: its rate in the second half is at least half that in the first half, within the
  * errors, and its rate in the last quarter is at least half the slope.
  */
-static bool goes_on(const double *hours, const double *values, size_t count, double slope, double noise) {
+static bool growth_persists(const double *hours, const double *values, size_t count, double slope, double noise) {
     size_t half = point_at(hours, count, (hours[0] + hours[count - 1]) / 2);
     size_t late = point_at(hours, count, (hours[0] + 3 * hours[count - 1]) / 4);
     double first, second, last, error, other_error;
@@ -146,7 +146,7 @@ static double noise_beside_line(const double *hours, const double *values, size_
         remains[index] = values[index] - line.start - line.rise * (hours[index] - hours[0]);
         squares += remains[index] * remains[index];
     }
-    *factor = fmin(memscope_variance_factor(memscope_autocorrelation(remains, count, 2)), MOST_FACTOR);
+    *factor = fmin(memscope_variance_factor(memscope_autocorrelation(remains, count, 2)), MAX_VARIANCE_FACTOR);
     return sqrt(squares / (double)(count - 2));
 }
 
@@ -179,10 +179,10 @@ static double earlier_rise(const struct judgement *judgement, int series) {
 }
 
 /*
- * Whether a series grew by more than RISES_DIFFER_BY times its largest earlier rise, and is higher now than it ever was
+ * Whether a series grew by more than MIN_RISE_RATIO times its largest earlier rise, and is higher now than it ever was
  * before its growth began, by more than half of that growth.
  */
-static bool is_new(const struct judgement *judgement, int series) {
+static bool exceeds_earlier_rises(const struct judgement *judgement, int series) {
     const double *values = judgement->floors.values[series];
     size_t count = judgement->floors.count, onset = judgement->growth.onset;
     double highest = 0, now = 0,
@@ -190,9 +190,9 @@ static bool is_new(const struct judgement *judgement, int series) {
 
     for (size_t point = 2; point < onset; point++)
         highest = fmax(highest, (values[point] + values[point - 1] + values[point - 2]) / 3);
-    for (size_t point = count - LATEST; point < count; point++)
-        now += values[point] / LATEST;
-    return now - highest > grown / 2 && grown > RISES_DIFFER_BY * earlier_rise(judgement, series);
+    for (size_t point = count - LATEST_POINTS; point < count; point++)
+        now += values[point] / LATEST_POINTS;
+    return now - highest > grown / 2 && grown > MIN_RISE_RATIO * earlier_rise(judgement, series);
 }
 
 /* Whether the series that was looked at grows without bound by each of several tests. */
@@ -200,23 +200,24 @@ static bool grows(struct judgement *judgement, int series) {
     const struct memscope_growth *growth = &judgement->growth;
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS];
     size_t count = memscope_growth_alone(&judgement->regression, growth, hours, values);
-    double factor = 1, noise = count < FEWEST_PARTS ? 0 : noise_beside_line(hours, values, count, &factor);
+    double factor = 1, noise = count < MIN_PARTS ? 0 : noise_beside_line(hours, values, count, &factor);
 
     judgement->factor = factor;
     judgement->p_value = memscope_mann_kendall(values, count, factor);
     judgement->slope.middle = growth->slope;
     judgement->slope.low = growth->slope - 1.96 * growth->error;
     judgement->slope.high = growth->slope + 1.96 * growth->error;
-    if (count < FEWEST_PARTS || growth->slope < MEMSCOPE_TELLING * growth->error ||
+    if (count < MIN_PARTS || growth->slope < MEMSCOPE_DETECTION_ERRORS * growth->error ||
         growth->slope * DAY_HOURS < judgement->matters)
         return false;
-    if (judgement->p_value > MOST_P_VALUE || !goes_on(hours, values, count, growth->slope, noise * sqrt(factor)) ||
-        !is_new(judgement, series))
+    if (judgement->p_value > MAX_P_VALUE ||
+        !growth_persists(hours, values, count, growth->slope, noise * sqrt(factor)) ||
+        !exceeds_earlier_rises(judgement, series))
         return false;
     return memscope_theil_sen(hours, values, count, 1.5, factor).low > 0;
 }
 
-static void look_at(struct judgement *judgement, int series, struct memscope_trend_noise *noise) {
+static void fit_series(struct judgement *judgement, int series, struct memscope_trend_noise *noise) {
     const struct memscope_floors *floors = &judgement->floors;
     struct memscope_points points = {floors->count, floors->hours, floors->sizes};
     struct memscope_trend_noise least = judgement->least_noise;
@@ -239,12 +240,12 @@ static double growth_of_thirds(const struct judgement *judgement, int series) {
 }
 
 /* Whether RSS grows, or else a layer of it while another one shrinks; leaves what was found in the judgement. */
-static bool anything_grows(struct judgement *judgement, struct memscope_trend_noise *noise) {
+static bool any_series_grows(struct judgement *judgement, struct memscope_trend_noise *noise) {
     struct memscope_trend_noise before = *noise;
     bool looked = false;
 
     judgement->alone = MEMSCOPE_LAYER_NONE;
-    look_at(judgement, MEMSCOPE_SERIES_RSS, noise);
+    fit_series(judgement, MEMSCOPE_SERIES_RSS, noise);
     if (grows(judgement, MEMSCOPE_SERIES_RSS))
         return true;
     for (int layer = 0; layer < MEMSCOPE_LAYERS; layer++) {
@@ -252,7 +253,7 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
             growth_of_thirds(judgement, layer) <
                 fmax(judgement->matters / 2, 2 * growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS)))
             continue;
-        look_at(judgement, layer, &(struct memscope_trend_noise){0});
+        fit_series(judgement, layer, &(struct memscope_trend_noise){0});
         looked = true;
         if (grows(judgement, layer)) {
             judgement->alone = (enum memscope_layer)layer;
@@ -260,7 +261,7 @@ static bool anything_grows(struct judgement *judgement, struct memscope_trend_no
         }
     }
     if (looked) {
-        look_at(judgement, MEMSCOPE_SERIES_RSS, &before);
+        fit_series(judgement, MEMSCOPE_SERIES_RSS, &before);
         grows(judgement, MEMSCOPE_SERIES_RSS);
     }
     return false;
@@ -303,7 +304,7 @@ static double to_limit_seconds(const struct judgement *judgement, const struct m
     return left / verdict->bytes_per_hour * 3600;
 }
 
-static void tell_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static void estimate_eta(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double left = fmax(judgement->trend->limit_bytes - judgement->trend->working_set_bytes, 0);
     double seconds = to_limit_seconds(judgement, verdict);
 
@@ -314,18 +315,18 @@ static void tell_eta(const struct judgement *judgement, struct memscope_verdict 
     verdict->eta_seconds_high = verdict->bytes_per_hour_low > 0 ? left / verdict->bytes_per_hour_low * 3600 : INFINITY;
 }
 
-static void tell_slope(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static void report_slope(const struct judgement *judgement, struct memscope_verdict *verdict) {
     verdict->bytes_per_hour = judgement->slope.middle * MEBIBYTE;
     verdict->bytes_per_hour_low = judgement->slope.low * MEBIBYTE;
     verdict->bytes_per_hour_high = judgement->slope.high * MEBIBYTE;
     verdict->p_value = judgement->p_value;
     verdict->since_seconds = seconds_at(judgement, judgement->growth.onset);
-    verdict->detectable_bytes_per_hour = MEMSCOPE_TELLING * judgement->growth.error_since_start * MEBIBYTE;
+    verdict->detectable_bytes_per_hour = MEMSCOPE_DETECTION_ERRORS * judgement->growth.error_since_start * MEBIBYTE;
 }
 
 /* If one or two judgements find no growth, the leak still counts as being in the layer where it was found. */
-static void tell_leak(const struct judgement *judgement, struct memscope_verdict_memory *memory,
-                      struct memscope_verdict *verdict) {
+static void report_leak(const struct judgement *judgement, struct memscope_verdict_memory *memory,
+                        struct memscope_verdict *verdict) {
     verdict->kind = MEMSCOPE_VERDICT_LEAK;
     verdict->confidence = 1 - memscope_normal_tail(judgement->growth.slope / judgement->growth.error);
     share(judgement, judgement->growth.direction, verdict);
@@ -334,7 +335,7 @@ static void tell_leak(const struct judgement *judgement, struct memscope_verdict
     if (verdict->grows)
         memory->layer = verdict->layer;
     verdict->layer = memory->layer;
-    tell_eta(judgement, verdict);
+    estimate_eta(judgement, verdict);
 }
 
 static double newest_seconds(const struct judgement *judgement) {
@@ -342,19 +343,19 @@ static double newest_seconds(const struct judgement *judgement) {
 }
 
 /*
- * How much longer growth must hold before it is called a leak. In all, it must hold for STANDING_SECONDS, or for as
+ * How much longer growth must hold before it is called a leak. In all, it must hold for PERSISTENCE_SECONDS, or for as
  * long as it would take to reach the limit if that is less.
  */
 static double awaited_seconds(const struct judgement *judgement, const struct memscope_verdict_memory *memory,
                               const struct memscope_verdict *verdict) {
     double held = memory->suspected ? newest_seconds(judgement) - memory->suspected_seconds : 0;
 
-    return fmax(fmin(STANDING_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
+    return fmax(fmin(PERSISTENCE_SECONDS, to_limit_seconds(judgement, verdict)) - held, 0);
 }
 
 /* Too early to tell: how long until a slope since `onset` can be told from none. */
-static void tell_needs(const struct judgement *judgement, double slope, double onset,
-                       struct memscope_verdict *verdict) {
+static void report_too_early(const struct judgement *judgement, double slope, double onset,
+                             struct memscope_verdict *verdict) {
     double interval = interval_of(judgement);
     double hours = memscope_growth_needs(slope, onset, interval, judgement->level, &judgement->growth.noise);
 
@@ -363,8 +364,8 @@ static void tell_needs(const struct judgement *judgement, double slope, double o
 }
 
 /* The least slope that must be distinguishable from none before memory is called steady. */
-static double told_slope(const struct judgement *judgement) {
-    return TOLD_SHARE * judgement->level / (TOLD_POINTS * interval_of(judgement));
+static double steady_slope(const struct judgement *judgement) {
+    return STEADY_SHARE * judgement->level / (STEADY_POINTS * interval_of(judgement));
 }
 
 static const struct memscope_growth_step *largest_step(const struct memscope_growth *growth) {
@@ -377,7 +378,7 @@ static const struct memscope_growth_step *largest_step(const struct memscope_gro
 }
 
 /* The largest step up, if it matters. Returns whether there is one. */
-static bool tell_step(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static bool report_step(const struct judgement *judgement, struct memscope_verdict *verdict) {
     const struct memscope_growth_step *step = largest_step(&judgement->growth);
 
     if (step == NULL || step->height < judgement->matters)
@@ -406,14 +407,14 @@ static size_t without_steps(const struct judgement *judgement, double *hours, do
 }
 
 /* Whether RSS grew along a curve that levels off, and where. */
-static bool tell_filling(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static bool report_filling(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double hours[MEMSCOPE_PAIRED_POINTS], values[MEMSCOPE_PAIRED_POINTS], one = 1, span, more, room;
     size_t count = without_steps(judgement, hours, values), scales = sizeof curve_hours / sizeof *curve_hours;
     struct memscope_curve line, curve, other;
     double floor = judgement->least_noise.white, factor = judgement->factor;
     double horizon = judgement->trend->horizon_seconds > 0 ? judgement->trend->horizon_seconds / 3600 : DAY_HOURS;
 
-    if (count < FEWEST_PARTS || growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS) < judgement->matters / 4 ||
+    if (count < MIN_PARTS || growth_of_thirds(judgement, MEMSCOPE_SERIES_RSS) < judgement->matters / 4 ||
         !memscope_curve_fit(MEMSCOPE_CURVE_LINEAR, &one, 1, hours, values, count, floor, factor, &line) ||
         !memscope_curve_fit(MEMSCOPE_CURVE_EXPONENTIAL, curve_hours, scales, hours, values, count, floor, factor,
                             &curve) ||
@@ -425,7 +426,7 @@ static bool tell_filling(const struct judgement *judgement, struct memscope_verd
     more = curve.rise * (memscope_curve_shape(curve.kind, curve.scale, span + horizon) -
                          memscope_curve_shape(curve.kind, curve.scale, span));
     room = judgement->trend->limit_bytes > 0 ? judgement->trend->limit_bytes / MEBIBYTE : judgement->level;
-    if (curve.bic > line.bic - BETTER_CURVE || more > END_OF_GROWTH * room ||
+    if (curve.bic > line.bic - MIN_BIC_GAIN || more > MAX_REMAINING_SHARE * room ||
         curve.rise * memscope_curve_shape(curve.kind, curve.scale, span) < judgement->matters)
         return false;
     verdict->ends_near_bytes =
@@ -435,7 +436,7 @@ static bool tell_filling(const struct judgement *judgement, struct memscope_verd
 }
 
 /* Whether private memory grew, or grows, while RSS does not: pages that were shared after the fork are copied. */
-static bool tell_unshared(const struct judgement *judgement, struct memscope_verdict *verdict) {
+static bool report_unshared(const struct judgement *judgement, struct memscope_verdict *verdict) {
     double lost;
 
     if (!judgement->floors.known[MEMSCOPE_LAYER_UNSHARED])
@@ -456,22 +457,22 @@ static bool is_most_of_growth(const struct judgement *judgement, double mebibyte
     size_t count = judgement->floors.count;
     double grown = 0;
 
-    for (size_t point = 0; point < LATEST; point++)
-        grown += (values[count - 1 - point] - values[point]) / LATEST;
+    for (size_t point = 0; point < LATEST_POINTS; point++)
+        grown += (values[count - 1 - point] - values[point]) / LATEST_POINTS;
     return mebibytes > grown / 2;
 }
 
 /* The verdict if nothing grows without bound. */
-static void tell_rest(struct judgement *judgement, const struct memscope_verdict_memory *memory,
-                      struct memscope_verdict *verdict) {
+static void report_no_leak(struct judgement *judgement, const struct memscope_verdict_memory *memory,
+                           struct memscope_verdict *verdict) {
     const struct memscope_growth *growth = &judgement->growth;
     double rows[MEMSCOPE_REGRESSION_ROWS];
-    bool stepped = tell_step(judgement, verdict);
+    bool stepped = report_step(judgement, verdict);
 
-    if (tell_unshared(judgement, verdict))
+    if (report_unshared(judgement, verdict))
         return;
     if (!(stepped && is_most_of_growth(judgement, verdict->step_bytes / MEBIBYTE)) &&
-        tell_filling(judgement, verdict)) {
+        report_filling(judgement, verdict)) {
         verdict->kind = MEMSCOPE_VERDICT_FILLING;
         memscope_regression_growth(&judgement->regression, 0, rows);
         judgement->regression.columns = 1;
@@ -485,10 +486,10 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
         memscope_regression_residual(&judgement->regression, rows);
         share(judgement, rows, verdict);
     } else if (growth->slope > 2 * growth->error && growth->slope * DAY_HOURS > judgement->matters) {
-        tell_needs(judgement, growth->slope, judgement->floors.hours[growth->onset], verdict);
+        report_too_early(judgement, growth->slope, judgement->floors.hours[growth->onset], verdict);
         verdict->needs_seconds += awaited_seconds(judgement, memory, verdict); /* and until the growth has held */
-    } else if (verdict->detectable_bytes_per_hour > told_slope(judgement) * MEBIBYTE) {
-        tell_needs(judgement, told_slope(judgement), 0, verdict);
+    } else if (verdict->detectable_bytes_per_hour > steady_slope(judgement) * MEBIBYTE) {
+        report_too_early(judgement, steady_slope(judgement), 0, verdict);
     } else {
         verdict->kind = MEMSCOPE_VERDICT_STEADY;
         verdict->confidence = 1 - memscope_normal_tail((judgement->matters / DAY_HOURS - growth->slope_since_start) /
@@ -496,9 +497,9 @@ static void tell_rest(struct judgement *judgement, const struct memscope_verdict
     }
 }
 
-/* Growth is suspected from the first judgement that finds it, until no judgement finds it for FORGETTING_SECONDS. */
+/* Growth is suspected from the first judgement that finds it, until no judgement finds it for SUSPICION_SECONDS. */
 static void suspect(double now, bool grows, struct memscope_verdict_memory *memory) {
-    if (now - memory->positive_seconds > FORGETTING_SECONDS)
+    if (now - memory->positive_seconds > SUSPICION_SECONDS)
         memory->suspected = false;
     if (!grows)
         return;
@@ -521,17 +522,17 @@ static void remember(const struct judgement *judgement, const struct memscope_ve
 
 static void judge(struct judgement *judgement, struct memscope_verdict_memory *memory,
                   struct memscope_verdict *verdict) {
-    verdict->grows = anything_grows(judgement, &memory->noise);
-    tell_slope(judgement, verdict);
+    verdict->grows = any_series_grows(judgement, &memory->noise);
+    report_slope(judgement, verdict);
     remember(judgement, verdict, memory);
     if (memory->leaking) {
-        tell_leak(judgement, memory, verdict);
-        tell_step(judgement, verdict);
+        report_leak(judgement, memory, verdict);
+        report_step(judgement, verdict);
     } else if (verdict->grows) {
         verdict->kind = MEMSCOPE_VERDICT_TOO_EARLY;
         verdict->needs_seconds = fmax(awaited_seconds(judgement, memory, verdict), interval_of(judgement) * 3600);
     } else {
-        tell_rest(judgement, memory, verdict);
+        report_no_leak(judgement, memory, verdict);
     }
     if (verdict->kind == MEMSCOPE_VERDICT_TOO_EARLY)
         verdict->bytes_per_hour = verdict->bytes_per_hour_low = verdict->bytes_per_hour_high = NAN;
@@ -544,19 +545,20 @@ enum memscope_status memscope_verdict_judge(const struct memscope_trend *trend, 
 
     if (!memscope_trend_is_sound(trend))
         return MEMSCOPE_MALFORMED;
-    forget(verdict);
+    clear(verdict);
     if (trend->count > 0)
         memscope_floors_take(trend, floors);
-    if (floors->count < FEWEST_POINTS || hours_of(&judgement) < SHORTEST_HOURS) {
+    if (floors->count < MIN_POINTS || hours_of(&judgement) < MIN_HOURS) {
         *memory = (struct memscope_verdict_memory){0};
-        verdict->needs_seconds = fmax(SHORTEST_HOURS - hours_of(&judgement),
-                                      (FEWEST_POINTS - (double)floors->count) * interval_of(&judgement)) *
-                                 3600;
+        verdict->needs_seconds =
+            fmax(MIN_HOURS - hours_of(&judgement), (MIN_POINTS - (double)floors->count) * interval_of(&judgement)) *
+            3600;
         return MEMSCOPE_OK;
     }
-    judgement.level = fmax(floors->values[MEMSCOPE_SERIES_RSS][0], MATTERS);
-    judgement.matters = fmax(MATTERS, MATTERING_SHARE * floors->values[MEMSCOPE_SERIES_RSS][floors->count - 1]);
-    judgement.least_noise = (struct memscope_trend_noise){LEAST_NOISE, WANDERING * judgement.level, WANDERING_HOURS};
+    judgement.level = fmax(floors->values[MEMSCOPE_SERIES_RSS][0], MIN_GROWTH_PER_DAY);
+    judgement.matters =
+        fmax(MIN_GROWTH_PER_DAY, MIN_GROWTH_SHARE * floors->values[MEMSCOPE_SERIES_RSS][floors->count - 1]);
+    judgement.least_noise = (struct memscope_trend_noise){MIN_NOISE, DRIFT_SHARE * judgement.level, DRIFT_HOURS};
     judge(&judgement, memory, verdict);
     return MEMSCOPE_OK;
 }

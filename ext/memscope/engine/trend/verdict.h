@@ -100,12 +100,12 @@ struct memscope_verdict {
 
 #define MEMSCOPE_TREND_POINTS 128
 /* Growth must have held for this long before it is called a leak, if the limit is not nearer. */
-#define MEMSCOPE_STANDING_HOURS 2.0
+#define MEMSCOPE_PERSISTENCE_HOURS 2.0
 
 /*
  * Judges the series. Growth is called a leak when two judgements in a row find it unbounded, and the first judgement
- * that found it was MEMSCOPE_STANDING_HOURS ago, or as long ago as the growth would now take to reach the limit;
- * judgements in between may have missed it, for at most twice MEMSCOPE_STANDING_HOURS. Until then the kind is
+ * that found it was MEMSCOPE_PERSISTENCE_HOURS ago, or as long ago as the growth would now take to reach the limit;
+ * judgements in between may have missed it, for at most twice MEMSCOPE_PERSISTENCE_HOURS. Until then the kind is
  * too early whenever growth is found, and needs_seconds is what is left of that time. Three judgements in a row that
  * find no growth clear the leak.
  *

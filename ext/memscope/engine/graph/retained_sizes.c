@@ -1,7 +1,7 @@
-#include "graph/holders.h"
+#include "graph/retained_sizes.h"
 
 #include "base/mapped_array.h"
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 /* ---- By class */
 
-static enum memscope_status map_classes(const struct memscope_heap_graph *graph, struct memscope_largest *largest,
+static enum memscope_status map_classes(const struct memscope_heap_graph *graph, struct memscope_top_rows *largest,
                                         size_t top, struct memscope_class_row **classes) {
     size_t count = graph->names.count;
 
@@ -18,7 +18,7 @@ static enum memscope_status map_classes(const struct memscope_heap_graph *graph,
     *classes = memscope_array_map(count, sizeof **classes);
     if (*classes == NULL)
         return MEMSCOPE_NO_MEMORY;
-    return memscope_largest_open(largest, top < count ? top : count);
+    return memscope_top_rows_open(largest, top < count ? top : count);
 }
 
 static void add_object(struct memscope_class_row *classes, const struct memscope_heap_graph *graph, uint32_t node) {
@@ -31,10 +31,10 @@ static void add_object(struct memscope_class_row *classes, const struct memscope
 }
 
 static size_t take_largest_classes(const struct memscope_heap_graph *graph, const struct memscope_class_row *classes,
-                                   struct memscope_largest *largest, struct memscope_class_row *rows) {
+                                   struct memscope_top_rows *largest, struct memscope_class_row *rows) {
     for (uint32_t name = 0; name < graph->names.count; name++)
-        memscope_largest_offer(largest, classes[name].retained, name);
-    memscope_largest_sort(largest);
+        memscope_top_rows_offer(largest, classes[name].retained, name);
+    memscope_top_rows_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         rows[index] = classes[largest->items[index].number];
         rows[index].class_name = largest->items[index].number;
@@ -62,7 +62,7 @@ static void add_retained(struct memscope_class_row *classes, uint32_t *ends, con
 enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph *graph,
                                                 const struct memscope_dominators *dominators,
                                                 struct memscope_class_row *rows, size_t top, size_t *count) {
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
     struct memscope_class_row *classes;
     uint32_t *ends = memscope_array_map(graph->names.count, sizeof *ends);
     enum memscope_status status = map_classes(graph, &largest, top, &classes);
@@ -74,7 +74,7 @@ enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph
         add_retained(classes, ends, graph, dominators);
         *count = take_largest_classes(graph, classes, &largest, rows);
     }
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     memscope_array_unmap(classes);
     memscope_array_unmap(ends);
     return status;
@@ -83,7 +83,7 @@ enum memscope_status memscope_retained_by_class(const struct memscope_heap_graph
 enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph *graph,
                                                const struct memscope_shortest_paths *paths,
                                                struct memscope_class_row *rows, size_t top, size_t *count) {
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
     struct memscope_class_row *classes;
     enum memscope_status status = map_classes(graph, &largest, top, &classes);
 
@@ -96,7 +96,7 @@ enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph 
             classes[name].retained = classes[name].bytes;
         *count = take_largest_classes(graph, classes, &largest, rows);
     }
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     memscope_array_unmap(classes);
     return status;
 }
@@ -121,31 +121,31 @@ uint32_t memscope_previous_in_list(const struct memscope_heap_graph *graph,
 
 /* ---- The largest holders */
 
-static struct memscope_holder describe(const struct memscope_dominators *dominators, uint32_t position) {
+static struct memscope_retainer describe(const struct memscope_dominators *dominators, uint32_t position) {
     uint32_t node = dominators->tree[position].node;
 
-    return (struct memscope_holder){
+    return (struct memscope_retainer){
         .node = node, .object_count = dominators->tree[position].count, .retained = dominators->retained[node]};
 }
 
-enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *graph,
-                                              const struct memscope_dominators *dominators,
-                                              struct memscope_holder *holders, size_t top, size_t *count) {
-    struct memscope_largest largest;
+enum memscope_status memscope_largest_retainers(const struct memscope_heap_graph *graph,
+                                                const struct memscope_dominators *dominators,
+                                                struct memscope_retainer *holders, size_t top, size_t *count) {
+    struct memscope_top_rows largest;
     enum memscope_status status =
-        memscope_largest_open(&largest, top < dominators->node_count ? top : dominators->node_count);
+        memscope_top_rows_open(&largest, top < dominators->node_count ? top : dominators->node_count);
 
     *count = 0;
     for (uint32_t position = 0; status == MEMSCOPE_OK && position < dominators->node_count; position++) {
         uint32_t node = dominators->tree[position].node;
 
-        if (node < graph->slot_count && memscope_largest_may_take(&largest, dominators->retained[node]) &&
+        if (node < graph->slot_count && memscope_top_rows_may_take(&largest, dominators->retained[node]) &&
             memscope_previous_in_list(graph, dominators, node, 1.1) == MEMSCOPE_NO_NODE)
-            memscope_largest_offer(&largest, dominators->retained[node], position);
+            memscope_top_rows_offer(&largest, dominators->retained[node], position);
     }
-    memscope_largest_sort(&largest);
+    memscope_top_rows_sort(&largest);
     for (; *count < largest.count; ++*count)
         holders[*count] = describe(dominators, largest.items[*count].number);
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     return status;
 }

@@ -1,12 +1,12 @@
-#include "graph/alike_paths.h"
+#include "graph/path_groups.h"
 
 #include "base/mapped_array.h"
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 
 #include <string.h>
 
 #define FIRST_SIGNATURES 4096
-#define LONGEST_PERIOD 3
+#define MAX_PERIOD 3
 #define FEW_TARGETS 64
 
 /*
@@ -140,13 +140,13 @@ static bool same_step(const struct signature *one, const struct signature *other
 
 /* If this step completes a repetition of the last steps, the signature without the repetition; else 0. */
 static uint32_t repeated(const struct path_scan *scan, const struct signature *step) {
-    uint32_t back[2 * LONGEST_PERIOD] = {0}; /* the signatures before, from the last on */
+    uint32_t back[2 * MAX_PERIOD] = {0}; /* the signatures before, from the last on */
 
-    for (uint32_t index = 0, number = step->before; index < 2 * LONGEST_PERIOD - 1 && number != 0; index++) {
+    for (uint32_t index = 0, number = step->before; index < 2 * MAX_PERIOD - 1 && number != 0; index++) {
         back[index] = number;
         number = scan->signatures[number].before;
     }
-    for (uint32_t period = 1; period <= LONGEST_PERIOD && back[2 * period - 2] != 0; period++) {
+    for (uint32_t period = 1; period <= MAX_PERIOD && back[2 * period - 2] != 0; period++) {
         uint32_t same = same_step(step, &scan->signatures[back[period - 1]]);
 
         while (same > 0 && same < period &&
@@ -366,7 +366,7 @@ static uint32_t count_steps(const struct path_scan *scan, uint32_t length) {
 }
 
 /* The way from the category to the target, with the middle left out if it has too many steps. */
-static void describe(struct path_scan *scan, uint32_t target, struct memscope_alike_paths *alike) {
+static void describe(struct path_scan *scan, uint32_t target, struct memscope_path_group *alike) {
     uint32_t root = memscope_graph_root(scan->graph), length = 0, steps, index = 0;
     struct memscope_path_step *step = NULL;
 
@@ -397,7 +397,7 @@ static uint64_t rank_of(const struct path_scan *scan, const struct signature *si
     return (scan->asked->weights != NULL ? signature->weight : signature->retained) + 1;
 }
 
-static size_t take_largest(struct path_scan *scan, struct memscope_largest *largest, struct memscope_alike_paths *alike,
+static size_t take_largest(struct path_scan *scan, struct memscope_top_rows *largest, struct memscope_path_group *alike,
                            struct memscope_paths_found *found) {
     for (uint32_t number = 1; number < scan->signature_count; number++) {
         const struct signature *signature = &scan->signatures[number];
@@ -405,9 +405,9 @@ static size_t take_largest(struct path_scan *scan, struct memscope_largest *larg
         if (signature->count == 0)
             continue;
         found->all_alike++;
-        memscope_largest_offer(largest, rank_of(scan, signature), number);
+        memscope_top_rows_offer(largest, rank_of(scan, signature), number);
     }
-    memscope_largest_sort(largest);
+    memscope_top_rows_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         const struct signature *signature = &scan->signatures[largest->items[index].number];
 
@@ -420,13 +420,13 @@ static size_t take_largest(struct path_scan *scan, struct memscope_largest *larg
     return largest->count;
 }
 
-enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
-                                               struct memscope_alike_paths *alike, size_t top,
+enum memscope_status memscope_path_groups_find(const struct memscope_path_question *question,
+                                               struct memscope_path_group *alike, size_t top,
                                                struct memscope_paths_found *found) {
     struct path_scan scan = {.asked = question, .graph = question->graph, .paths = question->paths};
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
     uint32_t most = question->graph->slot_count;
-    enum memscope_status status = memscope_largest_open(&largest, top < most ? top : most);
+    enum memscope_status status = memscope_top_rows_open(&largest, top < most ? top : most);
 
     memset(found, 0, sizeof *found);
     if (status == MEMSCOPE_OK && map_scan(&scan)) {
@@ -440,7 +440,7 @@ enum memscope_status memscope_alike_paths_find(const struct memscope_path_questi
     } else {
         status = MEMSCOPE_NO_MEMORY;
     }
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     close_scan(&scan);
     return status;
 }

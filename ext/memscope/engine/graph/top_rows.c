@@ -1,17 +1,17 @@
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 
 #include "base/mapped_array.h"
 
 #include <string.h>
 
-enum memscope_status memscope_largest_open(struct memscope_largest *largest, size_t room) {
+enum memscope_status memscope_top_rows_open(struct memscope_top_rows *largest, size_t room) {
     memset(largest, 0, sizeof *largest);
     largest->items = memscope_array_map(room, sizeof *largest->items);
     largest->room = room;
     return largest->items == NULL ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
 }
 
-void memscope_largest_close(struct memscope_largest *largest) {
+void memscope_top_rows_close(struct memscope_top_rows *largest) {
     memscope_array_unmap(largest->items);
     memset(largest, 0, sizeof *largest);
 }
@@ -41,10 +41,10 @@ static void sift_up(struct memscope_weighed *items, size_t at, struct memscope_w
     items[at] = item;
 }
 
-void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, uint32_t number) {
+void memscope_top_rows_offer(struct memscope_top_rows *largest, uint64_t weight, uint32_t number) {
     struct memscope_weighed item = {weight, number};
 
-    if (!memscope_largest_may_take(largest, weight))
+    if (!memscope_top_rows_may_take(largest, weight))
         return;
     if (largest->count < largest->room)
         sift_up(largest->items, largest->count++, item);
@@ -52,7 +52,7 @@ void memscope_largest_offer(struct memscope_largest *largest, uint64_t weight, u
         sift_down(largest->items, largest->count, item);
 }
 
-void memscope_largest_sort(struct memscope_largest *largest) {
+void memscope_top_rows_sort(struct memscope_top_rows *largest) {
     for (size_t left = largest->count; left > 1; left--) {
         struct memscope_weighed smallest = largest->items[0];
 

@@ -1,4 +1,4 @@
-#include "graph/suspects.h"
+#include "graph/accumulation.h"
 #include "planted.h"
 
 /* A small program: classes that hold classes, a configuration, and what each class keeps. */
@@ -21,11 +21,11 @@ static uint32_t grow_program(void) {
 /* The first suspect is this object, and it has accumulated at least this much. */
 static void expect_suspect(const char *leak, uint32_t node, uint64_t at_least) {
     struct planted planted;
-    struct memscope_suspect suspects[5];
+    struct memscope_accumulation suspects[5];
     size_t count;
 
     harvest(&planted);
-    EXPECT(memscope_suspects_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 5, &count) ==
+    EXPECT(memscope_accumulations_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 5, &count) ==
            MEMSCOPE_OK);
     EXPECT(count == 5);
     if (suspects[0].node != node)
@@ -49,7 +49,7 @@ static void test_many_parts(void) {
 /* Blocks of at_exit: no object holds them all. What the stack holds comes and goes. */
 static void test_a_list_of_roots(const char *category, bool is_list) {
     struct planted planted;
-    struct memscope_suspect suspects[5];
+    struct memscope_accumulation suspects[5];
     size_t count;
 
     grow_program();
@@ -60,7 +60,7 @@ static void test_a_list_of_roots(const char *category, bool is_list) {
         grow_on(grow_on(block, "env", 80), "Session", 500);
     }
     harvest(&planted);
-    EXPECT(memscope_suspects_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 5, &count) ==
+    EXPECT(memscope_accumulations_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 5, &count) ==
            MEMSCOPE_OK);
     EXPECT(strcmp(planted.graph.categories[1], category) == 0);
     EXPECT((suspects[0].node == memscope_graph_category_node(&planted.graph, 1)) == is_list);
@@ -133,18 +133,18 @@ static void test_shared_parts(void) {
 /* Only code: the first suspect is the class with most methods, not the class that holds all classes. */
 static void test_classes_in_classes_are_code(void) {
     struct planted planted;
-    struct memscope_suspect suspects[3];
+    struct memscope_accumulation suspects[3];
     uint32_t object = grow_program(), large = grow_on(object, "Class", 800);
     size_t count;
 
     for (int index = 0; index < 100; index++)
         grow_on(large, "env", 300);
     harvest(&planted);
-    EXPECT(memscope_suspects_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 3, &count) ==
+    EXPECT(memscope_accumulations_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 3, &count) ==
            MEMSCOPE_OK);
     EXPECT(count == 3 && suspects[0].node == large && suspects[0].accumulated == 30800);
     EXPECT(planted.dominators.retained[object] > 1000000);
-    EXPECT(memscope_suspects_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 0, &count) ==
+    EXPECT(memscope_accumulations_find(&planted.graph, &planted.paths, &planted.dominators, suspects, 0, &count) ==
            MEMSCOPE_OK);
     EXPECT(count == 0);
     uproot(&planted);

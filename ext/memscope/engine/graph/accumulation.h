@@ -1,11 +1,11 @@
 /* Suspects: the objects in which memory accumulates. */
-#ifndef MEMSCOPE_SUSPECTS_H
-#define MEMSCOPE_SUSPECTS_H
+#ifndef MEMSCOPE_ACCUMULATION_H
+#define MEMSCOPE_ACCUMULATION_H
 
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
 
-struct memscope_suspect {
+struct memscope_accumulation {
     uint32_t node;
     uint64_t retained;
     uint64_t accumulated; /* its own bytes and its small parts; parts that others hold too are not in `retained` */
@@ -18,9 +18,9 @@ struct memscope_suspect {
  * do not count as its parts. The roots that at_exit and finalizers add to can be suspects too. While it searches,
  * touches up to 16 bytes per node, and 16 more per node of a list.
  */
-enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *graph,
-                                            const struct memscope_shortest_paths *paths,
-                                            const struct memscope_dominators *dominators,
-                                            struct memscope_suspect *suspects, size_t top, size_t *count);
+enum memscope_status memscope_accumulations_find(const struct memscope_heap_graph *graph,
+                                                 const struct memscope_shortest_paths *paths,
+                                                 const struct memscope_dominators *dominators,
+                                                 struct memscope_accumulation *suspects, size_t top, size_t *count);
 
 #endif

@@ -1,7 +1,7 @@
-#include "graph/alike_paths.h"
+#include "graph/path_groups.h"
 #include "planted.h"
 
-static struct memscope_alike_paths alike[8];
+static struct memscope_path_group alike[8];
 static struct memscope_paths_found found;
 
 static void ask(struct planted *planted, const uint32_t *nodes, size_t node_count, size_t top) {
@@ -11,7 +11,7 @@ static void ask(struct planted *planted, const uint32_t *nodes, size_t node_coun
                                               .nodes = nodes,
                                               .node_count = node_count};
 
-    EXPECT(memscope_alike_paths_find(&question, alike, top, &found) == MEMSCOPE_OK);
+    EXPECT(memscope_path_groups_find(&question, alike, top, &found) == MEMSCOPE_OK);
 }
 
 static uint32_t instances[PLANTED_MANY];
@@ -132,7 +132,7 @@ static void test_nodes_are_ranked(void) {
                                                   .nodes = nodes,
                                                   .node_count = asked_for};
 
-        EXPECT(memscope_alike_paths_find(&question, alike, 8, &found) == MEMSCOPE_OK);
+        EXPECT(memscope_path_groups_find(&question, alike, 8, &found) == MEMSCOPE_OK);
         EXPECT(found.targets == asked_for && found.retained == (asked_for == 30 ? 2905 : 20005));
         expect_alike(&planted, 0,
                      asked_for == 30 ? "19 retain 1900: vm → Service → Small → String"
@@ -140,7 +140,7 @@ static void test_nodes_are_ranked(void) {
         expect_alike(&planted, 1,
                      asked_for == 30 ? "11 retain 1005: vm → Service → Large → String"
                                      : "20 retain 2000: vm → Service → Small → String");
-        EXPECT(memscope_alike_paths_find(&question, alike, 1, &found) == MEMSCOPE_OK);
+        EXPECT(memscope_path_groups_find(&question, alike, 1, &found) == MEMSCOPE_OK);
         EXPECT(found.all_alike == 2 && alike[0].retained == (asked_for == 30 ? 1900 : 18005));
     }
     ask_class(&planted, "String", 8);
@@ -273,7 +273,7 @@ static void test_names_are_asked_for(void) {
     question.nodes = instances;
     question.node_count = find_instances(&planted, "String");
     question.context = &planted.graph;
-    EXPECT(memscope_alike_paths_find(&question, alike, 8, &found) == MEMSCOPE_OK);
+    EXPECT(memscope_path_groups_find(&question, alike, 8, &found) == MEMSCOPE_OK);
     EXPECT(found.all_alike == 2 && asked[PLANTED_ARRAY] == 2);
     expect_alike(&planted, 0, "1000 retain 10000: vm → Class → @odd Array → @even String");
     expect_alike(&planted, 1, "1000 retain 10000: vm → Class → @even Array → @odd String");

@@ -1,8 +1,8 @@
-#include "graph/suspects.h"
+#include "graph/accumulation.h"
 
 #include "base/mapped_array.h"
-#include "graph/holders.h"
-#include "graph/largest.h"
+#include "graph/retained_sizes.h"
+#include "graph/top_rows.h"
 
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define SMALL_PARTS 8
 
 /* Fewer nodes, such as nested Hashes, are no list. */
-#define SHORTEST_LIST 8
+#define MIN_LIST 8
 
 /* What the nodes that follow a node in its list have accumulated, and the number of those nodes. */
 struct followers {
@@ -112,33 +112,33 @@ static void add_up_lists(struct suspect_scan *scan) {
         if (previous != MEMSCOPE_NO_NODE) {
             scan->followers[previous].count += scan->followers[node].count + 1;
             scan->followers[previous].accumulated += scan->followers[node].accumulated + scan->accumulated[node];
-        } else if (scan->followers[node].count + 1 >= SHORTEST_LIST) {
+        } else if (scan->followers[node].count + 1 >= MIN_LIST) {
             scan->accumulated[node] += scan->followers[node].accumulated;
         }
     }
 }
 
-static size_t take_largest(const struct suspect_scan *scan, struct memscope_largest *largest,
-                           struct memscope_suspect *suspects) {
+static size_t take_largest(const struct suspect_scan *scan, struct memscope_top_rows *largest,
+                           struct memscope_accumulation *suspects) {
     for (uint32_t node = 0; node < scan->graph->node_count; node++)
-        memscope_largest_offer(largest, scan->accumulated[node], node);
-    memscope_largest_sort(largest);
+        memscope_top_rows_offer(largest, scan->accumulated[node], node);
+    memscope_top_rows_sort(largest);
     for (size_t index = 0; index < largest->count; index++) {
         uint32_t node = largest->items[index].number;
 
         suspects[index] =
-            (struct memscope_suspect){node, scan->dominators->retained[node], largest->items[index].weight};
+            (struct memscope_accumulation){node, scan->dominators->retained[node], largest->items[index].weight};
     }
     return largest->count;
 }
 
-enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *graph,
-                                            const struct memscope_shortest_paths *paths,
-                                            const struct memscope_dominators *dominators,
-                                            struct memscope_suspect *suspects, size_t top, size_t *count) {
+enum memscope_status memscope_accumulations_find(const struct memscope_heap_graph *graph,
+                                                 const struct memscope_shortest_paths *paths,
+                                                 const struct memscope_dominators *dominators,
+                                                 struct memscope_accumulation *suspects, size_t top, size_t *count) {
     struct suspect_scan scan = {.graph = graph, .paths = paths, .dominators = dominators};
-    struct memscope_largest largest;
-    enum memscope_status status = memscope_largest_open(&largest, top < graph->slot_count ? top : graph->slot_count);
+    struct memscope_top_rows largest;
+    enum memscope_status status = memscope_top_rows_open(&largest, top < graph->slot_count ? top : graph->slot_count);
 
     *count = 0;
     if (!map_scan(&scan))
@@ -148,7 +148,7 @@ enum memscope_status memscope_suspects_find(const struct memscope_heap_graph *gr
         add_up_lists(&scan);
         *count = take_largest(&scan, &largest, suspects);
     }
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
     close_scan(&scan);
     return status;
 }

@@ -1,4 +1,4 @@
-#include "graph/holders.h"
+#include "graph/retained_sizes.h"
 #include "planted.h"
 
 static void expect_row(const struct planted *planted, const struct memscope_class_row *row, const char *name,
@@ -33,18 +33,18 @@ static void test_by_class(void) {
     uproot(&planted);
 }
 
-static void expect_holder(const struct memscope_holder *holder, uint32_t node, uint32_t objects, uint64_t retained) {
+static void expect_holder(const struct memscope_retainer *holder, uint32_t node, uint32_t objects, uint64_t retained) {
     EXPECT(holder->node == node && holder->object_count == objects && holder->retained == retained);
 }
 
 static void test_largest(void) {
     struct planted planted;
-    struct memscope_holder holders[10];
+    struct memscope_retainer holders[10];
     size_t count;
 
     plant(&planted, 7,
           "0 Bus 10 1\n1 Array 20 2 3 4\n2 String 300\n3 Hash 40 5\n4 String 50\n5 String 60\n6 Array 200\nvm 0 6");
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 10, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 10, &count) == MEMSCOPE_OK);
     EXPECT(count == 7);
     expect_holder(&holders[0], 0, 6, 480);
     expect_holder(&holders[1], 1, 5, 470);
@@ -52,9 +52,9 @@ static void test_largest(void) {
     expect_holder(&holders[3], 6, 1, 200);
     expect_holder(&holders[4], 3, 2, 100);
     expect_holder(&holders[5], 5, 1, 60);
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
     EXPECT(count == 3 && holders[2].node == 2);
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 0, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 0, &count) == MEMSCOPE_OK);
     EXPECT(count == 0);
     uproot(&planted);
 }
@@ -65,22 +65,22 @@ static void test_largest(void) {
  */
 static void test_a_list_is_one(void) {
     struct planted planted;
-    struct memscope_holder holders[3];
+    struct memscope_retainer holders[3];
     size_t count;
 
     plant_list(&planted, 200000);
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
     EXPECT(count == 3 && holders[0].node == 0 && holders[0].retained == 200000 * 40 + 500);
     EXPECT(holders[1].node == 200000 && holders[1].retained == 500 && holders[2].retained < 500);
     uproot(&planted);
 
     plant(&planted, 3, "0 Class 10 1\n1 Class 20 2\n2 Array 5000\nvm 0");
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
     EXPECT(count == 3 && holders[0].node == 0 && holders[1].node == 1 && holders[2].node == 2);
     uproot(&planted);
 
     plant(&planted, 6, "0 Node 10 1\n1 Array 20 2\n2 Node 10 3\n3 Array 20 4\n4 Node 10 5\n5 String 5000\nvm 0");
-    EXPECT(memscope_largest_holders(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
+    EXPECT(memscope_largest_retainers(&planted.graph, &planted.dominators, holders, 3, &count) == MEMSCOPE_OK);
     EXPECT(count == 3 && holders[0].node == 0 && holders[1].node == 1 && holders[2].node == 5);
     uproot(&planted);
 }

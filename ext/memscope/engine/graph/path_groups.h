@@ -6,8 +6,8 @@
  * their node_class too, which may be their own names. An immediate repetition, as in a list of any length (Node → Node
  * → …, or Node → Array → Node → Array → …), counts once.
  */
-#ifndef MEMSCOPE_ALIKE_PATHS_H
-#define MEMSCOPE_ALIKE_PATHS_H
+#ifndef MEMSCOPE_PATH_GROUPS_H
+#define MEMSCOPE_PATH_GROUPS_H
 
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
@@ -22,7 +22,7 @@ struct memscope_path_step {
     memscope_edge_name edge; /* from the previous step's last object to this step's first */
 };
 
-struct memscope_alike_paths {
+struct memscope_path_group {
     uint32_t count;    /* of objects */
     uint64_t weight;   /* of these objects together */
     uint64_t retained; /* by these objects together; other paths may lead to some of the retained objects */
@@ -60,8 +60,8 @@ struct memscope_paths_found {
  * structs and Ruby's internal objects are named only if they are in the answer. While it searches, maps 16 bytes per
  * node, and 110 per path that is unlike all others.
  */
-enum memscope_status memscope_alike_paths_find(const struct memscope_path_question *question,
-                                               struct memscope_alike_paths *alike, size_t top,
+enum memscope_status memscope_path_groups_find(const struct memscope_path_question *question,
+                                               struct memscope_path_group *alike, size_t top,
                                                struct memscope_paths_found *found);
 
 #endif

@@ -1,20 +1,20 @@
 #include "../expect.h"
-#include "graph/largest.h"
+#include "graph/top_rows.h"
 
 static void expect_largest(const uint64_t *weights, uint32_t count, size_t room, const uint32_t *expected,
                            size_t expected_count) {
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
 
-    EXPECT(memscope_largest_open(&largest, room) == MEMSCOPE_OK);
+    EXPECT(memscope_top_rows_open(&largest, room) == MEMSCOPE_OK);
     for (uint32_t number = 0; number < count; number++)
-        memscope_largest_offer(&largest, weights[number], number);
-    memscope_largest_sort(&largest);
+        memscope_top_rows_offer(&largest, weights[number], number);
+    memscope_top_rows_sort(&largest);
     EXPECT(largest.count == expected_count);
     for (size_t index = 0; index < expected_count; index++)
         EXPECT(largest.items[index].number == expected[index] &&
                largest.items[index].weight == weights[expected[index]]);
-    memscope_largest_close(&largest);
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
+    memscope_top_rows_close(&largest);
 }
 
 static void test_keeps_the_largest(void) {
@@ -28,15 +28,15 @@ static void test_keeps_the_largest(void) {
 }
 
 static void test_of_many(void) {
-    struct memscope_largest largest;
+    struct memscope_top_rows largest;
 
-    EXPECT(memscope_largest_open(&largest, 1000) == MEMSCOPE_OK);
+    EXPECT(memscope_top_rows_open(&largest, 1000) == MEMSCOPE_OK);
     for (uint32_t number = 0; number < 100003; number++)
-        memscope_largest_offer(&largest, 1 + (uint64_t)number * 7919 % 100003, number);
-    memscope_largest_sort(&largest);
+        memscope_top_rows_offer(&largest, 1 + (uint64_t)number * 7919 % 100003, number);
+    memscope_top_rows_sort(&largest);
     for (uint32_t index = 0; index < 1000; index++)
         EXPECT(largest.items[index].weight == 100003 - index);
-    memscope_largest_close(&largest);
+    memscope_top_rows_close(&largest);
 }
 
 int main(void) {

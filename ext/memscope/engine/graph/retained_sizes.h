@@ -2,8 +2,8 @@
  * What people ask of dominators: how much each class retains, and which objects hold most. Answers
  * go into the caller's arrays, the largest first.
  */
-#ifndef MEMSCOPE_HOLDERS_H
-#define MEMSCOPE_HOLDERS_H
+#ifndef MEMSCOPE_RETAINED_SIZES_H
+#define MEMSCOPE_RETAINED_SIZES_H
 
 #include "graph/dominators.h"
 #include "graph/shortest_paths.h"
@@ -26,7 +26,7 @@ enum memscope_status memscope_garbage_by_class(const struct memscope_heap_graph 
                                                const struct memscope_shortest_paths *paths,
                                                struct memscope_class_row *rows, size_t top, size_t *count);
 
-struct memscope_holder {
+struct memscope_retainer {
     uint32_t node;
     uint32_t object_count; /* of all that it dominates, itself included */
     uint64_t retained;
@@ -36,9 +36,9 @@ struct memscope_holder {
  * The objects that retain most. A list is represented by its head: an object is left out if one of its nearest
  * dominators is of the same class and retains hardly more.
  */
-enum memscope_status memscope_largest_holders(const struct memscope_heap_graph *graph,
-                                              const struct memscope_dominators *dominators,
-                                              struct memscope_holder *holders, size_t top, size_t *count);
+enum memscope_status memscope_largest_retainers(const struct memscope_heap_graph *graph,
+                                                const struct memscope_dominators *dominators,
+                                                struct memscope_retainer *holders, size_t top, size_t *count);
 
 /*
  * The node before an object in its linked list: the nearest dominator, within a few steps, that has the same class and
