@@ -151,7 +151,7 @@ class ProfileFormatsTest < MemscopeTest
 
   def merged(profiles)
     parts = profiles.each_with_index.map { |one, index| [one, { "worker" => index.to_s }] }
-    Memscope::Profile::Formats.merged_pprof(parts)
+    Memscope::Profile::Formats::Pprof.new(parts).to_s
   end
 
   # The estimates of each profile keep their sums, whatever the other's rate is.

@@ -5,7 +5,7 @@ require_relative "../support/profiles"
 
 class ProfileTest < MemscopeTest
   MEBIBYTE = 1_048_576
-  GROUPINGS = Memscope::Profile::Sampled::GROUPINGS
+  GROUPINGS = Memscope::Profile::GROUPINGS
   SEEDS = (1..8)
 
   def shop(**given) = Profiles.profile(Profiles.shop(**given))

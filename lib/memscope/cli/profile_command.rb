@@ -37,7 +37,7 @@ module Memscope
         (memscope exec --profile), else `imports`. Backend `jemalloc` starts the program
         under jemalloc, with its profiler; not under 5.3.0, whose profiler can crash.
       TEXT
-      GROUPINGS = (Profile::Sampled::GROUPINGS | Profile::Sampled::OBJECT_GROUPINGS).freeze
+      GROUPINGS = (Profile::GROUPINGS | Profile::OBJECT_GROUPINGS).freeze
       BUDGETS = Limit.new(ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
                   ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
@@ -85,7 +85,7 @@ module Memscope
       def check_options
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
         check_kind
-        check_by(objects? ? Profile::Sampled::OBJECT_GROUPINGS : Profile::Sampled::GROUPINGS) unless from
+        check_by(objects? ? Profile::OBJECT_GROUPINGS : Profile::GROUPINGS) unless from
       end
 
       # Refuses options for the other kind of profile.

@@ -8,7 +8,6 @@ module Memscope
     #
     # @api private
     module Formats
-      autoload :FlameGraph, File.expand_path("../show/flame_graph.rb", __dir__)
       autoload :Pprof, File.join(__dir__, "formats/pprof.rb")
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 
@@ -23,7 +22,7 @@ module Memscope
 
       # @param profile [Profile]
       # @param name [Symbol] a key of ALL
-      # @param options [Hash{Symbol => Object}] for :text only: those of Sampled#to_s
+      # @param options [Hash{Symbol => Object}] for :text only: those of Profile#to_s
       # @return [String]
       def write(profile, name, **options)
         return profile.to_s(**options) if name == :text
@@ -31,14 +30,6 @@ module Memscope
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
       end
-
-      # The profiles of several processes as one.
-      #
-      # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
-      #   labels for all of its samples
-      # @param comments [Array<String>]
-      # @return [String] as Sampled#to_pprof
-      def merged_pprof(parts, comments: []) = Pprof.new(parts, comments: comments).to_s
 
       # "outer;inner 4096", a line for each stack. In names, ";" is replaced by ":", and white space, including
       # newlines, by one space.

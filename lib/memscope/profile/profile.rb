@@ -15,8 +15,6 @@ module Memscope
   #   File.write("heap.html", profile.to_html)
   class Profile < Reading
     require_relative "stack" # the types of its fields
-    require_relative "sampled"
-    include Sampled
 
     autoload :Application, File.join(__dir__, "application.rb")
     autoload :Formats, File.join(__dir__, "formats.rb")
@@ -31,42 +29,12 @@ module Memscope
     autoload :Profiler, File.join(__dir__, "profiler.rb")
     autoload :Shares, File.join(__dir__, "shares.rb")
 
-    # The cost of sampling itself.
-    class Overhead < Record
-      # @return [Integer] samples taken since profiling began, including samples of blocks that have since been freed
-      field :samples_taken, :count, null: false
-      # @return [Integer] wall time spent taking samples, summed over all threads
-      field :nanoseconds, :count, null: false
-      # @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
-      field :table_bytes, :bytes, null: false
-      # @return [Integer] samples for which a table had no room; their bytes are missing from the estimates
-      field :dropped_samples, :count, null: false
-      # @return [Integer] missed frees of sampled blocks, found only when the same address was sampled again; until then
-      #   the block counted as live
-      field :lost_frees, :count, null: false
-      # @return [Integer, nil] what sampling adds to the allocator's active bytes: jemalloc places each sampled small
-      #   block in an extent of its own
-      field :inflated_bytes, :bytes
-      # @return [Integer, nil] imports of malloc and free that call memscope instead
-      field :patched_imports, :count
-      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have patched imports
-      field :patched_objects, :count
-      # @return [Float, nil] of a profile of objects: the share of the process's CPU time that it may take
-      field :budget, :number, sparse: true
-      # @return [Float, nil] the share of the CPU time that the profile has taken; nil if no CPU time has passed
-      field :cpu_share, :number, sparse: true
-      # @return [Integer, nil] the part of `nanoseconds` that made garbage collections longer
-      field :gc_nanoseconds, :count, sparse: true
-      # @return [Float, nil] the share of all allocations that were watched
-      field :watched_share, :number, sparse: true
-      # @return [Integer, nil] how often half of the samples were dropped to make room
-      field :thinned, :count, sparse: true
-      # @return [Integer, nil] how often Ruby had switched the profile's hooks off, and memscope switched them on again
-      field :rearmed, :count, sparse: true
-      # @return [Integer, nil] garbage collections that the profile did not see: samples of objects that they may have
-      #   freed were dropped
-      field :missed_collections, :count, sparse: true
-    end
+    # The groupings of `by` in a profile of malloc's memory.
+    GROUPINGS = %i[line caller method native library stack generation tag thread].freeze
+    # The groupings of `by` in a profile of objects.
+    OBJECT_GROUPINGS = %i[line caller method class library stack generation tag thread].freeze
+    # What a profile of objects knows: the first three, of each stack; all but the first, of the whole.
+    OF_OBJECTS = %i[shares live_objects error_objects windows allocations windows_share equal_windows].freeze
 
     # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports); :objects for Ruby's objects
     field :backend, :symbol, null: false, one_of: %i[jemalloc imports objects]
@@ -140,30 +108,70 @@ module Memscope
 
     # What is known for the whole process only.
     WHOLE_ONLY = { coverage: nil, own_bytes: nil, allocator_grown_bytes: nil, rss_grown_bytes: nil }.freeze
-    private_constant :WHOLE_ONLY
+    private_constant :WHOLE_ONLY, :OF_OBJECTS
 
-    # Adds the library of each line, and leaves out what memscope allocated for itself: only the profiled process knows
-    # the directories of its Ruby, gems and application.
-    #
-    # @param body [Hash{Symbol => Object}] from the extension
-    # @param envelope [Hash{Symbol => Object}, nil]
-    def self.capture(body, envelope = nil)
-      application = Application.current
-      reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
-      frames = body[:frames].map { |frame| Libraries.attributed(frame, application) }
-      own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
-      super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
-              own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
-              reasons: { **reasons, **body[:reasons] } }, envelope)
-    end
+    class << self
+      # Adds the library of each line, and leaves out what memscope allocated for itself: only the profiled process
+      # knows the directories of its Ruby, gems and application.
+      #
+      # @param body [Hash{Symbol => Object}] from the extension
+      # @param envelope [Hash{Symbol => Object}, nil]
+      def capture(body, envelope = nil)
+        application = Application.current
+        reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
+        frames = body[:frames].map { |frame| Libraries.attributed(frame, application) }
+        own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
+        super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
+                own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
+                reasons: { **reasons, **body[:reasons] } }, envelope)
+      end
 
-    # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
-    def self.sums(body, stacks)
-      { error_bytes: Integer.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
-        **%i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
-                                             .slice(*body.keys) }
+      # @api private
+      # @param body [Hash{Symbol => Object}] of a profile of objects, from the extension
+      # @return [Profile]
+      def of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
+
+      # @api private
+      # @return [Profile] checked: stacks refer to existing frames, and their numbers sum to the totals
+      def load(hash, where)
+        super.tap do |profile|
+          check_known(profile, OF_OBJECTS.drop(1), where) if profile.objects?
+          profile.stacks.each_with_index { |stack, index| check(stack, profile, [[where, :stacks], index]) }
+          %i[live_bytes samples].each do |number|
+            sum = profile.stacks.sum(&number)
+            given = profile.public_send(number)
+            Loader.refuse([where, number], given, "#{sum}, the sum of the stacks'") unless given == sum
+          end
+        end
+      end
+
+      private
+
+      # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
+      def sums(body, stacks)
+        { error_bytes: Integer.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
+          **%i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
+                                               .slice(*body.keys) }
+      end
+
+      def check_known(part, fields, where)
+        unknown = fields.find { |field| part.public_send(field).nil? }
+        Loader.refuse([where, unknown], nil, "a value, since these are samples of objects") if unknown
+      end
+
+      def check(stack, profile, where)
+        allowed = 0...profile.frames.size
+        wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
+        Loader.refuse([where, :frames], wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
+        check_known(stack, OF_OBJECTS.first(3), where) if profile.objects?
+        return if profile.difference?
+
+        Stack::GROWING.each do |number|
+          value = stack.public_send(number)
+          Loader.refuse([where, number], value, "an Integer of 0 or more") if value&.negative?
+        end
+      end
     end
-    private_class_method :sums
 
     # @api private
     # @param generation [Integer] the first generation that no major GC has judged
@@ -210,11 +218,6 @@ module Memscope
       unjudged_generation && bytes.sum { |generation, live| generation < unjudged_generation ? live : 0 }
     end
 
-    # @api private
-    # @param body [Hash{Symbol => Object}] of a profile of objects, from the extension
-    # @return [Profile]
-    def self.of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
-
     # What grew since an earlier profile of the same process, with one standard error of each change, by every grouping
     # but :stack: `by(:line)`, `by(:tag)`.
     #
@@ -243,7 +246,122 @@ module Memscope
     # @return [Float, nil] time from the earlier profile of a growth to the later; nil for a profile as it was read
     def seconds = since && (at - since).to_f
 
+    # Groups of stacks, the largest first. Their numbers sum to the totals.
+    #
+    # - :line, the line of a Ruby file nearest to the allocation, preferably outside of Memscope.tag and the tagging
+    #   middleware; if there is none, the state that explains why, or the native function
+    # - :caller, the line of the application nearest to the allocation: the line of :line itself or, if that is in a
+    #   gem or the standard library, the application's line that called into the gem or the library; if there is none,
+    #   "[no line of the application]", or the state that explains why no line is known
+    # - :method, the method of the line nearest to the allocation
+    # - :native, the native function nearest to the allocation, preferably outside the C library, Ruby and the
+    #   allocator
+    # - :library, the library of the nearest native function outside the C library, Ruby and the allocator, or else of
+    #   the line of :line: a gem, "Ruby standard library", "application" or a shared object
+    # - :class, of objects
+    # - :stack, :generation, :tag, :thread
+    #
+    # @param grouping [Symbol] one of `groupings`
+    # @return [Array<Entry>]
+    # @raise [ArgumentError] for any other grouping
+    def by(grouping)
+      Field.choice(:grouping, grouping, groupings, call: "#{self.class}#by")
+      Grouping.new(self).entries(grouping)
+    end
+
+    # @return [Array<Symbol>] what `by` takes: GROUPINGS, or OBJECT_GROUPINGS for objects
+    def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
+
+    # @return [Boolean] whether it is a profile of Ruby's objects, and not of malloc's memory
+    def objects? = backend == :objects
+
+    # @api private
+    # @param samples [Integer] of a part of this profile
+    # @return [Boolean] whether that many samples are enough for estimates to mean something
+    def estimated?(samples) = !objects? || samples.abs >= Entry::ENOUGH_SAMPLES
+
+    # @api private
+    # @param part [Profile, Entry] this profile, or an entry of it
+    # @param number [Symbol] one of its estimates, such as :live_bytes
+    # @return [Numeric, nil] the estimate to show; nil if there are too few samples
+    def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
+
+    # @api private
+    # @return [Profile] the same profile of objects with the errors of its totals
+    def with_errors
+      changed(error_objects: Shares.error(stacks, Shares::OBJECTS, self),
+              error_bytes: Shares.error(stacks, Shares::BYTES, self))
+    end
+
+    # Sums over stacks with the same frames, for formats that have no thread, tag or generation.
+    #
+    # @api private
+    # @yieldparam stack [Stack]
+    # @yieldreturn [Integer, nil] the stack's number to add up
+    # @return [Hash{Array<Integer> => Integer}] the sums by frames, in order of appearance, without sums of 0
+    def by_frames
+      sums = stacks.each_with_object(Hash.new(0)) { |stack, all| all[stack.frames] += yield(stack) || 0 }
+      sums.reject { |_frames, sum| sum.zero? }
+    end
+
+    # @return [Integer] the sum of all stacks' live bytes
+    def total_live_bytes = live_bytes
+
+    # @return [Boolean] whether the bytes allocated and freed since profiling began are known
+    def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
+
+    # @api private
+    # @param place [String] a path, or a text that begins with one
+    # @return [String] without the application's root
+    def local(place)
+      application_root.nil? || application_root == "/" ? place : place.delete_prefix("#{application_root}/")
+    end
+
+    # @api private
+    # @return [Boolean] whether its numbers are growth
+    def difference? = !since.nil?
+
+    # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
+    #
+    # @param by [Symbol] one of `groupings`
+    # @param limit [Integer] the maximum number of entries
+    # @param options [Hash] those of Reading#to_s
+    # @return [String]
+    # @raise [ArgumentError] for another grouping, or a limit other than a positive Integer
+    def to_s(by: :line, limit: 20, **options)
+      positive = limit.is_a?(Integer) && limit.positive?
+      Field.refuse(:limit, limit, "an Integer of 1 or more", call: "#{self.class}#to_s") unless positive
+      super
+    end
+
+    # A line for each stack: its frames, the outermost first, and its live bytes (in a growth, their growth). For
+    # flamegraph.pl, inferno and others.
+    #
+    # @return [String]
+    def to_collapsed = formats.collapsed(self)
+
+    # For https://www.speedscope.app. A growth has one profile of growth and one of shrinkage.
+    #
+    # @return [String] JSON
+    def to_speedscope = formats::Speedscope.new(self).to_s
+
+    # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto.
+    #
+    # @return [String] binary; the same for the same profile
+    def to_pprof = formats::Pprof.new([[self, {}]]).to_s
+
+    # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a growth,
+    # their changes, red for growth and blue for shrinkage.
+    #
+    # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
+    # @param other [Profile, nil] another profile, such as a profile of objects beside one of malloc's
+    #   memory: the page then has a switch between the two, and never adds them up
+    # @return [String] HTML
+    def to_html(back: nil, other: nil) = flame_graph([self, *other], back)
+
     private
+
+    def formats = Loading.unit(:Formats, self.class)
 
     def of_stacks(kept, **changes)
       part = changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),

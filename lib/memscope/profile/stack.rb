@@ -135,5 +135,42 @@ module Memscope
       # @return [String] "app/models/report.rb:41 in Report#render", "[no GVL]"
       def to_s = lineno ? "#{path}:#{lineno} in #{name}" : name
     end
+
+    # The cost of sampling itself.
+    class Overhead < Record
+      # @return [Integer] samples taken since profiling began, including samples of blocks that have since been freed
+      field :samples_taken, :count, null: false
+      # @return [Integer] wall time spent taking samples, summed over all threads
+      field :nanoseconds, :count, null: false
+      # @return [Integer] resident memory of the tables of stacks, frames, names and live samples, in whole pages
+      field :table_bytes, :bytes, null: false
+      # @return [Integer] samples for which a table had no room; their bytes are missing from the estimates
+      field :dropped_samples, :count, null: false
+      # @return [Integer] missed frees of sampled blocks, found only when the same address was sampled again; until then
+      #   the block counted as live
+      field :lost_frees, :count, null: false
+      # @return [Integer, nil] what sampling adds to the allocator's active bytes: jemalloc places each sampled small
+      #   block in an extent of its own
+      field :inflated_bytes, :bytes
+      # @return [Integer, nil] imports of malloc and free that call memscope instead
+      field :patched_imports, :count
+      # @return [Integer, nil] loaded objects (the executable and shared libraries) that have patched imports
+      field :patched_objects, :count
+      # @return [Float, nil] of a profile of objects: the share of the process's CPU time that it may take
+      field :budget, :number, sparse: true
+      # @return [Float, nil] the share of the CPU time that the profile has taken; nil if no CPU time has passed
+      field :cpu_share, :number, sparse: true
+      # @return [Integer, nil] the part of `nanoseconds` that made garbage collections longer
+      field :gc_nanoseconds, :count, sparse: true
+      # @return [Float, nil] the share of all allocations that were watched
+      field :watched_share, :number, sparse: true
+      # @return [Integer, nil] how often half of the samples were dropped to make room
+      field :thinned, :count, sparse: true
+      # @return [Integer, nil] how often Ruby had switched the profile's hooks off, and memscope switched them on again
+      field :rearmed, :count, sparse: true
+      # @return [Integer, nil] garbage collections that the profile did not see: samples of objects that they may have
+      #   freed were dropped
+      field :missed_collections, :count, sparse: true
+    end
   end
 end

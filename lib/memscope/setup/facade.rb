@@ -360,5 +360,10 @@ module Memscope
     def to_s(**options)
       Loading.unit(:Report).render(self, unicode: Encoding.default_external == Encoding::UTF_8, **options)
     end
+
+    private
+
+    # Implements Profile#to_html.
+    def flame_graph(profiles, back) = Loading.unit(:Report).flame_graph(profiles, back: back)
   end
 end

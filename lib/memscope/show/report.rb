@@ -51,6 +51,14 @@ module Memscope
         (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
       end
 
+      # @param profiles [Array<Profile>] as FlameGraph draws them
+      # @param back [String, nil] the address that its link leads to
+      # @return [String] HTML
+      def flame_graph(profiles, back: nil)
+        Loading.whole { require_relative "flame_graph" }
+        FlameGraph.new(profiles, back: back).to_s
+      end
+
       # Prints a ledger in the format of the io's Display.
       #
       # @param ledger [Ledger]

@@ -4,6 +4,7 @@ require "json"
 require "uri"
 require_relative "../remote/calls"
 require_relative "../show/report"
+require_relative "../show/flame_graph"
 %w[request access assets drawing readings cluster pprof view actions pages pages/overview pages/history pages/objects
    pages/profile pages/allocator].each { |part| require_relative part }
 
@@ -175,7 +176,7 @@ module Memscope
       # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
       def flame_graph(request)
         body = Pages::Profile.new(@readings, request).flame_graph
-        response(200, :html, body, "content-security-policy" => Memscope::Profile::Formats::FlameGraph.policy)
+        response(200, :html, body, "content-security-policy" => Report::FlameGraph.policy)
       end
 
       def purge(request)

@@ -95,7 +95,7 @@ module Memscope
         raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
 
         parts = found.map { |outcome| [outcome.result, calls.cluster? ? outcome.place.labels : {}] }
-        Memscope::Profile::Formats.merged_pprof(parts, comments: missing.map { |one| "missing: #{one.reason}" })
+        Memscope::Profile::Formats::Pprof.new(parts, comments: missing.map { |one| "missing: #{one.reason}" }).to_s
       end
     end
   end

@@ -91,7 +91,7 @@ class ProfileReportTest < MemscopeTest
   end
 
   def test_every_grouping_fits
-    Memscope::Profile::Sampled::GROUPINGS.each do |grouping|
+    Memscope::Profile::GROUPINGS.each do |grouping|
       profile = Profiles.profile(Profiles.random(1))
 
       assert_includes text(profile, by: grouping), "MiB"

@@ -73,7 +73,7 @@ module Memscope
 
       # @param profile [Profile]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
-      # @param by [Symbol] one of Profile::Sampled::GROUPINGS
+      # @param by [Symbol] one of Profile::GROUPINGS
       # @param limit [Integer] how many entries
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)
