@@ -91,8 +91,8 @@ class MemscopeFacadeTest < MemscopeTest
   def test_odd_values_are_refused
     skip_under_sanitizer
     keywords = { ledger: %i[deep shared objects strict gc garbage], snapshot: %i[malloc], ruby_heap: %i[collect],
-                 size_classes: %i[arena], doctor: %i[gc], purge: %i[arena dry_run gc],
-                 tune: %i[arena dirty_decay_ms muzzy_decay_ms background_thread], listen: %i[path] }
+                 size_classes: %i[arena], doctor: %i[gc], purge: %i[dry_run gc],
+                 tune: %i[dirty_decay_ms muzzy_decay_ms background_thread], listen: %i[path] }
 
     keywords.each { |call, names| names.product(ODD) { |name, value| assert_odd(call, name, value) } }
   end

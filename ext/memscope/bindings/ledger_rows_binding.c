@@ -1,5 +1,12 @@
 #include "bindings/ledger_binding.h"
 
+#include <ruby/encoding.h>
+
+/* The one frozen String for a constant: each ledger would make some thirty others. */
+static VALUE constant_text(const char *text) {
+    return rb_enc_interned_str_cstr(text, rb_utf8_encoding());
+}
+
 static VALUE permissions_text(const struct memscope_mapping *mapping) {
     const char text[] = {mapping->readable ? 'r' : '-', mapping->writable ? 'w' : '-', mapping->executable ? 'x' : '-',
                          mapping->shared ? 's' : 'p'};
@@ -139,7 +146,7 @@ static VALUE row_check(const struct memscope_ledger *ledger, enum memscope_row r
     if (!memscope_ledger_row_check(ledger, row, &check))
         return Qnil;
     hash = rb_hash_new();
-    memscope_hash_set(hash, "source", rb_str_new_cstr(check.source));
+    memscope_hash_set(hash, "source", constant_text(check.source));
     memscope_hash_set(hash, "expected_bytes", ULL2NUM(check.expected_bytes));
     memscope_hash_set(hash, "actual_bytes", ULL2NUM(check.actual_bytes));
     memscope_hash_set(hash, "verified", check.expected_bytes == check.actual_bytes ? Qtrue : Qfalse);
@@ -151,7 +158,7 @@ static VALUE row_label(enum memscope_row row) {
 
     if (row == MEMSCOPE_ROW_malloc)
         return rb_sprintf("%s (%s)", label, memscope_allocator_name_text(memscope_allocator_current()->name));
-    return rb_str_new_cstr(label);
+    return constant_text(label);
 }
 
 static VALUE row_list(const struct memscope_ledger_call *call, enum memscope_row parent);

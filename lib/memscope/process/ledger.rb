@@ -73,11 +73,17 @@ module Memscope
       def visible? = !bytes.zero? || id == :unattributed || children.any?(&:visible?)
 
       # @api private
-      def each_path(above, &block)
+      def each_path(above, path = id, &block)
+        yield path, self, above
+        return if leaf?
+
         lineage = [*above, self]
-        yield lineage.map(&:id).join("/").to_sym, self, above
-        children.each { |child| child.each_path(lineage, &block) }
+        children.each { |child| child.each_path(lineage, :"#{path}/#{child.id}", &block) }
       end
+
+      # @api private
+      # @return [Integer] how many checks fail, its own and those below it
+      def unverified = (check && !check.verified? ? 1 : 0) + children.sum(&:unverified)
     end
 
     # A major GC that was asked for with `gc: true`, just before the scan.
@@ -305,11 +311,15 @@ module Memscope
 
     # @api private
     # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path; they sum to `rss_bytes`
-    def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
+    def leaf_bytes
+      leaves = {}
+      each_path { |path, row| leaves[path] = row.bytes if row.leaf? }
+      leaves
+    end
 
     # @api private
     # @return [Integer] how many rows fail their check
-    def unverified_rows = each_path.count { |_path, row| row.check && !row.check.verified? }
+    def unverified_rows = rows.sum(&:unverified)
 
     # @return [Hash{Symbol => Object}] the allocator in it has no envelope of its own
     def to_h = { **super, allocator: allocator.body }

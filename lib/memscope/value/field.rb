@@ -66,7 +66,7 @@ module Memscope
 
     # @param milliseconds [Integer] since 1970
     # @return [Time] UTC, frozen
-    def self.time(milliseconds) = Time.at(0, milliseconds, :millisecond).utc.freeze
+    def self.time(milliseconds) = Time.at(milliseconds / 1000, milliseconds % 1000, :millisecond).utc.freeze
 
     # @param value [Object] a frozen Hash or Array is kept as it is: whoever froze it has frozen its content
     # @return [Object] deeply frozen, with Strings for Symbols, all of them as `text` returns them
@@ -80,7 +80,12 @@ module Memscope
       end
     end
 
-    def self.plain_hash(hash) = hash.to_h { |key, item| [key.is_a?(String) ? text(key) : key, plain(item)] }.freeze
+    # Without a pair for each key: reports and readings have hundreds.
+    def self.plain_hash(hash)
+      copy = {}
+      hash.each { |key, item| copy[key.is_a?(String) ? text(key) : key] = plain(item) }
+      copy.freeze
+    end
     private_class_method :plain_hash
 
     # @param string [String] a path or a mapping's name can have any bytes
@@ -89,7 +94,7 @@ module Memscope
       known = string.ascii_only? || (string.encoding == Encoding::UTF_8 && string.valid_encoding?)
       return string if known && string.frozen?
 
-      string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
+      known && string.encoding == Encoding::UTF_8 ? -string : string.dup.force_encoding(Encoding::UTF_8).scrub.freeze
     end
 
     # Everything that a reading holds has passed through this method or `line`, so no surface needs to look for these
