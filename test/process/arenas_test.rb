@@ -3,13 +3,12 @@
 require_relative "../test_helper"
 require_relative "../support/bodies"
 require_relative "../support/malloc_info_xml"
-require_relative "../support/workloads/arenas"
+require_relative "../support/printed_by_malloc"
 
 class ArenasTest < MemscopeTest
-  parallelize_me!
+  include PrintedByMalloc
 
-  WORKLOAD = File.join(__dir__, "../support/workloads/arenas.rb")
-  JEMALLOC = "libjemalloc.so.2"
+  parallelize_me!
 
   # Our field names that differ from the keys of malloc_stats_print's JSON, which counts pages instead of bytes.
   PRINTED = {
@@ -27,22 +26,9 @@ class ArenasTest < MemscopeTest
   }.freeze
   PAGES = %w[pactive pdirty pmuzzy].freeze
 
-  # malloc_stats_print uses a block of 64 KiB from the first arena: its own numbers include that block, our later
-  # reading does not.
-  PRINTING_BYTES = 65_536
   PRINTED_FROM = %w[0 merged].freeze
   PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
                       large_deallocations].freeze
-
-  # What malloc reports itself, our reading of the same moment, and the nanoseconds that both took.
-  def described(call, preload: nil, env: {})
-    skip_under_sanitizer
-    ran = ChildProcess.run("ManyArenas.build; ManyArenas.described { Memscope.#{call} }",
-                           preload: preload, env: env, requires: ["json", "memscope", "memscope_test", WORKLOAD])
-    description, *others = ran.json
-    description = JSON.parse(description, allow_duplicate_key: true).fetch("jemalloc") if preload
-    [description, *others]
-  end
 
   def printed_arena(printed, page, fields)
     fields.to_h do |field|
@@ -150,98 +136,6 @@ class ArenasTest < MemscopeTest
     [size["unsorted"] ? "unsorted" : "size", *size.values_at("from_bytes", "to_bytes", "bytes", "blocks")]
   end
 
-  def test_every_number_of_the_size_classes_is_what_jemalloc_prints
-    [nil, 3].each do |arena|
-      printed, reading = described("size_classes(arena: #{arena.inspect})", preload: JEMALLOC,
-                                                                            env: ManyArenas::JEMALLOC)
-      small, large = reading["classes"].partition { |size_class| size_class["kind"] == "small" }
-      counted = printed.dig("stats.arenas", (arena || "merged").to_s)
-
-      assert_equal(printed.dig("arenas", "bin").zip(counted["bins"]).map { |bin, counts| small_class(bin, counts) },
-                   small.map { |one| one.except("utilisation", "slabs_made") })
-      assert_equal(printed.dig("arenas", "lextent").zip(counted["lextents"])
-                          .map { |one, counts| large_class(one, counts["curlextents"], arena) },
-                   large.map { |one| one.slice("size_bytes", "regions_in_use", "in_use_bytes", "slack_bytes") })
-      small.each do |one|
-        expected = one["regions"].zero? ? nil : one["regions_in_use"].fdiv(one["regions"])
-
-        assert_equal [expected], one.values_at("utilisation")
-      end
-      assert_equal [arena], reading.values_at("arena")
-    end
-  end
-
-  def small_class(bin, counts)
-    regions = bin["nregs"] * counts["curslabs"]
-    { "kind" => "small", "size_bytes" => bin["size"], "slab_bytes" => bin["slab_size"],
-      "slab_regions" => bin["nregs"], "shards" => bin["nshards"], "slabs" => counts["curslabs"],
-      "partly_used_slabs" => counts["nonfull_slabs"], "regions" => regions, "regions_in_use" => counts["curregs"],
-      "in_use_bytes" => counts["curregs"] * bin["size"],
-      "slack_bytes" => (regions - counts["curregs"]) * bin["size"], "allocations" => counts["nmalloc"],
-      "deallocations" => counts["ndalloc"], "requests" => counts["nrequests"], "cache_fills" => counts["nfills"],
-      "cache_flushes" => counts["nflushes"], "slabs_reused" => counts["nreslabs"] }
-  end
-
-  def large_class(extent, count, arena)
-    count -= 1 if extent["size"] == PRINTING_BYTES && arena.nil?
-    { "size_bytes" => extent["size"], "regions_in_use" => count, "in_use_bytes" => count * extent["size"],
-      "slack_bytes" => 0 }
-  end
-
-  # The reading makes a few objects before it reads malloc's numbers, so both may differ by up to 64 KiB.
-  def test_jemallocs_fragmentation_is_what_it_prints
-    printed, reading = described("fragmentation", preload: JEMALLOC, env: ManyArenas::JEMALLOC)
-    stats = printed["stats"]
-    merged = printed.dig("stats.arenas", "merged")
-    page = printed.dig("arenas", "page")
-    classes = printed.dig("arenas", "bin").zip(merged["bins"]).map { |bin, counts| small_class(bin, counts) }
-
-    assert_in_delta stats["allocated"] - PRINTING_BYTES, reading["allocated_bytes"], 65_536
-    assert_in_delta stats["active"] + (merged["pdirty"] * page),
-                    reading["active_bytes"] + reading["purgeable_bytes"], 65_536
-    assert_in_delta stats["resident"], reading["resident_bytes"], 2 * PRINTING_BYTES
-    assert_operator reading["purgeable_bytes"], :>, 1_000_000
-    assert_in_delta classes.sum { |one| one["slack_bytes"] }, reading["stuck_bytes"], 65_536
-    assert_stuck classes, reading["stuck"]
-  end
-
-  # The classes with the most slack; of those whose slack differs by less than both readings may, any.
-  def assert_stuck(classes, stuck)
-    fifth = classes.map { |one| one["slack_bytes"] }.max(5).last
-    by_size = classes.to_h { |one| [one["size_bytes"], one] }
-
-    assert_equal(stuck.map { |one| one["stuck_bytes"] }.sort.reverse, stuck.map { |one| one["stuck_bytes"] })
-    assert_operator stuck.size, :>=, 5
-    stuck.first(5).each do |one|
-      expected = by_size.fetch(one["size_bytes"])
-
-      assert_operator expected["slack_bytes"], :>=, fifth - 65_536
-      assert_in_delta expected["slack_bytes"], one["stuck_bytes"], 65_536
-      assert_in_delta expected["regions_in_use"].fdiv(expected["regions"]), one["utilisation"], 0.01
-    end
-  end
-
-  # 40 MB freed between blocks that stay: some whole pages, some not.
-  def test_glibcs_fragmentation_forecasts_a_trim
-    skip_under_sanitizer
-    forecast, returned, stuck, left = child_json(<<~RUBY, requires: ["memscope_test"])
-      kept = Array.new(20_000) { |i| "x" * (i % 20 == 0 ? 30_000 : 600) }
-      kept = kept.each_with_index.select { |_, i| i % 3 == 0 }.map(&:first)
-      GC.start
-      Memscope.fragmentation
-      before = Memscope.fragmentation
-      rss = Memscope.rss
-      Host.malloc_trim
-      returned = rss - Memscope.rss
-      after = Memscope.fragmentation
-      puts [before.purgeable_bytes, returned, before.stuck_bytes, after.stuck_bytes].inspect
-    RUBY
-
-    assert_operator forecast, :>, 5_000_000
-    assert_in_delta forecast, returned, forecast * 0.05
-    assert_in_delta stuck, left, [stuck * 0.1, 500_000].max
-  end
-
   both_allocators "comes back from json" do |preload|
     same = child_json(<<~RUBY, preload: preload, requires: ["json"])
       readings = [Memscope.arenas, Memscope.size_classes, Memscope.fragmentation]
@@ -274,22 +168,6 @@ class ArenasTest < MemscopeTest
     assert_equal %w[T2 T1], child_json(script)
   end
 
-  def test_an_arena_that_is_not_there_is_refused
-    skip_under_sanitizer
-    no_oversize = { "MALLOC_CONF" => "oversize_threshold:1073741824" }
-    messages = child_json(<<~RUBY, preload: JEMALLOC, env: no_oversize, requires: ["json"])
-      limit = Memscope.arenas.limit
-      puts JSON.generate([limit, limit + 1, 4095, 4096, 4097, -1, 2**70, "0", 1.5].map do |arena|
-        Memscope.size_classes(arena: arena)
-      rescue ArgumentError => e
-        e.message
-      end)
-    RUBY
-
-    messages.each { |message| assert_match(/\AMemscope.size_classes: arena: given .+, allowed: nil, 0\z/, message) }
-    assert_equal 9, messages.size
-  end
-
   def test_labels_and_levels
     read = lambda do |allocator|
       arenas = [{ index: 0, dirty_bytes: 5 }, { index: 8, huge: true, threads: 2 }]
@@ -312,43 +190,6 @@ class ArenasTest < MemscopeTest
     assert_equal 2, arenas.each.size
     assert_predicate arenas[8], :huge?
     assert_match(/arena 3 does not exist; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
-    list = [{ size_bytes: 8, kind: :small, slab_regions: 4, slabs: 1, regions_in_use: 1 },
-            { size_bytes: 16_384, kind: :large }]
-    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, reasons: {}, cost: Bodies.cost, classes: list)
-
-    assert_in_delta 0.25, classes[8].utilisation
-    assert_equal 24, classes.slack_bytes
-    assert_nil classes[16_384].utilisation
-    assert_match(/there are: 8, 16384/, assert_raises(KeyError) { classes[9] }.message)
-  end
-
-  def test_numbers_of_two_epochs_are_said_to_be
-    snapshot = Memscope::Snapshot.capture(jemalloc: { epoch: 7, allocated_bytes: 200, active_bytes: 400 }.freeze,
-                                          reasons: {}, cost: Bodies.cost)
-    classes = Memscope::SizeClasses.capture(allocator: :jemalloc, epoch: 8, classes: [], reasons: {}, cost: Bodies.cost)
-    fragmentation = Memscope::Fragmentation.of_jemalloc(snapshot, classes, Memscope.ruby_heap)
-
-    assert_in_delta 2.0, fragmentation.active_to_allocated
-    assert_nil fragmentation.resident_to_active
-    assert_match(/numbers may be from two/, fragmentation.reasons[:epoch])
-  end
-
-  def test_fragmentation_has_the_heap_as_a_range
-    fragmentation = Memscope.fragmentation
-
-    assert_operator fragmentation.compactable_min_bytes || 0, :<=, fragmentation.compactable_bytes
-    assert_operator fragmentation.rss_bytes, :positive?
-    assert_equal :T2, fragmentation.cost.tier
-  end
-
-  def test_fragmentation_counts_pages_that_ruby_keeps_empty
-    heap = Memscope.ruby_heap.to_h
-    least, most = [0, 100].map do |pages|
-      reading = Memscope::RubyHeap.from_h({ **heap, empty_pages: pages })
-      Memscope::Fragmentation.of_unknown(Memscope.snapshot, reading).compactable_bytes
-    end
-
-    assert_equal 100 * heap[:page_bytes], most - least
   end
 
   def test_an_allocator_that_tells_nothing

@@ -9,9 +9,9 @@ Memscope::Loading.unit :SizeClasses
 module Memscope
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
-  # A purge (`Memscope.purge`) returns "purgeable" memory at once; compaction of Ruby's heap returns "compactable"
-  # memory. "Stuck" memory stays until the last allocation in its slab, or the allocation next to a free block, is
-  # freed, or the process ends.
+  # A purge (`Memscope.purge`) returns "purgeable" memory at once. "Stuck" memory stays until the last allocation in its
+  # slab, or the allocation next to a free block, is freed, or the process ends. What compaction of Ruby's own heap can
+  # empty is in RubyHeap.
   class Fragmentation < Reading
     # Free regions of one size class.
     class Stuck < Record
@@ -39,12 +39,6 @@ module Memscope
     field :resident_bytes, :bytes
     # @return [Integer, nil] resident free pages that the allocator can return now
     field :purgeable_bytes, :bytes
-    # @return [Integer, nil] lower bound of bytes in pages of Ruby's heap that are empty or that compaction empties; nil
-    #   if pins are unknown
-    field :compactable_min_bytes, :bytes
-    # @return [Integer, nil] upper bound of bytes in pages that are empty or that compaction empties;
-    #   RubyHeap::CompactionForecast estimates how many Ruby returns
-    field :compactable_bytes, :bytes
     # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
     #   bound: pages of a slab that were never touched are not resident
     field :stuck_bytes, :bytes
@@ -64,17 +58,29 @@ module Memscope
     class << self
       # @return [Fragmentation] with the figures that this allocator has statistics for
       def read
-        case Allocator.read.name
-        when :jemalloc then of_jemalloc(*of_one_epoch, RubyHeap.read)
-        when :glibc then of_glibc(Ledger.read(deep: true), RubyHeap.read)
-        else of_unknown(Snapshot.read, RubyHeap.read)
+        case name = Allocator.read.name
+        when :jemalloc then of_jemalloc(*of_one_epoch)
+        when :glibc then of_glibc(Ledger.read(deep: true))
+        else build(name, [Snapshot.read], stuck: [], reasons: { allocator: :statistics_unread })
         end
       end
 
-      # The readings for of_jemalloc, taken once more if the epoch was advanced elsewhere between the two.
-      #
       # @api private
-      # @return [Array(Snapshot, SizeClasses)]
+      # @param snapshot [Snapshot]
+      # @param classes [SizeClasses] of the same epoch; if not, a reason says that it differs
+      # @return [Fragmentation]
+      def of_jemalloc(snapshot, classes)
+        totals = snapshot.jemalloc || {}
+        build(:jemalloc, [snapshot, classes],
+              **totals.slice(:epoch, :allocated_bytes, :active_bytes, :resident_bytes),
+              purgeable_bytes: totals[:page_bytes]&.*(totals.values_at(:pdirty, :pmuzzy).compact.sum),
+              stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
+              reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })
+      end
+
+      private
+
+      # Both are read once more if the epoch was advanced elsewhere between the two.
       def of_one_epoch
         pair = nil
         2.times do
@@ -84,57 +90,21 @@ module Memscope
         pair
       end
 
-      # @param snapshot [Snapshot]
-      # @param classes [SizeClasses] of the same epoch; if not, a reason says that it differs
-      # @param heap [RubyHeap]
-      # @return [Fragmentation]
-      def of_jemalloc(snapshot, classes, heap)
-        totals = snapshot.jemalloc || {}
-        build(:jemalloc, [snapshot, classes, heap],
-              **totals.slice(:epoch, :allocated_bytes, :active_bytes, :resident_bytes),
-              purgeable_bytes: totals[:page_bytes]&.*(totals.values_at(:pdirty, :pmuzzy).compact.sum),
-              stuck_bytes: classes.slack_bytes, stuck: stuck_in(classes),
-              reasons: totals[:epoch] == classes.epoch ? {} : { epoch: :epochs_mixed })
-      end
-
-      # @param ledger [Ledger] a deep one
-      # @param heap [RubyHeap]
-      # @return [Fragmentation]
-      def of_glibc(ledger, heap)
+      def of_glibc(ledger)
         malloc = ledger.row(:malloc)
-        trimmable = malloc&.detail&.fetch(:trimmable_bytes, nil)
+        allocated, trimmable = malloc&.detail&.values_at(:in_use_bytes, :trimmable_bytes)
         free = malloc&.each_leaf&.select { |row| %i[free top].include?(row.id) }&.sum(&:bytes)
-        build(:glibc, [ledger, heap],
-              allocated_bytes: malloc&.detail&.fetch(:in_use_bytes, nil), resident_bytes: malloc&.bytes,
-              purgeable_bytes: trimmable, stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
-              reasons: { active_bytes: "glibc counts no pages", stuck: "glibc's free blocks have no size classes" })
+        build(:glibc, [ledger], allocated_bytes: allocated, resident_bytes: malloc&.bytes, purgeable_bytes: trimmable,
+                                stuck_bytes: trimmable && [free - trimmable, 0].max, stuck: [],
+                                reasons: { active_bytes: "glibc counts no pages",
+                                           stuck: "glibc's free blocks have no size classes" })
       end
 
-      # @param snapshot [Snapshot]
-      # @param heap [RubyHeap]
-      # @return [Fragmentation]
-      def of_unknown(snapshot, heap)
-        build(Allocator.read.name, [snapshot, heap], stuck: [], reasons: { allocator: :statistics_unread })
-      end
-
-      private
-
-      # The first reading has the RSS, the last is of Ruby's heap.
+      # The first reading has the RSS.
       def build(allocator, readings, reasons: {}, **fields)
-        capture({ allocator: allocator, rss_bytes: readings.first.rss_bytes, **fields, **compactable(readings.last),
-                  reasons: { **own_reasons(readings), **reasons }, cost: Cost.sum(readings.map(&:cost)) })
-      end
-
-      # Adds the empty pages that Ruby keeps: they are returned together with those that compaction empties.
-      def compactable(heap)
-        %i[compactable_min_bytes compactable_bytes].to_h { |name| [name, heap.public_send(name)&.+(heap.empty_bytes)] }
-      end
-
-      def own_reasons(readings)
-        heap = readings.last.reasons
-        kept = %i[rss_bytes jemalloc classes deep extension compactable_bytes]
-        { **readings.map(&:reasons).reduce({}, :merge).slice(*kept),
-          compactable_min_bytes: heap.values_at(:compactable_min_bytes, :pinned_pages_max).compact.first }.compact
+        known = readings.map(&:reasons).reduce({}, :merge).slice(:rss_bytes, :jemalloc, :classes, :deep, :extension)
+        capture({ allocator: allocator, rss_bytes: readings.first.rss_bytes, **fields, reasons: { **known, **reasons },
+                  cost: Cost.sum(readings.map(&:cost)) })
       end
 
       def stuck_in(classes)

@@ -122,7 +122,6 @@ class MallocReportTest < MemscopeTest
     Memscope::Fragmentation.capture({ allocator: :jemalloc, epoch: 7, rss_bytes: 300 * MEBIBYTE,
                                       resident_bytes: 250 * MEBIBYTE, active_bytes: 200 * MEBIBYTE,
                                       allocated_bytes: 100 * MEBIBYTE, purgeable_bytes: 40 * MEBIBYTE,
-                                      compactable_min_bytes: 3 * MEBIBYTE, compactable_bytes: 4 * MEBIBYTE,
                                       stuck_bytes: 90 * MEBIBYTE, stuck: [], reasons: {}, cost: Bodies.cost, **given })
   end
 
@@ -134,26 +133,17 @@ class MallocReportTest < MemscopeTest
 
     assert_match(%r{^   2\.00  active / allocated: 200\.0 MiB in pages in use / 100\.0 MiB allocated$}, said)
     assert_match(/^ +40\.0  returned by the lever purge$/, said)
-    assert_match(/^ +3\.0-4\.0  returned by compaction of Ruby's heap$/, said)
     assert_match(/^ +90\.0  stuck until whole slabs become free, or until a restart$/, said)
     assert_match(/^ +20\.0  of that, in 64-byte slabs, 31 % used$/, said)
     assert_match(/^ +23\.0  of that, in slabs of 2 other sizes$/, said)
   end
 
-  def test_pages_that_are_not_compacted
-    said = text(fragmentation(reasons: { compactable_bytes: "GC.compact can crash" }))
-
-    assert_match(/^ +3\.0-4\.0  in pages of Ruby's heap that a compaction would empty$/, said)
-    assert_includes said, "  compactable_bytes: GC.compact can crash\n"
-  end
-
   def test_what_is_not_known_of_fragmentation
-    said = text(fragmentation(active_bytes: nil, allocator: :glibc, purgeable_bytes: nil, compactable_min_bytes: nil,
+    said = text(fragmentation(active_bytes: nil, allocator: :glibc, purgeable_bytes: nil,
                               reasons: { deep: "no room" }))
 
     refute_includes said, "active"
     assert_match(/^ +-  returned by the lever/, said)
-    assert_match(/^ +4\.0  at most, returned by compaction/, said)
     assert_match(/^ +90\.0  stuck until whole pages become free/, said)
     assert_includes said, "  deep: no room\n"
   end

@@ -137,7 +137,7 @@ module Memscope
 
       private
 
-      def explains = %i[rss_bytes allocator jemalloc classes deep compactable_bytes]
+      def explains = %i[rss_bytes allocator jemalloc classes deep]
 
       def sections = @reading.known? ? [ratios, split] : []
 
@@ -154,21 +154,9 @@ module Memscope
         lever = @reading.allocator == :glibc ? :trim : :purge
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         @page.listing(["MiB", "free but resident"],
-                      [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"], [range, compaction],
+                      [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"],
                        [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"],
                        *sizes])
-      end
-
-      def compaction
-        most = "at most, " unless @reading.compactable_min_bytes
-        return "#{most}returned by compaction of Ruby's heap" unless @reading.reasons[:compactable_bytes]
-
-        "#{most}in pages of Ruby's heap that a compaction would empty"
-      end
-
-      def range
-        least, most = [@reading.compactable_min_bytes, @reading.compactable_bytes].map { |bytes| cell(bytes) }
-        least == most || least == @page.unknown ? most : "#{least}-#{most}"
       end
 
       def sizes
