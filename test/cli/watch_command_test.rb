@@ -24,7 +24,7 @@ class CLIWatchTest < MemscopeTest
 
     assert_equal 1, status
     assert_match(%r{^  Leak of native memory: \+\d+\.\d MiB/h}, out)
-    assert_match(/^ +\d+\.\d +\+\d+\.\d  \S+ +malloc$/, out)
+    assert_match(/^ +\d+\.\d +\+\d+\.\d +\d+\.\d  malloc +\S+$/, out)
     assert_includes out, "memscope profile --pid #{process.pid} --backend=imports"
     assert_operator out.lines.map { |line| line.chomp.length }.max, :<=, 80
     json, status = memscope("watch", "--pid", process.pid.to_s, "--json")

@@ -44,6 +44,14 @@ class ReportTest < MemscopeTest
     TEXT
   end
 
+  def test_markdown_is_the_text_in_a_fence_that_nothing_in_it_ends
+    assert_equal "````text\n#{text}````\n", Memscope::Report.render(ledger, markdown: true, width: 200, color: true)
+
+    rows = [Bodies.row(:malloc, "a ````` row", 831 << 20)]
+
+    assert_match(/\A``````text\nmemscope .*\n``````\n\z/m, Memscope::Report.render(ledger(rows: rows), markdown: true))
+  end
+
   # Without deep, glibc's blocks are not told apart: the bound counts all of malloc, and must not call it in use.
   def test_what_may_be_garbage_is_in_use_only_if_that_is_known
     rows = ->(detail) { [Bodies.row(:malloc, "malloc", 100, detail: detail)] }

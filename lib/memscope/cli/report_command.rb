@@ -48,15 +48,8 @@ module Memscope
         check
         readings = read
         note_own
-        deliver_readings(readings, **view, **sentence(readings.first))
+        deliver_readings(readings, **view)
         status(*readings)
-      end
-
-      # The verdict's sentence, for Markdown.
-      def sentence(reading)
-        return {} unless @given[:markdown] && !reading.is_a?(ExternalProcess)
-
-        { sentence: ask(:verdict).sentence }
       end
 
       def read = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
@@ -71,7 +64,7 @@ module Memscope
       # Refuses options that exclude each other.
       def check
         refuse("--markdown and --json exclude each other") if @given[:markdown] && @given[:json]
-        excluded = depths.key(true) || (:markdown if @given[:markdown])
+        excluded = depths.key(true)
         refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{excluded}") if chosen.any? && excluded
       end
 

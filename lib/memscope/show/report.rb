@@ -23,23 +23,28 @@ module Memscope
       "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
     }.freeze
-    MARKDOWN = { "ledger" => %w[markdown MarkdownPage], "diagnosis" => %w[markdown MarkdownPage] }.freeze
-    private_constant :PAGES, :MARKDOWN
+    private_constant :PAGES
 
     class << self
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile or a census also `by` and `limit`; for a ledger or a diagnosis `markdown` (false) and,
-      #   with it, `sentence`, the sentence of a verdict
+      #   only); for a profile or a census also `by` and `limit`
+      # @param markdown [Boolean] whether to fence the text, to paste it into an issue
       # @return [String] text for people; the reading's `inspect` if its kind has no page
-      def render(reading, **options) = (page(reading, **options) || reading.inspect).to_s
+      def render(reading, markdown: false, **options)
+        return (page(reading, **options) || reading.inspect).to_s unless markdown
 
-      # Takes the same arguments as `render`.
+        text = render(reading, **options, width: Page::WIDTH, color: false)
+        fence = "`" * ["```", *text.scan(/`+/)].map(&:length).max.succ
+        "#{fence}text\n#{text}#{fence}\n"
+      end
+
+      # Takes the same arguments as `render`, except `markdown`.
       #
       # @return [ReadingPage, nil] nil if this kind of reading has none
       def page(reading, unicode: true, **options)
-        file, page = (MARKDOWN[reading.class.kind] if options.delete(:markdown)) || page_of(reading)
+        file, page = page_of(reading)
         return unless file
 
         Loading.whole { require_relative "report/#{file}" }

@@ -70,17 +70,13 @@ module Memscope
         @io.write(ending ? curve : "\n") unless @order[:dump]
       end
 
-      def view
-        view = @order[:view].to_h
-        view[:markdown] && Memscope.respond_to?(:verdict) ? { **view, sentence: Memscope.verdict.sentence } : view
-      end
+      def view = @order[:view].to_h
 
-      # The RSS over time, if the program has kept its history.
+      # The memory over time, if the program has kept its history.
       def curve
         return "" if view[:markdown] || Memscope.autoload?(:History) || !Memscope::History.running?
 
-        require_relative "../../show/report/history"
-        lines = Memscope::Report::HistoryPage.new(Memscope.history, **display).curve
+        lines = Memscope::Report.page(Memscope.history, **display).lines
         lines.empty? ? "" : ["", *lines, ""].join("\n")
       end
 

@@ -236,9 +236,6 @@ module Memscope
       NUMBER_WIDTH = 14
       private_constant :NUMBER_WIDTH
 
-      # @return [Array<String>] what changed, without title and reasons: for a page that has them itself
-      def rows = sections.flatten
-
       private
 
       def title

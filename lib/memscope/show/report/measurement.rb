@@ -56,7 +56,7 @@ module Memscope
       def ledger
         return unless @reading.rows&.part(:rows)
 
-        DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).rows
+        DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).lines
       end
 
       def reasons = unavailable_together(@reading.reasons.except(:names))

@@ -227,6 +227,9 @@ module Memscope
       # @return [Array<Table, String>] what HTML shows: tables and paragraphs, whose blanks mean nothing
       def parts = sections.flatten.compact
 
+      # @return [Array<String>] the same as text, without title and reasons: for a page that has them itself
+      def lines = parts.flat_map { |part| [*part] }
+
       private
 
       def title = @page.joined(["memscope #{@reading.memscope}", "ruby #{@reading.ruby}", *subject])
