@@ -137,22 +137,21 @@ class WorkersAcceptanceTest < MemscopeTest
 
       assert_equal ["400", 'worker: given "7", allowed: 0, 1, all.'], [answer.code, JSON.parse(answer.body)["error"]]
       assert_page_says_whom_it_reaches server
-      assert_match(/^  worker 0 +#{pids[0]} /, server.post("/memscope/purge.txt", lever: "gc").body)
-      assert_includes server.post("/memscope/purge.html", lever: "gc").body, "<b>2</b> of 2 workers answered"
+      assert_match(/^worker 0 \(pid #{pids[0]}\)\nmemscope /, server.post("/memscope/purge.txt", lever: "gc").body)
+      assert_includes server.post("/memscope/purge.html", lever: "gc").body, "2 of 2 workers answered"
     end
   end
 
   def assert_all_purged(server, pids)
     [{ lever: "gc" }, { lever: "gc", worker: "all" }].each do |form|
-      found = Memscope::Purge::WorkerResults.from_h(JSON.parse(server.post("/memscope/purge", form).body))
+      found = JSON.parse(server.post("/memscope/purge", form).body)["workers"]
 
-      assert_equal(pids.zip([0, 1], pids, [nil, nil]),
-                   found.workers.map { |part| [part.pid, part.index, part.result&.pid, part.reason] })
-      assert_equal(found.returned_bytes, found.workers.sum { |part| part.result.returned_bytes })
+      assert_equal(pids.zip([0, 1], [nil, nil]), found.map { |one| one.values_at("pid", "index", "reason") })
+      assert_equal(pids, found.map { |one| Memscope::Purge::Result.from_h(one["result"]).pid })
     end
-    found = JSON.parse(server.post("/memscope/purge", lever: "gc", dry_run: "1").body)
+    found = JSON.parse(server.post("/memscope/purge", lever: "gc", dry_run: "1").body)["workers"]
 
-    assert_equal [true, nil], found.values_at("dry_run", "returned_bytes")
+    assert_equal([[true, nil]] * 2, found.map { |one| one["result"].values_at("dry_run", "returned_bytes") })
   end
 
   # More requests than the right one of two workers would answer by chance.

@@ -64,25 +64,6 @@ class FlameGraphTest < MemscopeTest
 
   def press(page, selector) = page.evaluate("document.querySelector(#{selector.to_json}).click()")
 
-  # Each profile alone, in turn.
-  def test_a_switch_between_two_profiles
-    other = Profiles.profile(Profiles.body([[%i[tree parse main], 10, 0]]))
-    both = Struct.new(:profiles) { def to_html = profiles.first.to_html(other: profiles.last) }.new([shop, other])
-    opened(both) do |page|
-      tables = "[...document.querySelectorAll('[data-profile]')].map((one) => one.hidden)"
-
-      assert_equal [false, true], page.evaluate(tables)
-      assert_equal 18, frames(page).size
-      press(page, "input[name=profile][value='1']")
-
-      assert_equal [true, false], page.evaluate(tables)
-      assert_equal 4, frames(page).size
-      press(page, "input[name=profile][value='0']")
-
-      assert_equal 18, frames(page).size
-    end
-  end
-
   def test_widths_are_live_bytes
     opened(shop) do |page|
       shares = frames(page)
@@ -101,7 +82,7 @@ class FlameGraphTest < MemscopeTest
 
       assert_includes titles, "all: 6.1 MiB, 100.0 %, 160 samples"
       assert(titles.none? { |title| title.include?("±") })
-      assert_match(/±.*^3\.8\t4\.1\t100\t/m, page.text("table"))
+      assert_match(/±.*^3\.8\t4\.1\t100,000\t100\t/m, page.text("table"))
     end
   end
 
@@ -249,8 +230,8 @@ class FlameGraphTest < MemscopeTest
   def test_too_few_samples_of_objects_and_memscopes_own
     page = Profiles.objects(100, 9, 500).to_html
 
-    assert_includes page, "<td></td><td></td><td>9</td><td></td>"
-    assert_match(%r{<td>3\.8</td><td>\d+\.\d</td><td>100</td><td>91\.7 %</td>}, page)
+    assert_includes page, "<td></td><td></td><td></td><td>9</td><td></td>"
+    assert_match(%r{<td>3\.8</td><td>\d+\.\d</td><td>100,000</td><td>100</td><td>91\.7 %</td>}, page)
     refute_match(%r{<th scope="row"[^>]*>[^<]*memscope/profile\.rb}, page)
   end
 

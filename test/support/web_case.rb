@@ -29,14 +29,14 @@ class WebCase < MemscopeTest
 
   def log = @log ||= Log.new([])
 
-  def application(rails_env: "development", readings: Memscope::Web::Readings.new, throttle: unhurried, **settings)
+  def application(rails_env: "development", readings: Memscope::Web::Readings.new, clock: unhurried, **settings)
     configuration = Settings.new(actions: true, logger: log, **settings)
     Memscope::Web::Application.new(configuration: -> { configuration }, rails_env: -> { rails_env },
-                                   readings: readings, throttle: throttle)
+                                   readings: readings, clock: clock)
   end
 
-  # A throttle whose clock advances a minute at each look, so that every refusal is logged.
-  def unhurried = Memscope::Web::LogThrottle.new(clock: (0..).step(60).each.method(:next))
+  # A clock that advances a minute at each look, so that every refusal is logged.
+  def unhurried = (0..).step(60).each.method(:next)
 
   # Uses Rack::Lint to check the response; it also checks the request, so malformed requests need `lint: false`.
   def request(verb, path, env = {}, on: application, lint: true)

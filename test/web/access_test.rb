@@ -216,7 +216,7 @@ class WebAccessTest < WebCase
   # Whatever the requests contain, there is one log line a minute for each reason.
   def test_two_hundred_refused_requests_are_two_lines
     now = 0.0
-    app = application(throttle: Memscope::Web::LogThrottle.new(clock: -> { now }))
+    app = application(clock: -> { now })
     statuses = Array.new(200) do |index|
       Thread.new { get("/", { index.odd? ? "REMOTE_ADDR" : "HTTP_HOST" => "10.0.0.#{index}" }, on: app).status }
     end.map(&:value)

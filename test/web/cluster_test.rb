@@ -17,10 +17,12 @@ class WebClusterTest < WebCase
 
   def purge(cluster, worker: nil) = cluster.purge(cluster.choose(worker), %i[gc], dry_run: false)
 
+  def purged(...) = purge(...).map { |outcome| outcome.result&.pid }
+
   def refused(...) = assert_raises(Memscope::Web::HttpError) { purge(...) }
 
   def test_without_workers_it_is_this_process
-    [nil, "all"].each { |given| assert_equal Process.pid, purge(cluster, worker: given).pid }
+    [nil, "all"].each { |given| assert_equal [Process.pid], purged(cluster, worker: given) }
     assert_equal([400, 'worker: given "0", allowed: all.'],
                  refused(cluster, worker: "0").then { |error| [error.status, error.message] })
     assert_empty(Memscope::Web::ClusterCalls.workers { flunk })
@@ -34,17 +36,26 @@ class WebClusterTest < WebCase
     pids = [stopped.pid, Process.pid, gone, other.pid, silent.pid]
     found = purge(cluster(*pids.each_with_index.map { |pid, index| worker(pid, index) }, seconds: 15))
 
-    assert_equal pids, found.workers.map(&:pid)
-    assert_equal([nil, Process.pid, nil, other.pid, nil], found.workers.map { |part| part.result&.pid })
-    assert_match(/\Aprocess #{stopped.pid} does not answer within /, found.workers[0].reason)
-    assert_equal "there is no process #{gone}", found.workers[2].reason
+    assert_equal(pids, found.map { |outcome| outcome.place.pid })
+    assert_equal([nil, Process.pid, nil, other.pid, nil], found.map { |outcome| outcome.result&.pid })
+    assert_match(/\Aprocess #{stopped.pid} does not answer within /, found[0].reason)
+    assert_equal "there is no process #{gone}", found[2].reason
     assert_equal "there is no process #{gone}", refused(cluster(worker(gone, 0))).message[/there is.*(?=\.)/]
-    assert_match(/process #{silent.pid} does not listen/, found.workers[4].reason)
-    assert_equal found.returned_bytes, found.workers.filter_map(&:result).sum(&:returned_bytes)
-    assert_equal found, Memscope::Purge::WorkerResults.from_h(JSON.parse(found.to_json))
-    assert_includes found.to_s, "worker 2: there is no process #{gone}"
+    assert_match(/process #{silent.pid} does not listen/, found[4].reason)
+    assert_page_of found
   ensure
     Process.kill(:CONT, stopped.pid)
+  end
+
+  def assert_page_of(outcomes)
+    page = Memscope::Web::Pages::Returned.new(outcomes)
+    parts = JSON.parse(page.json)["workers"]
+
+    assert_equal(outcomes.map { |one| [one.place.index, one.place.pid, one.done?, one.reason] },
+                 parts.map { |part| part.values_at("index", "pid", "done", "reason") })
+    assert_equal outcomes[1].result, Memscope::Purge::Result.from_h(parts[1]["result"])
+    assert_includes page.text, "#{outcomes[2].place}\n#{outcomes[2].reason}\n"
+    assert_includes page.text, "#{outcomes[1].place}\n#{outcomes[1].result.to_s(unicode: true)}"
   end
 
   # There is one time limit for all workers together; each worker that it leaves out has it as the reason.
@@ -54,8 +65,7 @@ class WebClusterTest < WebCase
     found = purge(cluster(*Array.new(9) { |index| worker(stopped.pid, index) }, seconds: 0.6))
 
     assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 9 * 0.6
-    assert_equal [nil, "timed out before the request was sent"],
-                 [found.returned_bytes, found.workers.last.reason]
+    assert_equal [nil, "timed out before the request was sent"], [found.first.result, found.last.reason]
   ensure
     Process.kill(:CONT, stopped.pid)
   end
@@ -65,7 +75,7 @@ class WebClusterTest < WebCase
     other = listening
     old = worker(1, 0, booted_at: 1000)
 
-    assert_equal other.pid, purge(cluster(old, worker(other.pid, 0, booted_at: 2000)), worker: "0").pid
+    assert_equal [other.pid], purged(cluster(old, worker(other.pid, 0, booted_at: 2000)), worker: "0")
     assert_equal([502, "Worker 0 (pid 1) failed: "],
                  refused(cluster(old, seconds: 1)).then { |error| [error.status, error.message[/.*: (?=process)/]] })
   end
@@ -79,14 +89,14 @@ class WebClusterTest < WebCase
     [other.pid, Process.pid].each do |pid|
       named = actions.call(lever: "gc", pid: pid.to_s)
 
-      assert_equal pid, named.purge.pid
+      assert_equal([pid], named.purge.map { |outcome| outcome.result.pid })
       assert_equal pid, actions.call(do: "take", pid: pid.to_s).census.last.pid
     end
     assert_match(/process 2, but no worker has this pid/, failure { actions.call(lever: "gc", pid: "2").purge })
     assert_match(/process 1, but the request/, failure { actions.call(lever: "gc", pid: "1", worker: "0").purge })
     everywhere = actions.call(lever: "gc", pid: "2", worker: "all", dry_run: "1").purge
 
-    assert_equal 3, everywhere.workers.size
+    assert_equal 3, everywhere.size
   end
 
   def failure(&) = assert_raises(Memscope::Web::HttpError, &).then { |error| "#{error.status} #{error.message}" }
@@ -186,7 +196,7 @@ class WebClusterTest < WebCase
     other = listening(env: { "MEMSCOPE_ACTIONS" => "off" })
     found = purge(cluster(worker(other.pid, 0), worker(Process.pid, 1)))
 
-    assert_match(/this process allows no actions/, found.workers[0].reason)
-    assert_equal Process.pid, found.workers[1].result.pid
+    assert_match(/this process allows no actions/, found[0].reason)
+    assert_equal Process.pid, found[1].result.pid
   end
 end

@@ -354,10 +354,8 @@ module Memscope
     # their changes, red for growth and blue for shrinkage.
     #
     # @param back [String, nil] the address that a link "Back to the profile" leads to; nil for no link
-    # @param other [Profile, nil] another profile, such as a profile of objects beside one of malloc's
-    #   memory: the page then has a switch between the two, and never adds them up
     # @return [String] HTML
-    def to_html(back: nil, other: nil) = flame_graph([self, *other], back)
+    def to_html(back: nil) = flame_graph(back)
 
     private
 

@@ -364,6 +364,6 @@ module Memscope
     private
 
     # Implements Profile#to_html.
-    def flame_graph(profiles, back) = Loading.unit(:Report).flame_graph(profiles, back: back)
+    def flame_graph(back) = Loading.unit(:Report).flame_graph(self, back: back)
   end
 end

@@ -17,8 +17,7 @@ module Memscope
       "heap_graph" => %w[heap_graph HeapGraphPage], "heap_graph_growth" => %w[heap_graph HeapGrowthPage],
       "census" => %w[census CensusPage], "diff of census" => %w[census CensusGrowthPage],
       "mappings" => %w[processes MappingsPage], "external_process" => %w[processes ExternalProcessPage],
-      "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage],
-      "purge_of_workers" => %w[purge WorkerResultsPage], "profile" => %w[profile ProfilePage],
+      "workers" => %w[processes WorkersPage], "purge" => %w[purge PurgePage], "profile" => %w[profile ProfilePage],
       "dump" => %w[dump DumpPage], "history" => %w[history HistoryPage], "verdict" => %w[verdict VerdictPage],
       "check" => %w[check CheckPage], "measurement" => %w[measurement MeasurementPage],
       "requires" => %w[requires RequiresPage], "tags" => %w[tags TagsPage]
@@ -56,12 +55,12 @@ module Memscope
         (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
       end
 
-      # @param profiles [Array<Profile>] as FlameGraph draws them
+      # @param profile [Profile]
       # @param back [String, nil] the address that its link leads to
       # @return [String] HTML
-      def flame_graph(profiles, back: nil)
+      def flame_graph(profile, back: nil)
         Loading.whole { require_relative "flame_graph" }
-        FlameGraph.new(profiles, back: back).to_s
+        FlameGraph.new(profile, back: back).to_s
       end
 
       # Prints a ledger in the format of the io's Display.

@@ -147,33 +147,5 @@ module Memscope
         end
       end
     end
-
-    # Limits how often refusals are logged, so that strangers cannot fill the application's log: each sentence at most
-    # once a minute.
-    #
-    # @api private
-    class LogThrottle
-      # Seconds.
-      INTERVAL = 60
-      private_constant :INTERVAL
-
-      # @param clock [#call] returns seconds
-      def initialize(clock: Clock.method(:now))
-        @clock = clock
-        @mutex = Mutex.new
-        @logged = {}
-      end
-
-      # @param sentence [String] one that contains nothing from the request
-      # @return [Boolean] whether it is to be logged now
-      def due?(sentence)
-        @mutex.synchronize do
-          now = @clock.call
-          due = now - @logged.fetch(sentence, now - INTERVAL) >= INTERVAL
-          @logged[sentence] = now if due
-          due
-        end
-      end
-    end
   end
 end

@@ -23,7 +23,7 @@ module Memscope
 
       # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only.
       #
-      # @return [Purge::Result, Purge::WorkerResults]
+      # @return [Array<ClusterCalls::Outcome>] for each process, a Purge::Result
       def purge
         given = @form.fetch("lever", [])
         unknown = given - LEVERS - [ClusterCalls::ALL]
@@ -41,7 +41,7 @@ module Memscope
       # @return [Purge::Result] of a full GC in the process of the page
       def collect
         choice("do", %w[gc])
-        @calls.purge([place], [:gc], dry_run: false)
+        @calls.purge([place], [:gc], dry_run: false).first.result
       end
 
       # Parameters: `do`, "take", or "gc" to collect garbage first.

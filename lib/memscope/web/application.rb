@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "json"
+require "rack/body_proxy"
 require "uri"
 require_relative "../remote/calls"
 require_relative "../show/report"
@@ -41,19 +42,23 @@ module Memscope
       }.freeze
       TYPES = { html: "text/html; charset=utf-8", json: "application/json; charset=utf-8",
                 text: "text/plain; charset=utf-8" }.freeze
-      private_constant :FAILED, :PAGES, :READINGS, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES
+      # Seconds in which a reason for refusals is logged at most once: strangers must not fill the application's log.
+      LOGGED = 60
+      # Bytes of a dump that are read at a time.
+      PART = 1 << 16
+      private_constant :FAILED, :PAGES, :READINGS, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
       # @param readings [Readings]
-      # @param throttle [LogThrottle] for refusals
+      # @param clock [#call] returns seconds
       def initialize(configuration: -> { Memscope.configuration },
                      rails_env: -> { ::Rails.env.to_s if defined?(::Rails.env) },
-                     readings: Readings.new, throttle: LogThrottle.new)
+                     readings: Readings.new, clock: Clock.method(:now))
         @configuration = configuration
         @rails_env = rails_env
         @readings = readings
-        @throttle = throttle
+        @refusals = Hash.new { |logged, sentence| logged[sentence] = TtlCache.new(clock: clock) }
         @pprof = { "/debug/pprof/heap" => HeapProfile.new("malloc", "heap"),
                    "/debug/pprof/objects" => HeapProfile.new("objects", "objects") }
         @dumping = Mutex.new
@@ -181,8 +186,7 @@ module Memscope
 
       def purge(request)
         actions = actions(action_form(request))
-        result = changing { actions.purge }
-        answer(Pages::Returned.new(result), result, request)
+        shown(Pages::Returned.new(changing { actions.purge }), request)
       end
 
       # A census and a heap graph are answered by the page that shows both. A census only reads, so `actions = false`
@@ -209,7 +213,8 @@ module Memscope
           @dumping.unlock
         end
         [200, { **HEADERS, "content-type" => "application/octet-stream", "content-length" => file.size.to_s,
-                           "content-disposition" => %(attachment; filename="#{name}") }, Download.new(file)]
+                           "content-disposition" => %(attachment; filename="#{name}") },
+         ::Rack::BodyProxy.new(file.each_line(nil, PART)) { file.close }]
       end
 
       def profile(request)
@@ -259,7 +264,7 @@ module Memscope
       end
 
       def log_refusal(request, refusal)
-        log(request, "refused: #{refusal.reason}") if @throttle.due?(refusal.sentence)
+        @refusals[refusal.sentence].fetch(LOGGED) { log(request, "refused: #{refusal.reason}") }
       end
 
       # Logs exactly one line, whatever the request contains.
@@ -276,28 +281,6 @@ module Memscope
       rescue StandardError
         nil
       end
-    end
-
-    # A body that is read from an open file, whose name may already have been removed.
-    #
-    # @api private
-    class Download
-      # Bytes read at a time.
-      PART = 1 << 16
-      private_constant :PART
-
-      # @param file [File] open for reading; closed by the server, through `close`
-      def initialize(file) = @file = file
-
-      # @yieldparam part [String]
-      def each
-        while (part = @file.read(PART))
-          yield part
-        end
-      end
-
-      # @return [void]
-      def close = @file.close
     end
   end
 end

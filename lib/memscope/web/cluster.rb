@@ -57,6 +57,9 @@ module Memscope
         # @return [Boolean]
         def done? = reason.nil?
 
+        # @return [Hash{Symbol => Object}] for JSON, without the result
+        def summary = { **place.to_h, done: done?, reason: reason }
+
         # @yieldparam place [Place]
         # @yieldparam result [Object]
         # @return [Outcome] the outcome of the block; self if this outcome is already a failure
@@ -151,11 +154,13 @@ module Memscope
       # @param places [Array<Place>]
       # @param levers [Array<Symbol>] empty for all
       # @param dry_run [Boolean]
-      # @return [Purge::Result, Purge::WorkerResults] the latter if several workers were called
+      # @return [Array<Outcome>] for each place, a Purge::Result
       # @raise [HttpError] if only one process was called, and it did not answer
       def purge(places, levers, dry_run:)
         options = { levers: levers, dry_run: dry_run }
-        places.one? ? call(places.first, :purge, timeout: :purge, **options) : purge_each(places, options)
+        return in_turn(places, :purge, :purge, **options) unless places.one?
+
+        [Outcome.new(places.first, call(places.first, :purge, timeout: :purge, **options))]
       end
 
       # @param profiler [Symbol] a value of PROFILERS
@@ -238,26 +243,6 @@ module Memscope
         return place_of(worker) if worker
 
         raise HttpError.parameter("worker", index, [*@workers.map(&:index).uniq, *(ALL if all)].join(", "))
-      end
-
-      def purge_each(places, options)
-        since = Clock.now
-        outcomes = in_turn(places, :purge, :purge, **options)
-        results = outcomes.filter_map(&:result)
-        returned = results.filter_map(&:returned_bytes)
-        parts = outcomes.map { |outcome| { **outcome.place.to_h, result: outcome.result, reason: outcome.reason } }
-        own = results.map(&:returned_private_bytes)
-        body = { dry_run: options[:dry_run], returned_bytes: (returned.sum if returned.any?),
-                 returned_private_bytes: (own.sum if own.any? && own.none?(nil)), workers: parts, reasons: {},
-                 cost: cost(results, Clock.now - since) }
-        Purge::WorkerResults.capture(body)
-      end
-
-      # While other workers purge, this process waits without the GVL.
-      def cost(results, seconds)
-        own = results.find { |result| result.pid == Process.pid }&.cost
-        { tier: :T3, wall_us: (seconds * 1_000_000).to_i, gvl_us: own&.gvl_us || 0,
-          scratch_bytes: own&.scratch_bytes || 0 }
       end
 
       # If a process fails, the results of the others are kept; if it does not answer, the others still get their time.

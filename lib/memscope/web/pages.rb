@@ -76,18 +76,32 @@ module Memscope
         end
       end
 
-      # The result of a purge of one process, or of several workers.
+      # What a purge returned in one process, or in several workers.
       #
       # @api private
-      Returned = Struct.new(:reading) do
+      Returned = Struct.new(:outcomes) do
         # @return [Symbol] the template in views/
         def template = :returned
 
         # @return [String]
         def title = "Returned"
 
-        # @return [Boolean] whether it is of several workers
-        def several? = reading.is_a?(Purge::WorkerResults)
+        # @return [Purge::Result, nil] of the only process; nil if several workers were called
+        def result = (outcomes.first.result if outcomes.one?)
+
+        # @return [String] the result, or the outcomes by worker
+        def json
+          return result.to_json if result
+
+          JSON.generate(workers: outcomes.map { |one| { **one.summary, result: one.result } })
+        end
+
+        # @return [String] the same as `json`, as text
+        def text
+          return result.to_s(unicode: true) if result
+
+          outcomes.map { |one| "#{one.place}\n#{one.reason || one.result.to_s(unicode: true)}\n" }.join("\n")
+        end
       end
     end
   end

@@ -21,7 +21,7 @@ module Memscope
   #
   # In a Puma cluster with plugin :memscope, a page shows worker N with worker=N, otherwise the first worker.
   # /debug/pprof/heap serves the malloc profile to Pyroscope, Parca and `go tool pprof` as Go programs do; in a cluster,
-  # the merged profile of all workers; with seconds=N, the change in the next N seconds.
+  # the merged profile of all workers.
   #
   # Closed by default. Configure `username` and `password`, or `authorize`; without them, only a browser on the same
   # machine gets in, and only under Rails in development and test. The log says what a denied request was missing.

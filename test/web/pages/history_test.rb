@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "time"
 require_relative "../../support/web_case"
 require_relative "../../support/histories"
 require_relative "../../support/planted_history"
@@ -20,35 +19,17 @@ class WebHistoryTest < WebCase
 
   def page(path, on: serving) = get(path, on: on)
 
-  # The cells of the table's lines, without tags.
-  def table(body)
-    body[%r{<tbody>(.*)</tbody>}m, 1].scan(%r{<tr>(.*?)</tr>}m).map do |line,|
-      line.scan(%r{<t[hd][^>]*>(.*?)</t[hd]>}m).map { |cell,| cell.gsub(/<[^>]+>/, "") }
+  # The table of `puts Memscope.history`.
+  def test_the_table_has_a_line_for_each_series
+    lines = page("/history").body.scan(%r{<tr><th scope="row"[^>]*>(.*?) +[▁-█]+</th>(.*?)</tr>}m)
+    text = planted.to_s(unicode: true)
+
+    assert_equal planted.series.size - 2, lines.size # two have no memory
+    lines.each do |name, cells|
+      numbers = cells.scan(%r{<td class="num">(.*?)</td>}).flatten.map { |cell| Regexp.escape(cell.tr("−", "-")) }
+
+      assert_match(/^ +#{numbers.join(' +')}  #{name} +[▁-█]+$/, text)
     end
-  end
-
-  def mib(series, age) = format("%.1f", PlantedHistory.value(series, age).fdiv(1_048_576))
-
-  def test_the_table_has_the_last_sample_of_each_part_of_the_range
-    ranges = { "1h" => [10, 600, 3600, 6], "12h" => [60, 3600, 43_200, 13], "7d" => [600, 43_200, 604_800, 15] }
-    ranges.each do |range, (step, part, seconds, number)|
-      lines = table(page("/history?range=#{range}").body)
-
-      assert_equal number, lines.size, range
-      assert_equal "Thu 26 Nov 09:20", lines.first.first
-      newest = (604_800 - step).step(604_800 - seconds, -step).find { |age| PlantedHistory.value(:rss, age) }
-
-      assert_equal mib(:rss, newest), lines.first[1]
-      assert_equal 0, Time.strptime("#{lines[1].first} UTC 2026", "%a %d %b %H:%M %Z %Y").to_i % part
-    end
-  end
-
-  # Its last step of ten minutes has just begun.
-  def test_no_step_ends_after_the_reading
-    history = PlantedHistory.week
-    shown = table(page("/history?range=7d", on: serving(history: -> { history })).body).first.first
-
-    assert_equal history.at.strftime("%a %-d %b %H:%M"), shown
   end
 
   def test_the_page_says_how_often_it_samples

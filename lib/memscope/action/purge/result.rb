@@ -137,41 +137,5 @@ module Memscope
         least..[most, least].max
       end
     end
-
-    # What a purge returned in each of several workers of a server: the answer of Memscope::Web in a cluster.
-    class WorkerResults < Reading
-      # What the purge returned in one worker.
-      class Part < Record
-        # @return [Integer, nil] Puma's number of the worker
-        field :index, :count
-        # @return [Integer]
-        field :pid, :count, null: false
-        # @return [Result, nil] nil if the worker did not purge, or did not answer in time
-        field :result, Result
-        # @return [String, nil] why there is no result
-        field :reason, :string
-      end
-
-      # @return [String]
-      def self.kind = "purge_of_workers"
-
-      # @return [Boolean] whether the purge was only predicted
-      field :dry_run?, :boolean, null: false
-      # @return [Integer, nil] fall of RSS, summed over the workers that answered: a page that several of them shared
-      #   counts once for each; nil for a dry run, and if none answered
-      field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] sum of what the machine gained as these workers purged one after the other; nil for a
-      #   dry run, if none answered, and if the gain of one of them is unknown
-      field :returned_private_bytes, :signed_bytes
-      # @return [Array<Part>] in the order in which they were asked
-      field :workers, [Part], null: false
-
-      # @return [Integer, nil] what the machine gained; if that is unknown, the fall of RSS; nil for a dry run
-      def gained_bytes = returned_private_bytes || returned_bytes
-
-      # @api private
-      # @return [Boolean] whether anything could be read
-      def known? = workers.any?(&:result)
-    end
   end
 end

@@ -1,7 +1,6 @@
 "use strict";
 (() => {
-  const profiles = JSON.parse(document.getElementById("profile").textContent);
-  let { frames, stacks, difference, errors } = profiles[0];
+  const { frames, stacks, difference, errors } = JSON.parse(document.getElementById("profile").textContent);
   const element = (id) => document.getElementById(id);
   const area = element("chart");
 
@@ -123,14 +122,6 @@
     search();
   };
 
-  // Profiles are drawn one at a time; the tables of the others are hidden.
-  const show = (index) => {
-    ({ frames, stacks, difference, errors } = profiles[index]);
-    document.querySelectorAll("[data-profile]").forEach((part) => { part.hidden = part.dataset.profile !== String(index); });
-    draw();
-  };
-  document.querySelectorAll("input[name=profile]").forEach((one) =>
-    one.addEventListener("change", () => show(Number(one.value))));
   element("search").addEventListener("input", search);
   element("invert").addEventListener("change", draw);
   element("fold")?.addEventListener("change", draw);
@@ -145,5 +136,5 @@
     waiting = setTimeout(() => chart.width(area.clientWidth).update(), 100);
   });
   element("controls").hidden = false;
-  show(0);
+  draw();
 })();

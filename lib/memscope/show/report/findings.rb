@@ -40,11 +40,24 @@ module Memscope
             "MiB: #{parts.join(', ')}"
         end
 
+        # @param findings [Enumerable<Finding>]
+        # @return [String, nil] how much their remedies return together; nil if nothing can be returned
+        def returned(findings)
+          garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
+          free, rest = others.partition { |finding| FREE.include?(finding.id) }
+          least = [garbage, others].map { |some| sum(some, :recoverable_bytes) }.max
+          most = [garbage, free].map { |some| sum(some, :recoverable_max_bytes) }.max
+          most += sum(rest, :recoverable_max_bytes)
+          between(least, most) unless most.zero?
+        end
+
         # @param ledger [Ledger]
         # @return [String]
         def rss(ledger) = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
 
         private
+
+        def sum(findings, amount) = findings.sum { |finding| finding.public_send(amount) || 0 }
 
         def garbage(diagnosis) = size(diagnosis.find { |finding| finding.id == :possible_garbage }.affected_bytes)
 
@@ -72,7 +85,7 @@ module Memscope
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
         end
-        now = returned(@reading.to_a)
+        now = self.class.returned(@reading)
         [@page.wrapped("#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"),
          *collected, *changes]
       end
@@ -97,23 +110,12 @@ module Memscope
 
       def only_later(bad)
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
-        return if later.empty? || returned(later)
+        return if later.empty? || self.class.returned(later)
 
         return " Some need a restart to fix." if later.size < bad.size
 
         bad.one? ? " The warning needs a restart to fix." : " All need a restart to fix."
       end
-
-      # Bounds on what the findings' remedies return together; nil if nothing can be returned.
-      def returned(findings)
-        garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
-        free, rest = others.partition { |finding| FREE.include?(finding.id) }
-        least = [garbage, others].map { |some| sum(some, :recoverable_bytes) }.max
-        most = [garbage, free].map { |some| sum(some, :recoverable_max_bytes) }.max + sum(rest, :recoverable_max_bytes)
-        between(least, most) unless most.zero?
-      end
-
-      def sum(findings, amount) = findings.sum { |finding| finding.public_send(amount) || 0 }
 
       def lines(finding)
         severity = @page.highlighted(WORDS.fetch(finding.severity).ljust(9), finding.severity)

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "profile_limits"
-require_relative "sparkline"
 
 module Memscope
   module Report
@@ -66,10 +65,8 @@ module Memscope
                   patched_imports patched_objects].freeze
       # The fewest columns of a place.
       NARROW = 24
-      # How many generations have a bar of their own; older ones are added to the first.
-      GENERATIONS = 12
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
-      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW, :GENERATIONS
+      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW
 
       # @param profile [Profile]
       # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
@@ -83,7 +80,7 @@ module Memscope
         @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
         @signed = profile.difference?
-        @generations = generations unless by == :generation || @signed || @judged
+        @aged = @reading.stacks.map(&:generation).uniq.size > 1 unless by == :generation || @signed || @judged
       end
 
       # @return [String] the profile's total in one sentence
@@ -96,12 +93,6 @@ module Memscope
       end
 
       private
-
-      # The generations of the bars; nil if all memory is of one generation.
-      def generations
-        known = @reading.stacks.map(&:generation).minmax
-        ([known.first, @reading.generation - GENERATIONS + 1].max..@reading.generation) if known.uniq.size > 1
-      end
 
       def subject = [@reading.objects? ? "object profile" : "malloc profile", "pid #{@reading.pid}"]
 
@@ -169,7 +160,7 @@ module Memscope
         return [] if @entries.empty?
 
         rows = listing
-        [rows, *[legend, (FEW if @few), tie].compact.map { |text| @page.wrapped(text) }]
+        [rows, *[(FEW if @few), tie].compact.map { |text| @page.wrapped(text) }]
       end
 
       def listing
@@ -216,15 +207,6 @@ module Memscope
         "Application root: #{path} (#{ROOTS.fetch(@reading.application_root_source, 'unknown source')})."
       end
 
-      # The meaning of the bars; nil if there are none.
-      def legend
-        return unless @generations
-
-        first = @generations.first
-        "Bars: live bytes by generation, from #{first}#{' and older' if first.positive?} " \
-          "to #{@generations.last}, the current one."
-      end
-
       def lines(entry)
         first, *rest = place(entry)
         [first, *[*rest, *held(entry), *(amounts(entry) if estimated?(entry))].map { |text| ending(text, room - 2) }]
@@ -236,7 +218,7 @@ module Memscope
       end
 
       def ages(entry)
-        [(age(entry) if @generations),
+        [(age(entry) if @aged),
          ("#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?)].compact
       end
 
@@ -288,22 +270,13 @@ module Memscope
         "#{mark}#{rest[%r{\A.{0,#{width / 2}}?(/.*)}, 1] || rest}"
       end
 
-      # A bar for each generation, and the share of live bytes from before the current generation.
+      # The share of live bytes from before the current generation.
       def age(entry)
-        bytes = entry.generations
-        whole = bytes.values.sum
+        whole = entry.generations.values.sum
         return unless whole.positive?
 
-        old = bytes.sum { |generation, live| generation < @generations.last ? live : 0 }
-        "#{bar(bytes)} #{format('%.0f', 100.0 * old / whole)} % in old generations"
-      end
-
-      def bar(bytes)
-        first = @generations.first
-        heights = @generations.map { |generation| bytes.sum { |one, live| [one, first].max == generation ? live : 0 } }
-        most = heights.max
-        bars = Sparkline::LEVELS.fetch(@page.unicode?)
-        heights.map { |height| height.zero? ? " " : bars[(height.fdiv(most) * (bars.size - 1)).round] }.join
+        old = entry.generations.sum { |generation, live| generation < @reading.generation ? live : 0 }
+        "#{format('%.0f', 100.0 * old / whole)} % in old generations"
       end
     end
   end

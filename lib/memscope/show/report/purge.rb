@@ -92,44 +92,5 @@ module Memscope
 
       def reasons = explained(@reading.all_reasons)
     end
-
-    # What a purge returned in each of several workers, one a line.
-    class WorkerResultsPage < ReadingPage
-      private
-
-      def subject
-        ["#{counted(@reading.workers.count(&:result), 'workers')} of #{@reading.workers.size}", "pid #{@reading.pid}"]
-      end
-
-      def sections = [sizes, outcome, whys]
-
-      def sizes
-        headings = ["MiB", "pid", "before", *(%w[after returned] unless @reading.dry_run?), "predicted", "private"]
-        @page.table(headings, @reading.workers.map { |part| cells(part) })
-      end
-
-      def cells(part)
-        result = part.result
-        done = [result&.after&.rss_bytes, result&.returned_bytes].map { |bytes| cell(bytes) } unless @reading.dry_run?
-        [part.index ? "worker #{part.index}" : "this", part.pid.to_s, cell(result&.before&.rss_bytes), *done,
-         range_cell(result&.predicted), gain_cell(result)]
-      end
-
-      # How much of the returned (in a dry run, predicted) memory the machine gains.
-      def gain_cell(result)
-        @reading.dry_run? ? range_cell(result&.predicted_private) : cell(result&.returned_private_bytes)
-      end
-
-      def outcome
-        return "  nothing was changed" if @reading.dry_run?
-        return unless @reading.returned_bytes
-
-        text = gain(@reading.returned_bytes, @reading.returned_private_bytes)
-        ["  RSS of the workers above fell by #{mebibytes(@reading.returned_bytes)} MiB in all",
-         *(@page.wrapped(text) if text)]
-      end
-
-      def whys = explained(@reading.workers.select(&:reason).to_h { |part| ["worker #{part.index}", part.reason] })
-    end
   end
 end

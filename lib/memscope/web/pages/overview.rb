@@ -118,17 +118,6 @@ module Memscope
         # @return [Array<Finding>]
         def unhealthy = diagnosis.select(&:unhealthy?)
 
-        # @return [Array(Integer, Integer)] the least and the most bytes that the machine gains by a purge that names no
-        #   levers, as far as that is predicted. If gc is among its levers and the garbage is known, its bounds stand
-        #   for gc, trim and purge together
-        def returnable
-          garbage = diagnosis.evidence.garbage if forecast.counted.any? { |lever| lever.name == :gc }
-          together = garbage ? Purge::OF_GARBAGE : []
-          known = forecast.counted.reject { |lever| together.include?(lever.name) }.filter_map(&:predicted_gain)
-          known << garbage.gain if garbage
-          [known.sum(&:begin), known.sum(&:end)]
-        end
-
         # @return [Float, nil] for how many milliseconds a full GC is predicted to stop Ruby
         def gc_pause_ms = forecast.levers.find { |lever| lever.name == :gc }&.predicted_pause_ms
 

@@ -24,9 +24,6 @@ module Memscope
         # @raise [HttpError]
         def kind = ClusterCalls::PROFILERS.key(profiler)
 
-        # @return [String] the other kind
-        def other_kind = (ClusterCalls::PROFILERS.keys - [kind]).first
-
         # @return [Boolean] whether the page is about objects
         def objects? = kind == "objects"
 
@@ -117,9 +114,7 @@ module Memscope
         def json
           return kept(:json, &:to_json) unless @outcomes && cluster?
 
-          JSON.generate(do: @form["do"].last, workers: @outcomes.map do |outcome|
-            { **outcome.place.to_h, done: outcome.done?, reason: outcome.reason }
-          end)
+          JSON.generate(do: @form["do"].last, workers: @outcomes.map(&:summary))
         end
 
         # @return [String] the same as `json`, as text
@@ -129,14 +124,11 @@ module Memscope
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
 
-        # @return [String] the flame graph, with a switch to the profile of the other kind, if there is one
+        # @return [String] the flame graph
         # @raise [HttpError] if none was started
         def flame_graph
-          kept(:flame_graph) do |profile|
-            query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
-            other = self.class.new(@readings, @request, form: { **@form, "kind" => [other_kind] }).profile
-            profile.to_html(back: ["../profile", *(query unless query.empty?)].join("?"), other: other)
-          end
+          query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
+          kept(:flame_graph) { |profile| profile.to_html(back: ["../profile", *(query unless query.empty?)].join("?")) }
         end
 
         # @return [String] what the form did in each worker: "started" or "stopped"
