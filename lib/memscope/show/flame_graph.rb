@@ -3,7 +3,6 @@
 require "digest"
 require "erb"
 require "json"
-require_relative "report"
 require_relative "report/profile"
 
 module Memscope
@@ -49,7 +48,7 @@ module Memscope
       def initialize(profile, back: nil)
         @profile = profile
         @back = back
-        @page = Report::ProfilePage.new(profile, limit: LINES, width: Report::Page::WIDEST)
+        @page = ProfilePage.new(profile, limit: LINES, width: Page::WIDEST)
       end
 
       # @return [String] HTML
@@ -67,7 +66,7 @@ module Memscope
       def key = @profile.difference? ? CHANGES : KINDS
 
       # The lines of the table, as in a report; nil if nothing is live.
-      def table = @table ||= @page.parts.grep(Report::Table).first
+      def table = @table ||= @page.parts.grep(Table).first
 
       def foldable? = @profile.frames.any? { |frame| Libraries.framework?(frame.library) }
 
