@@ -35,7 +35,7 @@ class Rooms
     "process" => { files: "lib/memscope/process/**/*.rb", may: %w[value] },
     "heap" => { files: "lib/memscope/heap/**/*.rb", may: %w[value process] },
     "action" => { files: "lib/memscope/action/**/*.rb", may: %w[value process] },
-    "profile" => { files: "lib/memscope/profile/**/*.rb", may: %w[value process heap action] },
+    "profile" => { files: "lib/memscope/profile/**/*.rb", may: %w[value process heap] },
     "judge" => { files: "lib/memscope/judge/**/*.rb", may: %w[value process heap] },
     "check" => { files: "lib/memscope/check/**/*.rb", may: %w[value process heap profile] },
     "remote" => { files: "lib/memscope/remote/**/*.rb",

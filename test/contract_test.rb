@@ -20,7 +20,7 @@ class ContractTest < MemscopeTest
     "Ledger::Check" => %i[source expected_bytes verified?],
     "Census" => %i[by total_count total_slot_bytes - to_h to_json to_s],
     "Measurement" => %i[value allocated_objects allocated_bytes retained_objects retained_bytes classes lines
-                        malloc_allocated_bytes malloc_retained_bytes rows peak_bytes purgeable_bytes reasons cost to_h
+                        malloc_allocated_bytes malloc_retained_bytes rows peak_bytes reasons cost to_h
                         to_json to_s],
     "Measurement::Row" => %i[name path lineno allocated_objects allocated_bytes retained_objects retained_bytes],
     "Census::Row" => %i[name count slot_bytes memsize_bytes old_count],

@@ -26,7 +26,7 @@ class HostileNamesTest < MemscopeTest
     graphs = [Memscope.heap_graph(top: 200, strings: true), *CLASSES.map { |one| Memscope.heap_graph(paths_to: one) }]
     readings = [census, Memscope.census - census, *graphs, measured, Memscope.ledger, Memscope.mappings, Memscope.doctor,
                 Memscope.workers, Memscope.tags, objects, malloc, objects - objects]
-    formats = %i[to_s inspect to_json to_html to_collapsed to_speedscope]
+    formats = %i[to_s inspect to_json to_html to_speedscope]
     texts = readings.flat_map do |one|
       formats.filter_map { |format| [[one.class.name, format], one.public_send(format)] if one.respond_to?(format) }
     end

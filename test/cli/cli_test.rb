@@ -238,7 +238,7 @@ class CLITest < MemscopeTest
   # Each message names the allowed values of its own option, not the other options.
   WRONG_VALUES = {
     %w[profile --format=nope] =>
-      "invalid argument: --format=nope; allowed: text, json, collapsed, speedscope, pprof, html",
+      "invalid argument: --format=nope; allowed: text, json, speedscope, pprof, html",
     %w[profile --backend gperf] => "invalid argument: --backend gperf; allowed: auto, jemalloc, imports",
     %w[profile --by=gem] => "invalid argument: --by=gem; allowed: line, caller, method, native, library, stack, " \
                             "generation, tag, thread, class",

@@ -410,7 +410,7 @@ class DumpTest < MemscopeTest
   end
 
   def test_wrong_arguments
-    { format: "perfetto", contents: :strings, gc: nil, deadline: 0 }.each do |name, given|
+    { format: "perfetto", gc: nil, deadline: 0 }.each do |name, given|
       error = assert_raises(ArgumentError) { Memscope.dump("/nowhere", name => given) }
 
       assert_match(/\AMemscope\.dump: #{name}: given #{Regexp.escape(given.inspect)}, allowed: /, error.message)

@@ -23,33 +23,6 @@ class ProfileFormatsTest < MemscopeTest
     require name
   end
 
-  # @return [Hash{String => Integer}]
-  def collapsed(profile)
-    profile.to_collapsed.lines.to_h { |line| [line.sub(/ -?\d+\n\z/, ""), line[/ (-?\d+)\n\z/, 1].to_i] }
-  end
-
-  def test_collapsed_stacks
-    stacks = collapsed(shop)
-
-    assert_equal 60 * MEBIBYTE, stacks["<main> /srv/app/main.rb:18;Cache#put /srv/app/models/cache.rb:9;String#+;" \
-                                       "rb_str_plus"]
-    assert_equal 5 * MEBIBYTE, stacks["[no GVL];deflateInit2_"]
-    assert_equal 6, stacks.size
-  end
-
-  def test_collapsed_stacks_have_the_whole
-    [*SEEDS.map { |seed| random(seed) }, difference].each do |profile|
-      assert_equal profile.total_live_bytes, collapsed(profile).values.sum
-    end
-  end
-
-  def test_names_with_what_separates_frames
-    frames = [Profiles.ruby("a;b\nc", "/srv/d e.rb", 1), Profiles.native("f g", nil)]
-    profile = Profiles.profile(Profiles.whole(frames, [Profiles.stack([0, 1], 4096, 0), Profiles.stack([], 1, 0)]))
-
-    assert_equal "f g;a:b?c /srv/d e.rb:1 4096\n[no frames] 1\n", profile.to_collapsed
-  end
-
   def speedscope(profile)
     JSON.parse(profile.to_speedscope, symbolize_names: true).tap do |file|
       frames = file[:shared][:frames].size
@@ -233,7 +206,7 @@ class ProfileFormatsTest < MemscopeTest
       { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
                 "samples" => stacks.sum { |stack| stack["samples"] } }
     end
-    forms = %i[to_s to_html to_collapsed to_speedscope to_pprof to_json]
+    forms = %i[to_s to_html to_speedscope to_pprof to_json]
     [->(given) { Memscope::Profile.from_h(given) },
      *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
       short, long = [few, many].map do |given|

@@ -282,7 +282,7 @@ class ProfileTest < MemscopeTest
 
     assert_equal profile, Memscope::Profile.from_json(profile.to_json)
     assert_equal "/srv/d\u00e9p\u00f4t.rb", profile.frames.last.path
-    %i[to_s to_html to_collapsed to_speedscope].each do |form|
+    %i[to_s to_html to_speedscope].each do |form|
       assert_includes profile.public_send(form), "run"
     end
   end

@@ -29,7 +29,7 @@ class EagerLoadTest < MemscopeTest
                 (census = Memscope.census), census - census, Memscope.history, Memscope.measure { 1 },
                 Memscope.tags, Memscope.purge(dry_run: true), profile = Memscope.malloc_profile(backend: :imports) { 1 }]
     readings.each { |reading| reading.class.from_json(reading.to_json).to_s }
-    [profile.to_html, profile.to_pprof, profile.to_speedscope, profile.to_collapsed, (profile - profile).to_s]
+    [profile.to_html, profile.to_pprof, profile.to_speedscope, (profile - profile).to_s]
     Memscope::MallocProfile.lease.state
     Memscope::LastReadings.census
     Memscope::Prometheus.text

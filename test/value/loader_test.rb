@@ -16,7 +16,7 @@ class LoaderTest < MemscopeTest
          [], [nil], [-1], [1.5], [["a", 1]], {}, { "id" => "malloc" }, { "1" => { "b" => nil } }, :drop].freeze
   # How many mutants of each reading, and how many values of a mutant are odd.
   MUTANTS = Integer(ENV.fetch("MEMSCOPE_MUTANTS", "30"))
-  FORMATS = %i[to_s inspect to_json to_html to_markdown to_pprof to_speedscope to_collapsed sentence].freeze
+  FORMATS = %i[to_s inspect to_json to_html to_markdown to_pprof to_speedscope sentence].freeze
   HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/
 
   def readings

@@ -47,9 +47,8 @@ module Memscope
 
     class << self
       # (see Memscope.dump)
-      def write(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
+      def write(path, format: :perfetto, gc: false, deadline: 60)
         Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
-        Field.choice(:contents, contents, [:none], call: "Memscope.dump")
         check_switch(:gc, gc)
         Field.seconds(:deadline, deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}", call: "Memscope.dump")
         # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.

@@ -12,8 +12,7 @@ module Memscope
       autoload :Speedscope, File.join(__dir__, "formats/speedscope.rb")
 
       # The method that writes each format.
-      ALL = { text: :to_s, json: :to_json, collapsed: :to_collapsed, speedscope: :to_speedscope, pprof: :to_pprof,
-              html: :to_html }.freeze
+      ALL = { text: :to_s, json: :to_json, speedscope: :to_speedscope, pprof: :to_pprof, html: :to_html }.freeze
       # Formats whose text does not end in a newline.
       LINE = %i[json speedscope].freeze
       private_constant :LINE
@@ -29,20 +28,6 @@ module Memscope
 
         text = profile.public_send(ALL.fetch(name))
         LINE.include?(name) ? "#{text}\n" : text
-      end
-
-      # "outer;inner 4096", a line for each stack. In names, ";" is replaced by ":", and white space, including
-      # newlines, by one space.
-      #
-      # @param profile [Profile]
-      # @return [String]
-      def collapsed(profile)
-        names = profile.frames.map { |frame| frame.to_s.tr(";", ":").gsub(/\s+/, " ") }
-        lines = Hash.new(0)
-        profile.by_frames(&:live_bytes).each do |frames, bytes|
-          lines[frames.empty? ? "[no frames]" : names.values_at(*frames.reverse).join(";")] += bytes
-        end
-        lines.map { |stack, bytes| "#{stack} #{bytes}\n" }.join
       end
     end
   end

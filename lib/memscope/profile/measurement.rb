@@ -2,7 +2,7 @@
 
 require_relative "../value/forks"
 require_relative "../process/ledger"
-Memscope::Loading.units :Diff, :ObjectProfile, :Purge
+Memscope::Loading.units :Diff, :ObjectProfile
 
 module Memscope
   # What a block allocates, and how much of that remains after a garbage collection.
@@ -68,9 +68,6 @@ module Memscope
     field :rows, Diff
     # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
     field :peak_bytes, :bytes
-    # @return [Integer, nil] the least memory that :purge, :trim or :collect (whichever the allocator has) would return
-    #   after the block
-    field :purgeable_bytes, :bytes
 
     # @return [Object] what the block returned; nil for a measurement from JSON
     attr_reader :value
@@ -167,14 +164,13 @@ module Memscope
         ended = Cost.now
         later = Ledger.read(deep: true)
         body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
-        body.update(rows: later - before, purgeable_bytes: Purge.least_bytes(later))
+        body[:rows] = later - before
         explain(body, obstacle)
         costs = [before.cost, later.cost, Cost.capture(body[:cost])]
         capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
       end
 
       def explain(body, obstacle)
-        body[:reasons][:purgeable_bytes] = :purgeable_unknown unless body[:purgeable_bytes]
         body[:reasons][:names] = :names_from_code if body[:classes]
         return if body[:classes]
 

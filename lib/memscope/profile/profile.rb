@@ -293,17 +293,6 @@ module Memscope
               error_bytes: Shares.error(stacks, Shares::BYTES, self))
     end
 
-    # Sums over stacks with the same frames, for formats that have no thread, tag or generation.
-    #
-    # @api private
-    # @yieldparam stack [Stack]
-    # @yieldreturn [Integer, nil] the stack's number to add up
-    # @return [Hash{Array<Integer> => Integer}] the sums by frames, in order of appearance, without sums of 0
-    def by_frames
-      sums = stacks.each_with_object(Hash.new(0)) { |stack, all| all[stack.frames] += yield(stack) || 0 }
-      sums.reject { |_frames, sum| sum.zero? }
-    end
-
     # @return [Integer] the sum of all stacks' live bytes
     def total_live_bytes = live_bytes
 
@@ -333,12 +322,6 @@ module Memscope
       Field.refuse(:limit, limit, "an Integer of 1 or more", call: "#{self.class}#to_s") unless positive
       super
     end
-
-    # A line for each stack: its frames, the outermost first, and its live bytes (in a growth, their growth). For
-    # flamegraph.pl, inferno and others.
-    #
-    # @return [String]
-    def to_collapsed = formats.collapsed(self)
 
     # For https://www.speedscope.app. A growth has one profile of growth and one of shrinkage.
     #

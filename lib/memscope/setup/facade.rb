@@ -76,8 +76,8 @@ module Memscope
     # @raise [ArgumentError] unless `arena` is nil or the index of an arena in use
     def size_classes(arena: nil) = Loading.unit(:SizeClasses).read(arena: arena)
 
-    # Fragmentation as named ratios; how much free memory a purge or a compaction would return, and how much is stuck.
-    # Tier T2: walks Ruby's heap as ruby_heap does, and glibc's chunks.
+    # malloc's fragmentation as named ratios; how much free memory a purge would return, and how much is stuck. Tier T1
+    # under jemalloc. T2 under glibc, whose chunks are walked.
     #
     # @return [Fragmentation]
     def fragmentation = Loading.unit(:Fragmentation).read
@@ -302,7 +302,6 @@ module Memscope
     #
     # @param path [String] of a file that does not exist yet; only this user may read it
     # @param format [Symbol] one of Dump::FORMATS
-    # @param contents [Symbol] :none, the only one so far
     # @param gc [Boolean] collect garbage first, as GC.start does; otherwise the dump has garbage too, as unreachable
     #   objects
     # @param deadline [Numeric] seconds after which the child is ended
@@ -311,8 +310,8 @@ module Memscope
     # @raise [SystemCallError] if the file exists already, and is then left as it is; or if it cannot be written in
     #   full, and is then removed
     # @raise [Dump::Failed] if the heap cannot be read, or there is no room for the child
-    def dump(path, format: :perfetto, contents: :none, gc: false, deadline: 60)
-      Loading.unit(:Dump).write(path, format: format, contents: contents, gc: gc, deadline: deadline)
+    def dump(path, format: :perfetto, gc: false, deadline: 60)
+      Loading.unit(:Dump).write(path, format: format, gc: gc, deadline: deadline)
     end
 
     # Prints the ledger for people. Tier T2.

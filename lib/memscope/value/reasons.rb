@@ -235,7 +235,6 @@ module Memscope
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
       other_threads_left_out: objects that other threads allocated meanwhile are not counted (%s)
-      purgeable_unknown: this allocator has no lever, or its unused memory is unknown
       thread_migrated: this Ruby thread began and ended the block on different native threads
       threads_uncounted: this allocator does not count what each thread allocates, nor can memscope: %s
       # Tags.

@@ -180,11 +180,11 @@ module Memscope
         lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         ledger, blocks, heap = Ledger.survey(gc: gc)
         snapshot = Snapshot.read
-        arenas, fragmentation = [Arenas, Fragmentation].map(&:read) if ledger.allocator.name == :jemalloc
+        arenas, fragmentation = of_jemalloc(ledger)
         parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
                   fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
                   cgroup: Cgroup.read, lint: lint }
-        cost = { **Cost.sum([*parts.values, arenas].compact.map(&:cost)), wall_us: Cost.now - began }.freeze
+        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
         capture({ **parts, **known(ledger, blocks), total_cost: cost,
                                                     arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
@@ -213,6 +213,8 @@ module Memscope
           mappers: mappers(ledger) }
       end
 
+      def self.of_jemalloc(ledger) = ([Arenas.read, Fragmentation.read] if ledger.allocator.name == :jemalloc)
+
       def self.second_snapshot(jemalloc)
         return unless jemalloc && jemalloc[:background_threads]&.zero?
         return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
@@ -220,7 +222,9 @@ module Memscope
         sleep(MOMENT)
         Snapshot.read
       end
-      private_class_method :known, :mappers, :names_mmap?, :second_snapshot
+
+      def self.total_cost(readings, wall_us) = { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
+      private_class_method :known, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :total_cost
     end
   end
 end

@@ -40,8 +40,10 @@ module Memscope
            (sampled("allocated since start", &:allocated_bytes) if @profile.allocations?)].compact
         end
 
-        def sampled(name, unit = "bytes", &number)
-          weights = @profile.by_frames(&number).select { |_frames, weight| weight.positive? }
+        # Sums of stacks with the same frames: the format has no thread, tag or generation.
+        def sampled(name, unit = "bytes")
+          weights = @profile.stacks.each_with_object(Hash.new(0)) { |stack, sums| sums[stack.frames] += yield(stack) }
+          weights.select! { |_frames, weight| weight.positive? }
           { type: "sampled", name: name, unit: unit, startValue: 0, endValue: weights.values.sum,
             samples: weights.keys.map(&:reverse), weights: weights.values }
         end

@@ -24,10 +24,7 @@ module Memscope
       end
 
       def memory
-        sentences = []
-        sentences << "RSS was at most #{size(@reading.peak_bytes)}." if @reading.peak_bytes
-        sentences << "A purge returns at least #{size(@reading.purgeable_bytes)}." if @reading.purgeable_bytes
-        @page.wrapped(sentences.join(" ")) unless sentences.empty?
+        @page.wrapped("RSS was at most #{size(@reading.peak_bytes)}.") if @reading.peak_bytes
       end
 
       def listings
