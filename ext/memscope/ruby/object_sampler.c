@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_SAMPLE_COST_NS                                                                                             \
-    20000 /* the most that a sample is charged: any excess is the time of other threads or processes */
+/* A sample is charged at most this much: any excess is the time of other threads or processes. */
+#define MAX_SAMPLE_COST_NS 20000
 
 enum phase { RESTING, WATCHING, WATCHED };
 
