@@ -21,6 +21,7 @@ CONSTANTS = {
                     MAX_VARIANCE_FACTOR LATEST_POINTS STEADY_SHARE MIN_PARTS WARM_UP_HOURS MIN_RISE_RATIO
                     POSITIVES_TO_CALL NEGATIVES_TO_CLEAR MIN_BIC_GAIN MAX_REMAINING_SHARE]
 }.freeze
+FACTORS = [0.5, 2].freeze
 FIGURES = { "all_false_leaks" => "false leaks", "all_precision" => "precision", "all_recall_needs" => "recall",
             "all_layer_right" => "layer" }.freeze
 
@@ -69,6 +70,6 @@ CONSTANTS.each do |file, names|
   names.each do |name|
     next if ENV["CONSTANT"] && ENV["CONSTANT"] != name
 
-    [0.5, 2].each { |factor| row("`#{name}`", *with_constant(file, name, factor)) }
+    FACTORS.each { |factor| row("`#{name}`", *with_constant(file, name, factor)) }
   end
 end

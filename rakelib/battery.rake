@@ -16,7 +16,7 @@ namespace :battery do
   desc "Ask for GRAPHS=1000 heap graphs in a row, and find the holders of all leaks under both allocators"
   task heap: ["compile", "compile:test"] do
     files = FileList["test/heap/heap_graph_test.rb", "test/acceptance/heap_{graph,hostile}_test.rb",
-                     "test/ruby/*references_test.rb"]
+                     "test/ruby/*/*references_test.rb"]
     run_tests files, "GRAPHS" => ENV.fetch("GRAPHS", "1000"), "ALLOCATORS" => "glibc jemalloc"
   end
 

@@ -22,8 +22,12 @@ class Rooms
     "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
     "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
     "init" => { files: "ext/memscope/init.h", may: [] },
-    "ruby" => { files: "ext/memscope/ruby/*", may: [*engine, "values"] },
-    "bindings" => { files: "ext/memscope/bindings/*", may: [*engine, "values", "init", "ruby"] },
+    "ruby" => { files: "ext/memscope/ruby/*.{c,h}", may: [*engine, "values"] },
+    "heap" => { files: "ext/memscope/ruby/heap/*", may: [*engine, "values", "ruby"] },
+    "references" => { files: "ext/memscope/ruby/graph/*", may: [*engine, "values", "ruby", "heap"] },
+    "sample" => { files: "ext/memscope/ruby/sample/*", may: [*engine, "values", "ruby", "heap"] },
+    "bindings" => { files: "ext/memscope/bindings/*",
+                    may: [*engine, "values", "init", "ruby", "heap", "references", "sample"] },
     "memscope" => { files: "ext/memscope/memscope.c", may: %w[values init] }
   }.freeze
 

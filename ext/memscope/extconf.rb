@@ -14,7 +14,7 @@ end
 # Objects land flat in the build directory, so base names must be unique. An #include names its room:
 # "kernel/process.h".
 $srcs = Dir["**/*.c", base: $srcdir].map { |path| File.basename(path) }.sort
-$VPATH.concat(Dir["{bindings,ruby,engine/*}", base: $srcdir].sort.map { |room| "$(srcdir)/#{room}" })
+$VPATH.concat(Dir["{bindings,ruby,ruby/*,engine/*}/", base: $srcdir].sort.map { |room| "$(srcdir)/#{room.chomp('/')}" })
 $INCFLAGS << " -I$(srcdir) -I$(srcdir)/engine"
 # -Os: most of this code runs once per reading, and its pages are resident in every process that loads it. What runs for
 # each object of a heap is compiled with -O2 (depend). layout.ld needs a section for each function and variable.

@@ -14,7 +14,7 @@ class CTestsTest < Minitest::Test
 
   ROOT = File.expand_path("../..", __dir__)
   # The engine, and the part of ruby/ that is pure arithmetic.
-  SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/compaction_bounds}.c")].freeze
+  SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/heap/compaction_bounds}.c")].freeze
   DEPENDENCIES = Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def}"), __FILE__].freeze
   FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
            "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze

@@ -32,7 +32,7 @@ class RoomsTest < Minitest::Test
   end
 
   def test_the_engine_may_not_know_ruby
-    text = "#include \"values.h\"\n#include \"ruby/ruby_heap.h\"\n"
+    text = "#include \"values.h\"\n#include \"ruby/heap/ruby_heap.h\"\n"
     wrong = violations("ext/memscope/engine/ledger/ledger.c" => text)
 
     assert_equal(%w[1 2], wrong.map { |line| line[/:(\d+): ledger may not name/, 1] })

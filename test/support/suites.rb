@@ -16,7 +16,7 @@ module Suites
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
                   "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",
                   "test/{heap/dump/source,engine/c_tests,judge/history/sampler}_test.rb",
-                  "test/ruby/{heap_walk,named_references}_test.rb")
+                  "test/ruby/{heap/heap_walk,graph/named_references}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|
@@ -46,7 +46,7 @@ module Suites
   # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
                "test/{memscope,action/purge,heap/census,process/ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
-               "test/ruby/{census,heap_references,mark_bits,named_references}_test.rb")
+               "test/ruby/{heap/{census,heap_references,mark_bits},graph/named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.
   SMOKE = files("test/acceptance/smoke_test.rb")

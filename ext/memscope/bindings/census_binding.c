@@ -2,7 +2,7 @@
 #include "bindings/held_memory_reason.h"
 
 #include "init.h"
-#include "ruby/census.h"
+#include "ruby/heap/census.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 

@@ -2,8 +2,8 @@
 #include "bindings/dump_file.h"
 
 #include "init.h"
-#include "ruby/dump_child.h"
-#include "ruby/named_references.h"
+#include "ruby/graph/dump_child.h"
+#include "ruby/graph/named_references.h"
 #include "ruby/ractors.h"
 
 #include <errno.h>

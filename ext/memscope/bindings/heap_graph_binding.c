@@ -5,9 +5,9 @@
 
 #include "dump/dump_sites.h"
 #include "init.h"
-#include "ruby/named_references.h"
-#include "ruby/object_sampler.h"
+#include "ruby/graph/named_references.h"
 #include "ruby/ractors.h"
+#include "ruby/sample/object_sampler.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "values.h"
 
-#include "ruby/heap_answer.h"
+#include "ruby/graph/heap_answer.h"
 
 /* The body of a HeapGraph::Path. */
 VALUE memscope_path_hash(const struct memscope_path_answer *path);

@@ -11,7 +11,7 @@
 #include "bindings/held_memory_reason.h"
 #include "ledger/ledger_meaning.h"
 #include "malloc/allocator.h"
-#include "ruby/heap_walk.h"
+#include "ruby/heap/heap_walk.h"
 
 struct memscope_ledger_call {
     bool strict;

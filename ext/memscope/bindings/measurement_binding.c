@@ -9,9 +9,9 @@
 #include "init.h"
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
-#include "ruby/allocation_trace.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
+#include "ruby/sample/allocation_trace.h"
 #include "sampling/import_counter.h"
 
 /* The running measurement's number and Thread; 0 and nil if there is none, as in a forked child (halt_measurement). */

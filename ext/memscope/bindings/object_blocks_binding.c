@@ -9,9 +9,9 @@
 #include "bindings/ruby_heap_binding.h"
 
 #include "init.h"
-#include "ruby/block_walk.h"
-#include "ruby/marking.h"
-#include "ruby/object_blocks.h"
+#include "ruby/heap/block_walk.h"
+#include "ruby/heap/marking.h"
+#include "ruby/heap/object_blocks.h"
 #include "ruby/ractors.h"
 
 #include <string.h>

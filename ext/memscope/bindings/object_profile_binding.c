@@ -8,13 +8,13 @@
 #include "base/merge_sort.h"
 #include "base/scratch.h"
 #include "init.h"
-#include "ruby/event_hooks.h"
-#include "ruby/frame_texts.h"
-#include "ruby/object_sampler.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
-#include "ruby/sampled_objects.h"
-#include "ruby/stack_reader.h"
+#include "ruby/sample/event_hooks.h"
+#include "ruby/sample/frame_texts.h"
+#include "ruby/sample/object_sampler.h"
+#include "ruby/sample/sampled_objects.h"
+#include "ruby/sample/stack_reader.h"
 #include "sampling/sampled_stack.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 
 #include "base/mapped_array.h"
 #include "init.h"
-#include "ruby/object_owners.h"
 #include "ruby/ractors.h"
+#include "ruby/sample/object_owners.h"
 #include "sampling/block_owners.h"
 
 /* Native.start_owners -> nil, or why nothing is recorded. */

@@ -5,9 +5,9 @@
 
 #include "init.h"
 #include "ruby/gc_pause.h"
-#include "ruby/heap_walk.h"
-#include "ruby/page_rule.h"
-#include "ruby/pin_survey.h"
+#include "ruby/heap/heap_walk.h"
+#include "ruby/heap/page_rule.h"
+#include "ruby/heap/pin_survey.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 

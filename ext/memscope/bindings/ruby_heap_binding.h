@@ -4,7 +4,7 @@
 
 #include "values.h"
 
-#include "ruby/heap_walk.h"
+#include "ruby/heap/heap_walk.h"
 
 /*
  * child: started by memscope_walk_child_start, its answer received. fork_ns: for how long the fork was predicted to

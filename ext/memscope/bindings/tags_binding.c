@@ -8,9 +8,9 @@
 #include "base/scratch.h"
 #include "init.h"
 #include "ruby/held_memory.h"
-#include "ruby/object_sampler.h"
-#include "ruby/stack_reader.h"
-#include "ruby/tags.h"
+#include "ruby/sample/object_sampler.h"
+#include "ruby/sample/stack_reader.h"
+#include "ruby/sample/tags.h"
 #include "sampling/sampled_stack.h"
 #include "sampling/tag_objects.h"
 

@@ -342,7 +342,8 @@ size_t rb_gc_obj_slot_size(VALUE object);
 #define MEMSCOPE_SLOT_BYTES(object) (5 * sizeof(VALUE))
 #endif
 
-/* ---- what objects own through malloc (ruby/object_blocks.c) ----------------------------------------------------- */
+/* ---- what objects own through malloc (ruby/heap/object_blocks.c)
+ * ----------------------------------------------------- */
 
 /* RHASH_AR_TABLE_MAX_SIZE; before 3.3, struct ar_table_struct is nothing but these 8 pairs, in a block of its own. */
 #define MEMSCOPE_PAIRS_OF_SMALL_HASH 8
@@ -413,7 +414,8 @@ struct gen_ivtbl;
 int rb_ivar_generic_ivtbl_lookup(VALUE object, struct gen_ivtbl **variables);
 #endif
 
-/* ---- which objects a mark phase has found alive (ruby/object_sampler.c) ----------------------------------------- */
+/* ---- which objects a mark phase has found alive (ruby/sample/object_sampler.c)
+ * ----------------------------------------- */
 
 /*
  * The flags that the GC has for an object, by name. Before 4.0, Ruby exports rb_obj_gc_flags, which lists the IDs of
@@ -475,7 +477,7 @@ static inline bool memscope_object_is_marked(VALUE object) {
  * bitmap has a bit for each 40 bytes of the page, whatever the size of its slots; the second bitmap is that of marked
  * objects, the third that of uncollectible objects. The address of the page's first slot is four words before the
  * bitmaps. Readers must compare the bits with what the functions in this file say about the same objects
- * (ruby/mark_bits.c).
+ * (ruby/heap/mark_bits.c).
  */
 #if RUBY_API_VERSION_CODE < 40100 && SIZEOF_VOIDP == 8 && MEMSCOPE_KNOWS_MARKED && MEMSCOPE_KNOWS_GC_FLAGS
 #define MEMSCOPE_KNOWS_MARK_BITS 1

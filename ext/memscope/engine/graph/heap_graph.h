@@ -1,7 +1,7 @@
 /*
  * A heap as a directed graph of numbered nodes. Only the code that fills the graph knows what a number stands for: a
- * slot of the running process (ruby/heap_references.h) or an object of a dump (dump/objspace_reader.h). Nothing here
- * looks at an object, and nothing takes memory from malloc, so all of it works in a forked child.
+ * slot of the running process (ruby/heap/heap_references.h) or an object of a dump (dump/objspace_reader.h). Nothing
+ * here looks at an object, and nothing takes memory from malloc, so all of it works in a forked child.
  *
  * Nodes, in this order: one for each slot, free ones included, so that a slot's number follows from its address; one
  * for each category of roots; and one from which all categories are reached.

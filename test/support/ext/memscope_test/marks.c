@@ -1,10 +1,10 @@
 /*
- * The bitmaps of heap pages (ruby/mark_bits.c): a copy of that file which can be given wrong places, and which is not
- * the one that the gem uses.
+ * The bitmaps of heap pages (ruby/heap/mark_bits.c): a copy of that file which can be given wrong places, and which is
+ * not the one that the gem uses.
  */
 #include "memscope_test.h"
 
-#include "ruby/mark_bits.c" /* NOLINT(bugprone-suspicious-include) */
+#include "ruby/heap/mark_bits.c" /* NOLINT(bugprone-suspicious-include) */
 
 #include <ruby/debug.h>
 #include <stdlib.h>

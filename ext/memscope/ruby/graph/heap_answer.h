@@ -1,0 +1,183 @@
+/*
+ * Questions about a heap graph, and their answers: who retains how much, by which paths, and what is garbage. Answered
+ * in the process, or in a forked child.
+ */
+#ifndef MEMSCOPE_HEAP_ANSWER_H
+#define MEMSCOPE_HEAP_ANSWER_H
+
+#include <ruby.h>
+
+#include "dump/dump_growth.h"
+#include "fork/forked_child.h"
+#include "graph/path_groups.h"
+#include "graph/retained_sizes.h"
+#include "ruby/graph/duplicate_strings.h"
+#include "ruby/graph/thread_list.h"
+#include "ruby/heap/ruby_heap.h"
+#include "ruby/held_memory.h"
+
+#define MEMSCOPE_MAX_ROWS 1000
+
+/* A global variable that refers to an object. */
+struct memscope_global {
+    VALUE value;
+    ID name;
+};
+
+struct memscope_heap_question {
+    uint32_t top; /* rows of each list, up to MEMSCOPE_MAX_ROWS */
+    bool strings;
+
+    /*
+     * The target of the paths: one object; some objects; the instances of a class or module and of its descendants; the
+     * objects whose class has this name; what is new in a dump; or, if all are 0, the objects in which memory has
+     * accumulated.
+     */
+    VALUE object, class;
+    const VALUE *objects;
+    size_t object_count;
+    const char *class_name;
+    struct memscope_dump_growth *growth; /* for dumps only; the answer counts its rows */
+
+    const struct memscope_global *globals;
+    size_t global_count;
+    struct memscope_thread_list threads; /* none for a dump */
+};
+
+/* Not NUL-terminated. */
+struct memscope_text {
+    const char *start;
+    size_t length;
+};
+
+struct memscope_class_answer {
+    struct memscope_text name;
+    uint64_t count, slot_bytes, bytes, retained_bytes;
+};
+
+/* An object on a path, or several of one class in a row. */
+struct memscope_step_answer {
+    struct memscope_text name; /* the own name of a class, module or root that has one; else the class's name */
+    uint64_t times;
+    enum memscope_edge_kind edge; /* by which the previous step refers to this one */
+    struct memscope_text edge_text;
+    uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
+    struct memscope_text
+        place; /* the line that made a Proc, fiber or thread, of all objects that are alike; or empty */
+    struct memscope_text thread; /* the name of the only thread; or empty */
+};
+
+/* Of what an object holds, the class with the most bytes. */
+struct memscope_held_answer {
+    struct memscope_text name;  /* empty: it holds nothing */
+    struct memscope_text place; /* as that of a step */
+    uint64_t count, bytes;
+};
+
+/* Shortest paths that are alike. */
+struct memscope_path_answer {
+    uint64_t count, retained_bytes;
+    uint64_t accumulated_bytes;       /* of a suspect; else 0 */
+    struct memscope_held_answer held; /* by the object at the end of the path; only if it is a suspect */
+    struct memscope_step_answer *steps;
+    size_t step_count, steps_left_out; /* from the middle of a long path */
+};
+
+struct memscope_dominator_answer {
+    struct memscope_text name;
+    struct memscope_held_answer held;
+    uint64_t bytes, retained_bytes, dominated_count;
+    struct memscope_path_answer *path; /* a shortest path to the dominator */
+};
+
+struct memscope_root_answer {
+    struct memscope_text name;
+    uint64_t count, retained_bytes; /* count: of its references */
+};
+
+struct memscope_duplicates_answer {
+    struct memscope_text name;
+    uint64_t count, length, saved_bytes;
+};
+
+/* Lists of an answer. */
+enum memscope_answer_list {
+    MEMSCOPE_LIST_RETAINED,
+    MEMSCOPE_LIST_GARBAGE,
+    MEMSCOPE_LIST_STRINGS,
+    MEMSCOPE_LIST_ROOTS,
+    MEMSCOPE_LIST_DOMINATORS,
+    MEMSCOPE_LIST_PATHS,
+    MEMSCOPE_LIST_COUNT,
+};
+
+struct memscope_heap_answer {
+    enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    struct memscope_heap_part reachable, garbage;
+    uint64_t reference_count;
+    uint64_t saturated_count;                      /* objects that hold 4 GiB or more; each is counted as 4 GiB */
+    uint64_t target_count, unreached_target_count; /* objects to which paths were requested: reachable, unreachable */
+    uint64_t alike_count; /* kinds of paths: paths that are alike count once; the first kinds are in `paths` */
+    struct memscope_class_answer *retained, *garbage_classes;
+    struct memscope_dominator_answer *dominators;
+    struct memscope_path_answer *paths;
+    struct memscope_root_answer *roots;
+    struct memscope_duplicates_answer *duplicates;
+    unsigned cut; /* a bit for each list whose last rows are missing, because the room is full */
+    size_t retained_count, garbage_class_count, dominator_count, path_count, root_count, duplicates_count;
+    struct memscope_string_sums strings;
+    struct memscope_held_memory held;
+    uint64_t spent_ns;    /* CPU time */
+    uint64_t child_bytes; /* memory that only the child had, 0 in the process */
+};
+
+/* Where answers and their texts are written: shared with a forked child, at the same address. */
+#define MEMSCOPE_ANSWER_ROOM_BYTES ((size_t)16 << 20) /* a thousand rows of each list usually take a tenth of it */
+struct memscope_answer_room {
+    char *base;
+    size_t used;
+};
+enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room);
+void memscope_answer_room_close(struct memscope_answer_room *room);
+
+/*
+ * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and
+ * no other Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works.
+ * memscope_named_references_learn must have been called.
+ */
+void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
+                          struct memscope_scratch *scratch, struct memscope_answer_room *room,
+                          struct memscope_heap_answer *answer);
+
+/*
+ * As memscope_heap_answer, for a dump, whose graph must have edge names. The question may set class_name or growth, but
+ * not object, objects, class or strings. No GVL needed.
+ */
+void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
+                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer);
+
+/* How long an answer takes for this many slots, judging by the last one. */
+uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
+
+/* Call it with a child's answer: memscope_heap_answer_predicted_ns learns from it. */
+void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer);
+
+/* An answer from a forked child. */
+struct memscope_answer_child {
+    const struct memscope_heap_question *question;
+    const struct memscope_heap_listing *listing;
+    struct memscope_answer_room *room;
+    struct memscope_forked_child process;
+    struct memscope_heap_answer found;
+};
+
+/*
+ * Starts the child. Caller holds the GVL, which the functions below do not need. Nothing that `child` refers to may
+ * move before memscope_answer_child_end. Fails as memscope_forked_child_start does.
+ */
+enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
+
+/* Idempotent. */
+void memscope_answer_child_end(struct memscope_answer_child *child);
+
+#endif

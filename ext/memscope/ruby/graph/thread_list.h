@@ -1,0 +1,56 @@
+/*
+ * The program's threads: their names, the lines that made them, and their fiber-local and thread-local variables.
+ *
+ * A key may be made from data ("hub_#{id}"), so only keys that are Symbols in the program's code have a name.
+ */
+#ifndef MEMSCOPE_THREAD_LIST_H
+#define MEMSCOPE_THREAD_LIST_H
+
+#include <ruby.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ruby/heap/heap_references.h"
+
+struct memscope_listed_thread {
+    VALUE thread;
+    size_t name, name_bytes;   /* in texts */
+    size_t place, place_bytes; /* "/srv/app/job.rb:12": where its block begins */
+};
+
+struct memscope_thread_local {
+    VALUE value, key; /* the key is a Symbol */
+    bool in_code;     /* set by memscope_thread_locals_find_keys */
+};
+
+struct memscope_thread_list {
+    VALUE threads, locals, texts; /* Strings, which the caller must keep: arrays of the structs, and bytes */
+    size_t thread_count, local_count;
+};
+
+/*
+ * Learns how this Ruby keeps its code. Must be called before the process is forked; only the first call takes time.
+ * GVL held.
+ */
+void memscope_thread_list_learn(void);
+
+/*
+ * Lists the threads that are alive. Of a thread, the fiber that runs has its fiber-locals listed. Calls methods of
+ * Thread, so it may run the program's code; exceptions are swallowed. GVL held.
+ */
+void memscope_thread_list_take(struct memscope_thread_list *list);
+
+/* NULL if the object is no listed thread. */
+const struct memscope_listed_thread *memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread);
+
+/*
+ * Looks for the keys in the code of the heap: 0.2 µs for each method or block. Must be called once before
+ * memscope_thread_local_of. Works in a forked child.
+ */
+void memscope_thread_locals_find_keys(const struct memscope_thread_list *list,
+                                      const struct memscope_heap_references *references);
+
+/* The variable with this value; one whose key is in code, if there are several. NULL if there is none. */
+const struct memscope_thread_local *memscope_thread_local_of(const struct memscope_thread_list *list, VALUE value);
+
+#endif

@@ -1,0 +1,495 @@
+#include "values.h"
+
+#include "elf/object_lookup.h"
+#include "fork/fork_cost.h"
+#include "ruby/class_names.h"
+#include "ruby/heap/census.h"
+#include "ruby/heap/heap_pins.h"
+#include "ruby/ruby_private.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Unlike this file, the rest of the extension is compiled for size. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O2")
+#endif
+
+#define DEADLINE_MS 10000
+/* Address space for a child's rows and names: more than a million rows. */
+#define SHARED_BYTES ((size_t)64 << 20)
+
+/* ---- how long a census takes ----------------------------------------------------------------------------------- */
+
+/* Nanoseconds per thousand slots: first as measured on an idle machine, then by the last census. */
+static memscope_slot_rate ns_of_1000_slots = 12000;
+
+void memscope_census_took(const struct memscope_census *census) {
+    if (!census->refusal) /* a census that failed may have taken much less time */
+        memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
+}
+
+uint64_t memscope_census_predicted_ns(uint64_t slots) {
+    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
+}
+
+/* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
+
+/* The pass counts each slot in a cell; the groupings by class, type and imemo are sums of cells. */
+struct cell {
+    uint64_t key; /* 0: free */
+    struct memscope_census_sums sums;
+    VALUE class;           /* 0: hidden from Ruby code, so known by its type only */
+    const char *data_type; /* as memscope_data_type_of has it; NULL: named by class or type */
+    uint8_t type, kind;
+    bool of_extension; /* a T_DATA whose type is not Ruby's own */
+    uint8_t owner;     /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
+};
+
+struct cells {
+    struct cell *table; /* open addressing, at most half full */
+    size_t mask, count;
+};
+
+#define FIRST_CELLS 2048
+
+/* A cache of recent objects' cells, which is faster than the table. */
+#define RECENT_BITS 8
+
+struct recent {
+    uint64_t key; /* 0: nothing */
+    struct cell *cell;
+};
+
+struct pass {
+    struct memscope_scratch *scratch;
+    struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA; empty if it is not known */
+    struct memscope_census *census;
+    struct cells cells;
+    struct recent recent[1 << RECENT_BITS];
+    struct memscope_held_walk held;
+    struct memscope_census_sums sizes[MEMSCOPE_SLOT_SIZES], old;
+    size_t slot_bytes[MEMSCOPE_SLOT_SIZES], size_count;
+};
+
+static inline size_t place_of(const struct cells *cells, uint64_t key) {
+    size_t place = (size_t)((key ^ key >> 32) * UINT64_C(0x9e3779b97f4a7c15) >> 32) & cells->mask;
+
+    while (cells->table[place].key != 0 && cells->table[place].key != key)
+        place = (place + 1) & cells->mask;
+    return place;
+}
+
+static bool take_cells(struct pass *pass, size_t size) {
+    struct cells old = pass->cells, *cells = &pass->cells;
+
+    cells->table = memscope_scratch_take(pass->scratch, size * sizeof *cells->table);
+    if (cells->table == NULL) {
+        *cells = old;
+        return false;
+    }
+    memset(cells->table, 0, size * sizeof *cells->table);
+    cells->mask = size - 1;
+    memset(pass->recent, 0, sizeof pass->recent);
+    for (size_t place = 0; old.table != NULL && place <= old.mask; place++)
+        if (old.table[place].key != 0)
+            cells->table[place_of(cells, old.table[place].key)] = old.table[place];
+    return true;
+}
+
+/* NULL if there is no memory. */
+static struct cell *add_cell(struct pass *pass, const struct cell *found) {
+    struct cell *cell;
+
+    if (pass->cells.count * 2 >= pass->cells.mask && !take_cells(pass, (pass->cells.mask + 1) * 2))
+        return NULL;
+    cell = &pass->cells.table[place_of(&pass->cells, found->key)];
+    if (cell->key == 0) {
+        *cell = *found;
+        pass->cells.count++;
+    }
+    return cell;
+}
+
+/* ---- which cell an object is in -------------------------------------------------------------------------------- */
+
+/* The type in the highest five bits, above a class's address or an imemo's kind: addresses have at most 56 bits. */
+#define KEY(type, rest) ((uint64_t)(type) << 59 | (uint64_t)(rest))
+/* Takes the type's place in the key of a cell whose objects hold the variables of other objects. */
+#define OWNED RUBY_T_NONE
+
+/* Objects that Ruby code cannot reach may keep anything in `klass`. */
+static inline bool has_class(int type) {
+    const uint32_t others = UINT32_C(1) << RUBY_T_IMEMO | UINT32_C(1) << RUBY_T_ICLASS | UINT32_C(1) << RUBY_T_NODE |
+                            UINT32_C(1) << RUBY_T_ZOMBIE | UINT32_C(1) << RUBY_T_MOVED;
+
+    return (others >> type & 1) == 0;
+}
+
+static VALUE class_of(VALUE object, int type) {
+    VALUE class = has_class(type) ? RBASIC(object)->klass : 0;
+
+    return class == 0 ? 0 : rb_class_real(class);
+}
+
+/*
+ * From Ruby 4.0 on, `klass` of an imemo_fields is its owner, which it marks (imemo.c, rb_imemo_mark_and_move). Classes
+ * own some, too.
+ */
+static bool holds_variables(int kind) {
+    return RUBY_API_VERSION_CODE >= 40000 && strcmp(MEMSCOPE_IMEMO_NAME(kind), "fields") == 0;
+}
+
+/* All imemos that hold variables have one key, which no cell has, so each of them comes here. */
+static struct cell *add_imemo_cell(struct pass *pass, VALUE object, uint64_t key) {
+    struct cell found = {.key = key, .type = RUBY_T_IMEMO, .kind = (uint8_t)MEMSCOPE_IMEMO_KIND(object)};
+    VALUE owner = RBASIC(object)->klass;
+
+    if (!holds_variables(found.kind))
+        return add_cell(pass, &found);
+    found.key = KEY(RUBY_T_IMEMO, found.kind + 16);
+    if (!RB_SPECIAL_CONST_P(owner)) {
+        found.owner = (uint8_t)RB_BUILTIN_TYPE(owner);
+        found.class = class_of(owner, found.owner);
+        found.key = KEY(OWNED, found.class != 0 ? found.class : found.owner);
+    }
+    return add_cell(pass, &found);
+}
+
+static bool is_of_extension(const struct pass *pass, VALUE object, int type) {
+    return pass->ruby.extent.end > 0 && type == RUBY_T_DATA && RTYPEDDATA_P(object) &&
+           !memscope_range_contains(pass->ruby.extent, (uintptr_t)RTYPEDDATA_TYPE(object));
+}
+
+/* The key of no object, so that each T_DATA whose class says nothing comes to new_cell, which asks for its type. */
+#define UNTYPED(class) ((class) | 1)
+
+static uint64_t data_key(const struct cell *found) {
+    if (found->data_type != NULL)
+        return KEY(RUBY_T_DATA, (uintptr_t)found->data_type);
+    return KEY(RUBY_T_DATA, found->class == 0 || found->class == rb_cObject ? UNTYPED(found->class) : found->class);
+}
+
+/* Singleton classes have no cells, since each object may have its own: such an object counts for its real class. */
+static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
+    struct cell found = {.type = (uint8_t)type};
+
+    if (type == RUBY_T_IMEMO)
+        return add_imemo_cell(pass, object, key);
+    found.class = class_of(object, type);
+    found.data_type = memscope_data_type_of(object, found.class);
+    found.of_extension = is_of_extension(pass, object, type);
+    found.key = type == RUBY_T_DATA ? data_key(&found) : KEY(type, found.class);
+    return add_cell(pass, &found);
+}
+
+static inline uint64_t key_of(VALUE object, int type) {
+    if (has_class(type))
+        return KEY(type, RBASIC(object)->klass);
+    return KEY(type, type == RUBY_T_IMEMO ? MEMSCOPE_IMEMO_KIND(object) : 0);
+}
+
+static __attribute__((noinline)) struct cell *find_cell(struct pass *pass, VALUE object, int type, uint64_t key,
+                                                        struct recent *recent) {
+    struct cell *cell = &pass->cells.table[place_of(&pass->cells, key)];
+
+    if (cell->key != key)
+        return new_cell(pass, object, type, key);
+    *recent = (struct recent){key, cell};
+    return cell;
+}
+
+/* NULL if there is no memory. */
+static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
+    uint64_t key = key_of(object, type);
+    struct recent *recent = &pass->recent[key * UINT64_C(0x9e3779b97f4a7c15) >> (64 - RECENT_BITS)];
+
+    return recent->key == key ? recent->cell : find_cell(pass, object, type, key, recent);
+}
+
+/* ---- the pass -------------------------------------------------------------------------------------------------- */
+
+/* Prefetches this many bytes ahead of the visited slot: 3 % less CPU time. */
+#define AHEAD 1024
+
+static void add(struct memscope_census_sums *sums, const struct memscope_census_sums *more) {
+    sums->count += more->count;
+    sums->slot_bytes += more->slot_bytes;
+    sums->memsize_bytes += more->memsize_bytes;
+    sums->old_count += more->old_count;
+    sums->unsized_count += more->unsized_count;
+}
+
+/* False for a zombie and a forwarding address: they occupy their slots, but have neither a memsize nor an age. */
+static bool is_object(int type) {
+    return type != RUBY_T_ZOMBIE && type != RUBY_T_MOVED;
+}
+
+/* Objects, and bytes of memsize. */
+struct tally {
+    uint64_t count, bytes;
+};
+
+static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_bytes) {
+    if (MEMSCOPE_HOLDS_ONLY_ITS_SLOT(object) || !is_object(type))
+        return slot_bytes;
+    return slot_bytes + memscope_held_bytes_asked(&pass->held, object, slot_bytes);
+}
+
+static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct tally *all, struct tally *old) {
+    uintptr_t slot = page->start + page->slots_offset;
+
+    for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
+        int type = RB_BUILTIN_TYPE((VALUE)slot);
+        struct cell *cell;
+        size_t size;
+
+        __builtin_prefetch((const void *)(slot + AHEAD));
+        if (type == RUBY_T_NONE)
+            continue;
+        cell = cell_of(pass, (VALUE)slot, type);
+        if (cell == NULL)
+            return false;
+        size = size_of(pass, (VALUE)slot, type, page->slot_bytes);
+        cell->sums.count++;
+        cell->sums.slot_bytes += page->slot_bytes;
+        cell->sums.memsize_bytes += size;
+        all->count++;
+        all->bytes += size;
+        if (!is_object(type) || !MEMSCOPE_IS_OLD((VALUE)slot))
+            continue;
+        cell->sums.old_count++;
+        old->count++;
+        old->bytes += size;
+    }
+    return true;
+}
+
+static struct memscope_census_sums *sums_of_size(struct pass *pass, size_t slot_bytes) {
+    size_t at = 0;
+
+    while (at < pass->size_count && pass->slot_bytes[at] != slot_bytes)
+        at++;
+    if (at == MEMSCOPE_SLOT_SIZES) /* Ruby has at most a dozen */
+        at--;
+    else if (at == pass->size_count)
+        pass->slot_bytes[pass->size_count++] = slot_bytes;
+    return &pass->sizes[at];
+}
+
+static void add_page(struct pass *pass, size_t slot_bytes, const struct tally *all, const struct tally *old) {
+    const struct memscope_census_sums sums = {all->count, all->count * slot_bytes, all->bytes, old->count, 0};
+    const struct memscope_census_sums of_old = {old->count, old->count * slot_bytes, old->bytes, old->count, 0};
+
+    add(&pass->census->total, &sums);
+    add(&pass->old, &of_old);
+    add(sums_of_size(pass, slot_bytes), &sums);
+}
+
+static bool visit_all(struct pass *pass, const struct memscope_heap_listing *listing) {
+    for (size_t index = 0; index < listing->count; index++) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        struct tally all = {0}, old = {0};
+
+        if (!visit_page(pass, page, &all, &old))
+            return false;
+        add_page(pass, page->slot_bytes, &all, &old);
+    }
+    return true;
+}
+
+/* Bytes of malloc memory up to which a size says nothing of the library's memory behind the object. */
+#define MAX_UNSIZED 128
+
+/* ---- rows by name ---------------------------------------------------------------------------------------------- */
+
+/* Classes may share a name: anonymous classes, and classes that were defined anew. */
+struct naming {
+    struct memscope_census *census;
+    struct memscope_names names;
+    struct memscope_class_names class_names;
+    uint32_t *rows; /* by name and grouping: 1 + the row's index; 0: no row yet */
+};
+
+/* Adds to the row of this name, and makes the row if there is none. False if there is no memory: the name is 0 then. */
+static bool add_to_row(struct naming *naming, enum memscope_census_grouping grouping, uint32_t name,
+                       const struct memscope_census_sums *sums) {
+    struct memscope_census *census = naming->census;
+    uint32_t *row = &naming->rows[(size_t)name * MEMSCOPE_CENSUS_GROUPINGS + grouping];
+    const uint32_t *start = &naming->names.starts[name];
+
+    if (name == 0)
+        return false;
+    if (*row == 0) {
+        census->rows[census->row_count] =
+            (struct memscope_census_row){.grouping = grouping, .name = start[0], .name_bytes = start[1] - start[0]};
+        *row = (uint32_t)++census->row_count;
+    }
+    add(&census->rows[*row - 1].sums, sums);
+    return true;
+}
+
+static bool add_to_text(struct naming *naming, enum memscope_census_grouping grouping, const char *text,
+                        const struct memscope_census_sums *sums) {
+    return add_to_row(naming, grouping, memscope_names_add(&naming->names, text, strlen(text)), sums);
+}
+
+/* An object that Ruby code cannot reach is named by its type or kind. */
+static uint32_t class_name(struct memscope_class_names *names, const struct cell *cell) {
+    if (cell->data_type != NULL)
+        return memscope_name_of_data_type(names, cell->data_type);
+    if (cell->class != 0)
+        return memscope_name_of_module(names, cell->class);
+    return memscope_name_of_type(names, cell->owner != 0 ? cell->owner : cell->type, cell->kind);
+}
+
+static bool name_class(struct naming *naming, const struct cell *cell) {
+    struct memscope_census_sums sums = cell->sums;
+    uint32_t name = class_name(&naming->class_names, cell);
+
+    if (cell->owner != 0)
+        sums.count = sums.old_count = 0;
+    if (cell->of_extension && sums.memsize_bytes - sums.slot_bytes <= sums.count * MAX_UNSIZED)
+        sums.unsized_count = sums.count;
+    return add_to_row(naming, MEMSCOPE_BY_CLASS, name, &sums);
+}
+
+static bool name_type(struct naming *naming, const struct cell *cell) {
+    return add_to_text(naming, MEMSCOPE_BY_TYPE, memscope_type_name(cell->type), &cell->sums);
+}
+
+static bool name_imemo(struct naming *naming, const struct cell *cell) {
+    return cell->type != RUBY_T_IMEMO ||
+           add_to_row(naming, MEMSCOPE_BY_IMEMO, memscope_name_of_type(&naming->class_names, cell->type, cell->kind),
+                      &cell->sums);
+}
+
+static bool name_cells(struct naming *naming, const struct cells *cells,
+                       bool (*name)(struct naming *naming, const struct cell *cell)) {
+    for (size_t place = 0; place <= cells->mask; place++)
+        if (cells->table[place].key != 0 && !name(naming, &cells->table[place]))
+            return false;
+    return true;
+}
+
+static bool name_sizes(struct naming *naming, const struct pass *pass) {
+    for (size_t at = 0; at < pass->size_count; at++) {
+        char text[24];
+
+        snprintf(text, sizeof text, "%zu", pass->slot_bytes[at]);
+        if (!add_to_text(naming, MEMSCOPE_BY_SLOT_SIZE, text, &pass->sizes[at]))
+            return false;
+    }
+    return true;
+}
+
+static bool name_ages(struct naming *naming, const struct pass *pass) {
+    const struct memscope_census_sums *total = &pass->census->total, *old = &pass->old;
+    const struct memscope_census_sums young = {.count = total->count - old->count,
+                                               .slot_bytes = total->slot_bytes - old->slot_bytes,
+                                               .memsize_bytes = total->memsize_bytes - old->memsize_bytes};
+
+    return add_to_text(naming, MEMSCOPE_BY_AGE, "young", &young) && add_to_text(naming, MEMSCOPE_BY_AGE, "old", old);
+}
+
+static bool open_naming(struct naming *naming, struct pass *pass) {
+    /* rows: at most one for each cell by class, then those of types, imemos, slot sizes and ages */
+    size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2;
+    size_t bytes = (most + 1) * MEMSCOPE_CENSUS_GROUPINGS * sizeof *naming->rows;
+
+    naming->rows = memscope_scratch_take(pass->scratch, bytes);
+    pass->census->rows = memscope_scratch_take(pass->scratch, most * sizeof *pass->census->rows);
+    if (naming->rows == NULL || pass->census->rows == NULL || memscope_names_open(&naming->names) != MEMSCOPE_OK)
+        return false;
+    memset(naming->rows, 0, bytes);
+    return memscope_class_names_open(&naming->class_names, &naming->names) == MEMSCOPE_OK;
+}
+
+static bool keep_texts(struct naming *naming, struct pass *pass) {
+    struct memscope_census *census = pass->census;
+
+    census->names_bytes = naming->names.starts[naming->names.count];
+    census->names = memscope_scratch_take(pass->scratch, census->names_bytes);
+    if (census->names != NULL)
+        memcpy(census->names, naming->names.text, census->names_bytes);
+    return census->names != NULL;
+}
+
+static bool name_rows(struct pass *pass) {
+    struct naming naming = {.census = pass->census};
+    bool named = open_naming(&naming, pass) && name_cells(&naming, &pass->cells, name_class) &&
+                 name_cells(&naming, &pass->cells, name_type) && name_cells(&naming, &pass->cells, name_imemo) &&
+                 name_sizes(&naming, pass) && name_ages(&naming, pass) && keep_texts(&naming, pass);
+
+    memscope_class_names_close(&naming.class_names);
+    memscope_names_close(&naming.names);
+    return named;
+}
+
+void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
+                          struct memscope_census *census) {
+    struct pass pass = {.scratch = scratch, .census = census};
+    uint64_t start = memscope_thread_ns();
+    size_t used = scratch->used;
+
+    memset(census, 0, sizeof *census);
+    memscope_object_at((uintptr_t)RTYPEDDATA_TYPE(rb_thread_current()), &pass.ruby);
+    memscope_heap_held_open(&pass.held, &census->held);
+    if (!take_cells(&pass, FIRST_CELLS) || !visit_all(&pass, listing) || !name_rows(&pass))
+        census->refusal = "no_memory";
+    memscope_heap_held_close(&pass.held);
+    census->scratch_bytes = scratch->used - used;
+    census->slots = listing->slots;
+    census->spent_ns = memscope_thread_ns() - start;
+    memscope_census_took(census);
+}
+
+/* ---- in a forked child ----------------------------------------------------------------------------------------- */
+
+/* Moves rows and names to the mapping that the parent shares, at the same address. */
+static void share(struct memscope_census *census, char *shared) {
+    size_t row_bytes = census->row_count * sizeof *census->rows;
+
+    if (row_bytes + census->names_bytes > SHARED_BYTES) {
+        census->refusal = "no_memory";
+        return;
+    }
+    memcpy(shared, census->rows, row_bytes);
+    memcpy(shared + row_bytes, census->names, census->names_bytes);
+    census->rows = (struct memscope_census_row *)(void *)shared;
+    census->names = shared + row_bytes;
+}
+
+static bool take_and_answer(void *argument, int answer) {
+    struct memscope_census_child *child = argument;
+    struct memscope_scratch scratch;
+
+    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
+        return false;
+    memscope_census_take(child->listing, &scratch, &child->found);
+    if (child->found.refusal == NULL)
+        share(&child->found, child->shared);
+    return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
+}
+
+enum memscope_status memscope_census_child_start(struct memscope_census_child *child) {
+    struct memscope_scratch *pages = (struct memscope_scratch *)&child->listing->scratch;
+    void *shared = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    enum memscope_status status;
+
+    if (shared == MAP_FAILED)
+        return MEMSCOPE_NO_MEMORY;
+    child->shared = shared;
+    memscope_scratch_inherit(pages, true);
+    status = memscope_forked_child_start(&child->process, take_and_answer, child, -1, DEADLINE_MS);
+    memscope_scratch_inherit(pages, false);
+    return status;
+}
+
+void memscope_census_child_end(struct memscope_census_child *child) {
+    memscope_forked_child_end(&child->process);
+    if (child->shared != NULL)
+        munmap(child->shared, SHARED_BYTES);
+    child->shared = NULL;
+}

@@ -1,0 +1,33 @@
+/*
+ * The pages of Ruby's heap by slot size, and bounds on how many of them would still hold objects after compaction.
+ * Arithmetic on a listing and its pins: no VALUE, any context.
+ */
+#ifndef MEMSCOPE_COMPACTION_BOUNDS_H
+#define MEMSCOPE_COMPACTION_BOUNDS_H
+
+#include <stdbool.h>
+
+#include "ledger/ruby_regions.h"
+#include "ruby/heap/heap_pins.h"
+
+#define MEMSCOPE_TENTHS 10
+
+struct memscope_slot_size {
+    size_t pages, hidden_empty_pages, slots, live_slots, most_slots;
+    size_t pinned_pages_min, pinned_pages_max;
+    size_t tenths[MEMSCOPE_TENTHS]; /* pages by the live share of their slots: 0 to 0.1, 0.1 to 0.2, … */
+    struct memscope_resizes resizes;
+    size_t fewest_pages, most_pages; /* after compaction */
+};
+
+struct memscope_slot_sizes {
+    struct memscope_slot_size list[MEMSCOPE_SLOT_SIZES], total;
+    size_t count;
+};
+
+/* pinned_pages_first: compaction fills the pages with the most pinned objects first, as it has since Ruby 3.2. */
+void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t count,
+                             const struct memscope_heap_pins *pins, bool pinned_pages_first,
+                             struct memscope_slot_sizes *sizes);
+
+#endif

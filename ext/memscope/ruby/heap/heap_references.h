@@ -1,0 +1,50 @@
+/*
+ * The heap graph of this process: a node for each slot of a listing, an edge for each reference that the mark phase
+ * would follow.
+ */
+#ifndef MEMSCOPE_HEAP_REFERENCES_H
+#define MEMSCOPE_HEAP_REFERENCES_H
+
+#include <ruby.h>
+
+#include "graph/heap_graph.h"
+#include "ruby/class_names.h"
+#include "ruby/heap/page_index.h"
+#include "ruby/heap/ruby_heap.h"
+#include "ruby/held_memory.h"
+
+struct memscope_heap_references {
+    struct memscope_heap_graph graph;
+    struct memscope_class_names class_names; /* over graph.names */
+    struct memscope_page_index pages;
+    struct memscope_held_memory held;
+};
+
+/*
+ * Fills the graph. Runs the mark and size functions of C extensions, as a garbage collection and
+ * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
+ * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
+ * an object. Returns NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export
+ * references. Always close it.
+ *
+ * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
+ */
+enum memscope_status memscope_heap_references_fill(struct memscope_heap_references *references,
+                                                   const struct memscope_heap_listing *listing,
+                                                   struct memscope_scratch *scratch);
+void memscope_heap_references_close(struct memscope_heap_references *references);
+
+/* Whether an object looks like a value in Ruby's table of finalizers: see MEMSCOPE_ROOTS_LACK_FINALIZERS. */
+bool memscope_may_be_finalizers(VALUE object);
+
+/* The node of an object: the number of its slot. MEMSCOPE_NO_NODE if the object is in no listed slot. */
+static inline uint32_t memscope_node_of(const struct memscope_heap_references *references, VALUE object) {
+    return memscope_slot_of(&references->pages, object);
+}
+
+/* The slot of a node below graph.slot_count. */
+static inline VALUE memscope_object_of(const struct memscope_heap_references *references, uint32_t node) {
+    return memscope_object_in_slot(&references->pages, node);
+}
+
+#endif

@@ -1,0 +1,50 @@
+#include "ruby/heap/page_index.h"
+
+#include <string.h>
+
+static void add(struct memscope_page_index *index, size_t page) {
+    uintptr_t number = index->listing->pages[page].start >> index->page_shift;
+    size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+
+    while (index->table[place] != 0)
+        place = (place + 1) & index->mask;
+    index->table[place] = (uint32_t)(page + 1);
+}
+
+bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
+                              struct memscope_scratch *scratch) {
+    uint64_t slots = 0;
+    size_t size = 16;
+
+    while (size < listing->count * 2)
+        size *= 2;
+    *index = (struct memscope_page_index){
+        .listing = listing, .mask = size - 1, .page_shift = (unsigned)__builtin_ctzll(listing->page_bytes)};
+    index->table = memscope_scratch_take(scratch, size * sizeof *index->table);
+    index->first_slots = memscope_scratch_take(scratch, (listing->count + 1) * sizeof *index->first_slots);
+    if (index->table == NULL || index->first_slots == NULL)
+        return false;
+    memset(index->table, 0, size * sizeof *index->table);
+    for (size_t page = 0; page < listing->count; page++) {
+        add(index, page);
+        index->first_slots[page] = (uint32_t)slots;
+        slots += listing->pages[page].slot_count;
+    }
+    return true;
+}
+
+VALUE memscope_object_in_slot(const struct memscope_page_index *index, uint32_t slot) {
+    const struct memscope_heap_page *page;
+    size_t low = 0, high = index->listing->count;
+
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+
+        if (index->first_slots[middle] <= slot)
+            low = middle;
+        else
+            high = middle;
+    }
+    page = &index->listing->pages[low];
+    return page->start + page->slots_offset + (VALUE)(slot - index->first_slots[low]) * page->slot_bytes;
+}

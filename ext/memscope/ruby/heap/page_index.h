@@ -1,0 +1,62 @@
+/*
+ * Finds a listed heap page by the address of an object on it, and numbers the slots of all pages, in the order of the
+ * listing, from 0 on.
+ */
+#ifndef MEMSCOPE_PAGE_INDEX_H
+#define MEMSCOPE_PAGE_INDEX_H
+
+#include <ruby.h>
+#include <stdint.h>
+
+#include "base/scratch.h"
+#include "ruby/heap/ruby_heap.h"
+
+#define MEMSCOPE_NO_PAGE SIZE_MAX
+#define MEMSCOPE_NO_SLOT UINT32_MAX
+
+/* An open-addressing hash table of listing indices plus one; 0 is empty. */
+struct memscope_page_index {
+    const struct memscope_heap_listing *listing;
+    uint32_t *table;       /* in scratch */
+    uint32_t *first_slots; /* the number of each page's first slot, in scratch */
+    size_t mask;
+    unsigned page_shift; /* log2 of listing->page_bytes */
+};
+
+/*
+ * False if there is no memory. Numbers are right only up to UINT32_MAX slots. Both listing and scratch must outlive the
+ * index.
+ */
+bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
+                              struct memscope_scratch *scratch);
+
+/* The page's place in the listing, for any address on the page; MEMSCOPE_NO_PAGE if it is not listed. */
+static inline size_t memscope_page_of(const struct memscope_page_index *index, uintptr_t address) {
+    uintptr_t number = address >> index->page_shift;
+    size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;
+
+    for (; index->table[place] != 0; place = (place + 1) & index->mask)
+        if (index->listing->pages[index->table[place] - 1].start == number << index->page_shift)
+            return index->table[place] - 1;
+    return MEMSCOPE_NO_PAGE;
+}
+
+/* MEMSCOPE_NO_SLOT for values outside the listed slots, such as special constants. */
+static inline uint32_t memscope_slot_of(const struct memscope_page_index *index, VALUE object) {
+    size_t at = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(index, object);
+    const struct memscope_heap_page *page;
+    uint32_t slot;
+
+    if (at == MEMSCOPE_NO_PAGE)
+        return MEMSCOPE_NO_SLOT;
+    page = &index->listing->pages[at];
+    if (object < page->start + page->slots_offset)
+        return MEMSCOPE_NO_SLOT;
+    slot = (uint32_t)(object - page->start - page->slots_offset) / page->slot_bytes;
+    return slot < page->slot_count ? index->first_slots[at] + slot : MEMSCOPE_NO_SLOT;
+}
+
+/* The object in a listed slot. */
+VALUE memscope_object_in_slot(const struct memscope_page_index *index, uint32_t slot);
+
+#endif

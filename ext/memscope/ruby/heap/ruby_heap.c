@@ -1,0 +1,378 @@
+#include "values.h"
+
+#include "ruby/heap/ruby_heap.h"
+#include "ruby/ractors.h"
+#include "ruby/ruby_private.h"
+
+#include <string.h>
+#include <time.h>
+
+#define SAMPLE_PAGES 64
+#define AHEAD ((size_t)8)
+
+static size_t heap_page_bytes;
+static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
+static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages,
+    symbol_live_slots, symbol_free_slots, symbol_state, symbol_none, symbol_sweeping;
+
+/* ---- listing -------------------------------------------------------------------------------------------------- */
+
+/* T_NONE is a slot on a free list; a zombie or a forwarding address still occupies its slot. */
+static bool is_live(uintptr_t slot) {
+    return (((const struct RBasic *)slot)->flags & RUBY_T_MASK) != RUBY_T_NONE;
+}
+
+static uint32_t walk_slots(const struct memscope_heap_page *page) {
+    uintptr_t slot = page->start + page->slots_offset;
+    uint32_t live = 0;
+
+    for (uint32_t index = 0; index < page->slot_count; index++, slot += page->slot_bytes)
+        live += is_live(slot);
+    return live;
+}
+
+static const struct memscope_heap_page_header *header_of(const struct memscope_heap_page *page) {
+    return *(const struct memscope_heap_page_header *const *)page->start;
+}
+
+/*
+ * each_objects calls back once per page; a modular GC without pages would call back once per object, with one slot
+ * between start and end. Runs inside the walk of the object space: must not allocate objects or raise.
+ */
+static int list_page(void *start, void *end, size_t stride, void *data) {
+    struct memscope_heap_listing *listing = data;
+    struct memscope_heap_page *page;
+    uintptr_t first = (uintptr_t)start, size = (uintptr_t)end - first;
+
+    if (size <= stride || stride == 0) {
+        listing->refusal = "heap_pages_absent";
+        return 1;
+    }
+    page = memscope_scratch_extend(&listing->scratch, sizeof *page);
+    if (page == NULL) {
+        listing->refusal = "no_memory";
+        return 1;
+    }
+    page->start = first / heap_page_bytes * heap_page_bytes;
+    page->slots_offset = (uint32_t)(first - page->start);
+    page->slot_bytes = (uint32_t)stride;
+    page->slot_count = (uint32_t)(size / stride);
+    page->live_count = 0;
+    listing->count++;
+    listing->slots += page->slot_count;
+    return 0;
+}
+
+typedef int page_callback(void *start, void *end, size_t stride, void *data);
+
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+/*
+ * Returns NULL, or the reason why the callback was never called. With other Ractors alive, the walk takes the VM lock;
+ * if Ruby does not export that lock, there is no walk.
+ */
+static const char *walk_pages(void (*walk)(page_callback *callback, void *data), page_callback *callback, void *data) {
+    if (!memscope_other_ractors()) {
+        walk(callback, data);
+        return NULL;
+    }
+#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
+    {
+        unsigned int level;
+
+        rb_vm_lock_enter_body(&level);
+        walk(callback, data);
+        rb_vm_lock_leave_body(&level);
+        return NULL;
+    }
+#else
+    return "heap_pages_unlocked";
+#endif
+}
+#endif
+
+static const char *each_page(page_callback *callback, void *data) {
+#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
+    return walk_pages(rb_objspace_each_objects_without_setup, callback, data);
+#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
+    return walk_pages(rb_objspace_each_objects, callback, data);
+#else
+    (void)callback, (void)data;
+    return "heap_walk_unexported";
+#endif
+}
+
+/*
+ * Whether this Ruby's page headers can be trusted: on a sample of pages they must agree with the slots. The header of a
+ * page that is being allocated from says that no slot is free; up to SAMPLE_PAGES / 4 such pages are accepted, whatever
+ * their number of live slots.
+ */
+static bool headers_are_right(const struct memscope_heap_listing *listing) {
+    size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
+
+    for (size_t index = 0; index < listing->count; index += step) {
+        const struct memscope_heap_page *page = &listing->pages[index];
+        const struct memscope_heap_page_header *header = header_of(page);
+        uint32_t live = walk_slots(page);
+
+        if (header->total_slots != page->slot_count || header->free_slots > header->total_slots)
+            return false;
+        if (page->slot_count - header->free_slots == live)
+            continue;
+        if (header->free_slots != 0 || ++being_allocated > SAMPLE_PAGES / 4)
+            return false;
+    }
+    return true;
+}
+
+/* Neither a page nor its header, which lies elsewhere, is in a CPU cache: both are prefetched. */
+static void fetch_ahead(const struct memscope_heap_listing *listing, size_t index) {
+    if (index + 2 * AHEAD < listing->count)
+        __builtin_prefetch((const void *)listing->pages[index + 2 * AHEAD].start);
+    if (index + AHEAD < listing->count)
+        __builtin_prefetch(header_of(&listing->pages[index + AHEAD]));
+}
+
+static void count_slots(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    listing->slot_counts = MEMSCOPE_SLOTS_WALKED;
+    if (wanted == MEMSCOPE_SLOTS_UNCOUNTED) {
+        listing->slot_counts = wanted;
+        return;
+    }
+    if (wanted == MEMSCOPE_SLOTS_FROM_HEADERS && headers_are_right(listing))
+        listing->slot_counts = MEMSCOPE_SLOTS_FROM_HEADERS;
+    for (size_t index = 0; index < listing->count; index++) {
+        struct memscope_heap_page *page = &listing->pages[index];
+
+        fetch_ahead(listing, index);
+        page->live_count = listing->slot_counts == MEMSCOPE_SLOTS_WALKED
+                               ? walk_slots(page)
+                               : page->slot_count - header_of(page)->free_slots;
+    }
+}
+
+uint64_t memscope_heap_slots(void) {
+    return rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+}
+
+bool memscope_counts_empty_pages(void) {
+    return symbol_empty_pages != Qnil;
+}
+
+void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted) {
+    const char *refusal;
+
+    memset(listing, 0, sizeof *listing);
+    if (memscope_scratch_open(&listing->scratch) != MEMSCOPE_OK) {
+        listing->refusal = "no_memory";
+        return;
+    }
+    if (heap_page_bytes == 0) {
+        listing->refusal = "heap_pages_absent";
+        return;
+    }
+    listing->pages = memscope_scratch_take(&listing->scratch, 0);
+    listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
+    listing->unswept = !MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) == symbol_sweeping;
+    refusal = each_page(list_page, listing);
+    if (refusal != NULL)
+        listing->refusal = refusal;
+    if (listing->refusal != NULL) {
+        listing->count = 0;
+        listing->slots = 0;
+        return;
+    }
+    listing->page_bytes = heap_page_bytes;
+    listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
+    listing->allocatable_pages = NIL_P(symbol_allocatable_pages) ? 0 : rb_gc_stat(symbol_allocatable_pages);
+    listing->empty_pages = memscope_counts_empty_pages() ? rb_gc_stat(symbol_empty_pages) : 0;
+    count_slots(listing, wanted);
+}
+
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
+    return 1;
+}
+#endif
+
+/*
+ * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space also finishes it, but reads the
+ * headers of all pages. The walk is used only while other Ractors are alive, because it takes the VM lock.
+ */
+bool memscope_heap_finish_gc(void) {
+    bool other_ractors = memscope_other_ractors(); /* first: it may switch to a thread that begins a collection */
+
+    if (rb_gc_latest_gc_info(symbol_state) == symbol_none)
+        return false;
+    if (other_ractors) {
+#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+        return walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
+#else
+        return false;
+#endif
+    }
+    if (!RTEST(rb_gc_disable()))
+        rb_gc_enable();
+    return rb_gc_latest_gc_info(symbol_state) == symbol_none;
+}
+
+/*
+ * Ruby has no function that reads the state; rb_gc_enable returns it and, unlike rb_gc_disable, finishes no collection.
+ * Nothing is allocated between the two calls, so no collection begins in this Ractor.
+ */
+bool memscope_heap_gc_is_disabled(void) {
+    bool disabled = RTEST(rb_gc_enable());
+
+    if (disabled)
+        rb_gc_disable();
+    return disabled;
+}
+
+/* Unlike GC.start, rb_gc switches to no other thread; it does nothing while the GC is disabled. */
+static void collect_undisturbed(void) {
+    bool was_disabled = RTEST(rb_gc_enable());
+
+    rb_gc();
+    if (was_disabled)
+        rb_gc_disable();
+}
+
+/* Only GC.start runs finalizers, but at its end it may switch to other threads, which leave new garbage. */
+void memscope_heap_collect(void) {
+    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+
+    rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
+    memscope_other_ractors(); /* now: it may switch threads, too */
+    if (rb_gc_stat(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
+        collect_undisturbed();
+    memscope_heap_finish_gc();
+}
+
+/* ---- a collection under way ------------------------------------------------------------------------------------ */
+
+#define MAX_WAIT_NS UINT64_C(2000000000)
+#define STEP_NS 5000000
+/* After this many steps without any allocation, no other thread is advancing the collection. */
+#define IDLE_STEPS 4
+
+static void rest(void *argument) {
+    const struct timespec step = {.tv_nsec = STEP_NS};
+
+    nanosleep(&step, NULL);
+}
+
+uint64_t memscope_heap_await_gc(void) {
+    uint64_t start = memscope_now_ns();
+    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+
+    for (int idle = 0; idle < IDLE_STEPS && rb_gc_latest_gc_info(symbol_state) != symbol_none;) {
+        size_t before = allocated;
+
+        if (memscope_now_ns() - start > MAX_WAIT_NS)
+            break;
+        memscope_without_gvl(rest, NULL);
+        allocated = rb_gc_stat(symbol_allocated_objects);
+        idle = allocated == before ? idle + 1 : 0;
+    }
+    return memscope_now_ns() - start;
+}
+
+void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
+    memscope_scratch_close(&listing->scratch);
+}
+
+/* ---- layout --------------------------------------------------------------------------------------------------- */
+
+static bool jit_is_on(void) {
+    static const char *const names[] = {"YJIT", "ZJIT", "RJIT"};
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+
+    for (size_t index = 0; index < sizeof names / sizeof names[0]; index++) {
+        ID name = rb_intern(names[index]);
+
+        if (rb_const_defined(vm, name) && RTEST(rb_check_funcall(rb_const_get(vm, name), rb_intern("enabled?"), 0, 0)))
+            return true;
+    }
+    return false;
+}
+
+static uintptr_t shape_list(void) {
+#if defined(HAVE_RB_SHAPE_GET_SHAPE_BY_ID)
+    return (uintptr_t)rb_shape_get_shape_by_id(0);
+#elif defined(HAVE_RB_SHAPE_TREE)
+    return (uintptr_t)rb_shape_tree;
+#else
+    return 0;
+#endif
+}
+
+static void set_landmarks(struct memscope_ruby_layout *layout) {
+    const VALUE objects[MEMSCOPE_LANDMARKS] = {rb_cObject, rb_cModule,    rb_cString,     rb_cInteger,
+                                               rb_cThread, rb_eException, rb_mComparable, rb_mKernel};
+
+    for (size_t index = 0; heap_page_bytes > 0 && index < MEMSCOPE_LANDMARKS; index++)
+        layout->landmarks[index] = objects[index] / heap_page_bytes * heap_page_bytes;
+}
+
+void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
+    *layout = (struct memscope_ruby_layout){
+        .heap_pages = listing->pages,
+        .heap_page_count = listing->count,
+        .heap_page_bytes = heap_page_bytes,
+        .empty_page_count = listing->empty_pages,
+        .allocated_page_count = listing->count > 0 ? listing->allocated_pages : rb_gc_stat(symbol_allocated_pages),
+        .fiber_stack_bytes = fiber_stack_bytes,
+        .thread_vm_bytes = thread_vm_bytes,
+        .thread_machine_bytes = thread_machine_bytes,
+        .transient_heap_bytes = MEMSCOPE_TRANSIENT_HEAP_BYTES,
+        .transient_block_bytes = MEMSCOPE_TRANSIENT_BLOCK_BYTES,
+        .shape_list = shape_list(),
+        .shape_list_bytes = MEMSCOPE_SHAPE_LIST_BYTES,
+        .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
+        .jit = jit_is_on(),
+    };
+    set_landmarks(layout);
+}
+
+/* ---- constants of this Ruby ----------------------------------------------------------------------------------- */
+
+/*
+ * cont.c, fiber_pool_initialize: the sum of the VM stack and the machine stack, rounded up to the next multiple of the
+ * page size, even if it is already a multiple.
+ */
+static size_t pooled_fiber_bytes(VALUE parameters) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t wanted = memscope_hash_get_size(parameters, "fiber_vm_stack_size") +
+                    memscope_hash_get_size(parameters, "fiber_machine_stack_size");
+
+    return wanted == 0 ? 0 : (wanted / page + 1) * page;
+}
+
+void memscope_ruby_heap_learn(void) {
+    VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
+    VALUE stat = rb_hash_new(), parameters;
+
+    symbol_allocated_objects = memscope_symbol("total_allocated_objects");
+    symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
+    symbol_live_slots = memscope_symbol("heap_live_slots");
+    symbol_free_slots = memscope_symbol("heap_free_slots");
+    symbol_state = memscope_symbol("state");
+    symbol_none = memscope_symbol("none");
+    symbol_sweeping = memscope_symbol("sweeping");
+    rb_gc_latest_gc_info(symbol_state); /* the first call interns all keys, which allocates */
+    heap_page_bytes = memscope_gc_constant("HEAP_PAGE_SIZE");
+    parameters = rb_const_get(vm, rb_intern("DEFAULT_PARAMS"));
+    fiber_stack_bytes = pooled_fiber_bytes(parameters);
+    if (MEMSCOPE_THREADS_MIGRATE) {
+        thread_vm_bytes = memscope_hash_get_size(parameters, "thread_vm_stack_size");
+        thread_machine_bytes = memscope_hash_get_size(parameters, "thread_machine_stack_size");
+    }
+    rb_gc_stat(stat);
+    symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
+    if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages)))
+        symbol_allocatable_pages = Qnil;
+    symbol_empty_pages = Qnil;
+    if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */
+        symbol_empty_pages = memscope_symbol("heap_empty_pages");
+    else if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_tomb_pages"))))
+        symbol_empty_pages = memscope_symbol("heap_tomb_pages");
+}

@@ -1,0 +1,114 @@
+#include "ruby/sample/event_hooks.h"
+
+#include "ruby/ractors.h"
+#include "ruby/ruby_private.h"
+
+#include <ruby/ractor.h>
+
+#define HOOKS 8
+
+/* `added`: whether Ruby has it. The places of hooks that Ruby does not have are free. */
+static struct {
+    memscope_event_hook hook;
+    rb_event_flag_t events;
+    bool added, wanted;
+} hooks[HOOKS];
+
+const char *memscope_event_hooks_obstacle(void) {
+    if (memscope_other_ractors())
+        return "ractors_unsampled";
+    if (memscope_ractor_begins())
+        return "ractor_begins";
+    if (memscope_hooks_crash_new_ractors() && !memscope_ractors_are_watched())
+        return "ractors_unwatched";
+    return NULL;
+}
+
+/* The place of a hook that Ruby has; for NULL, a free place. HOOKS if there is none. */
+static size_t place_of(memscope_event_hook hook) {
+    size_t index = 0;
+
+    while (index < HOOKS && (hook ? !hooks[index].added || hooks[index].hook != hook : hooks[index].added))
+        index++;
+    return index;
+}
+
+static void add(size_t place, memscope_event_hook hook, rb_event_flag_t events) {
+    hooks[place].hook = hook;
+    hooks[place].events = events;
+    hooks[place].added = hooks[place].wanted = true;
+    rb_add_event_hook2((rb_event_hook_func_t)(void (*)(void))hook, events, Qnil,
+                       (rb_event_hook_flag_t)(RUBY_EVENT_HOOK_FLAG_SAFE | RUBY_EVENT_HOOK_FLAG_RAW_ARG));
+}
+
+/* Before 4.0, each Ractor has a list of its own. */
+static void remove_unwanted(void) {
+    if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS && memscope_ractors_alive())
+        return;
+    for (size_t index = 0; index < HOOKS; index++) {
+        if (!hooks[index].added || hooks[index].wanted)
+            continue;
+        rb_remove_event_hook((rb_event_hook_func_t)(void (*)(void))hooks[index].hook);
+        hooks[index].added = false;
+    }
+}
+
+/*
+ * Where a new Ractor crashes if there is a hook, its object is looked out for: it is allocated before the Ractor
+ * begins, even where Ractor.new is not noticed.
+ */
+static void look_out(VALUE data, rb_trace_arg_t *event) {
+    VALUE object = rb_tracearg_object(event), class = RBASIC_CLASS(object);
+
+    if (RB_BUILTIN_TYPE(object) != RUBY_T_DATA || class == 0 || !RTEST(rb_class_inherited_p(class, rb_cRactor)))
+        return;
+    for (size_t index = 0; index < HOOKS; index++)
+        hooks[index].wanted = false;
+    remove_unwanted();
+}
+
+/* It is there as long as another hook for allocations is. */
+static void keep_look_out(void) {
+    size_t place = place_of(look_out);
+    bool wanted = false;
+
+    if (!memscope_hooks_crash_new_ractors())
+        return;
+    for (size_t index = 0; index < HOOKS; index++)
+        wanted |= index != place && hooks[index].added && hooks[index].wanted &&
+                  (hooks[index].events & RUBY_INTERNAL_EVENT_NEWOBJ);
+    if (place < HOOKS)
+        hooks[place].wanted = wanted;
+    else if (wanted && (place = place_of(NULL)) < HOOKS)
+        add(place, look_out, RUBY_INTERNAL_EVENT_NEWOBJ);
+}
+
+bool memscope_event_hook_add(memscope_event_hook hook, rb_event_flag_t events) {
+    size_t place = place_of(hook);
+
+    if (memscope_ractors_alive() || memscope_ractor_begins())
+        return false;
+    if (place < HOOKS)
+        return hooks[place].wanted = true;
+    remove_unwanted();
+    place = place_of(NULL);
+    if (place < HOOKS)
+        add(place, hook, events);
+    keep_look_out();
+    return place < HOOKS;
+}
+
+void memscope_event_hook_remove(memscope_event_hook hook) {
+    size_t place = place_of(hook);
+
+    if (place < HOOKS)
+        hooks[place].wanted = false;
+    keep_look_out();
+    remove_unwanted();
+}
+
+bool memscope_event_hook_is_there(memscope_event_hook hook) {
+    size_t place = place_of(hook);
+
+    return place < HOOKS && hooks[place].wanted;
+}

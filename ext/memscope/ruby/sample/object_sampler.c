@@ -1,0 +1,809 @@
+#include "values.h"
+
+#include "ruby/sample/object_sampler.h"
+
+#include "base/scratch.h"
+#include "ruby/heap/mark_bits.h"
+#include "ruby/heap/ruby_heap.h"
+#include "ruby/ractors.h"
+#include "ruby/ruby_private.h"
+#include "ruby/sample/event_hooks.h"
+#include "ruby/sample/frame_texts.h"
+#include "ruby/sample/object_records.h"
+#include "ruby/sample/tags.h"
+
+#include <math.h>
+#include <ruby/vm.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A sample is charged at most this much: any excess is the time of other threads or processes. */
+#define MAX_SAMPLE_COST_NS 20000
+
+enum phase { RESTING, WATCHING, WATCHED };
+
+static struct sampler {
+    bool running;
+    bool working;       /* within the postponed job */
+    bool skipping;      /* the window has not begun yet: memscope_plan_skip */
+    bool unpaired;      /* a fork since the last window: the child's CPU clock began at 0 */
+    _Atomic(bool) due;  /* whether the next call of `hit` takes a sample */
+    _Atomic(bool) lost; /* another Ractor has been alive unnoticed: hooks do nothing, and samples are not to be read */
+    enum phase phase;
+    pid_t pid;
+    uint32_t marks;              /* major GCs that have ended their mark phase */
+    _Atomic(int64_t) left;       /* allocations up to the next call of `hit` */
+    _Atomic(uint64_t) step;      /* the value that `left` started from */
+    _Atomic(uint64_t) remaining; /* allocations left in the window, as of the last call of `hit` */
+    uint64_t watched;            /* allocations of this window, the skipped ones included */
+    double stands_for;
+    double stands_before;                       /* stands_for of the window before */
+    struct memscope_sampling_plan plan, before; /* before: as it was when the window began */
+    struct memscope_generations generations;
+
+    /* Allocation counts. started_at: total_allocated_objects at the start, from which the other counts start. */
+    uint64_t started_at;
+    uint64_t forked_at; /* 0 in the process that started the profile */
+    uint64_t passed_at; /* at the last GC event at which no window could begin: the reach counts from it */
+
+    /* Costs since the last window; *_before: of windows that have ended. */
+    uint64_t cpu_started_at, cpu_at; /* CPU time at the start, and when the last window ended */
+    uint64_t watched_ns;             /* as in struct memscope_window; of an open window, own_time() when it began */
+    uint64_t spent_ns, gc_ns;
+    uint64_t watched_before, spent_before, gc_before;
+    double watching_before; /* nanoseconds, for watched_before */
+
+    /* Counts of GCs: all and major ones, as of the last end of a mark phase; all, as of the last GC event. */
+    uint64_t collections, majors, entered;
+    uint64_t rearmed, missed;
+} sampler;
+
+static struct memscope_object_samples *samples;
+
+/* What is counted by tag. `marks`: as of the last two major GCs, in turn; `start`: as of the start. */
+static struct tag_tables {
+    struct memscope_tag_allocations allocations;
+    struct memscope_tag_mark marks[2], start;
+} * tags;
+
+_Static_assert(sizeof *samples + MEMSCOPE_OBJECT_RECORDS_LIMIT + MEMSCOPE_FRAME_TEXTS_LIMIT <= 8 << 20,
+               "the tables of samples: 8 MB");
+_Static_assert(sizeof *tags <= 256 << 10, "and those by tag: 256 KB");
+
+static void on_allocation(VALUE data, rb_trace_arg_t *trace);
+static void on_gc(VALUE data, rb_trace_arg_t *trace);
+static void check_collections(void);
+
+/* ---- counts and times -------------------------------------------------------------------------------------------- */
+
+static uint64_t gc_figure(const char *name) {
+    return rb_gc_stat(memscope_symbol(name));
+}
+
+/* Since the start. */
+static uint64_t allocations(void) {
+    uint64_t moves = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS ? gc_figure("total_moved_objects") : 0;
+
+    return gc_figure("total_allocated_objects") - moves - sampler.started_at;
+}
+
+static uint64_t cpu_of_process(void) {
+    return memscope_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* The process's CPU time since `then`. In a forked child, whose clock restarts at 0, it is 0 until notice_fork. */
+static uint64_t cpu_since(uint64_t then) {
+    uint64_t now = cpu_of_process();
+
+    return now > then ? now - then : 0;
+}
+
+/* ---- postponed jobs ---------------------------------------------------------------------------------------------- */
+
+static void work(void *unused);
+
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+static rb_postponed_job_handle_t job;
+
+static bool prepare_job(void) {
+    job = rb_postponed_job_preregister(0, work, NULL);
+    return job != POSTPONED_JOB_HANDLE_INVALID;
+}
+
+/* Async-signal-safe, so hooks may call it. */
+static void request_job(void) {
+    rb_postponed_job_trigger(job);
+}
+#else
+static bool prepare_job(void) {
+    return true;
+}
+
+static void request_job(void) {
+    rb_postponed_job_register_one(0, work, NULL);
+}
+#endif
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
+
+static void watch_gc(void) {
+    memscope_event_hook_add(on_gc, RUBY_INTERNAL_EVENT_GC_ENTER | RUBY_INTERNAL_EVENT_GC_END_MARK);
+}
+
+/* ---- a window ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * From 4.0 on, other Ractors may count in parallel. Occasionally an allocation is then not counted, which is cheaper
+ * than an atomic decrement.
+ */
+#define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
+#define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
+
+/* Whether no other Ractor is, or has been, alive unnoticed. In hooks, jobs and GCs too, which run in any Ractor. */
+static bool is_alone(void) {
+    if (!memscope_in_main_ractor() || memscope_ractors_alive() || !memscope_event_hook_is_there(on_gc))
+        STORE(lost, true);
+    return !LOAD(lost);
+}
+
+/* Subtracts the last step from the window; returns what remains. */
+static uint64_t step_on(void) {
+    uint64_t remaining = LOAD(remaining), step = LOAD(step);
+
+    remaining = remaining > step ? remaining - step : 0;
+    STORE(remaining, remaining);
+    return remaining;
+}
+
+/* Sets the next step: to a sample, or to the window's end. At the end, every allocation calls `hit`. */
+static void count_down(uint64_t interval, uint64_t remaining) {
+    bool due = interval <= remaining;
+    uint64_t step = due ? interval : remaining;
+
+    STORE(due, due);
+    STORE(step, step);
+    STORE(left, step > 0 ? (int64_t)step : 1);
+}
+
+/* Makes room for as many samples as can be recorded before they are settled. */
+static void make_room(void) {
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    memscope_object_samples_make_room(samples, MEMSCOPE_OBJECT_RECORDS, &sampler.plan);
+    sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+/* The skip is over: from now on, allocations by tag are counted for this window. */
+static void end_skip(void) {
+    memscope_tag_allocations_next_window(&tags->allocations, sampler.stands_before);
+    sampler.skipping = false;
+}
+
+/* The process's CPU time without what samples have taken since the last window. */
+static uint64_t own_time(void) {
+    return cpu_of_process() - sampler.spent_ns;
+}
+
+static void begin_window(uint64_t now, uint64_t reach) {
+    uint64_t skip;
+
+    make_room();
+    sampler.before = sampler.plan;
+    sampler.stands_before = sampler.stands_for;
+    skip = memscope_plan_skip(&sampler.plan, reach);
+    sampler.watched = skip + MEMSCOPE_WINDOW_ALLOCATIONS;
+    STORE(remaining, sampler.watched);
+    sampler.stands_for = memscope_plan_begin_window(&sampler.plan, now, skip, reach);
+    sampler.skipping = skip > 0;
+    if (!sampler.skipping)
+        end_skip();
+    count_down(skip > 0 ? skip : memscope_plan_interval(&sampler.plan), sampler.watched);
+    sampler.phase = WATCHING;
+    sampler.watched_ns = own_time();
+    memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+}
+
+/*
+ * Within the hook. From 4.0 on, a hook that removes itself waits for all Ractors to stop, which deadlocks if another
+ * Ractor begins a GC at that moment. So from 4.0 on, the postponed job removes the hook.
+ */
+static void end_window(void) {
+    uint64_t now = own_time();
+
+    if (!MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
+        memscope_event_hook_remove(on_allocation);
+    STORE(left, INT64_MAX);
+    sampler.phase = WATCHED;
+    sampler.watched_ns = now > sampler.watched_ns ? now - sampler.watched_ns : 0;
+    request_job();
+}
+
+/* Within the hook: the object is not complete, and nothing may be allocated. */
+static void take_sample(VALUE object) {
+    uint64_t begun = memscope_now_ns(), spent;
+    uint16_t record = memscope_object_record();
+
+    if (record == 0) {
+        samples->taken++;
+        samples->dropped++;
+        return;
+    }
+    memscope_object_samples_add(samples, (struct memscope_object_sample){
+                                             .address = object,
+                                             .weight = (float)(sampler.plan.interval * sampler.stands_for),
+                                             .stands_for = (float)sampler.stands_for,
+                                             .epoch = sampler.generations.epoch,
+                                             .window = (uint32_t)sampler.plan.windows,
+                                             .pending = record,
+                                             .tag = (uint16_t)memscope_current_tag(),
+                                             .slot_bytes = (uint16_t)MEMSCOPE_SLOT_BYTES(object),
+                                         });
+    spent = memscope_now_ns() - begun;
+    sampler.spent_ns += spent < MAX_SAMPLE_COST_NS ? spent : MAX_SAMPLE_COST_NS;
+}
+
+static __attribute__((noinline)) void hit(rb_trace_arg_t *trace) {
+    uint64_t remaining;
+
+    if (!is_alone())
+        STORE(left, INT64_MAX);
+    if (sampler.phase != WATCHING || LOAD(lost))
+        return;
+    remaining = step_on();
+    if (sampler.skipping)
+        end_skip();
+    else if (LOAD(due))
+        take_sample(rb_tracearg_object(trace));
+    if (remaining == 0)
+        end_window();
+    else
+        count_down(memscope_plan_interval(&sampler.plan), remaining);
+}
+
+static void on_allocation(VALUE data, rb_trace_arg_t *trace) {
+    int64_t left = LOAD(left) - 1;
+
+    STORE(left, left);
+    if (sampler.phase == WATCHING && !sampler.skipping) /* from 4.0 on, the hook outlasts the window */
+        tags->allocations.window[memscope_current_tag()]++;
+    if (left <= 0)
+        hit(trace);
+}
+
+/* Settles the samples taken so far. A window that is open stays open. */
+static void settle_samples(void) {
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    if (!memscope_object_records_any())
+        return;
+    memscope_object_records_find_texts(samples);
+    check_collections(); /* before 3.4, another tool's hook for allocations may have run a GC unseen */
+    memscope_object_records_settle(samples);
+    sampler.spent_ns += memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+}
+
+/* ---- garbage collections ----------------------------------------------------------------------------------------- */
+
+static enum memscope_object_age age_by_flags(uintptr_t address) {
+    if (!memscope_object_is_marked((VALUE)address))
+        return MEMSCOPE_OBJECT_DEAD;
+    return MEMSCOPE_IS_OLD((VALUE)address) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
+}
+
+static void fetch_object(uintptr_t address) {
+    __builtin_prefetch((const void *)address);
+}
+
+/*
+ * Accounts for GCs that ended their mark phase unseen: Ruby calls no hook for a GC that runs within another NEWOBJ
+ * hook, and before 4.0, a Ractor that ends switches all hooks off (Bug #19112). It is unknown which objects these GCs
+ * freed, so the samples of all objects that they may have freed are dropped. `majors`: how many of these GCs were
+ * major.
+ */
+static void miss(uint64_t missed, uint64_t majors) {
+    sampler.missed += missed;
+    memscope_object_samples_forget(samples, majors == 0);
+    memscope_frame_texts_forget();
+    memscope_mark_bits_unseen();
+}
+
+static void count_runs(struct memscope_tag_mark *mark) {
+    const struct memscope_tag_runs *runs = memscope_tag_runs();
+
+    for (uint32_t tag = 0; tag < MEMSCOPE_TAGS; tag++)
+        mark->half_runs[tag] = runs ? runs[tag].begun + runs[tag].ended : 0;
+}
+
+/* The plan as of now; sets *last as memscope_plan_at does. Inside a GC too. */
+static struct memscope_sampling_plan plan_now(double *last) {
+    uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
+    bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
+
+    return memscope_plan_at(skipping ? &sampler.before : &sampler.plan, allocations(), skipping ? 0 : remaining, last);
+}
+
+static void mark_major(void) {
+    struct memscope_tag_mark *mark = &tags->marks[sampler.marks++ % 2];
+
+    mark->plan = plan_now(&mark->last);
+    mark->epoch = sampler.generations.epoch;
+    count_runs(mark);
+}
+
+/*
+ * If the bitmaps of heap pages have turned out to be wrong, they may have been wrong before, about any object: all
+ * samples are dropped.
+ */
+static void sweep_samples(bool minor) {
+    bool by_bits = memscope_mark_bits_compare();
+
+    if (by_bits)
+        memscope_object_samples_sweep(samples, minor, memscope_mark_bits_age, memscope_mark_bits_fetch);
+    else
+        memscope_object_samples_sweep(samples, minor, age_by_flags, fetch_object);
+    if (by_bits && !memscope_mark_bits_proven())
+        memscope_object_samples_forget(samples, false);
+}
+
+/* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
+static void end_marking(void) {
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
+    uint64_t count = rb_gc_count(), majors = gc_figure("major_gc_count");
+    bool minor = NIL_P(rb_gc_latest_gc_info(memscope_symbol("major_by")));
+
+    if (count > sampler.collections + 1)
+        miss(count - sampler.collections - 1, majors - sampler.majors - !minor);
+    sampler.collections = count;
+    sampler.majors = majors;
+    sweep_samples(minor);
+    memscope_frame_texts_sweep(minor);
+    memscope_generations_marked(&sampler.generations, minor);
+    if (!minor)
+        mark_major();
+    spent = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+    sampler.spent_ns += spent;
+    sampler.gc_ns += spent;
+}
+
+static void request_window(void) {
+    uint64_t now = allocations();
+
+    if (sampler.phase == RESTING && now >= sampler.plan.due)
+        request_job();
+    else
+        sampler.passed_at = now;
+}
+
+static void on_gc(VALUE data, rb_trace_arg_t *trace) {
+    if (!sampler.running)
+        return;
+    if (!is_alone()) {
+        memscope_event_hook_remove(on_allocation);
+        memscope_event_hook_remove(on_gc);
+        return;
+    }
+    if (rb_tracearg_event_flag(trace) == RUBY_INTERNAL_EVENT_GC_END_MARK)
+        end_marking();
+    sampler.entered = rb_gc_count();
+    if (sampler.phase == WATCHED)
+        request_job();
+    request_window();
+}
+
+/*
+ * If GCs have ended their mark phase unseen, drops the samples of objects that those GCs may have freed. `ended`: how
+ * many GCs have ended their mark phase so far. Returns whether any was unseen.
+ */
+static bool notice_unseen(uint64_t ended) {
+    uint64_t majors = gc_figure("major_gc_count");
+
+    if (ended <= sampler.collections)
+        return false;
+    miss(ended - sampler.collections, majors - sampler.majors);
+    sampler.collections = ended;
+    sampler.majors = majors;
+    return true;
+}
+
+/* The number of GCs that have ended their mark phase. */
+static uint64_t ended_collections(void) {
+    return rb_gc_count() - (rb_gc_latest_gc_info(memscope_symbol("state")) == memscope_symbol("marking"));
+}
+
+/* Calls malloc, which may run another GC unseen: hence the check. */
+static void add_again(void) {
+    memscope_event_hook_remove(on_gc);
+    watch_gc();
+    notice_unseen(ended_collections());
+    sampler.entered = rb_gc_count();
+    sampler.rearmed++;
+}
+
+/* Called outside of a GC. If no hook was called for a GC, adds the hook again. */
+static void check_collections(void) {
+    if (!notice_unseen(ended_collections()))
+        return;
+    add_again();
+}
+
+/* ---- the guard: what the garbage collector sees ------------------------------------------------------------------ */
+
+/*
+ * Runs within each mark phase, in the Ractor that began the GC; before 4.0, hooks run in the main Ractor only. If no
+ * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, no
+ * job is requested: no hook sees the GCs of a job, so the job would be requested again forever.
+ */
+static void mark(void *unused) {
+    if (!sampler.running)
+        return;
+    memscope_object_records_mark();
+    if (is_alone() && !sampler.working && rb_gc_count() > sampler.entered + 1)
+        request_job();
+}
+
+static uintptr_t moved(uintptr_t address) {
+    return rb_gc_location((VALUE)address);
+}
+
+/*
+ * Updates addresses. Frames recorded after the mark phase are not pinned, so they may have moved too. Samples of
+ * objects that an unseen GC may have freed are dropped first: their pages may be gone, and rb_gc_location would read
+ * them. rb_gc_stat does not work here, since the keys of Ruby's symbol table have moved; but one of the unseen GCs was
+ * major, because a compacting GC is.
+ */
+static void compact(void *unused) {
+    uint64_t count = rb_gc_count();
+
+    if (!sampler.running)
+        return;
+    memscope_object_records_move();
+    if (!is_alone())
+        return;
+    if (count > sampler.collections) {
+        miss(count - sampler.collections, 1);
+        sampler.collections = count;
+    }
+    memscope_object_samples_move(samples, moved);
+    memscope_frame_texts_move();
+}
+
+static void end_ruby(void *unused) {
+    sampler.running = false;
+    sampler.phase = RESTING;
+}
+
+/*
+ * The guard is not write-barrier protected, so that each minor GC marks it, since recording runs no write barrier. It
+ * has no dsize function: its tables are mapped, not allocated by malloc.
+ */
+static const rb_data_type_t guard_type = {
+    .wrap_struct_name = "Memscope::Native object samples",
+    .function = {.dmark = mark, .dfree = end_ruby, .dcompact = compact},
+};
+
+static void at_vm_exit(ruby_vm_t *unused) {
+    end_ruby(NULL);
+}
+
+/* ---- the postponed job ------------------------------------------------------------------------------------------- */
+
+static void account_window(void) {
+    memscope_plan_end_window(&sampler.plan, (struct memscope_window){
+                                                .ends_at = allocations(),
+                                                .watched = sampler.watched,
+                                                .watched_ns = sampler.unpaired ? 0 : sampler.watched_ns,
+                                                .spent_ns = sampler.spent_ns,
+                                                .cpu_ns = cpu_since(sampler.cpu_at),
+                                            });
+    sampler.cpu_at = cpu_of_process();
+    sampler.unpaired = false;
+    sampler.watched_before += sampler.watched;
+    sampler.watching_before += sampler.plan.watching_ns * (double)sampler.watched;
+    sampler.spent_before += sampler.spent_ns;
+    sampler.gc_before += sampler.gc_ns;
+    sampler.spent_ns = sampler.gc_ns = sampler.watched = 0;
+    sampler.phase = RESTING;
+}
+
+static uint64_t seed(void) {
+    return memscope_now_ns() ^ (uint64_t)getpid() << 32;
+}
+
+/* Drops the open window's counts by tag. During its skip, the counts are still the previous window's, and stay. */
+static void cancel_counts(void) {
+    if (!sampler.skipping)
+        memset(tags->allocations.window, 0, sizeof tags->allocations.window);
+    sampler.skipping = false;
+    sampler.stands_for = sampler.stands_before;
+}
+
+/* Undoes the open window: the previous window stands for its allocations too. */
+static void cancel_window(void) {
+    memscope_event_hook_remove(on_allocation);
+    sampler.watched -= LOAD(remaining);
+    memscope_object_samples_forget_window(samples, (uint32_t)sampler.plan.windows);
+    memscope_object_records_clear();
+    cancel_counts();
+    account_window();
+    sampler.plan = sampler.before;
+}
+
+/* In a window, outside of hooks: whether an allocation calls the hook. */
+static bool is_watching(void) {
+    int64_t before = LOAD(left);
+
+    rb_obj_alloc(rb_cObject);
+    return LOAD(left) != before;
+}
+
+/* If Ruby has switched the hooks off, it is unknown since when the open window does not watch allocations. */
+static void check_window(void) {
+    if (!MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF || sampler.phase != WATCHING || is_watching())
+        return;
+    cancel_window();
+    add_again();
+}
+
+static uint64_t watched_of_window(void) {
+    return sampler.phase == RESTING ? 0 : sampler.watched - LOAD(remaining);
+}
+
+/*
+ * A forked child draws other random numbers than its parent. Its CPU clock began at 0, so it counts only what it has
+ * spent and watched itself.
+ */
+static void notice_fork(void) {
+    if (sampler.pid == getpid())
+        return;
+    sampler.pid = getpid();
+    sampler.cpu_at = sampler.cpu_started_at = 0;
+    sampler.spent_ns = sampler.gc_ns = sampler.spent_before = sampler.gc_before = 0;
+    sampler.watched_before = 0 - watched_of_window(); /* plus watched_of_window: what the child has watched */
+    sampler.watching_before = -sampler.plan.watching_ns * (double)watched_of_window();
+    sampler.unpaired = true;
+    sampler.forked_at = allocations();
+    memscope_plan_reseed(&sampler.plan, seed());
+}
+
+/* Returns whether a window begins. `reach` is 0 at the end of a window, since the next one may follow at once. */
+static bool begin_window_if_due(uint64_t now, uint64_t reach) {
+    bool due = now >= sampler.plan.due && memscope_plan_affords(&sampler.plan, cpu_since(sampler.cpu_at), reach);
+
+    if (due)
+        begin_window(now, reach);
+    return due;
+}
+
+/* Leaves its own allocations out of the count: no window can watch them, so no sample may stand for them. */
+static void settle_between_windows(void) {
+    uint64_t before = allocations();
+
+    settle_samples();
+    sampler.started_at += allocations() - before;
+}
+
+/*
+ * The postponed job: with the GVL, outside of hooks, in any thread. Calls no Ruby method: a method that checks
+ * interrupts would raise here what Thread#raise or Thread#kill has sent to this thread, and Ruby drops whatever a
+ * postponed job raises.
+ */
+static void work(void *unused) {
+    if (!sampler.running || !is_alone())
+        return;
+    sampler.working = true;
+    notice_fork();
+    check_window();
+    check_collections();
+    if (sampler.phase == WATCHED) {
+        if (MEMSCOPE_HOOKS_SEE_ALL_RACTORS)
+            memscope_event_hook_remove(on_allocation);
+        settle_between_windows();
+        account_window();
+        begin_window_if_due(allocations(), 0);
+    } else if (sampler.phase == RESTING) {
+        uint64_t now = allocations();
+
+        if (!begin_window_if_due(now, now - sampler.passed_at))
+            sampler.passed_at = now;
+    }
+    sampler.working = false;
+}
+
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
+
+#define TRIAL 2000
+#define COLLECTIONS_OF_TRIAL 4 /* there are more with GC.stress, when each allocation takes milliseconds */
+
+/* Nanoseconds. */
+static double time_of_allocation(void) {
+    uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    size_t collections = rb_gc_count();
+    int count;
+
+    for (count = 0; count < TRIAL && rb_gc_count() - collections < COLLECTIONS_OF_TRIAL; count++)
+        rb_obj_alloc(rb_cObject);
+    return (double)(memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun) / count;
+}
+
+/*
+ * The extra cost of a watched allocation, in nanoseconds: limited to between a tenth and four times the cost of an
+ * unwatched one, however slow the machine is; at least 5, since the clock may be coarse.
+ */
+static double watching_ns(void) {
+    double plain = INFINITY, watched = INFINITY;
+
+    STORE(left, INT64_MAX);
+    sampler.phase = WATCHING; /* so that the hook does all that it does in a window */
+    for (int round = 0; round < 3; round++) {
+        plain = fmin(plain, time_of_allocation());
+        memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
+        watched = fmin(watched, time_of_allocation());
+        memscope_event_hook_remove(on_allocation);
+    }
+    return fmax(fmin(fmax(watched - plain, plain / 10), 4 * plain), 5);
+}
+
+/* Does its work once per process. */
+static enum memscope_object_sampler_obstacle prepare(void) {
+    static bool prepared;
+
+    if (prepared)
+        return MEMSCOPE_OBJECTS_READY;
+    if (!samples)
+        samples = memscope_object_samples_map();
+    if (!tags)
+        tags = memscope_lasting_map(sizeof *tags);
+    if (!samples || !tags || !memscope_object_records_open() || !memscope_frame_texts_open())
+        return MEMSCOPE_OBJECTS_NO_MEMORY;
+    if (!prepare_job())
+        return MEMSCOPE_OBJECTS_NO_JOBS;
+    memscope_object_is_marked(rb_cObject); /* this and the next intern their IDs, which allocates */
+    rb_gc_latest_gc_info(memscope_symbol("major_by"));
+    rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &sampler));
+    ruby_vm_at_exit(at_vm_exit);
+    prepared = true;
+    return MEMSCOPE_OBJECTS_READY;
+}
+
+/* The objects made here are not counted, since no window watches them. */
+static void begin_comparing_marks(void) {
+    uint64_t before = allocations();
+
+    memscope_mark_bits_begin();
+    sampler.started_at += allocations() - before;
+}
+
+enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budget) {
+    enum memscope_object_sampler_obstacle obstacle = MEMSCOPE_OBJECTS_NO_MARKS;
+    double watching;
+
+    if (sampler.running)
+        return MEMSCOPE_OBJECTS_RUNNING;
+    if (memscope_event_hooks_obstacle())
+        return MEMSCOPE_OBJECTS_RACTORS;
+    if (MEMSCOPE_KNOWS_MARKED)
+        obstacle = prepare();
+    if (obstacle != MEMSCOPE_OBJECTS_READY)
+        return obstacle;
+    if (MEMSCOPE_RACTORS_SWITCH_HOOKS_OFF && memscope_ractors_were_created())
+        rb_gc(); /* frees those that have ended, which would switch off the hooks */
+    watching = watching_ns();
+    memscope_object_samples_clear(samples);
+    memscope_frame_texts_begin(&samples->texts);
+    memscope_object_records_clear();
+    memscope_lasting_empty(tags, sizeof *tags);
+    count_runs(&tags->start);
+    sampler = (struct sampler){.running = true, .pid = getpid()};
+    memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
+    sampler.entered = rb_gc_count();
+    sampler.collections = ended_collections();
+    /* Here, only a major GC can be in its mark phase (incrementally); major_gc_count has it already. */
+    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections);
+    sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
+    sampler.started_at = allocations();
+    watch_gc();
+    begin_comparing_marks();
+    work(NULL);
+    return MEMSCOPE_OBJECTS_READY;
+}
+
+void memscope_object_sampler_stop(void) {
+    if (sampler.phase != RESTING)
+        memscope_event_hook_remove(on_allocation);
+    memscope_event_hook_remove(on_gc);
+    memscope_mark_bits_end();
+    sampler.running = false;
+}
+
+bool memscope_object_sampler_runs(void) {
+    return sampler.running;
+}
+
+bool memscope_object_sampler_lost(void) {
+    return LOAD(lost);
+}
+
+void memscope_object_sampler_settle(void) {
+    if (!sampler.running)
+        return;
+    if (!is_alone()) {
+        memscope_object_sampler_stop();
+        return;
+    }
+    notice_fork();
+    check_window();
+    check_collections();
+    settle_samples();
+}
+
+/* ---- reading the samples ----------------------------------------------------------------------------------------- */
+
+struct memscope_object_samples *memscope_object_sampler_samples(void) {
+    return samples;
+}
+
+uint32_t memscope_object_sampler_next_generation(void) {
+    return memscope_generation_begin(&sampler.generations);
+}
+
+static int by_address(const void *left, const void *right) {
+    const struct memscope_sampled_object *one = left, *other = right;
+
+    return one->address < other->address ? -1 : one->address > other->address;
+}
+
+size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, size_t count) {
+    VALUE *alive = (VALUE *)(void *)objects;
+    size_t found = 0, kept = 0;
+
+    if (!sampler.running || !is_alone())
+        return 0;
+    check_collections();
+    qsort(objects, count, sizeof *objects, by_address);
+    for (uint32_t index = 0; index < samples->count; index++) {
+        const struct memscope_object_sample *sample = &samples->list[index];
+        struct memscope_sampled_object key = {.address = sample->address}, *object;
+
+        object = bsearch(&key, objects, count, sizeof *objects, by_address);
+        if (object != NULL && object->window == sample->window && object->epoch == sample->epoch) {
+            object->window = 0;
+            found++;
+        }
+    }
+    for (size_t index = 0; index < count && kept < found; index++)
+        if (objects[index].window == 0)
+            alive[kept++] = (VALUE)objects[index].address;
+    return kept;
+}
+
+struct memscope_object_sampler_state memscope_object_sampler_state(void) {
+    double last;
+    struct memscope_sampling_plan plan = plan_now(&last);
+
+    return (struct memscope_object_sampler_state){
+        .plan = plan,
+        .last = last,
+        .allocations = allocations() - sampler.forked_at,
+        .watched = sampler.watched_before + watched_of_window(),
+        .spent_ns = sampler.spent_before + sampler.spent_ns,
+        .watching_ns = sampler.watching_before + sampler.plan.watching_ns * (double)watched_of_window(),
+        .gc_ns = sampler.gc_before + sampler.gc_ns,
+        .cpu_ns = cpu_since(sampler.cpu_started_at),
+        .rearmed = sampler.rearmed,
+        .missed = sampler.missed,
+        .generations = sampler.generations,
+        .bytes = memscope_lasting_resident_bytes(samples, sizeof *samples) + memscope_object_records_bytes() +
+                 memscope_frame_texts_bytes() + memscope_lasting_resident_bytes(tags, sizeof *tags),
+    };
+}
+
+struct memscope_object_tags memscope_object_sampler_tags(void) {
+    return (struct memscope_object_tags){
+        .allocations = &tags->allocations,
+        .stands_for = sampler.skipping ? sampler.stands_before : sampler.stands_for,
+        .start = &tags->start,
+        .judged = sampler.marks < 2 ? NULL : &tags->marks[sampler.marks % 2],
+    };
+}

@@ -1,0 +1,19 @@
+/*
+ * The live samples of the profile of objects, grouped by stack. With the GVL.
+ */
+#ifndef MEMSCOPE_SAMPLED_OBJECTS_H
+#define MEMSCOPE_SAMPLED_OBJECTS_H
+
+#include "base/scratch.h"
+#include "ruby/sample/object_sampler.h"
+#include "sampling/object_groups.h"
+
+/*
+ * Groups the samples in scratch. with_bytes: whether each object counts with the bytes of its slot and those that it
+ * says it holds through malloc, which runs the dsize functions of C extensions (held_memory.h); otherwise with none.
+ */
+enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state, bool with_bytes,
+                                                    struct memscope_scratch *scratch,
+                                                    struct memscope_object_groups *groups);
+
+#endif
