@@ -120,7 +120,7 @@ namespace :battery do
 
   desc "Let a policy and other rules restart simulated workers: SEEDS=1-3,1001-1008 of each kind, STEPS=100000 of 5 s"
   task policy: :compile do
-    run_tests ["test/remote/policy/battery_test.rb"],
+    run_tests ["test/judge/policy/battery_test.rb"],
               "MEMSCOPE_SEEDS" => ENV.fetch("SEEDS", "1-3,1001-1008"),
               "MEMSCOPE_STEPS" => ENV.fetch("STEPS", "100000")
   end

@@ -13,7 +13,7 @@ class TreeTest < MemscopeTest
     "engine/trend/verdict_battery" => "the room trend, against traces of memory with known truth",
     "facade_documentation" => "what the documentation and the signatures promise",
     "memscope" => "lib/memscope.rb",
-    "remote/policy/battery" => "the policy, in simulated clusters over days",
+    "judge/policy/battery" => "the policy, in simulated clusters over days",
     "tree" => "this tree"
   }.freeze
   ELSEWHERE = %r{\Atest/(?:acceptance|fuzz|support|fixtures)/}

@@ -23,7 +23,7 @@ class WorkersTest < MemscopeTest
     yield cluster
   ensure
     Memscope::Runtime.current.sampling.cancel(cluster)
-    Memscope::Workers.current = Memscope::Calls.master = nil
+    Memscope::Workers.current = nil
   end
 
   # A process that does what a worker does at its boot, and then waits.

@@ -11,7 +11,7 @@ module Suites
   LONG = files("test/acceptance/{assertions,check_application,copy_on_write,endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
-               "test/{check/application,engine/trend/verdict_battery,remote/policy/battery}_test.rb",
+               "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
   IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
                   "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",

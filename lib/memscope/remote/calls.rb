@@ -97,21 +97,10 @@ module Memscope
     # The longest request, in bytes.
     LONGEST_REQUEST = 16 * 1024
 
-    # Calls that change the process.
-    ACTIONS = [:purge, :dump, *CALLS.keys.grep(/_profile_(?:start|stop)/)].freeze
-
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
-    # Calls that are not the `read`, with the same options, of the class that they return.
-    OWN = [*ACTIONS, :rss, :doctor, :verdict, :census, :heap_graph, :take_census, :kept_censuses, :take_heap_graph,
-           :kept_heap_graph, :diagnosis_with_forecast, :workers, *CALLS.keys.grep(/_profile_/)].freeze
-    private_constant :ACTIONS, :OWN
-
     class << self
-      # @return [#pid, #to_json, nil] what answers `workers` in Puma's master, the process of that pid
-      attr_accessor :master
-
       # Answers one request. No request makes it raise.
       #
       # @param line [String] the request
@@ -123,28 +112,23 @@ module Memscope
         failure(e)
       end
 
-      # Runs a call in this process.
+      # Runs a call in this process: the private method of its name here; without one, the `read` of the class that it
+      # returns.
       #
       # @param name [Symbol] a key of CALLS
       # @return [Object] the answer, not yet JSON
       # @raise [Refused] for an action, if this process allows none
       def run(name, **options)
-        OWN.include?(name) ? send(name, **options) : Loading.unit(CALLS.fetch(name).type).read(**options)
+        call = CALLS.fetch(name)
+        return send(name, **options) if singleton_class.private_method_defined?(name, false)
+
+        Loading.unit(call.type).read(**options)
       end
 
       # @return [String] the answer for an error, one line, with the parts of an Invalid
       def failure(error)
         parts = error.is_a?(Invalid) ? Field.plain(error.to_h) : {}
         "#{JSON.generate(error: Field.text(error.message), kind: error.class.name, **parts)}\n"
-      end
-
-      # Simultaneous requests for the same reading can share an answer; actions cannot.
-      #
-      # @param line [String] the request
-      def shareable?(line)
-        !ACTIONS.include?(parse(line).first)
-      rescue StandardError, NoMemoryError, ScriptError, SystemStackError # whose answer is an error, the same for all
-        true
       end
 
       private
@@ -215,7 +199,11 @@ module Memscope
 
       def diagnosis_with_forecast = Diagnosed.read
 
-      def workers = master&.pid == Process.pid ? master : Loading.unit(CALLS[:workers].type).read
+      # In Puma's master, the reports as they came: none is parsed.
+      def workers
+        type = Loading.unit(CALLS[:workers].type)
+        type.current ? type.current.answer(type) : type.read
+      end
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)

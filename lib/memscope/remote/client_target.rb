@@ -6,10 +6,6 @@ module Memscope
     #
     # @api private
     class Target
-      # Variables in the process's environment that can determine the directory of its socket.
-      DIRECTORIES = { "MEMSCOPE_SOCKET_DIRECTORY" => "%<value>s", "XDG_RUNTIME_DIR" => "%<value>s/memscope",
-                      "TMPDIR" => "%<value>s/memscope-%<uid>d" }.freeze
-
       class << self
         # @param path [String] the path of a socket
         # @return [Integer] the pid of the process that listens there
@@ -111,7 +107,7 @@ module Memscope
       def paths(owner)
         name = "#{status('NSpid').split.last || @pid}.sock"
         usual = Sockets.candidates(owner).map { |directory| "#{directory}/#{name}" }
-        inside = [*@given, *listed(name), *configured(name, owner), *usual]
+        inside = [*@given, *listed(name), *configured, *usual]
         inside.uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
       end
 
@@ -125,16 +121,11 @@ module Memscope
         []
       end
 
-      # Paths from the process's environment, if that can be read.
-      def configured(name, owner)
-        variables = File.binread("/proc/#{@pid}/environ").scan(/([^=\0]+)=([^\0]*)/n).to_h
-        own = variables["MEMSCOPE_LISTEN"]
-        directories = DIRECTORIES.filter_map do |key, pattern|
-          format(pattern, value: variables[key], uid: owner) if variables[key]
-        end
-        [*(own if own&.start_with?("/")), *directories.map { |path| "#{path}/#{name}" }]
-      rescue SystemCallError, ArgumentError
-        []
+      # A path of another name, from the process's environment, if that can be read.
+      def configured
+        File.binread("/proc/#{@pid}/environ")[%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1]
+      rescue SystemCallError
+        nil
       end
 
       def status(key)

@@ -39,7 +39,7 @@ module Memscope
         History.start if Configuration.effective(:history)
         return current.resume if current
 
-        controller = Controller.new(SingleHost.new(log))
+        controller = Controller.new(SingleHost.new, log)
         self.current = Watch.new(Sampler.new(role: :single), controller: controller).tap(&:start)
         nil
       end

@@ -32,6 +32,9 @@ module Memscope
     # @return [Float, Integer]
     def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
 
+    # @return [Float] seconds since the machine booted, including those in which it was suspended
+    def self.boot = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+
     # @return [Integer] milliseconds since 1970
     def self.time = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
 

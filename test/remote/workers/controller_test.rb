@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../test_helper"
+require "logger"
 require "memscope/remote/workers/cluster"
 require "minitest/mock"
 
@@ -30,7 +31,6 @@ class ControllerTest < MemscopeTest
     def supervised? = true
     def advance = nil
     def successor(_outcome) = booted
-    def log(text) = said << text
     def restart(member) = act(:restart, member)
     def purge(member, levers) = act(:purge, member, levers)
 
@@ -48,7 +48,9 @@ class ControllerTest < MemscopeTest
     @now = 10_000.0
     @settings = { policy: :act, policy_soft: 0.8, policy_interval_seconds: 900, policy_min_uptime_seconds: 1800 }
     @controller = Memscope::Workers::Controller.new(@host)
+    said = @host.said
     @controller.define_singleton_method(:rules) { super().merge(HURRY) }
+    @controller.define_singleton_method(:log) { |text| said << text }
   end
 
   # One step, some seconds after the last.
@@ -58,10 +60,27 @@ class ControllerTest < MemscopeTest
                                         reasons: {}, cost: Memscope::Cost.of(:T1) })
     setting = ->(name) { @settings[name] }
     Memscope::Cgroup.stub(:read, cgroup) do
-      Memscope::Workers::Controller.stub(:now, @now) do
+      Memscope::Clock.stub(:boot, @now) do
         Memscope::Clock.stub(:now, @now) { Memscope::Configuration.stub(:effective, setting) { @controller.step } }
       end
     end
+  end
+
+  # In a Puma without workers, that is Puma's log.
+  def test_logs_where_its_server_does_if_no_logger_is_set
+    log = Class.new { define_method(:log) { |text| (@lines ||= []) << text } }.new
+    logger = Struct.new(:logger)
+    Memscope::Configuration.stub(:effective, nil) do
+      Memscope::Workers::Controller.new(logger.new, log).log("policy: x")
+
+      assert_nil Memscope::Workers::Controller.new(logger.new).log("policy: x")
+      assert_output("memscope: policy: y") do
+        Memscope::Workers::Controller.new(logger.new(Logger.new($stdout, formatter: ->(*, text) { text })), log)
+                                     .log("policy: y")
+      end
+    end
+
+    assert_equal ["memscope: policy: x"], log.instance_variable_get(:@lines)
   end
 
   def test_restarts_one_and_measures_what_that_returned

@@ -128,15 +128,6 @@ class SingleHostTest < MemscopeTest
     assert_equal [:TSTP], @signals
   end
 
-  # In Puma's log, if Puma has no workers and no logger is set.
-  def test_logs_where_its_server_does
-    log = Class.new { define_method(:log) { |text| (@lines ||= []) << text } }.new
-    stubbed { Memscope::Workers::SingleHost.new(log).log("policy: x") }
-
-    assert_equal ["memscope: policy: x"], log.instance_variable_get(:@lines)
-    assert_nil(stubbed { Memscope::Workers::SingleHost.new.log("policy: x") })
-  end
-
   def test_itself_is_its_only_member
     assert_empty Memscope::Workers::SingleHost.new.members
     own = Memscope::Worker.capture({ pid: Process.pid, role: :single, samples: 1, uss_bytes: 7, reasons: {} })

@@ -84,8 +84,8 @@ module Memscope
           { floors: FLOORS, **sampler.reasons }
         end
 
-        # @return [Float] seconds since the machine booted, including those in which it was suspended
-        def now = Process.clock_gettime(Process::CLOCK_BOOTTIME)
+        # @return [Float] as Clock.boot
+        def now = Clock.boot
 
         private
 

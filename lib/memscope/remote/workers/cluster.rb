@@ -40,7 +40,7 @@ module Memscope
         return unless launcher
 
         @host = PumaHost.new(self, launcher)
-        @controller = Controller.new(@host)
+        @controller = Controller.new(@host, PumaHost.log_of(launcher))
       end
 
       # Runs in a worker, right after the fork. The worker listens even if the setting `listen` is false: a purge of the
@@ -93,7 +93,7 @@ module Memscope
         History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
         @watch = Watch.new(Sampler.new(role: :master), **PACE)
         @due = @seldom = Clock.now
-        Workers.current = Calls.master = self
+        Workers.current = self
         resume
       end
 
@@ -130,6 +130,9 @@ module Memscope
         Workers.of([master, *workers], since: since)
       end
 
+      # @return [Cluster] whose JSON is that of `read`
+      def answer(_type) = self
+
       # @return [String] `read` as JSON, for which no report is parsed
       def to_json(*)
         head, list, tail = Workers.of([], since: Cost.now).to_json.b.partition('"workers":[')
@@ -146,7 +149,7 @@ module Memscope
       def fail_once(error)
         text = "a report was dropped: #{error.message} (#{error.class})"
         unless @failed
-          @host ? @host.log(text) : warn("memscope: #{text}")
+          @controller ? @controller.log(text) : warn("memscope: #{text}")
         end
         @failed = true
       end

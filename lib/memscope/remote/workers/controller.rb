@@ -14,7 +14,7 @@ module Memscope
     # cluster for at most PumaHost::TIMEOUT seconds.
     #
     # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervised?`,
-    # why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    # `logger`, why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
     #
     # @api private
     class Controller
@@ -43,16 +43,16 @@ module Memscope
       # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
       attr_reader :groups
 
-      def initialize(host)
+      # @param host [PumaHost, SingleHost]
+      # @param log [#log, nil] where lines go if no logger is configured: Puma's log
+      def initialize(host, log = nil)
         @host = host
+        @log = log
         @groups = @outcomes = [].freeze
         @decided = {}.freeze
         @due = 0
         @logged = {}
       end
-
-      # @return [Float] seconds, as of Policy::Group#seconds
-      def self.now = Process.clock_gettime(Process::CLOCK_BOOTTIME).round(3)
 
       # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
       def fields = { policy_decisions: @decided, policy_decision: @last }
@@ -84,12 +84,17 @@ module Memscope
         log_once("policy: an error: #{e.message} (#{e.class})")
       end
 
+      # @param text [String]
+      # @return [void]
+      def log(text)
+        logger = Configuration.effective(:logger) || @host.logger
+        logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")
+      end
+
       private
 
       def rules
-        soft = Configuration.effective(:policy_soft)
-        { soft: soft, hard: [soft, 0.95].max, interval_seconds: Configuration.effective(:policy_interval_seconds),
-          min_uptime_seconds: Configuration.effective(:policy_min_uptime_seconds) }
+        %i[soft interval_seconds min_uptime_seconds].to_h { |rule| [rule, Configuration.effective(:"policy_#{rule}")] }
       end
 
       # Logs what to expect of the policy, at first and whenever that changes.
@@ -103,7 +108,7 @@ module Memscope
 
       def read(policy)
         cgroup = Cgroup.read
-        now = self.class.now
+        now = Clock.boot.round(3)
         members = @host.members
         @outcomes = @outcomes.map { |outcome| settled(outcome, policy, members, now) }.freeze
         Policy::Group.capture({ seconds: now, host: Socket.gethostname, limit_bytes: cgroup.limit_bytes,
@@ -129,8 +134,8 @@ module Memscope
         return outcome unless left && worker.private_bytes
 
         returned = worker.private_bytes - left
-        @host.log("policy: #{outcome.action} of #{worker.title} returned " \
-                  "#{size(returned)}, expected #{size(outcome.expected_bytes)}")
+        log("policy: #{outcome.action} of #{worker.title} returned " \
+            "#{size(returned)}, expected #{size(outcome.expected_bytes)}")
         outcome.with(returned_bytes: returned)
       end
 
@@ -143,7 +148,7 @@ module Memscope
         tally(decision.action, executed)
         @last = "#{'would ' unless act?}#{decision.action} #{decision.worker.title}: #{decision.reason}" \
                 "#{" Not done: #{failure}" if failure}"
-        @host.log("policy: #{@last}")
+        log("policy: #{@last}")
       end
 
       # Logs a decision to do nothing only if something was to be done: the group is too large.
@@ -154,7 +159,7 @@ module Memscope
       end
 
       def outcome_of(decision, executed)
-        ended = self.class.now if executed && decision.action == :purge
+        ended = Clock.boot.round(3) if executed && decision.action == :purge
         Policy::Outcome.capture({ action: decision.action, worker: decision.worker, executed: executed,
                                   seconds: @groups.last.seconds, expected_bytes: decision.expected_bytes,
                                   booted_seconds: ended, failed_boots: 0 })
@@ -180,7 +185,7 @@ module Memscope
       def log_once(text)
         kind = text.gsub(/[\d.,]+/, "")
         @logged.delete_if { |_kind, at| Clock.now - at > AGAIN }
-        @host.log(text) unless @logged.key?(kind)
+        log(text) unless @logged.key?(kind)
         @logged[kind] = Clock.now
       end
     end

@@ -38,7 +38,6 @@ module Memscope
       def initialize(cluster, launcher)
         @cluster = cluster
         @options = launcher.options
-        @log = self.class.log_of(launcher)
         @started = {}
         @begun = []
       end
@@ -107,12 +106,8 @@ module Memscope
         Client.new(member.pid, timeout: TIMEOUT).call(:purge, levers: levers.map(&:name))
       end
 
-      # @param text [String]
-      # @return [void]
-      def log(text)
-        logger = Configuration.effective(:logger)
-        logger ? logger.info("memscope: #{text}") : @log.log("memscope: #{text}")
-      end
+      # @return [nil] Puma has a log, which takes whole lines
+      def logger = nil
 
       private
 

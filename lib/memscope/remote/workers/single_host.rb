@@ -17,11 +17,6 @@ module Memscope
       JOBS_TIMEOUT = 900
       private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
 
-      # @param log [#log, nil] where lines go if no logger is configured: Puma's log
-      def initialize(log = nil)
-        @log = log
-      end
-
       # Ends a quieted Sidekiq once its jobs have ended.
       #
       # @return [void]
@@ -43,7 +38,7 @@ module Memscope
 
       # @return [Array<Policy::Member>]
       def members
-        @started ||= Controller.now
+        @started ||= Clock.boot.round(3)
         own = Runtime.current.workers&.own
         own ? [Controller.member(own, started_seconds: @started, booted: true)] : []
       end
@@ -66,12 +61,8 @@ module Memscope
 
       def purge(_member, levers) = Purge.run(levers)
 
-      # @param text [String]
-      # @return [void]
-      def log(text)
-        logger = Configuration.effective(:logger) || (::Sidekiq.logger if sidekiq)
-        logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")
-      end
+      # @return [Logger, nil] the server's own
+      def logger = (::Sidekiq.logger if sidekiq)
 
       private
 

@@ -5,7 +5,7 @@ require_relative "../test_helper"
 require_relative "../support/groups"
 
 # What a policy decides. Tests of rules learned from harm that other tools did are named after that harm. How a policy
-# does over months is tested in test/policy/battery_test.rb.
+# does over months is tested in test/judge/policy/battery_test.rb.
 class PolicyTest < MemscopeTest
   MEBIBYTE = Groups::MEBIBYTE
   # Worker 2 has 300 MiB more than the others.

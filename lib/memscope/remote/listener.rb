@@ -13,8 +13,7 @@ module Memscope
   # over a Unix socket. Memscope.listen returns a Listener.
   #
   # One thread serves all clients, one call after the other, and never blocks on a client: a client that takes longer
-  # than two seconds to send its request, or ten to fetch the answer, is dropped. Clients that ask for the same reading
-  # while another call is being answered share one reading.
+  # than two seconds to send its request, or ten to fetch the answer, is dropped.
   #
   # A forked child opens its own socket, DIRECTORY/PID.sock, and so does a process that Process.daemon has put into the
   # background. A program started by exec inherits nothing.
@@ -209,7 +208,6 @@ module Memscope
       ready
     end
 
-    # Empties the socket's backlog, so that many clients can share a reading.
     def accept
       while @connections.size < MOST
         socket = @server.accept_nonblock(exception: false)
@@ -231,13 +229,10 @@ module Memscope
     end
 
     def answer
-      @connections.select(&:request).group_by(&:request).each do |line, asking|
-        shared = call(line) if Calls.shareable?(line)
-        asking.each { |connection| connection.answer(shared || call(line)) }
+      @connections.select(&:request).each do |connection|
+        connection.answer(lasting { Calls.answer(connection.request) })
       end
     end
-
-    def call(line) = lasting { Calls.answer(line) }
 
     # Runs what `soon` was given.
     def work

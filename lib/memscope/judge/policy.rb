@@ -31,7 +31,8 @@ module Memscope
     # @!attribute [r] soft
     #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
     # @!attribute [r] hard
-    #   @return [Numeric] share of the limit above which a restart comes before a purge, and need not wait as long
+    #   @return [Numeric] share of the limit above which a restart comes before a purge, and need not wait as long; by
+    #     default at least `soft`
     # @!attribute [r] readings
     #   @return [Integer] how many readings in a row must be above `soft`
     # @!attribute [r] sustained_seconds
@@ -72,6 +73,7 @@ module Memscope
       RULES.each do |name, (default, range)|
         instance_variable_set(:"@#{name}", checked(name, rules.fetch(name, default), default, range))
       end
+      @hard = [soft, hard].max unless rules.key?(:hard)
       Field.refuse(:hard, hard, "#{soft} or more, which soft is", call: "Memscope::Policy.new") if hard < soft
       freeze
     end
@@ -109,6 +111,5 @@ module Memscope
 end
 
 require_relative "policy/group"
-require_relative "policy/decision"
 require_relative "policy/reading_window"
 require_relative "policy/decision_rules"
