@@ -39,8 +39,7 @@ class ContractTest < MemscopeTest
                     to_h to_json to_s],
     "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems inclusive_bytes children - to_h
                      to_json to_s],
-    "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_private_bytes
-                           mapped_shared_bytes],
+    "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_bytes],
     "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes required_by],
     "Tags" => %i[each rows top - to_h to_json to_s],
     "Tags::Row" => %i[name runs running allocated_objects malloc_allocated_bytes live_objects

@@ -16,7 +16,6 @@ void Init_memscope_dump(void);
 void Init_memscope_ledger(void);
 void Init_memscope_arenas(void);
 void Init_memscope_levers(void);
-void Init_memscope_program(void);
 void Init_memscope_termination(void);
 void Init_memscope_profile_control(void);
 void Init_memscope_profile_reading(void);

@@ -26,7 +26,6 @@ void Init_memscope(void) {
     Init_memscope_ledger();
     Init_memscope_arenas();
     Init_memscope_levers();
-    Init_memscope_program();
     Init_memscope_termination();
     Init_memscope_profile_control();
     Init_memscope_profile_reading();

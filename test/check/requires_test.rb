@@ -4,20 +4,20 @@ require_relative "../test_helper"
 
 # Requires as a value: sums, gems and comparisons, of runs made up by hand.
 class RequiresTest < MemscopeTest
-  FIELDS = %i[id parent path gem lazy objects_bytes malloc_bytes mapped_private_bytes].freeze
+  FIELDS = %i[id parent path gem lazy objects_bytes malloc_bytes mapped_bytes].freeze
   # The program requires a, whose file requires b and a's own part; b's constant loads late; set.rb requires b again.
   NODES = [
-    [0, nil, "main.rb", nil, false, 100, 10, nil],
-    [1, 0, "/gems/a-1/lib/a.rb", "a", false, 1000, 200, nil],
+    [0, nil, "main.rb", nil, false, 100, 10, 0],
+    [1, 0, "/gems/a-1/lib/a.rb", "a", false, 1000, 200, 0],
     [2, 1, "/gems/b-1/lib/b.rb", "b", false, 3000, 500, 4096],
-    [3, 1, "/gems/a-1/lib/a/part.rb", "a", false, 400, 0, nil],
-    [4, 0, "/gems/b-1/lib/b/late.rb", "b", true, 50, -20, nil],
-    [5, 0, "/usr/lib/ruby/set.rb", "ruby", false, 0, 7, nil],
-    [6, 5, "elsewhere.rb", nil, false, 1, 1, nil]
+    [3, 1, "/gems/a-1/lib/a/part.rb", "a", false, 400, 0, 0],
+    [4, 0, "/gems/b-1/lib/b/late.rb", "b", true, 50, -20, 0],
+    [5, 0, "/usr/lib/ruby/set.rb", "ruby", false, 0, 7, 0],
+    [6, 5, "elsewhere.rb", nil, false, 1, 1, 0]
   ].freeze
 
   def nodes
-    NODES.map { |values| { **FIELDS.zip(values).to_h, objects: 1, mapped_shared_bytes: nil } }
+    NODES.map { |values| { **FIELDS.zip(values).to_h, objects: 1 } }
   end
 
   def reading(more_objects: 0, nodes: self.nodes, again: [[5, 2]])

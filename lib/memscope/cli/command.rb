@@ -301,8 +301,6 @@ module Memscope
         usage_error("no command given; allowed: #{operands}") if command.empty?
 
         start(Launch::Program.new(command))
-      rescue Invalid => e
-        usage_error(e.as)
       rescue Launch::Refusal => e
         failure("#{e.message}; #{command.first} is not started")
       end
@@ -318,18 +316,17 @@ module Memscope
         reserve_output { become(program, environment) }
       end
 
-      # The environment in which the program's malloc is served by the chosen allocator. The program proves it.
+      # The environment in which an allocator serves the program's malloc. The program proves it.
       #
-      # @param choice [Launch::AllocatorChoice]
-      # @param conf [String, nil] pairs for MALLOC_CONF
+      # @param allocator [String] as for Environment#serve
+      # @param conf [String] pairs for MALLOC_CONF
       # @param profiled [Boolean] whether they enable jemalloc's profiler because memscope was asked for it
-      def allocated(program, choice, conf, profiled:)
+      def served(allocator, conf, profiled:)
         failure(Memscope.unsupported_reason) unless Memscope.supported?
-        obstacle = program.obstacle(choice.library)
-        raise Launch::Refusal, obstacle if obstacle
-
-        choice.environment(conf).tap do |environment|
-          write_order("prove", environment, expected: choice.name, conf: !conf.nil?, profiled: profiled)
+        Launch::Environment.new(ENV).tap do |environment|
+          environment.serve(allocator)
+          environment.configure(conf) unless conf.empty?
+          write_order("proof", environment, expected: allocator, conf: !conf.empty?, profiled: profiled)
         end
       end
 
@@ -339,7 +336,6 @@ module Memscope
       end
 
       def become(program, environment)
-        program.check_overridden(environment, "memscope #{self.class.title}")
         environment.notes.each { |note| say(note) }
         program.exec(environment)
       rescue SystemCallError => e

@@ -50,6 +50,8 @@ module Memscope
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
                    "class needs --objects; native is for malloc only"],
                   TEXT.last].freeze
+      # Enables jemalloc's profiler, which counts freed memory too.
+      PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
       DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
       FORMS = {
         process: { summary: "print which Ruby lines allocated live memory or objects",
@@ -65,7 +67,8 @@ module Memscope
                    notes: PROGRAM_NOTES, defaults: DEFAULTS,
                    options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]] }
       }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :DEFAULTS
+      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :PROFILER,
+                       :DEFAULTS
 
       private
 
@@ -169,19 +172,12 @@ module Memscope
         usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
         return hand_over(self.class.title, program, **order, **objects_options) if objects?
 
-        environment = backend == :jemalloc ? with_profiler(program) : Launch::Environment.new(ENV)
+        environment = Launch::Environment.new(ENV)
+        environment = served("jemalloc", PROFILER, profiled: true) if backend == :jemalloc
         hand_over(self.class.title, program, environment, backend: backend, **order)
       end
 
       def order = @given.slice(:objects, :rate, :format, :by, :seconds)
-
-      # The environment in which jemalloc's profiler is enabled.
-      def with_profiler(program)
-        choice = Launch::AllocatorChoice.read(nil, ENV)
-        raise Launch::Refusal, "the chosen allocator is #{choice.name}, which has no profiler" unless choice.library
-
-        allocated(program, choice, "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}", profiled: true)
-      end
     end
   end
 end

@@ -13,10 +13,6 @@ module Memscope
         status is COMMAND's own. With --every, Ruby does not detect deadlocks, because
         memscope's thread is in a timed sleep.
       TEXT
-      HISTORY_NOTES = <<~TEXT
-        With --history, Ruby does not detect deadlocks either, and memscope's railtie
-        does not run, because memscope is loaded before Rails.
-      TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
       DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
@@ -27,7 +23,6 @@ module Memscope
                    workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
       EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
-      HISTORY = ["--history", "sample the program every 10 s, and", "print its RSS over time at the end"].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       FORMS = {
@@ -36,11 +31,9 @@ module Memscope
                    options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC] },
         program: { summary: "run a Ruby program and print where its memory is when it ends",
                    example: "memscope report --every 60 --output app.txt -- bundle exec puma",
-                   notes: PROGRAM_NOTES + HISTORY_NOTES,
-                   options: [*EVERY, HISTORY, ["--[no-]deep", "#{DEPTHS[:deep]} (default)"], *OPTIONS.drop(1), GC] }
+                   notes: PROGRAM_NOTES, options: [*EVERY, *OPTIONS, GC] }
       }.freeze
-      private_constant :FORMS, :PROGRAM_NOTES, :HISTORY_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :HISTORY,
-                       :OPTIONS
+      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :OPTIONS
 
       private
 
@@ -86,7 +79,7 @@ module Memscope
 
       def start(program)
         check
-        hand_over("report", program, **@given.slice(:every, :json, :history), calls: calls, view: view)
+        hand_over("report", program, **@given.slice(:every, :json), calls: calls, view: view)
       end
 
       # Calls of Memscope to report in the program, with their options.

@@ -3,7 +3,7 @@
 module Memscope
   module CLI
     # `memscope requires -- COMMAND`: what each file and gem that a Ruby program loads costs.
-    class RequiresCommand < ReportCommand
+    class RequiresCommand < Command
       NOTES = <<~TEXT
         The report goes to standard error, or to FILE, when COMMAND ends. Load order
         matters: memory that is in use at the end is charged to the file that was being
@@ -22,9 +22,9 @@ module Memscope
 
       private
 
-      def calls = { requires: {} }
-
-      def view = { limit: @given[:top] }
+      def start(program)
+        hand_over("requires", program, json: @given[:json], view: { limit: @given[:top] })
+      end
     end
   end
 end

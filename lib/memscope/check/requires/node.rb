@@ -22,17 +22,11 @@ module Memscope
       field :objects_bytes, :bytes, null: false
       # @return [Integer] malloc's bytes in use, as malloc counts them
       field :malloc_bytes, :signed_bytes, null: false
-      # @return [Integer, nil] resident bytes of the libraries that it mapped, on pages that no other process maps; nil
-      #   if it mapped none
-      field :mapped_private_bytes, :bytes
-      # @return [Integer, nil] resident bytes of the same libraries, on pages that other processes map too
-      field :mapped_shared_bytes, :bytes
+      # @return [Integer] resident bytes of the libraries that it mapped
+      field :mapped_bytes, :bytes, null: false
 
       # @return [Integer] bytes of objects and of malloc
       def bytes = objects_bytes + malloc_bytes
-
-      # @return [Integer] bytes of the libraries that it mapped
-      def mapped_bytes = mapped_private_bytes.to_i + mapped_shared_bytes.to_i
     end
 
     # A gem, with what its own files cost.

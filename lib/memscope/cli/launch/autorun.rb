@@ -7,6 +7,6 @@ if RUBY_VERSION < "3.1"
   $stderr.write("memscope: needs Ruby 3.1 or newer, and this program is run by #{RUBY_VERSION}: it does nothing here\n")
 else
   require_relative "handoff"
-  require_relative "started"
-  Memscope::Launch::Handoff.read.each { |mode, order| Memscope::Launch::Started.of(mode, order).start }
+  require_relative "inside"
+  Memscope::Launch::Handoff.read.each { |mode, order| Memscope::Launch::Inside.of(mode, order).start }
 end

@@ -5,9 +5,11 @@ module Memscope
     # Changes to the environment of a program that is to be started. They keep existing values where possible; the notes
     # name the conflicts.
     class Environment
+      # jemalloc's soname, which the dynamic linker looks up.
+      JEMALLOC = "libjemalloc.so.2"
       # The file names of libraries that people preload to serve malloc.
       ALLOCATORS = /\Alib(jemalloc|tcmalloc|mimalloc|hoard|snmallocshim|rpmalloc|scudo)/
-      private_constant :ALLOCATORS
+      private_constant :JEMALLOC, :ALLOCATORS
 
       # @return [Hash{String => String, nil}] as Process.exec takes them; nil removes a variable
       attr_reader :changes
@@ -29,11 +31,15 @@ module Memscope
         @changes[name] = (value unless value.empty?)
       end
 
-      # Puts a library before all others in LD_PRELOAD.
+      # Has an allocator serve malloc: puts its library before all others in LD_PRELOAD, or removes other allocators
+      # from LD_PRELOAD, so that the C library does.
       #
-      # @param library [String] its soname or path
-      # @raise [Refusal] if LD_PRELOAD cannot name it
-      def preload(library)
+      # @param allocator [String] jemalloc, glibc, or the path of a library
+      # @raise [Refusal] if LD_PRELOAD cannot name the library
+      def serve(allocator)
+        return drop_allocators if allocator == "glibc"
+
+        library = allocator == "jemalloc" ? JEMALLOC : allocator
         if library.match?(/[\s:]/)
           raise Refusal, "#{library}: LD_PRELOAD splits paths at spaces and colons; " \
                          "use one without, such as a link"
@@ -42,15 +48,6 @@ module Memscope
         rest = preloaded - [library]
         @notes << "LD_PRELOAD: #{library} is put before #{rest.join(':')}" unless rest.empty?
         self["LD_PRELOAD"] = [library, *rest].join(":")
-      end
-
-      # Removes allocators from LD_PRELOAD, so that the C library serves malloc.
-      def drop_allocators
-        dropped, rest = preloaded.partition { |path| File.basename(path).match?(ALLOCATORS) }
-        return if dropped.empty?
-
-        @notes << "LD_PRELOAD: #{dropped.join(':')} is removed#{", #{rest.join(':')} is kept" unless rest.empty?}"
-        self["LD_PRELOAD"] = rest.join(":")
       end
 
       # Merges pairs into MALLOC_CONF; they replace existing pairs with the same keys.
@@ -68,59 +65,17 @@ module Memscope
 
       private
 
+      def drop_allocators
+        dropped, rest = preloaded.partition { |path| File.basename(path).match?(ALLOCATORS) }
+        return if dropped.empty?
+
+        @notes << "LD_PRELOAD: #{dropped.join(':')} is removed#{", #{rest.join(':')} is kept" unless rest.empty?}"
+        self["LD_PRELOAD"] = rest.join(":")
+      end
+
       def preloaded = self["LD_PRELOAD"].split(/[\s:]+/).reject(&:empty?)
 
       def key(pair) = pair[/\A[^:]*/]
-    end
-
-    # The allocator for a program: the one that the command line names, else MEMSCOPE_ALLOCATOR, else jemalloc.
-    class AllocatorChoice
-      ALLOWED = "jemalloc, glibc, off, or the path of a shared library"
-      VARIABLE = "MEMSCOPE_ALLOCATOR"
-
-      # @param option [String, nil] from the command line
-      # @param environment [Hash{String => String}]
-      # @return [AllocatorChoice]
-      # @raise [Invalid]
-      def self.read(option, environment)
-        return new(option.include?("/") ? File.expand_path(option) : option, "--allocator") if option
-
-        variable = environment[VARIABLE].to_s
-        new(variable.empty? ? "jemalloc" : variable, VARIABLE)
-      end
-
-      # @return [String] jemalloc, glibc, off, or an absolute path
-      attr_reader :name
-
-      # @param name [String]
-      # @param source [String] where the name comes from
-      # @raise [Invalid]
-      def initialize(name, source)
-        unless %w[jemalloc glibc off].include?(name) || (name.start_with?("/") && !name.include?("\n"))
-          absolute = " (an absolute one)" unless source == "--allocator"
-          Field.refuse(source, name, "#{ALLOWED}#{absolute}")
-        end
-        @name = name
-      end
-
-      # @return [Boolean] whether the program starts unchanged
-      def off? = name == "off"
-
-      # @return [String, nil] the library to preload; jemalloc's by its soname, which the dynamic linker looks up
-      def library = name == "jemalloc" ? "libjemalloc.so.2" : (name if name.start_with?("/"))
-
-      # @return [Boolean] whether the allocator may read MALLOC_CONF
-      def configurable? = name != "glibc"
-
-      # @param pairs [String, nil] for MALLOC_CONF
-      # @return [Environment] with these pairs, in which the allocator is to serve malloc
-      # @raise [Refusal] if LD_PRELOAD cannot name the library
-      def environment(pairs)
-        Environment.new(ENV).tap do |environment|
-          library ? environment.preload(library) : environment.drop_allocators
-          environment.configure(pairs) if pairs
-        end
-      end
     end
   end
 end

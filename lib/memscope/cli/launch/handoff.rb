@@ -11,9 +11,10 @@ module Memscope
     module Handoff
       # The modes of autorun, in the order in which they run; true if a mode runs again in each further Ruby program
       # that the process execs.
-      MODES = { "prove" => false, "profile" => true, "leaks" => true, "report" => true }.freeze
+      MODES = { "proof" => false, "profile" => true, "leaks" => true, "requires" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../../..", __dir__)
-      private_constant :MODES, :LIBRARY
+      AUTORUN = "-r#{File.join(__dir__, 'autorun.rb')}".freeze
+      private_constant :MODES, :LIBRARY, :AUTORUN
 
       class << self
         # @param mode [String] a key of MODES
@@ -21,26 +22,23 @@ module Memscope
         # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
         # @raise [Refusal] if RUBYOPT cannot name autorun.rb
         def write(mode, environment, **order)
+          if AUTORUN.match?(/\s/)
+            raise Refusal, "RUBYOPT, which is split at spaces, cannot name #{LIBRARY}; " \
+                           "install memscope in another place"
+          end
+
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
           environment[variable(mode)] = [Marshal.dump(values)].pack("m0")
-          put_first(environment, "RUBYOPT", option, " ")
-          return unless spaced?
-          raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon" if LIBRARY.include?(":")
-
-          put_first(environment, "RUBYLIB", LIBRARY, ":")
+          # Several modes share RUBYOPT.
+          environment["RUBYOPT"] = [AUTORUN, *environment["RUBYOPT"].split - [AUTORUN]].join(" ")
         end
 
-        # Called by autorun.rb. Removes from the environment and the load path whatever no later program of this process
-        # needs.
+        # Called by autorun.rb. Removes from the environment whatever no later program of this process needs.
         #
         # @return [Hash{String => Hash}] the orders for this process, by mode
         def read
           orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
-          $LOAD_PATH.delete(LIBRARY) if spaced?
-          if MODES.keys.none? { |mode| ENV.key?(variable(mode)) }
-            remove("RUBYOPT", option, " ")
-            remove("RUBYLIB", LIBRARY, ":") if spaced?
-          end
+          withdraw if MODES.keys.none? { |mode| ENV.key?(variable(mode)) }
           orders
         end
 
@@ -52,12 +50,6 @@ module Memscope
 
         def variable(mode) = "MEMSCOPE_AUTORUN_#{mode.upcase}"
 
-        # RUBYOPT is split at spaces. If the path contains one, Ruby finds the file through RUBYLIB, which is split at
-        # colons only.
-        def option = "-r#{spaced? ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}"
-
-        def spaced? = LIBRARY.match?(/\s/)
-
         def take(mode, kept)
           text = ENV.fetch(variable(mode), nil)
           order = Marshal.load(text.unpack1("m0")) if text # rubocop:disable Security/MarshalLoad -- as trusted as RUBYOPT
@@ -66,16 +58,11 @@ module Memscope
           order if meant
         end
 
-        # Puts the value first, and removes other copies of it: several modes share the variable.
-        def put_first(environment, name, value, separator)
-          environment[name] = [value, *environment[name].split(separator) - [value]].join(separator)
-        end
+        def withdraw
+          options = ENV["RUBYOPT"].to_s.split
+          return unless options.delete(AUTORUN)
 
-        def remove(name, value, separator)
-          values = ENV[name].to_s.split(separator)
-          return unless values.delete(value)
-
-          ENV[name] = (values.join(separator) unless values.empty?)
+          ENV["RUBYOPT"] = (options.join(" ") unless options.empty?)
         end
 
         # RubyGems may install the extension in a directory other than the library's.

@@ -27,7 +27,7 @@ module Memscope
       ANSWERS = {
         allocator_settings: { settings: [], reasons: {}, confs: [], conf_variable: nil }.freeze,
         allocator_inputs: { variables: {}, secure: false, current: {}, mallopt_callers: [] }.freeze,
-        gc_pause_ms: nil, file_capabilities: nil, dynamic_linker: :unsupported,
+        gc_pause_ms: nil,
         malloc_profile: nil, stop_profile: nil, inherited: :unsupported, profile_inflation: nil, profile_runs?: false,
         jemalloc_profiling: nil, profile_session: 0, next_generation: 0,
         object_profile: nil, object_profile_runs?: false,

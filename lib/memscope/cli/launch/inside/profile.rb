@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "started"
+require_relative "../inside"
 
 module Memscope
   module Launch
@@ -9,16 +9,11 @@ module Memscope
     #
     # A forked process, such as a Puma worker, continues with its copy of the profile and reports it when the process
     # ends.
-    class ProgramProfile < Started
-      # How many forks of one process report.
-      MAX_FORKS = 64
-      private_constant :MAX_FORKS
-
-      # @param order [Hash{Symbol => Object}] as for Started, and format, by, seconds; backend and rate, or objects and
+    class ProgramProfile < Inside
+      # @param order [Hash{Symbol => Object}] as for Inside, and format, by, seconds; backend and rate, or objects and
       #   budget
       def initialize(order)
         super
-        @forks = 0
         @io.binmode unless @io == $stderr # pprof is binary
       end
 
@@ -26,13 +21,13 @@ module Memscope
       def start
         load_memscope
         # Required before the profile starts: required later, their memory would be part of the profile.
-        require_relative "../../value/forks"
+        require_relative "../../../value/forks"
         Loading.unit(:Profile).const_get(:Formats)
         prepare
         profile
         report_at_exit
         watch
-        Forks.listen(child: method(:forked), parent: method(:count_fork), daemon: method(:continue))
+        Forks.listen(child: method(:forked), daemon: method(:continue))
       rescue StandardError, ScriptError => e
         give_up(e.message)
       end
@@ -43,17 +38,8 @@ module Memscope
       def prepare; end
 
       def forked
-        @ended ||= @forks >= MAX_FORKS
         @parent = @pid
-        @forks = 0
         continue
-      end
-
-      def count_fork
-        @forks += 1
-        return if @forks != MAX_FORKS
-
-        complain("process #{@pid} has forked #{MAX_FORKS} processes; later ones do not report")
       end
 
       # The new process must report too, but inherits no threads, so this method starts them again.

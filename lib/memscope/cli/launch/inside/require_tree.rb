@@ -15,7 +15,7 @@ module Memscope
 
       # @param entries [Array<RequireRecorder::Entry>] in the order in which they began
       # @param owned [Array<Array<Integer>>] figures by the entry's number, as Native.owned returns them
-      # @param files [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
+      # @param files [Hash{String => Integer}] resident bytes, by mapped file
       def initialize(entries, owned, files)
         @entries = entries
         @owned = owned
@@ -57,12 +57,14 @@ module Memscope
 
       def node(entry)
         path = (entry.path || entry.feature).to_s.scrub
-        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded, **mapped(entry))
+        mapped = @files.values_at(*entry.mapped).compact.sum
+        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded,
+                                                                              mapped_bytes: mapped)
       end
 
       def blank(id, parent, path, gem)
         { id: id, parent: parent, path: path, gem: gem, lazy: false, objects: 0, objects_bytes: 0, malloc_bytes: 0,
-          mapped_private_bytes: nil, mapped_shared_bytes: nil }
+          mapped_bytes: 0 }
       end
 
       def charge(node, figures)
@@ -70,13 +72,6 @@ module Memscope
         node[:objects] += objects
         node[:objects_bytes] += objects_bytes
         node[:malloc_bytes] += malloc_bytes
-      end
-
-      def mapped(entry)
-        found = entry.mapped.to_a.filter_map { |path| @files[path] if @files.key?(path) }
-        return {} if found.empty?
-
-        { mapped_private_bytes: found.sum(&:first), mapped_shared_bytes: found.sum(&:last) }
       end
 
       # @return [Array<Array(String, String)>] directories, each with the gem's name, "ruby" or "application", the

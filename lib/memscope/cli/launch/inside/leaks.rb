@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "program_profile"
+require_relative "profile"
 
 module Memscope
   module Launch
@@ -13,10 +13,9 @@ module Memscope
 
       private
 
-      def prepare = require_relative("../../profile/leaks")
+      def prepare = require_relative("../../../profile/leaks")
 
       def forked = nil
-      alias count_fork forked
 
       def watch
         super

@@ -1,23 +1,33 @@
 # frozen_string_literal: true
 
-# Required before the first reading: required later, their memory would be the program's.
-require_relative "../../check/requires"
-require_relative "require_tree"
-require_relative "require_recorder"
+require_relative "report"
 
 module Memscope
   module Launch
-    # What the program has added since `start`, by the files that RequireRecorder has numbered.
-    class RequireCosts
-      # A mapping in smaps, with its file if it has one, and the figures below it that a file is charged for.
-      MAPPING = %r{\A\h+-\h+ \S+ \h+ \S+ \d+ *(/.*)?}
-      RESIDENT = /\A(Private|Shared)_(?:Clean|Dirty): +(\d+) kB/
-      private_constant :MAPPING, :RESIDENT
+    # Reports what the program has added from before its script until its end, by the files that RequireRecorder has
+    # numbered.
+    class ProgramRequires < ProgramReport
+      # @return [void]
+      def start
+        load_memscope
+        # Required before the first reading: required later, their memory would be the program's.
+        require_relative "../../../check/requires"
+        Loading.unit(:Mappings)
+        require_relative "require_tree"
+        require_relative "require_recorder"
+        why = record or return report_at_exit
+
+        complain("no report: #{why}")
+      rescue StandardError, ScriptError => e
+        complain("no report: #{e.message} (#{e.class})")
+      end
+
+      private
 
       # Call this before the program's script runs, which may change its arguments.
       #
       # @return [String, nil] why nothing can be recorded; nil if it is
-      def start
+      def record
         obstacle = ObjectProfile.obstacle
         return obstacle if obstacle
 
@@ -28,12 +38,8 @@ module Memscope
         RequireRecorder.start&.then { |why| Reasons.sentence(why) }
       end
 
-      # Ends recording. Call once.
-      #
-      # @return [Requires]
-      def finish = Requires.capture(body)
-
-      private
+      # Ends recording.
+      def readings = [Requires.capture(body)]
 
       def body
         started = Cost.now
@@ -41,9 +47,10 @@ module Memscope
         after, owned = measure
         tree = RequireTree.new(RequireRecorder.entries, owned, after[:files])
         nodes = tree.nodes
-        gems = Requires.gems(nodes.map { |node| Requires::Node.capture(node.dup) }, tree.again(RequireRecorder.again))
-        { **environment(after), **totals(after, nodes), nodes: nodes, gems: gems, reasons: reasons(after),
-                                                        cost: Cost.of(:T3, Cost.now - started) }
+        records = nodes.map { |node| Requires::Node.capture(node.dup) }
+        { **environment(after), **totals(after, nodes),
+          nodes: nodes, gems: Requires.gems(records, tree.again(RequireRecorder.again)),
+          reasons: reasons(after), cost: Cost.of(:T3, Cost.now - started) }
       end
 
       # No garbage is collected between the two counts of the heap. What other threads allocate between the two
@@ -61,41 +68,27 @@ module Memscope
         GC.enable unless disabled
       end
 
-      # The rows of the ledger whose growth is charged to files, and the mapped files.
+      # The rows of the ledger whose growth is charged to files, and the resident bytes of the mapped files.
       def read(collect: true)
         2.times { GC.start } if collect
         ledger = Ledger.read(deep: true, strict: true)
+        files = Mappings.read.select { |mapping| mapping.name.start_with?("/") }.group_by(&:name)
         { objects: ledger.dig(:ruby_heap, :live_slots).bytes, malloc: ledger[:malloc].detail[:in_use_bytes],
-          files: files, allocator: ledger.allocator }
-      end
-
-      # @return [Hash{String => Array(Integer, Integer)}] private and shared resident bytes, by mapped file
-      def files
-        sums = Hash.new { |all, path| all[path] = [0, 0] }
-        path = nil
-        File.foreach("/proc/self/smaps") do |line|
-          if (mapping = MAPPING.match(line)) then path = mapping[1]
-          elsif path && (figure = RESIDENT.match(line))
-            sums[path][figure[1] == "Private" ? 0 : 1] += figure[2].to_i << 10
-          end
-        end
-        sums
+          files: files.transform_values { |some| some.sum(&:resident_bytes) }, allocator: ledger.allocator }
       end
 
       def totals(after, nodes)
         objects = rise(after, :objects, @own_objects)
         malloc = rise(after, :malloc, @own_malloc)
-        mapped = [after, @before].map { |reading| reading[:files].values.flatten.sum }.reduce(:-)
+        mapped = [after, @before].map { |reading| reading[:files].values.sum }.reduce(:-)
         { objects_bytes: objects, malloc_bytes: malloc, mapped_bytes: mapped,
           other_objects_bytes: objects - nodes.sum { |node| node[:objects_bytes] },
           other_malloc_bytes: malloc && (malloc - nodes.sum { |node| node[:malloc_bytes] }),
-          other_mapped_bytes: mapped - nodes.sum { |node| mapped_by(node) } }
+          other_mapped_bytes: mapped - nodes.sum { |node| node[:mapped_bytes] } }
       end
 
       # memscope's own records do not count as the program's cost.
       def rise(after, name, own) = after[name] && @before[name] && (after[name] - @before[name] - own)
-
-      def mapped_by(node) = node[:mapped_private_bytes].to_i + node[:mapped_shared_bytes].to_i
 
       def environment(after)
         allocator = after[:allocator]

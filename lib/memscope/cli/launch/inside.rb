@@ -6,19 +6,13 @@ module Memscope
     # before the program's script; `report` runs when the process that was started ends, and at intervals.
     #
     # The program loads this file before anything else of memscope, so it requires nothing.
-    class Started
-      # The file and the class of each mode.
-      MODES = { "prove" => %w[proof Proof], "profile" => %w[program_profile ProgramProfile],
-                "leaks" => %w[program_leaks ProgramLeaks], "report" => %w[program_report ProgramReport] }.freeze
-      private_constant :MODES
-
-      # @param mode [String] of Handoff
+    class Inside
+      # @param mode [String] of Handoff, after which the subclass and its file are named
       # @param order [Hash{Symbol => Object}]
-      # @return [Started]
+      # @return [Inside]
       def self.of(mode, order)
-        file, name = MODES.fetch(mode)
-        require_relative file
-        Launch.const_get(name).new(order)
+        require_relative "inside/#{mode}"
+        Launch.const_get("Program#{mode.capitalize}").new(order)
       end
 
       # @param order [Hash{Symbol => Object}] title; status, for a program that is not started; output, extension, width
@@ -50,17 +44,16 @@ module Memscope
         complain("no report: #{e.message} (#{e.class})")
       end
 
+      # Leaves $LOAD_PATH as it was.
+      #
       # @raise [LoadError] if the program is run by a Ruby that cannot load memscope's extension
       def load_memscope
-        require_memscope unless Memscope.respond_to?(:ledger)
+        unless Memscope.respond_to?(:ledger)
+          load_path = Handoff.load_path(@order[:extension])
+          $LOAD_PATH.unshift(*load_path)
+          require_relative "../../../memscope"
+        end
         raise LoadError, Memscope.unsupported_reason unless Memscope.supported?
-      end
-
-      # Leaves $LOAD_PATH as it was.
-      def require_memscope
-        load_path = Handoff.load_path(@order[:extension])
-        $LOAD_PATH.unshift(*load_path)
-        require_relative "../../../memscope"
       ensure
         load_path&.each { |directory| $LOAD_PATH.delete_at($LOAD_PATH.index(directory)) }
       end
@@ -79,8 +72,8 @@ module Memscope
       # How to format texts: the program writes to the same terminal as the memscope command.
       def display
         require_relative "../../show/report"
-        { unicode: Report::Display.encoding(@io) == Encoding::UTF_8, width: @order[:width] || Report::Page::WIDTH,
-          color: @order[:color] || false }
+        { unicode: Report::Display.encoding(@io) == Encoding::UTF_8,
+          **@order.slice(:width, :color) }
       end
 
       # @return [nil]

@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-require_relative "started"
+require_relative "../inside"
 
 module Memscope
   module Launch
     # The proof that the expected allocator serves malloc, in the program that memscope has become, before its script.
     # A forked copy makes it, so that nothing of memscope stays in the process.
-    class Proof < Started
+    class ProgramProof < Inside
       # Ends this process unless the expected allocator is proved to serve its malloc.
       #
       # @return [void]

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
-require_relative "../../support/launching"
+require_relative "../../../test_helper"
+require_relative "../../../support/launching"
 
 # A program behaves the same whether or not the files that it loads are recorded.
 class RequireRecorderTest < MemscopeTest

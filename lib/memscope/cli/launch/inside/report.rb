@@ -1,0 +1,61 @@
+# frozen_string_literal: true
+
+require_relative "../inside"
+
+module Memscope
+  module Launch
+    # Reports the ledger, or other readings, of the program when it ends and at intervals. memscope itself is loaded
+    # when the first report needs it: until then the program runs undisturbed.
+    class ProgramReport < Inside
+      # @param order [Hash{Symbol => Object}] as for Inside, and every, json, view (options of Reading#to_s); calls (of
+      #   Memscope, with their options), or dump (a path) and format
+      def initialize(order)
+        super
+        @started = now
+      end
+
+      # @return [void]
+      def start
+        report_at_exit
+        background("report") { repeat(@order[:every]) } if @order[:every]
+      end
+
+      private
+
+      def repeat(seconds)
+        loop do
+          sleep(seconds)
+          report(ending: false)
+        end
+      end
+
+      def write(ending)
+        load_memscope
+        return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
+
+        @io.write(heading(ending)) if @order[:every]
+        @io.write(readings.map { |reading| reading.to_s(**display, **@order[:view].to_h) }.join("\n"))
+        @io.write("\n") unless ending
+      end
+
+      def readings
+        return [Memscope.dump(@order[:dump], format: @order[:format])] if @order[:dump]
+
+        @order[:calls].map { |name, options| name == :doctor ? diagnose : Memscope.public_send(name, **options) }
+      end
+
+      # Later diagnoses judge growth since the first one.
+      def diagnose
+        diagnosis = Memscope.doctor(since: @first)
+        @first ||= diagnosis
+        diagnosis
+      end
+
+      def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+
+      def heading(ending)
+        "memscope #{@order[:title]}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+      end
+    end
+  end
+end
