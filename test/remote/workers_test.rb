@@ -353,6 +353,15 @@ class WorkersTest < MemscopeTest
     assert_predicate Memscope::Report.render(read, unicode: false), :ascii_only?
   end
 
+  # The page shows the table of the text.
+  def test_a_column_is_in_text_and_metrics
+    head = workers(worker).to_s.lines.find { |line| line.include?(" pid ") && line.include?("MiB") }
+    names = Memscope::Metrics::DEFINITIONS.map(&:name)
+
+    assert_equal Memscope::Worker::COLUMNS.values.map(&:first), head.split[2...-1]
+    Memscope::Worker::COLUMNS.keys.drop(1).each { |field| assert_includes names, "memscope_worker_#{field}" }
+  end
+
   def test_the_verdict_of_each_worker
     leak = Histories.judge(5) { |hour| { malloc: 40 * hour, malloc_in_use: 40 * hour } }
     read = workers(worker(verdict: leak), worker(index: 1))

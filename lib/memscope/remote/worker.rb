@@ -75,6 +75,18 @@ module Memscope
     # @return [Hash{Symbol => String}] why a value is nil, or old
     field :reasons, :sentences, null: false
 
+    # The columns of a table of processes, in text and on the page, by field: the heading, and the help of the metric
+    # memscope_worker_FIELD (the RSS has another one).
+    #
+    # @api private
+    COLUMNS = {
+      rss_bytes: ["RSS"],
+      pss_bytes: ["PSS", "Resident memory, with each page divided by the number of processes that map it"],
+      uss_bytes: ["USS", "Resident memory that this worker alone maps"],
+      shared_bytes: ["shared", "RSS minus USS: memory shared copy-on-write or through files"],
+      unshared_since_fork_bytes: ["unshared", "Shared with the master when the worker started, and private now"]
+    }.freeze
+
     # @return [Integer, nil] RSS of the ledger, which is the sum of its rows
     def ledger_rss_bytes = rows&.values&.sum
 

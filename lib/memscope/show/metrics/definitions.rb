@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../value/reading"
-Memscope::Loading.unit :Verdict
+Memscope::Loading.units :Verdict, :Worker
 
 module Memscope
   module Metrics
@@ -233,16 +233,8 @@ module Memscope
         "tag_retained_objects_error" => [:retained_objects_error, "One standard error of that number"]
       }.freeze
 
-      # Families that only the workers' reports have.
+      # Families that only the workers' reports have, beside those of Worker::COLUMNS.
       WORKER = {
-        "worker_pss_bytes" =>
-          [:pss_bytes, "Resident memory, with each page divided by the number of " \
-                       "processes that map it"],
-        "worker_uss_bytes" => [:uss_bytes, "Resident memory that this worker alone maps"],
-        "worker_shared_bytes" => [:shared_bytes, "RSS minus USS: memory shared copy-on-write or through files"],
-        "worker_unshared_since_fork_bytes" =>
-          [:unshared_since_fork_bytes, "Shared with the master when the worker " \
-                                       "started, and private now"],
         "worker_rss_growth_bytes_per_second" =>
           [->(worker) { worker.verdict&.bytes_per_hour&.fdiv(3_600) },
            "How fast the worker's RSS grows without steps, warm-up and load; no " \
@@ -353,6 +345,9 @@ module Memscope
       *Tables::TAG.map do |name, (field, help)|
         Definition.new(name, help, :tags, ->(tags) { Tables.by_tag(tags.rows, field) },
                        report: ->(worker) { Tables.by_tag(worker.tags || [], field) }, labels: %i[tag])
+      end,
+      *Worker::COLUMNS.filter_map do |field, (_heading, help)|
+        Definition.new("worker_#{field}", help, nil, report: field) if help
       end,
       *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
       *Tables::READING.map do |name, (key, help)|

@@ -15,18 +15,13 @@ module Memscope
       def reasons = explained(@reading.reasons.slice(:epoch, :extension, *explains))
     end
 
-    # Arenas, one a line. Under jemalloc also how long each keeps unused pages, and the mutexes that threads waited for
-    # longest.
+    # Arenas, one a line. Under jemalloc also how long each keeps unused pages.
     class ArenasPage < MallocPage
-      # How many mutexes are shown.
-      MUTEXES = 3
-      private_constant :MUTEXES
-
       private
 
       def explains = %i[arenas]
 
-      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay, waits] : []
+      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay] : []
 
       def jemalloc? = @reading.allocator == :jemalloc
 
@@ -66,17 +61,6 @@ module Memscope
         return "forever" if milliseconds.negative?
 
         "for #{(milliseconds % 1000).zero? ? "#{count(milliseconds / 1000)} s" : "#{count(milliseconds)} ms"}"
-      end
-
-      def waits
-        waited = @reading.flat_map { |arena| (arena.mutexes || {}).map { |name, counts| [arena.index, name, counts] } }
-        waited = waited.select { |_index, _name, counts| counts[:waits].positive? }
-                       .max_by(MUTEXES) { |_index, _name, counts| counts[:wait_ns] }
-        waited.map do |index, name, counts|
-          @page.wrapped("threads waited for mutex #{name} of arena #{index} " \
-                        "#{counted(counts[:waits], 'times')}, " \
-                        "#{milliseconds(counts[:wait_ns] / 1000)} in total")
-        end
       end
     end
 
@@ -123,17 +107,16 @@ module Memscope
       def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""
     end
 
-    # The three ratios, each with its two sizes; then the memory that is free but resident, by what returns it.
+    # The three ratios, each with its two sizes; then the memory that is free but resident, by what returns it. A
+    # page of size classes has what is stuck in slabs of each size.
     class FragmentationPage < MallocPage
-      # How many sizes of slabs are shown.
-      SIZES = 8
       WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
                 allocated_bytes: "allocated" }.freeze
       # By label: the field of the ratio, and the fields of its two sizes.
       RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
                  "resident / active" => %i[resident_to_active resident_bytes active_bytes],
                  "active / allocated" => %i[active_to_allocated active_bytes allocated_bytes] }.freeze
-      private_constant :SIZES, :WHERE, :RATIOS
+      private_constant :WHERE, :RATIOS
 
       private
 
@@ -155,19 +138,7 @@ module Memscope
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         @page.listing(["MiB", "free but resident"],
                       [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"],
-                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"],
-                       *sizes])
-      end
-
-      def sizes
-        rows = @reading.stuck.first(SIZES).map do |stuck|
-          [mebibytes(stuck.stuck_bytes),
-           "of that, in #{count(stuck.size_bytes)}-byte slabs, " \
-           "#{(100 * stuck.utilisation).round} % used"]
-        end
-        others = @reading.stuck.drop(SIZES)
-        sum = mebibytes(others.sum(&:stuck_bytes))
-        others.empty? ? rows : [*rows, [sum, "of that, in slabs of #{counted(others.size, 'other sizes')}"]]
+                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"]])
       end
     end
 

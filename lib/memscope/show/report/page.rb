@@ -102,8 +102,9 @@ module Memscope
 
       # @param headings [Array<String>]
       # @param rows [Array<Array<String>>] each as long as the headings
+      # @param keys [Array<Object, nil>, nil] for each row
       # @return [Table] of numbers
-      def table(headings, rows) = Table.new(self, headings, rows)
+      def table(headings, rows, keys: nil) = Table.new(self, headings, rows, nil, keys)
 
       # @param long [Symbol] as in Table
       # @param keys [Array<String, nil>, nil] for each row

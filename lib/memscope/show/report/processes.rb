@@ -4,15 +4,13 @@ module Memscope
   module Report
     # The processes of a server, one a line: what each costs, what it shares, whether it grows; then their largest rows.
     class WorkersPage < ReadingPage
-      SIZES = { "RSS" => :rss_bytes, "PSS" => :pss_bytes, "USS" => :uss_bytes, "shared" => :shared_bytes,
-                "unshared" => :unshared_since_fork_bytes }.freeze
       # How many rows of the ledgers have a column of their own; the others share one.
       ROWS = 5
       # Fields for which the table shows a dash if they are missing; their reasons are not printed.
       DASHED = %i[unshared_since_fork_bytes].freeze
       # Verdicts whose sentence is below the table.
       TOLD = %i[leak too_early].freeze
-      private_constant :SIZES, :ROWS, :DASHED, :TOLD
+      private_constant :ROWS, :DASHED, :TOLD
 
       private
 
@@ -32,10 +30,10 @@ module Memscope
       end
 
       def sizes
-        headings = ["MiB", "pid", *SIZES.keys, "up", *("verdict" if judged?)]
+        headings = ["MiB", "pid", *Worker::COLUMNS.values.map(&:first), "up", *("verdict" if judged?)]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << all.fill("", all.size...headings.size) if many?
-        @page.table(headings, lines)
+        @page.table(headings, lines, keys: @reading.map(&:index))
       end
 
       def all = ["all", "", "", cell(@reading.pss_bytes), cell(@reading.uss_bytes)]
@@ -45,7 +43,7 @@ module Memscope
       def many? = @reading.count > 1
 
       def size_cells(worker)
-        [name(worker), worker.pid.to_s, *SIZES.values.map { |field| cell(worker.public_send(field)) },
+        [name(worker), worker.pid.to_s, *Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) },
          up(worker), *(worker.verdict&.word.to_s if judged?)]
       end
 

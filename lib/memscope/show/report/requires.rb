@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # What files and gems cost: the totals, a table of gems, the tree of files.
+    # What files and gems cost: the totals, a table of gems, the files that cost most.
     class RequiresPage < ListPage
       # How many of the gems that require a gem are named.
       CALLERS = 2
@@ -18,7 +18,7 @@ module Memscope
 
       def state(switch) = switch ? "on" : "off"
 
-      def sections = [lede, gems, tree]
+      def sections = [lede, gems, costly]
 
       def lede
         lines = ["#{mebibytes(@reading.bytes)} MiB in use: " \
@@ -57,44 +57,19 @@ module Memscope
         [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
       end
 
-      # The files that cost most themselves, below the files that required them. A file that would be shown only to lead
-      # to a single other file is left out.
-      def tree
-        @inclusive = Requires.inclusive(@reading.nodes)
-        shown = shown_nodes
-        rows = @page.branches(shown.fetch(nil, [])) { |node| below(node, shown) }.map do |branch, node|
-          [mebibytes(@inclusive[node.id]), mebibytes(node.bytes), "#{branch[3..]}#{label(node)}"]
-        end
-        @page.listing(["MiB", "own", "file, above those that it was the first to require"], rows)
+      # The files that cost most themselves; "MiB" is with what they were the first to require.
+      def costly
+        inclusive = Requires.inclusive(@reading.nodes)
+        most = @reading.nodes.drop(1).max_by(@limit) { |node| [node.bytes, -node.id] }
+        rows = most.map { |node| [mebibytes(inclusive[node.id]), mebibytes(node.bytes), label(node)] }
+        @page.listing(%w[MiB own file], rows)
       end
-
-      # @return [Hash{Integer => Array<Node>}] by the number of the file that required them, the most costly first
-      def shown_nodes
-        @most = @reading.nodes.drop(1).max_by(@limit, &:bytes)
-        nodes = @most.each_with_object({}) { |node, found| add_with_those_above(node, found) }.values
-        nodes.group_by(&:parent).transform_values { |some| some.sort_by { |node| [-@inclusive[node.id], node.id] } }
-      end
-
-      # Files may require each other thousands of levels deep.
-      def add_with_those_above(node, found)
-        until node.nil? || found.key?(node.id)
-          found[node.id] = node
-          node = node.parent && @reading.nodes[node.parent]
-        end
-      end
-
-      def below(node, shown)
-        shown.fetch(node.id, []).map do |child|
-          child = shown[child.id].first while leads?(child, shown)
-          child
-        end
-      end
-
-      def leads?(node, shown) = shown.fetch(node.id, []).one? && !@most.include?(node)
 
       def label(node)
-        name = node.parent ? [node.gem, short(node.path)].compact.join(": ") : "the program"
-        node.lazy? ? "#{name} (lazy)" : name
+        parent = @reading.nodes[node.parent]
+        from = "from #{short(parent.path)}" if parent.parent
+        notes = [*("lazy" if node.lazy?), *from].join(", ")
+        [[node.gem, short(node.path)].compact.join(": "), *("(#{notes})" unless notes.empty?)].join(" ")
       end
 
       # A path relative to the longest directory of $LOAD_PATH that it is below.

@@ -1,5 +1,5 @@
-// What the pages do beyond links and forms: the overview fetches its findings, then the verdicts of the other workers,
-// one after the other. Everything else, and the whole overview by another link, works without this script.
+// What the pages do beyond links and forms: the overview fetches its findings. Everything else, and the whole overview
+// by another link, works without this script.
 const memscope = (() => {
   "use strict";
 
@@ -32,22 +32,6 @@ const memscope = (() => {
     }
   };
 
-  // A worker's verdict is in that worker's row, on that worker's page.
-  const judge = async () => {
-    for (const link of document.querySelectorAll("a[data-verdict]")) {
-      const row = link.closest("tr");
-      try {
-        const found = await getPage(link.getAttribute("href"));
-        const cell = found.querySelector('#processes tr[data-pid="' + row.dataset.pid + '"] .of-verdict');
-        if (!cell || cell.querySelector("[data-verdict]")) continue;
-        cell.querySelectorAll("a").forEach((badge) => badge.setAttribute("href", link.getAttribute("href") + "#findings"));
-        link.closest("td").replaceWith(document.adoptNode(cell));
-      } catch (error) {
-        link.textContent = "unknown: " + error.message;
-      }
-    }
-  };
-
   // Browsers give the clipboard to pages from https and from this machine only.
   const copyable = () => {
     if (!navigator.clipboard) return;
@@ -65,10 +49,7 @@ const memscope = (() => {
   };
 
   const main = document.getElementById("main");
-  (main.dataset.rest ? complete(main) : Promise.resolve()).then(() => {
-    copyable();
-    return judge();
-  });
+  (main.dataset.rest ? complete(main) : Promise.resolve()).then(copyable);
 
   return { get };
 })();
