@@ -16,19 +16,13 @@ class ArenasTest < MemscopeTest
     "dirty_purges" => "dirty_npurge", "dirty_madvises" => "dirty_nmadvise", "dirty_purged_pages" => "dirty_purged",
     "muzzy_purges" => "muzzy_npurge", "muzzy_madvises" => "muzzy_nmadvise", "muzzy_purged_pages" => "muzzy_purged",
     "mapped_bytes" => "mapped", "retained_bytes" => "retained", "resident_bytes" => "resident",
-    "base_bytes" => "base", "internal_bytes" => "internal", "abandoned_vm_bytes" => "abandoned_vm",
-    **%w[small large].to_h { |kind| ["#{kind}_allocated_bytes", "#{kind}.allocated"] },
-    **%w[small large].to_h { |kind| ["#{kind}_allocations", "#{kind}.nmalloc"] },
-    **%w[small large].to_h { |kind| ["#{kind}_deallocations", "#{kind}.ndalloc"] },
-    **%w[small large].to_h { |kind| ["#{kind}_requests", "#{kind}.nrequests"] },
-    **%w[small large].to_h { |kind| ["#{kind}_cache_fills", "#{kind}.nfills"] },
-    **%w[small large].to_h { |kind| ["#{kind}_cache_flushes", "#{kind}.nflushes"] }
+    "base_bytes" => "base", "internal_bytes" => "internal",
+    "small_allocated_bytes" => "small.allocated", "large_allocated_bytes" => "large.allocated"
   }.freeze
   PAGES = %w[pactive pdirty pmuzzy].freeze
 
   PRINTED_FROM = %w[0 merged].freeze
-  PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes extent_avail large_allocated_bytes
-                      large_deallocations].freeze
+  PRINTING_MOVES = %w[active_bytes dirty_bytes internal_bytes resident_bytes large_allocated_bytes].freeze
 
   def printed_arena(printed, page, fields)
     fields.to_h do |field|
@@ -151,7 +145,7 @@ class ArenasTest < MemscopeTest
       arenas, classes = Memscope.arenas, Memscope.size_classes
       kept = Array.new(1000) { "x" * 2000 }
       arenas, classes = Memscope.arenas - arenas, Memscope.size_classes - classes
-      changes = [arenas.dig(:arenas, 0, :small_allocations), arenas.dig(:merged, :active_bytes),
+      changes = [arenas.dig(:arenas, 0, :uptime_ns), arenas.dig(:merged, :active_bytes),
                  arenas.dig(:arenas, 0, :mutexes, :base, :operations), classes.dig(:classes, 2048, :allocations),
                  classes.dig(:classes, 2048, :slabs)]
       puts JSON.generate(changes.map { |change| [change.counter? || false, change.change.positive?] })

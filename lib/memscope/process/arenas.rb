@@ -48,16 +48,8 @@ module Memscope
     field :base_bytes, :bytes, sparse: true
     # @return [Integer, nil] other allocations of jemalloc itself
     field :internal_bytes, :bytes, sparse: true
-    # @return [Integer, nil] huge pages with metadata in them
-    field :metadata_thp, :count, sparse: true
-    # @return [Integer, nil] extent structures kept for reuse
-    field :extent_avail, :count, sparse: true
     # @return [Integer, nil] cached in the thread caches of its threads
     field :tcache_bytes, :bytes, sparse: true
-    # @return [Integer, nil] stashed in thread caches by jemalloc's sanitizer (jemalloc 5.3)
-    field :tcache_stashed_bytes, :bytes, sparse: true
-    # @return [Integer, nil] address space abandoned for good
-    field :abandoned_vm_bytes, :bytes, sparse: true
     # @return [Integer, nil] milliseconds until dirty pages are purged; -1 never. nil for all arenas together
     field :dirty_decay_ms, :integer, sparse: true
     # @return [Integer, nil] milliseconds until muzzy pages are returned; -1 never. nil for all arenas together
@@ -75,26 +67,6 @@ module Memscope
     field :muzzy_madvises, :count, counters: true, sparse: true
     # @return [Integer, nil] muzzy pages that were returned
     field :muzzy_purged_pages, :count, counters: true, sparse: true
-    # @return [Integer, nil] regions allocated, to fill thread caches or for callers without a thread cache
-    field :small_allocations, :count, counters: true, sparse: true
-    # @return [Integer, nil] regions freed, by flushes of thread caches or by callers without a thread cache
-    field :small_deallocations, :count, counters: true, sparse: true
-    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
-    field :small_requests, :count, counters: true, sparse: true
-    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
-    field :small_cache_fills, :count, counters: true, sparse: true
-    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
-    field :small_cache_flushes, :count, counters: true, sparse: true
-    # @return [Integer, nil] extents allocated
-    field :large_allocations, :count, counters: true, sparse: true
-    # @return [Integer, nil] extents freed
-    field :large_deallocations, :count, counters: true, sparse: true
-    # @return [Integer, nil] requests by callers, as far as thread caches have reported them
-    field :large_requests, :count, counters: true, sparse: true
-    # @return [Integer, nil] fills of thread caches (jemalloc 5.2.1)
-    field :large_cache_fills, :count, counters: true, sparse: true
-    # @return [Integer, nil] flushes of thread caches (jemalloc 5.2.1)
-    field :large_cache_flushes, :count, counters: true, sparse: true
 
     # @return [Hash{Symbol => Hash{Symbol => Integer}}, nil] contention by mutex: operations, waits, spins,
     #   owner_switches, wait_ns, longest_wait_ns, most_waiting
