@@ -229,11 +229,9 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
     memscope_hash_set(hash, "unfollowed", unfollowed_list(walk));
     if (memscope_ledger_malloc_in_use(&call->ledger.ledger, &in_use) || known)
         memscope_hash_set(hash, "unowned_bytes", ULL2NUM(in_use > walk->all.bytes ? in_use - walk->all.bytes : 0));
-    memscope_hash_set(hash, "emptied_pages", ULL2NUM(walk->heap.pages));
     memscope_hash_set(hash, "heap_pages", returned_hash(&walk->heap.returned, walk->private_known));
     memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
     memscope_hash_set(hash, "in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil);
-    memscope_hash_set(hash, "pause_us", ULL2NUM(call->child.pause_ns / 1000));
     memscope_set_left_out_reason(reasons, &walk->said);
     if (!known)
         memscope_hash_set(reasons, "in_all", memscope_status_reason(walk->status));

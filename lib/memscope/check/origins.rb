@@ -110,7 +110,7 @@ module Memscope
       def holder(one)
         name = one[:name] or return
         addresses = addresses(name, one[:places].first)
-        graph = addresses ? HeapGraph.to_addresses(addresses, name) : HeapGraph.take(paths_to: name)
+        graph = addresses ? HeapGraph.to_objects(:addresses, addresses, name) : HeapGraph.take(paths_to: name)
         @reasons[:held_by] = graph.reasons.values.join("; ") unless graph.known?
         links = graph.paths.max_by(&:count)&.links
         links&.drop((links.rindex { |link| link.start_with?("Memscope::Check") } || -1) + 1)

@@ -285,23 +285,18 @@ module Memscope
         answered(body, named)
       end
 
-      # Paths to sampled objects that are still alive, in a child.
-      #
-      # @api private
-      # @param sampled [String] from Native.object_profile_with_objects; this call overwrites it
-      # @param named [String] what the objects are, for people
-      # @param deadline [Numeric] seconds for the child
-      # @return [HeapGraph]
-      def to_sampled(sampled, named, deadline:) = to_objects(:sampled, sampled, named, deadline)
-
       # Paths to objects that no variable of the caller holds, in a child.
       #
       # @api private
-      # @param addresses [String] words: the addresses of live objects
+      # @param kind [Symbol] :sampled, objects from Native.object_profile_with_objects; or :addresses
+      # @param objects [String] the sampled objects, which this call overwrites; or words, the addresses of live objects
       # @param named [String] what the objects are, for people
+      # @param deadline [Numeric] seconds for the child
       # @return [HeapGraph]
-      def to_addresses(addresses, named)
-        to_objects(:addresses, addresses.unpack("J*").sort.pack("J*"), named, OPTIONS[:deadline])
+      def to_objects(kind, objects, named, deadline: OPTIONS[:deadline])
+        objects = objects.unpack("J*").sort.pack("J*") if kind == :addresses
+        body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, (deadline * 1000).ceil)
+        capture(named_in(body).update(paths_to: named))
       end
 
       # Makes the graph of a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7: about 2 s a gigabyte. Such a
@@ -335,16 +330,10 @@ module Memscope
       # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if a file cannot be opened
       def growth(first, second, third = nil, top: OPTIONS[:top])
-        checked(top: top)
-        Growth.read(third ? [first, second, third] : [first, second], top: top)
+        Growth.read([first, second, *third], top: checked(top: top)[:top])
       end
 
       private
-
-      def to_objects(kind, objects, named, deadline)
-        body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, (deadline * 1000).ceil)
-        capture(named_in(body).update(paths_to: named))
-      end
 
       def answered(body, paths_to)
         if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?

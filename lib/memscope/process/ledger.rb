@@ -177,7 +177,7 @@ module Memscope
       allocator = Allocator.body
       body = yield.update(allocator: allocator, collected: collected)
       body[:garbage_max_bytes] = [body[:garbage_max_bytes], collectable(body[:rows]), unjudged].compact.min
-      body[:cost] = { **body[:cost], **after_pause(body[:cost], collected) } if collected
+      body[:cost] = sum(body[:cost], Cost.of(:T2, collected[:pause_us])) if collected
       malloc_detail(body)&.then { |detail| add_jit_metadata(detail) }
       if (inflation = Native.profile_inflation)
         body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each " \
@@ -208,10 +208,8 @@ module Memscope
       live[:bytes] + (malloc[:detail][:in_use_bytes] || malloc[:bytes]) if live && malloc && malloc[:bytes].positive?
     end
 
-    def self.after_pause(cost, collected)
-      %i[wall_us gvl_us].to_h { |name| [name, cost[name] + collected[:pause_us]] }
-    end
-    private_class_method :malloc_detail, :add_jit_metadata, :collectable, :after_pause
+    def self.sum(*costs) = Cost.sum(costs.map { |cost| Cost.capture(cost) })
+    private_class_method :malloc_detail, :add_jit_metadata, :collectable, :sum
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)

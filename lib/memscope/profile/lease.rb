@@ -50,8 +50,7 @@ module Memscope
       # @raise [Unavailable] if the profile of this token has already ended
       def stop(token, gc: false)
         @lock.synchronize do
-          ended = token.nil? || token != @token || !held?
-          raise Unavailable.new(:profile_ended, @profiler.noun) if ended
+          raise Unavailable.new(:profile_ended, @profiler.noun) unless held? && token == @token
 
           finish(gc: gc)
         end
@@ -129,10 +128,6 @@ module Memscope
         @token = nil
         mark if gc && @judge
         2.times { GC.start } if gc
-        taken
-      end
-
-      def taken
         judged = judged_majors
         profile = @profiler.stop
         profile = profile.judged_up_to(@ends.count { |majors| majors < judged }) if @judge
@@ -155,12 +150,7 @@ module Memscope
       def expire(token, seconds)
         wait(token, seconds)
         sleep(GRACE)
-        @lock.synchronize do
-          next unless @token == token
-
-          taken if held?
-          @token = nil
-        end
+        @lock.synchronize { finish if @token == token && held? }
       end
 
       def wait(token, seconds)

@@ -14,11 +14,15 @@ module Memscope
       OBJECTS = 2
       BYTES = 3
 
+      # As much of a stack, and of a profile, as `error` needs.
+      Part = Struct.new(:samples, :live_objects, :shares)
+      Windows = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
+
       module_function
 
-      # @param stacks [Array<Stack>] of a profile of objects, or of the difference of two
+      # @param stacks [Array<Stack, Part>] of a profile of objects, or of the difference of two
       # @param number [Integer] OBJECTS or BYTES
-      # @param profile [Profile] the reading that contains the stacks
+      # @param profile [Profile, Windows] the reading that contains the stacks
       # @return [Integer] one standard error of the sum of the stacks' numbers
       def error(stacks, number, profile)
         sums = sums(stacks, number)
@@ -26,23 +30,10 @@ module Memscope
         # In a difference, new samples and an equal number of old samples that are gone sum to 0, although their objects
         # differ.
         samples = 1 if samples.zero? && sums[1].positive?
-        deviation(sums, samples, stacks.sum(&:live_objects).abs, profile).round
-      end
+        return 0 unless samples.positive?
 
-      # @param sums [Array(Numeric, Numeric, Numeric)] over windows: Σx, Σx² and Σxn, where x is what a window
-      #   adds, and n how many allocations it stands for
-      # @param samples [Integer] how many samples the sum is estimated from
-      # @param objects [Numeric] how many objects the samples stand for
-      # @param profile [Profile, #windows_share]
-      # @param whole [Numeric] Σx; if some samples stand for negative numbers, the sum of their absolute values instead
-      # @return [Float] one standard error of the sum
-      def deviation(sums, samples, objects, profile, whole = sums.first)
-        return 0.0 unless samples.positive?
-
-        independent = objects > samples ? (whole**2).fdiv(samples) * (1 - samples.fdiv(objects)) : 0
-        seen = profile.windows_share
-        variance = [independent, ((1 - seen) * clustered(*sums, profile)) + (seen * independent)].max
-        Math.sqrt(variance * (samples + 1) / samples)
+        variance = variance(sums, samples, stacks.sum(&:live_objects).abs, profile)
+        Math.sqrt(variance * (samples + 1) / samples).round
       end
 
       # @param signed [Array<Array(Stack, Integer)>] each stack of the later profile with 1, of the earlier one with -1
@@ -68,7 +59,8 @@ module Memscope
       end
 
       # @param stacks [Array<#shares>]
-      # @return [Array(Integer, Integer, Integer)] the `sums` that `deviation` takes
+      # @return [Array(Integer, Integer, Integer)] over windows: Σx, Σx² and Σxn, where x is what a window adds, and n
+      #   how many allocations it stands for
       def sums(stacks, number)
         windows = Hash.new(0)
         allocations = {}
@@ -81,6 +73,13 @@ module Memscope
         [windows.values.sum, windows.values.sum { |sum| sum**2 }, windows.sum { |one, sum| allocations[one] * sum }]
       end
 
+      # At least that of independent samples.
+      def variance(sums, samples, objects, profile)
+        independent = objects > samples ? (sums.first**2).fdiv(samples) * (1 - samples.fdiv(objects)) : 0
+        seen = profile.windows_share
+        [independent, ((1 - seen) * clustered(*sums, profile)) + (seen * independent)].max
+      end
+
       # The variance from the spread between windows: what each adds, compared with its proportional part of the sum.
       def clustered(sum, squares, products, profile)
         return 0 unless [profile.windows - 1, profile.allocations, profile.equal_windows].all?(&:positive?)
@@ -90,7 +89,7 @@ module Memscope
         ((equal / [equal - 1, 0.5].max)**4) *
           (squares - (2 * rate * products) + (((rate * profile.allocations)**2) / equal))
       end
-      private_class_method :differences, :clustered
+      private_class_method :differences, :variance, :clustered
     end
   end
 end

@@ -56,10 +56,7 @@ module Memscope
     SUMS = %i[runs running live_objects live_bytes malloc_live_bytes].freeze
     # Seconds between two readings for metrics, unless an interval for ledgers is configured.
     INTERVAL = 60
-    # As much of a stack, and of a profile, as Profile::Shares.error needs: the samples that two major GCs have judged.
-    Judged = Struct.new(:samples, :live_objects, :shares)
-    Windows = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
-    private_constant :OF_OBJECTS, :ENOUGH, :SUMS, :INTERVAL, :Judged, :Windows
+    private_constant :OF_OBJECTS, :ENOUGH, :SUMS, :INTERVAL
     # In metrics, the name of the row that sums up the tags without a row of their own.
     #
     # @api private
@@ -124,8 +121,9 @@ module Memscope
         thousands = tag[:judged_runs].fdiv(1000)
         return {} if tag[:samples] < ENOUGH || !thousands.positive?
 
-        error = Profile::Shares.error([Judged.new(tag[:samples], kept(tag), tag[:shares])], Profile::Shares::OBJECTS,
-                                      Windows.new(**windows))
+        shares = Profile::Shares
+        error = shares.error([shares::Part.new(tag[:samples], kept(tag), tag[:shares])], shares::OBJECTS,
+                             shares::Windows.new(**windows))
         { retained_objects: (kept(tag) / thousands).round(2), retained_objects_error: (error / thousands).round(2) }
       end
 
@@ -151,23 +149,19 @@ module Memscope
     # The rows that a table shows: the first ones, and the sum of the others.
     #
     # @param most [Integer]
+    # @param others [String, nil] the name of the row that sums up the others
     # @return [Array<Row>] all rows; or, if there are more, the first `most` and a row such as "12 other tags"
-    def top(most = 50)
+    def top(most = 50, others: nil)
       rest = rows.drop(most)
       return rows if rest.empty?
 
       sums = SUMS.to_h { |name| [name, rest.filter_map(&name).then { |known| known.sum if known.any? }] }
-      [*rows.first(most), Row.capture({ name: "#{rest.size} other tags", **sums })]
+      [*rows.first(most), Row.capture({ name: others || "#{rest.size} other tags", **sums })]
     end
 
     # @api private
     # @return [Tags] the rows of `top`; the row that sums up the other tags is named "[other]"
-    def bounded
-      shown = top
-      return self if shown.size == rows.size
-
-      changed(rows: [*shown[0...-1], Row.capture({ **shown.last.to_h, name: OTHER })].freeze)
-    end
+    def bounded = changed(rows: top(others: OTHER).freeze)
 
     # @api private
     # @return [Boolean] whether there are any runs

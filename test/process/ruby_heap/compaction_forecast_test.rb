@@ -64,7 +64,7 @@ class CompactionForecastTest < MemscopeTest
     ledger = Memscope::Ledger.capture(Bodies.ledger)
     uncollected, collected = [false, true].map do |collect|
       heap = heap(ruby: "3.3.8", collected: collect)
-      Memscope::Purge.const_get(:Forecast).of(:compact, nil, ledger, collect: collect, heap: heap)
+      Memscope::Purge.const_get(:Forecast).of(:compact, ledger, collect: collect, heap: heap)
     end
 
     assert_equal uncollected.bytes, collected.bytes

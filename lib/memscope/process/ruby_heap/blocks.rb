@@ -75,8 +75,6 @@ module Memscope
       field :unowned_bytes, :bytes
       # @return [Boolean] whether a collection was under way; it was finished before anything was read
       field :finished_gc?, :boolean, null: false
-      # @return [Integer, nil] pages of Ruby's heap that hold no object once the garbage is freed
-      field :emptied_pages, :count
       # @return [Returned, nil] resident bytes of those emptied pages that the next full GC returns by Ruby's rule
       field :heap_pages, Returned
       # @return [Returned, nil] malloc's memory that returns as soon as the garbage is freed
@@ -84,8 +82,6 @@ module Memscope
       # @return [Returned, nil] malloc's memory that returns if malloc is then trimmed (glibc) or purged (jemalloc);
       #   includes at_once and what is free already
       field :in_all, Returned
-      # @return [Integer, nil] microseconds for which forking the child stopped Ruby
-      field :pause_us, :count
 
       # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
       #   is unknown

@@ -35,12 +35,8 @@ module Memscope
 
       # @return [Range<Integer>, nil] bytes
       def range
-        return if missing
-
-        least, most = bounds(garbage: !@heap.collected?)
-        return 0..(most * @heap.page_bytes) if small?(most)
-
-        (least * @heap.page_bytes)..(most * @heap.page_bytes) if narrow?(least, most)
+        pages = narrow(*bounds(garbage: !@heap.collected?)) unless missing
+        pages && ((pages.begin * @heap.page_bytes)..(pages.end * @heap.page_bytes))
       end
 
       # @return [String, nil] why there is no range
@@ -48,7 +44,11 @@ module Memscope
 
       # @param bytes [Integer] size of the empty pages
       # @return [Integer] how many of these bytes a GC returns without a compaction
-      def returned_of_empty(bytes) = by_ratio? ? returnable(pages(bytes)) * @heap.page_bytes : bytes
+      def returned_of_empty(bytes)
+        return bytes unless by_ratio?
+
+        (@heap.pages - kept_by_ratio(@heap.live_slots)).clamp(0, pages(bytes)) * @heap.page_bytes
+      end
 
       private
 
@@ -57,8 +57,6 @@ module Memscope
         (@version <=> [3, 2]).negative? && @heap.pages&.positive? && @heap.slots&.positive? &&
           ![@heap.free_slots_max_ratio, @heap.free_slots_floor, @heap.allocatable_pages].include?(nil)
       end
-
-      def returnable(pages) = (@heap.pages - kept_by_ratio(@heap.live_slots)).clamp(0, pages)
 
       def missing
         refused = RubyHeap.compaction_refusal(@heap.ruby)
@@ -69,13 +67,15 @@ module Memscope
         "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
       end
 
-      def small?(most) = most <= @heap.pages * SMALL
+      # The range of these bounds, in pages; nil if it is too wide.
+      def narrow(least, most)
+        return 0..most if most <= @heap.pages * SMALL
 
-      def narrow?(least, most) = most <= least * RATIO
+        least..most if most <= least * RATIO
+      end
 
       def too_wide
-        least, most = bounds(garbage: false)
-        if small?(most) || narrow?(least, most)
+        if narrow(*bounds(garbage: false))
           "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots " \
             "may be garbage; collect garbage first"
         elsif @heap.pinned_pages_max > @heap.pages / 4
@@ -91,7 +91,7 @@ module Memscope
       # those in which it is pinned. Old garbage counts as live.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
-        most = garbage ? @heap.pages - pages_for(live) : pages(@heap.compactable_bytes)
+        most = garbage ? @heap.pages - live.fdiv(most_slots).ceil : pages(@heap.compactable_bytes)
         least = pages(@heap.compactable_min_bytes)
         by_rule(least, most, live).map { |count| [count, 0].max + (@heap.empty_pages || 0) }
       end
@@ -112,9 +112,7 @@ module Memscope
 
       def pages(bytes) = bytes / @heap.page_bytes
 
-      # Counted in pages of the smallest slots, which hold the most.
-      def pages_for(slots) = slots.fdiv(most_slots).ceil
-
+      # Of a page: the smallest slots are the most.
       def most_slots = @heap.slot_sizes.map { |size| slots_each(size) }.max
 
       def slots_each(size) = size.slots / size.pages

@@ -19,10 +19,7 @@ module Memscope
       EPOCHS = 10
       ERRORS = 3
       NONE = Count.new(0, 0).freeze
-      # As much of a stack, and of a profile, as Shares.error needs.
-      Survivors = Struct.new(:samples, :live_objects, :shares)
-      Sampling = Struct.new(:windows, :allocations, :windows_share, :equal_windows, keyword_init: true)
-      private_constant :ERRORS, :NONE, :Survivors, :Sampling
+      private_constant :ERRORS, :NONE
 
       class << self
         # @param counts [Array<Hash{Object => Count}>] by line, the oldest first
@@ -40,9 +37,9 @@ module Memscope
         def count(body)
           body = body.dup
           lines = survivors(body.delete(:lines))
-          sampling = Sampling.new(**body)
+          windows = Profile::Shares::Windows.new(**body)
           lines.transform_values do |parts|
-            Count.new(parts.sum(&:live_objects), Profile::Shares.error(parts, Profile::Shares::OBJECTS, sampling))
+            Count.new(parts.sum(&:live_objects), Profile::Shares.error(parts, Profile::Shares::OBJECTS, windows))
           end
         end
 
@@ -51,7 +48,7 @@ module Memscope
         # Parts of a line differ in the method or the block.
         def survivors(lines)
           parts = lines.group_by { |frames, *| place(frames) }
-          parts.transform_values { |some| some.map { |_frames, *numbers| Survivors.new(*numbers) } }
+          parts.transform_values { |some| some.map { |_frames, *numbers| Profile::Shares::Part.new(*numbers) } }
                .select { |_place, some| some.sum(&:samples) >= Profile::Entry::ENOUGH_SAMPLES }
         end
 

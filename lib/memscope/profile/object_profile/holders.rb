@@ -17,11 +17,9 @@ module Memscope
       REST = 200
       # The fewest seconds between two heap graphs.
       BETWEEN = 600
-      # Seconds that the child may take.
-      DEADLINE = 60
       # How many counts are kept.
       COUNTS = 30
-      private_constant :DEADLINE, :COUNTS
+      private_constant :COUNTS
 
       @lock = Mutex.new
 
@@ -48,7 +46,7 @@ module Memscope
           objects = sampled(body, path, lineno)
           return if objects.empty?
 
-          graph = HeapGraph.to_sampled(objects, "objects of #{path}:#{lineno}", deadline: DEADLINE)
+          graph = HeapGraph.to_objects(:sampled, objects, "objects of #{path}:#{lineno}")
           most = graph.paths.map(&:count).max or return
           # Paths are sorted by memory. The first path may lead to a single object of the line, which holds all other
           # objects of the line. So the first path that leads to many objects is taken: the path to Procs, for example,
