@@ -34,7 +34,7 @@ class ContractTest < MemscopeTest
     "Profile" => %i[by total_live_bytes - to_pprof to_speedscope to_html to_json],
     "Profile::Entry" => %i[name path lineno live_bytes live_objects allocated_bytes error_bytes],
     "HeapGraph" => %i[retained dominators paths roots strings reachable_bytes garbage_bytes pause_ms walked_in],
-    "History" => %i[series points floors events running? started_at [] to_h to_json],
+    "History" => %i[series points events running? started_at [] to_h to_json],
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
     "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems inclusive_bytes children - to_h

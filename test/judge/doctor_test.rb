@@ -433,9 +433,9 @@ class DoctorSinceTest < DoctorTest
     assert_match(/Tracing takes up to 60\.0 MiB of it\./, finding(traced, :native_memory).explanation)
 
     assert_match(/Read again in a few minutes/, first.explanation)
-    [since.to_json, since.to_h].each do |given|
-      assert_equal grown.findings, later(given, malloc: Charts.glibc(untracked: 42)).findings
-    end
+    read = Memscope::Diagnosis.from_json(since.to_json)
+
+    assert_equal grown.findings, later(read, malloc: Charts.glibc(untracked: 42)).findings
   end
 
   LEFT_OUT = { held_by_objects_bytes: "a lower bound that leaves out 47 of type Arena" }.freeze
@@ -465,8 +465,7 @@ class DoctorSinceTest < DoctorTest
 
   def test_garbage_is_no_growth_of_what_is_in_use
     chart = lambda do |in_use, garbage|
-      { malloc: Charts.glibc(arenas_in_use: in_use),
-        garbage: { objects: 1, bytes: mebibytes(garbage), returned_bytes: 0, returned_max_bytes: 0 } }
+      { malloc: Charts.glibc(arenas_in_use: in_use), garbage: Charts.garbage(garbage) }
     end
     since = diagnose(**chart.call(20, 0), ledger: { at: EARLIER, pid: 7, reasons: LEFT_OUT })
 
@@ -521,9 +520,7 @@ class DoctorSinceTest < DoctorTest
 
   # 30 MiB of garbage before, 50 of it now: of the 40 MiB more that objects own, 20 are reachable.
   def test_growth_of_objects_is_that_of_reachable_ones
-    before, now = [30, 50].map do |amount|
-      { objects: 1_000, bytes: mebibytes(amount), returned_bytes: 0, returned_max_bytes: mebibytes(amount) }
-    end
+    before, now = [30, 50].map { |amount| Charts.garbage(amount, returned: [0, amount]) }
     found = finding(later(earlier(garbage: before), malloc: Charts.glibc(arenas_in_use: 60), garbage: now),
                     :object_growth)
 
@@ -532,15 +529,13 @@ class DoctorSinceTest < DoctorTest
   end
 
   def test_growth_of_objects_names_what_is_known_of_their_holder
-    { { graph_at: 1_795_000_000_000, holder: "Cache @all → Hash", holder_bytes: mebibytes(40), held_class: "Order",
-        held_count: 1_200 } =>
+    { { graph_at: 1_795_000_000_000, holder: Charts.holder(40) } =>
         "In the heap graph of 2026-11-18 11:06:40 UTC, Cache @all → Hash holds 40.0 MiB, mostly in 1,200 Order.",
-      { census_seconds: 61.2, grown_class: "Order", grown_bytes: mebibytes(30), grown_count: 900 } =>
+      { census_seconds: 61.2, grown: Charts.grown(30) } =>
         "In 61 s between the last two censuses, Order grew most, by 30.0 MiB." }.each do |objects, sentence|
       assert_includes object_growth(objects).explanation, sentence
     end
-    small = { graph_at: 1, holder: "Cache @all", holder_bytes: mebibytes(1), census_seconds: 61.2, grown_class: "Order",
-              grown_bytes: 900, grown_count: 9 }
+    small = { graph_at: 1, holder: Charts.holder(1), census_seconds: 61.2, grown: Charts.grown(0.5) }
 
     refute_match(/heap graph|censuses/, object_growth(small).explanation)
   end
@@ -585,14 +580,14 @@ class DoctorSinceTest < DoctorTest
     [-> { later(earlier(pid: 1)) }, -> { later(earlier(pid: 8)) }, lambda {
       later(earlier, environment: { started: 1_001 })
     },
-     -> { later(elsewhere) }].each do |comparison|
+     -> { later(Memscope::Diagnosis.from_h(elsewhere)) }].each do |comparison|
       assert_match(/\AMemscope\.doctor: since: given a diagnosis of another process \(pid [178], .*\), allowed: /,
                    assert_raises(ArgumentError, &comparison).message)
     end
   end
 
   def test_anything_else_is_refused
-    [7, [], "no JSON", {}, { "kind" => "ledger" }].each do |since|
+    [7, [], "no JSON", {}, { "kind" => "ledger" }, Memscope.ledger].each do |since|
       assert_raises(ArgumentError) { Memscope::Doctor.diagnose(Charts.evidence, since: since) }
     end
   end
@@ -793,8 +788,7 @@ class DiagnosisTest < DoctorTest
 
   # A trim or purge after a collection returns what is free already, too; a compaction, other pages or the same.
   def test_the_first_line_counts_free_memory_once
-    garbage = { objects: 1_000, bytes: mebibytes(40), returned_bytes: mebibytes(115),
-                returned_max_bytes: mebibytes(120) }
+    garbage = Charts.garbage(40, returned: [115, 120])
     dirty = { malloc: jemalloc(dirty: 100), arenas: [{ dirty_bytes: mebibytes(100), dirty_decay_ms: -1 }] }
     sparse = { ruby: "3.3.1", compactable_bytes: mebibytes(30), compactable_min_bytes: mebibytes(30),
                live_slots: 100_000, old_objects: 100_000 }

@@ -77,25 +77,6 @@ class HistoryTest < MemscopeTest
     end
   end
 
-  def test_floors_are_the_least_samples_between_major_gcs
-    history = history(curve("live_slots", [50, 70, nil, 20, 30, 60, 25, [40, 90]]),
-                      curve("major_gcs", [1, 1, 1, 2, 2, [2, 2], [2, 3], 3]))
-
-    assert_equal([[START, 50], [START + 30, 20], [START + 60, 25]],
-                 history.floors(:live_slots).map { |floor| [floor.at, floor.min] })
-    assert_equal [25], history.floors(:live_slots, since: START + 60).map(&:min)
-    assert_equal [20], history.floors(:live_slots, step: 600).map(&:min)
-  end
-
-  # As of a ledger that a worker read for its report, and a thread that sampled a second too late.
-  def test_floors_of_buckets_without_a_sample_of_major_gcs
-    history = history(curve("malloc", [40, 20, 50, 30, 60, 10]), curve("major_gcs", [nil, 1, 1, nil, 2, nil]))
-
-    assert_equal([[START + 10, 20], [START + 50, 10]],
-                 history.floors(:malloc).map { |floor| [floor.at, floor.min] })
-    assert_equal [40], history(curve("malloc", [40, 70]), curve("major_gcs", [nil, nil])).floors(:malloc).map(&:min)
-  end
-
   def test_wrong_arguments_are_named
     history = history(curve("rss", [1]))
 
@@ -103,7 +84,7 @@ class HistoryTest < MemscopeTest
     assert_equal "Memscope::History: since: given \"now\", allowed: nil, a Time, seconds since 1970",
                  assert_raises(ArgumentError) { history.points(:rss, since: "now") }.message
     assert_equal "Memscope::History: step: given 30, allowed: nil, 10, 60, 600",
-                 assert_raises(ArgumentError) { history.floors(:rss, step: 30) }.message
+                 assert_raises(ArgumentError) { history.points(:rss, step: 30) }.message
     assert_raises(ArgumentError) { history.points(:rss, since: Float::NAN) }
   end
 

@@ -93,6 +93,25 @@ module Charts
                              cost: Bodies.cost })
   end
 
+  # @param mebibytes [Numeric] what the garbage holds
+  # @param returned [Array(Numeric, Numeric)] what a collection and a trim return, at least and at most
+  # @return [Hash] the body of a Diagnosis::Garbage
+  def garbage(mebibytes, returned: [0, 0])
+    least, most = returned.map { |amount| amount * MEBIBYTE }
+    { objects: 1_000, bytes: mebibytes * MEBIBYTE, returned: { bytes: least, max_bytes: most },
+      collected: { bytes: 0, max_bytes: 0 } }
+  end
+
+  # @return [Hash] the body of the HeapGraph::Path "Cache @all → Hash"
+  def holder(mebibytes)
+    { count: 1, retained_bytes: mebibytes * MEBIBYTE, accumulated_bytes: mebibytes * MEBIBYTE, held_class: "Order",
+      held_count: 1_200, steps_left_out: 0,
+      steps: [{ name: "Cache", times: 1, edge: :internal }, { name: "Hash", times: 1, edge: :ivar, by: "@all" }] }
+  end
+
+  # @return [Hash] the body of a Diff::Row of a class that grew
+  def grown(mebibytes) = Memscope::Diff.row("Order", before: 0, after: mebibytes * MEBIBYTE)
+
   def snapshot(malloc)
     { rss_bytes: 0, virtual_bytes: 0, shared_bytes: 0, gc_heaps: nil, glibc: nil, jemalloc: malloc[:totals],
       gc: { malloc_increase_bytes_limit: 16 * MEBIBYTE, oldmalloc_increase_bytes_limit: 16 * MEBIBYTE,

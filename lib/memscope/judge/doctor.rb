@@ -33,41 +33,32 @@ module Memscope
       # Judges evidence. A pure function: nothing is read.
       #
       # @param evidence [Diagnosis::Evidence]
-      # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON, to judge growth as well
+      # @param since [Diagnosis, nil] an earlier diagnosis, to judge growth as well
       # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
       #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
       # @raise [ArgumentError] if `since` is anything else, or is of another process
       def diagnose(evidence, since: nil, previous_severities: nil)
-        earlier = earlier(since)
-        refuse_other(earlier.evidence, evidence) if earlier
-        figures = Figures.new(evidence, earlier&.evidence)
+        check_since(since, evidence) if since
+        figures = Figures.new(evidence, since&.evidence)
         held = previous_severities.to_h
         checks, findings = Rules.all.map { |rule| rule.judge(figures, held[rule.id]) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            **changes(figures, earlier), reasons: evidence.ledger.reasons,
+                            **changes(figures, since), reasons: evidence.ledger.reasons,
                             cost: evidence.total_cost }, evidence.ledger.envelope)
       end
 
       private
-
-      def earlier(since)
-        case since
-        when nil, Diagnosis then since
-        when Hash then Diagnosis.from_h(since)
-        when String then Diagnosis.from_json(since)
-        else Field.refuse(:since, since, "a Memscope::Diagnosis, its to_h or its JSON", call: CALL)
-        end
-      end
 
       def changes(figures, earlier)
         changes = (figures.changes if earlier) or return {}
         { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
       end
 
-      def refuse_other(earlier, evidence)
-        before, now = [earlier, evidence].map(&:ledger)
-        started = [earlier, evidence].map { |one| one.lint.environment.started }
+      def check_since(earlier, evidence)
+        Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: CALL) unless earlier.is_a?(Diagnosis)
+        before, now = [earlier.evidence, evidence].map(&:ledger)
+        started = [earlier.evidence, evidence].map { |one| one.lint.environment.started }
         return if Diff.same_process?(before, now) && started.uniq.one?
 
         given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"

@@ -11,7 +11,6 @@ module Memscope
   #   history = Memscope.history
   #   history.points(:rss).last.last                          # => 412876800
   #   history.points(:malloc, since: Time.now - 3600, step: 60)
-  #   history.floors(:live_slots).map(&:min)                  # one for each time between two major GCs
   #
   # Puma's plugin, Workers.watch (Sidekiq) and Rails start a history, unless the setting `history` is false. A thread
   # takes the samples; costly samples are so rare that together they use less than a thousandth of a core. While the
@@ -192,37 +191,17 @@ module Memscope
     # @return [Array<Point>] every bucket, oldest first
     # @raise [KeyError] for a series that is not here
     # @raise [ArgumentError] for an invalid time or step
-    def points(name, since: nil, step: nil) = ring(name, since, step).points(milliseconds(since))
-
-    # The least sample of each epoch. An epoch is the time between two major GCs, or a bucket with several of them. If a
-    # series grows between collections and falls with them, its floors rise only if memory is retained.
-    #
-    # Takes the arguments of `points`.
-    #
-    # @return [Array<Point>] oldest first; the last epoch has not ended
-    def floors(name, since: nil, step: nil)
-      ring = ring(name, since, step)
-      epochs = points(:major_gcs, since: since, step: ring.step_seconds).map(&:last)
-      known = ring.points(milliseconds(since)).zip(epochs).select { |point, _epoch| point.min }
-      epoch = epochs.compact.first || 0 # a bucket without a sample of major_gcs has the epoch of the bucket before it
-      known.chunk { |_point, count| epoch = count || epoch }
-           .map { |_epoch, points| points.map(&:first).min_by(&:min) }
+    def points(name, since: nil, step: nil)
+      times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
+      Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History") unless times
+      Field.choice(:step, step, [nil, *STEPS], call: "Memscope::History")
+      from = since ? (since.to_r * 1000).floor : values[:started_at]
+      self[name].ring(from, step).points(from)
     end
 
     # @api private
     # @return [Boolean] whether there is a sample
     def known? = curves.any?
-
-    private
-
-    def ring(name, since, step)
-      times = since.nil? || since.is_a?(Time) || (since.is_a?(Numeric) && since.real? && since.to_f.finite?)
-      Field.refuse(:since, since, "nil, a Time, seconds since 1970", call: "Memscope::History") unless times
-      Field.choice(:step, step, [nil, *STEPS], call: "Memscope::History")
-      self[name].ring(milliseconds(since), step)
-    end
-
-    def milliseconds(since) = since ? (since.to_r * 1000).floor : values[:started_at]
   end
 end
 

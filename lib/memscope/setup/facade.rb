@@ -154,8 +154,8 @@ module Memscope
     # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.
     #
-    # @param since [Diagnosis, Hash, String, nil] an earlier diagnosis, or its `to_h` or JSON: adds findings about
-    #   growth since then
+    # @param since [Diagnosis, nil] an earlier diagnosis (Diagnosis.from_json reads one): adds findings about growth
+    #   since then
     # @param gc [Boolean] collect garbage first, as GC.start does: only then is it known that what is in use is not
     #   garbage
     # @return [Diagnosis]

@@ -49,13 +49,13 @@ module Memscope
           end
         end
 
-        # @param returned [Array<Range, nil>, nil] what a full GC returns, and the part that no other process shares
+        # @param returned [RubyHeap::Blocks::Returned, nil] what a full GC returns
         # @param ledger [Ledger] read with `garbage`: gives the reason if `returned` is nil
         # @return [Forecast] of a full GC
         def of_collection(returned, ledger)
           return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned
 
-          new(*returned, (KEPT if returned.first.size > 1))
+          new(returned.range, returned.private_range, (KEPT if returned.range.size > 1))
         end
 
         # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
@@ -64,12 +64,13 @@ module Memscope
         def of_garbage(lever, blocks)
           return unless blocks && OF_GARBAGE.include?(lever)
 
-          range, own = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
-          return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless range
+          returned = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
+          return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless returned
 
           unfollowed = "it is unknown what else some of the garbage owns " \
                        "(#{blocks.unfollowed_names})"
-          new(range, own, (joined(KEPT, (unfollowed if blocks.unfollowed_names)) if range.size > 1))
+          reason = joined(KEPT, (unfollowed if blocks.unfollowed_names)) if returned.range.size > 1
+          new(returned.range, returned.private_range, reason)
         end
 
         private

@@ -28,12 +28,13 @@ module Memscope
       # Sentences on who holds objects and which class grew; none if nothing is kept that can explain so many bytes.
       def holders(bytes)
         kept = objects or return []
-        held = ", mostly in #{count(kept.held_count)} #{kept.held_class}" if kept.held_class
-        graph = "In the heap graph of #{kept.graph_at&.strftime('%F %T')} UTC, #{kept.holder} holds "
+        path = kept.holder
+        held = ", mostly in #{count(path.held_count)} #{path.held_class}" if path&.held_class
+        graph = "In the heap graph of #{kept.graph_at&.strftime('%F %T')} UTC, #{path} holds "
         since = "In #{format('%.0f', kept.census_seconds || 0)} s between the last two censuses, "
-        grown = kept.grown_bytes.to_i
-        [*("#{graph}#{size(kept.holder_bytes)}#{held}." if kept.holder && kept.holder_bytes >= bytes / 4),
-         *("#{since}#{kept.grown_class} grew most, by #{size(grown)}." if grown >= MEBIBYTE)]
+        grown = kept.grown&.change.to_i
+        [*("#{graph}#{size(path.accumulated_bytes)}#{held}." if path && path.accumulated_bytes >= bytes / 4),
+         *("#{since}#{kept.grown.name} grew most, by #{size(grown)}." if grown >= MEBIBYTE)]
       end
 
       # A sentence on classes of C code whose objects hold memory that Ruby does not know of, if more objects came; nil

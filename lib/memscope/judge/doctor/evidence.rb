@@ -6,6 +6,7 @@ require_relative "../../process/ruby_heap"
 require_relative "../../process/process_memory"
 require_relative "../../process/cgroup"
 Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Verdict
+Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope
   class Diagnosis < Reading
@@ -15,24 +16,11 @@ module Memscope
       field :objects, :count, null: false
       # @return [Integer] bytes that the garbage holds, slots included, as far as they are known or reported
       field :bytes, :bytes, null: false
-      # @return [Integer] the most that the process returns if the garbage is collected, and malloc's memory is then
-      #   trimmed (glibc) or purged (jemalloc); memory that is free already is included
-      field :returned_max_bytes, :bytes, null: false
-      # @return [Integer] the lower bound that belongs to `returned_max_bytes`
-      field :returned_bytes, :bytes, null: false
-      # @return [Integer, nil] the part of `returned_bytes` on pages that no other process shares
-      field :returned_private_bytes, :bytes
-      # @return [Integer, nil] the part of `returned_max_bytes` on such pages
-      field :returned_private_max_bytes, :bytes
-
-      # @return [Integer, nil] the part of `returned_bytes` that the collection alone returns
-      field :collected_bytes, :bytes
-      # @return [Integer, nil] the part of `returned_max_bytes` that the collection alone returns
-      field :collected_max_bytes, :bytes
-      # @return [Integer, nil] the part of `collected_bytes` on pages that no other process shares
-      field :collected_private_bytes, :bytes
-      # @return [Integer, nil] the part of `collected_max_bytes` on such pages
-      field :collected_private_max_bytes, :bytes
+      # @return [RubyHeap::Blocks::Returned] what the process returns if the garbage is collected, and malloc's memory
+      #   is then trimmed (glibc) or purged (jemalloc); memory that is free already is included
+      field :returned, RubyHeap::Blocks::Returned, null: false
+      # @return [RubyHeap::Blocks::Returned] the part that the collection alone returns
+      field :collected, RubyHeap::Blocks::Returned, null: false
 
       # @api private
       # @param blocks [RubyHeap::Blocks]
@@ -40,32 +28,14 @@ module Memscope
       def self.of(blocks)
         return unless blocks.garbage && blocks.returned
 
-        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes,
-                  **bounds(:returned, *blocks.returned), **bounds(:collected, *blocks.returned_by_gc) })
+        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes, returned: blocks.returned,
+                  collected: blocks.returned_by_gc })
       end
-
-      def self.bounds(name, all, own)
-        { "#{name}_bytes": all.begin, "#{name}_max_bytes": all.end, "#{name}_private_bytes": own&.begin,
-          "#{name}_private_max_bytes": own&.end }
-      end
-      private_class_method :bounds
 
       # @api private
       # @param forked [Boolean] whether the process may share pages with others
       # @return [Range] what the machine gains; if that is unknown, what the process returns
-      def gain(forked: false)
-        return returned_private_bytes..returned_private_max_bytes if returned_private_bytes
-
-        (forked ? 0 : returned_bytes)..returned_max_bytes
-      end
-
-      # @api private
-      # @return [Array(Range, Range), Array(Range, nil)] what the collection alone returns, and the part of it on pages
-      #   that no other process shares
-      def collected
-        [collected_bytes..collected_max_bytes,
-         (collected_private_bytes..collected_private_max_bytes if collected_private_bytes)]
-      end
+      def gain(forked: false) = returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
     end
 
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
@@ -73,55 +43,26 @@ module Memscope
     class Objects < Record
       # @return [Time, nil] UTC, when the heap graph was taken; nil without one
       field :graph_at, :time
-      # @return [String, nil] the path to the object in which most memory has accumulated
-      field :holder, :string
-      # @return [Integer, nil] bytes that have accumulated in that object
-      field :holder_bytes, :bytes
-      # @return [String, nil] the class with most of the accumulated bytes
-      field :held_class, :string
-      # @return [Integer, nil] how many objects of `held_class` the holder holds
-      field :held_count, :count
+      # @return [HeapGraph::Path, nil] to the object in which most memory has accumulated
+      field :holder, HeapGraph::Path
       # @return [Float, nil] seconds between the two last censuses; nil without two
       field :census_seconds, :number
-      # @return [String, nil] the class that grew most between these censuses
-      field :grown_class, :string
-      # @return [Integer, nil] bytes by which `grown_class` grew
-      field :grown_bytes, :signed_bytes
-      # @return [Integer, nil] objects by which `grown_class` grew
-      field :grown_count, :integer
+      # @return [Diff::Row, nil] the class that grew most in bytes between these censuses
+      field :grown, Diff::Row
       # @return [Array<Diff::Row>, nil] numbers of objects of classes of C code that report no size, and of which most
       #   objects came between these censuses
       field :unsized, [Diff::Row], sparse: true
 
-      class << self
-        # Loads nothing, so that it works in a trap handler.
-        #
-        # @api private
-        # @return [Objects, nil] nil if nothing is kept
-        def kept
-          kept = Runtime.current.readings
-          body = { **holder(*kept[:holder]), **growth(*kept[:class_growth]) }
-          capture(body) unless body.empty?
-        end
+      # Loads nothing, so that it works in a trap handler.
+      #
+      # @api private
+      # @return [Objects, nil] nil if nothing is kept
+      def self.kept
+        (at, holder), (seconds, grown, unsized) = Runtime.current.readings.values_at(:holder, :class_growth)
+        return unless holder || seconds
 
-        private
-
-        # The path to the object in which most memory has accumulated, from the last graph that shows such an object.
-        def holder(at = nil, path = nil)
-          return {} unless path
-
-          { graph_at: (at.to_f * 1000).round, holder: path.to_s, holder_bytes: path.accumulated_bytes,
-            held_class: path.held_class, held_count: path.held_count }
-        end
-
-        # The time between the last two censuses; the class that grew most in bytes, nil if none grew; and the first
-        # three of Census.unsized.
-        def growth(seconds = nil, row = nil, unsized = nil)
-          return {} unless seconds
-
-          { census_seconds: seconds, grown_class: row&.name, grown_bytes: row&.change,
-            grown_count: row && row[:count].change, unsized: unsized }
-        end
+        capture({ graph_at: at && (at.to_r * 1000).round, holder: holder, census_seconds: seconds, grown: grown,
+                  unsized: unsized })
       end
     end
 

@@ -28,14 +28,12 @@ module Memscope
       # Threads of 5.6 to 8.0: "puma srv tp 001".
       PUMA_THREAD = /\Apuma srv tp /
       NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
-      FLOORS = "a floor is the lowest sample between two major GCs, not the value " \
-               "right after one: no GC hook is used"
       # The series of each kind of reading, by the name of the method that takes it.
       KINDS = { rows: ROWS, sizes: %i[pss uss], walk: %i[malloc_in_use], held: %i[held] }.freeze
       # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the
       # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
-      private_constant :SLOW, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :FLOORS, :KINDS
+      private_constant :SLOW, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :KINDS
 
       class << self
         # (see History.start)
@@ -78,10 +76,7 @@ module Memscope
 
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
-          sampler = current
-          return { running: Native.absence || @refusal || NOT_STARTED } unless sampler
-
-          { floors: FLOORS, **sampler.reasons }
+          current ? current.reasons : { running: Native.absence || @refusal || NOT_STARTED }
         end
 
         # @return [Float] as Clock.boot

@@ -83,14 +83,13 @@ module Memscope
       #   includes at_once and what is free already
       field :in_all, Returned
 
-      # @return [Array<Range, nil>] what a full GC returns, and the part of it that no other process shares; nil if that
-      #   is unknown
+      # @return [Returned, nil] what a full GC returns; nil if that is unknown
       def returned_by_gc = sum(heap_pages, at_once)
 
-      # @return [Array<Range, nil>] the same for a trim or purge of malloc's memory after the GC
+      # @return [Returned, nil] what a trim or purge of malloc's memory returns after the GC
       def returned_after_gc = less(in_all, at_once)
 
-      # @return [Array<Range, nil>] the same for the GC and that trim or purge together
+      # @return [Returned, nil] what the GC and that trim or purge return together
       def returned = sum(heap_pages, in_all)
 
       # @return [Integer, nil] malloc memory that objects own; without what they report, if that is too much
@@ -138,10 +137,10 @@ module Memscope
       def both(one, other)
         return unless one && other
 
-        [[one.range, other.range], [one.private_range, other.private_range]].map do |ranges|
-          range = yield(*ranges) if ranges.all?
-          range && (range.begin..(range.end + uncounted_bytes))
-        end
+        all = yield(one.range, other.range)
+        own = yield(one.private_range, other.private_range) if one.private_range && other.private_range
+        Returned.capture({ bytes: all.begin, max_bytes: all.end + uncounted_bytes, private_bytes: own&.begin,
+                           private_max_bytes: own && (own.end + uncounted_bytes) })
       end
     end
   end

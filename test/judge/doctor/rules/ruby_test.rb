@@ -19,9 +19,8 @@ class DoctorRubyRulesTest < MemscopeTest
 
       assert_equal [title, "#{remedy} # in the program"], [found.title, found.remedy]
       assert_includes found.explanation, "The program has called #{called}."
-      garbage = { objects: 9, bytes: 64 * MEBIBYTE, returned_bytes: 0, returned_max_bytes: 0 }
 
-      assert_found(:warning, :collector_off, **chart, garbage: garbage)
+      assert_found(:warning, :collector_off, **chart, garbage: Charts.garbage(64))
       text = diagnose(**chart, **FULL, ledger: { collected: COLLECTED }).to_s
 
       assert_match(/WARNING +#{title}/, text)
