@@ -89,7 +89,7 @@ class CLITest < MemscopeTest
     ran = memscope("report", "--mappings", "--deep")
 
     assert_equal [64, ""], [ran.status, ran.out]
-    assert_includes ran.err, "--mappings takes no --deep; allowed: --pid N, --socket PATH, --json, "
+    assert_includes ran.err, "--mappings and --deep exclude each other; allowed: --pid N, --socket PATH, "
   end
 
   def test_markdown
@@ -255,7 +255,6 @@ class CLITest < MemscopeTest
     %w[leaks --threshold=0 -- ruby] => "invalid argument: --threshold=0; allowed: a number above 0",
     %w[profile --objects --pid=1 --budget=2] => "invalid argument: --budget=2; allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
-    %w[profile --objects --pid=1 --rate=4096] => "--rate is not for --objects",
     %w[profile --objects --pid=1 --by=native] =>
       "--by: given native, allowed for this profile: line, caller, method, class, library, stack, generation, " \
       "tag, thread",
@@ -270,6 +269,8 @@ class CLITest < MemscopeTest
       assert_refused "memscope #{arguments.first}: #{message}", *arguments
     end
     assert_operator memscope("report", "--pid", "9" * 5000).err.size, :<, 300
+    assert_match(/--objects and --rate exclude each other; allowed: /,
+                 memscope("profile", "--objects", "--pid=1", "--rate=4096").err)
     assert_match(/--by is for --format=text/, memscope("profile", "--pid=1", "--by=tag", "--format=json").err)
   end
 

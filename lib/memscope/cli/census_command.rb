@@ -15,26 +15,22 @@ module Memscope
         Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
         forked by that process counts a large heap, and only the fork stops Ruby.
       TEXT
-      VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")],
-              ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000), "the number of rows to print"], GC].freeze
+      VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")], TOP, GC].freeze
       DEFAULTS = { by: :class, top: Report::CensusPage::ROWS }.freeze
-      FORMS = {
-        process: { summary: "count the objects of a process by class, and show what grew",
-                   example: "memscope census --pid 4711 --gc --since before.json", notes: NOTES, defaults: DEFAULTS,
-                   options: [*PROCESS, *TEXT, *VIEW,
-                             ["--since FILE", "print the growth since the census", "in FILE, written with --json"]] },
-        program: { summary: "run a Ruby program and count its objects when it ends",
-                   example: "memscope census --gc --output census.txt -- bundle exec rake import",
-                   notes: PROGRAM_NOTES, defaults: DEFAULTS, options: [*EVERY, *VIEW] }
-      }.freeze
-      private_constant :NOTES, :VIEW, :DEFAULTS, :FORMS
+      private_constant :NOTES, :VIEW, :DEFAULTS
+
+      form :process, "count the objects of a process by class, and show what grew",
+           "memscope census --pid 4711 --gc --since before.json",
+           [*PROCESS, *TEXT, *VIEW, SINCE], notes: NOTES, **DEFAULTS
+      form :program, "run a Ruby program and count its objects when it ends",
+           "memscope census --gc --output census.txt -- bundle exec rake import",
+           [*EVERY, *VIEW], notes: PROGRAM_NOTES, **DEFAULTS
 
       private
 
       def read
         since = earlier(Census)
-        reading = ask(:census, **calls[:census])
-        [since ? reading - since : reading]
+        super.map { |reading| since ? reading - since : reading }
       end
 
       def calls = { census: @given.slice(:gc) }

@@ -12,9 +12,7 @@ module Memscope
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command
-      FORMS = { process: { summary: "print the version of memscope and of Ruby",
-                           example: "memscope version --json", options: TEXT.first(1) } }.freeze
-      private_constant :FORMS
+      form :process, "print the version of memscope and of Ruby", "memscope version --json", TEXT.first(1)
 
       private
 
@@ -62,7 +60,7 @@ module Memscope
 
           usage: memscope COMMAND [options]
 
-          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).summary}" }.join("\n")}
+          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).forms.values.first.summary}" }.join("\n")}
 
           `memscope COMMAND --help` shows the options and an example.
         TEXT

@@ -33,12 +33,16 @@ module Memscope
       def self.of(range, what = "a number") = new(range.method(:cover?), "#{what} from #{range.min} to #{range.max}")
     end
 
+    # A form of a command: what its help says, what OptionParser#on takes for each option (or with a Limit), the lists
+    # of options whose first one excludes the others, and the defaults.
+    #
+    # @api private
+    Form = Struct.new(:summary, :example, :options, :notes, :exclusive, :defaults)
+
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
-    # A subclass has FORMS: `:process`, which reads this process or another one, `:program`, which becomes COMMAND, or
-    # both. Each form has a summary, an example, options (as for OptionParser#on, or with a Limit) and, if needed,
-    # defaults and notes.
-    # The subclass defines `perform` for `:process`, and `start` for `:program`.
+    # A subclass declares a `form` for `:process`, which reads this process or another one, for `:program`, which
+    # becomes COMMAND, or for both. It defines `perform` for `:process`, and `start` for `:program`.
     class Command
       # The exit status of success.
       FINE = 0
@@ -49,27 +53,35 @@ module Memscope
       # Characters of an argument that a complaint repeats.
       MAX_GIVEN = 80
 
+      NUMBER = OptionParser::DecimalInteger
       # Seconds, up to a day.
       SECONDS = Limit.new(->(seconds) { seconds.positive? && seconds <= 86_400 },
                           "a number of seconds above 0, up to 86400").freeze
       # Options of several commands.
-      PROCESS = [["--pid N", OptionParser::DecimalInteger,
-                  Limit.new(:positive?.to_proc, "a process ID, as `memscope ps` lists them"),
+      PROCESS = [["--pid N", NUMBER, Limit.new(:positive?.to_proc, "a process ID, as `memscope ps` lists them"),
                   "process N; memscope ps lists those that listen"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      private_constant :SECONDS, :PROCESS, :TEXT, :MAX_GIVEN
+      TOP = ["--top N", NUMBER, Limit.of(1..10_000), "how many rows to list"].freeze
+      EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
+      private_constant :NUMBER, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE, :MAX_GIVEN
 
       class << self
         # @return [String]
         def title = name.split("::").last.delete_suffix("Command").downcase
 
-        # @return [String] one line
-        def summary = forms.values.first.fetch(:summary)
+        # Declares a form.
+        #
+        # @param name [Symbol] :process or :program
+        # @param defaults [Hash{Symbol => Object}] of options
+        # @return [void]
+        def form(name, summary, example, options, notes: nil, exclusive: [], **defaults)
+          @forms = { **forms, name => Form.new(summary, example, options, notes, exclusive, defaults) }.freeze
+        end
 
-        # @return [Hash{Symbol => Hash}] the subclass's FORMS
-        def forms = const_get(:FORMS)
+        # @return [Hash{Symbol => Form}] the subclass's own, the first one for the overview
+        def forms = @forms || {}
 
         # @param arguments [Array<String>] those after the command's name
         # @param out [IO]
@@ -111,18 +123,18 @@ module Memscope
         def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
       end
 
-      # @param form [Symbol] a key of FORMS
+      # @param name [Symbol] of the form
       # @param out [IO]
       # @param err [IO]
-      def initialize(form, out:, err:)
-        @form = form
+      def initialize(name, out:, err:)
+        @form = self.class.forms.fetch(name)
+        @program = name == :program
         @out = out
         @err = err
-        @given = self.class.forms.dig(form, :defaults).to_h.dup
+        @given = @form.defaults.dup
         @parser = OptionParser.new
-        @parser.version = VERSION
         @allowed = {}
-        [*self.class.forms.dig(form, :options), ["-h", "--help", "print this"]].each { |words| define(words) }
+        [*@form.options, ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
       # @param arguments [Array<String>] the options and operands
@@ -133,6 +145,7 @@ module Memscope
         rest = @parser.parse(arguments)
         return Command.write(@out, self.class.help) if @given[:help]
 
+        [*EXCLUSIVE, *@form.exclusive].each { |options| check_exclusive(*options) }
         take(rest)
         program? ? launch(command) : perform
       rescue OptionParser::ParseError => e
@@ -141,10 +154,9 @@ module Memscope
 
       # @return [String] the help of this form
       def help
-        summary, example, notes = self.class.forms.fetch(@form).values_at(:summary, :example, :notes)
         usage = ["usage: memscope", self.class.title, "[options]", *operands].join(" ")
-        ["#{usage}\n", "#{summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, notes,
-         "example:\n  #{example}\n"].compact.join("\n")
+        ["#{usage}\n", "#{@form.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, @form.notes,
+         "example:\n  #{@form.example}\n"].compact.join("\n")
       end
 
       private
@@ -158,14 +170,19 @@ module Memscope
         @parser.on(*words, *default) do |value|
           raise OptionParser::InvalidArgument, value.to_s unless limits.all? { |limit| limit.fits.call(value) }
 
-          give(name, value)
+          @given[name] = value
         end
       end
 
-      # Stores the value of an option.
-      def give(name, value) = @given[name] = value
+      def program? = @program
 
-      def program? = @form == :program
+      def check_exclusive(first, *others)
+        other = others.find { |name| @given.key?(name) } if @given.key?(first)
+        refuse("#{dashed(first)} and #{dashed(other)} exclude each other") if other
+      end
+
+      # @return [String] "--paths-to" for :paths_to
+      def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
       def take(operands, most = 0)
         refuse("unexpected argument: #{operands[most]}") if operands.size > most
@@ -230,16 +247,14 @@ module Memscope
         failure("#{option} #{path}: #{e.class.new.message}")
       end
 
-      # Creates FILE, with mode 0600, and removes it again if it cannot be written in full. Appends to it later on.
+      # Writes to FILE, which is created at first, with mode 0600, and removed again if it cannot be written in full.
       def create(text)
-        earlier = @created
-        File.open(output, earlier ? "ab" : "wbx", 0o600, flags: File::NOFOLLOW) do |file|
-          @created = true
-          file.write(text)
-        end
+        earlier = @file
+        @file ||= File.open(output, "wbx", 0o600, flags: File::NOFOLLOW)
+        @file.write(text)
+        @file.flush
       rescue SystemCallError => e
-        failure("--output #{output}: #{e.class.new.message}") if earlier
-        File.unlink(output) if @created
+        File.unlink(output) if @file && !earlier
         refuse_output(output, e)
       end
 
@@ -251,12 +266,10 @@ module Memscope
       # Creates FILE empty before anything starts, and removes it if the block fails.
       def reserve_output
         create("") if output
-        begin
-          yield
-        rescue Failure, Launch::Refusal
-          File.unlink(output) if output
-          raise
-        end
+        yield
+      rescue Failure, Launch::Refusal
+        File.unlink(output) if @file
+        raise
       end
 
       # Waits for --seconds, or until it is interrupted.
@@ -271,10 +284,12 @@ module Memscope
 
       # The client of the other process.
       def other
-        pid, socket = @given.values_at(:pid, :socket)
-        refuse("--pid and --socket exclude each other") if pid && socket
+        @other ||= asking { @given[:socket] ? Client.at(@given[:socket]) : Client.new(@given[:pid]) }
+      end
 
-        @other ||= asking { socket ? Client.at(socket) : Client.new(pid) }
+      # For commands that say nothing of the memscope process.
+      def require_other
+        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
       end
 
       # Notes that the command is about its own process, which a person may not have meant.
@@ -291,7 +306,7 @@ module Memscope
       def asking
         yield
       rescue Invalid => e
-        option = "--#{e.argument.to_s.tr('_', '-')}"
+        option = dashed(e.argument)
         usage_error(e.as(@parser.top.list.any? { |switch| switch.long.first == option } ? option : e.argument))
       rescue Client::Unreachable, Client::Failed, Purge::Busy => e
         failure(e.message)

@@ -18,17 +18,15 @@ module Memscope
       FILE = ["-o", "--output FILE", "default: memscope-PID with the format's", "extension, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
-      FORMS = {
-        process: { summary: "write a heap dump of a process, without objects' contents",
-                   example: "memscope dump --pid 4711 -o heap.pftrace\n  " \
-                            "memscope dump --from heap.json -o heap.pftrace", notes: NOTES,
-                   options: [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"],
-                             ["--from DUMP", "convert DUMP, without objects' contents"]] },
-        program: { summary: "run a Ruby program and write a heap dump when it ends",
-                   example: "memscope dump -o heap.heapsnapshot -- ruby app.rb", notes: NOTES,
-                   options: [FORMAT, FILE, SUMMARY] }
-      }.freeze
-      private_constant :FORMS, :NOTES, :FILE, :FORMAT
+      private_constant :NOTES, :FILE, :FORMAT
+
+      form :process, "write a heap dump of a process, without objects' contents",
+           "memscope dump --pid 4711 -o heap.pftrace\n  memscope dump --from heap.json -o heap.pftrace",
+           [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"],
+            ["--from DUMP", "convert DUMP, without objects' contents"]],
+           notes: NOTES, exclusive: [%i[from pid socket gc]]
+      form :program, "run a Ruby program and write a heap dump when it ends",
+           "memscope dump -o heap.heapsnapshot -- ruby app.rb", [FORMAT, FILE, SUMMARY], notes: NOTES
 
       private
 
@@ -41,8 +39,6 @@ module Memscope
 
       def converted(dump)
         usage_error("--from needs --output FILE") unless output
-        excluded = @given.slice(:pid, :socket, :gc).keys.first
-        refuse("--from and --#{excluded} exclude each other") if excluded
         from = file_of(dump)
         check_dump(from)
         Dump.convert(from, output, format: @given[:format]&.to_sym || format_of_output)

@@ -18,15 +18,14 @@ module Memscope
       TEXT
       ALLOCATORS = Limit.new(->(name) { %w[jemalloc glibc].include?(name) || name.include?("/") },
                              "jemalloc, glibc, or the path of a shared library").freeze
-      FORMS = {
-        program: { summary: "start a program whose malloc jemalloc serves, proved in the program",
-                   example: "memscope exec --conf=background_thread:true -- bundle exec puma", notes: NOTES,
-                   defaults: { allocator: "jemalloc" },
-                   options: [["--allocator NAME", ALLOCATORS, "jemalloc, glibc, or the path of a library"],
-                             ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
-                             ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]] }
-      }.freeze
-      private_constant :FORMS, :NOTES, :ALLOCATORS
+      private_constant :NOTES, :ALLOCATORS
+
+      form :program, "start a program whose malloc jemalloc serves, proved in the program",
+           "memscope exec --conf=background_thread:true -- bundle exec puma",
+           [["--allocator NAME", ALLOCATORS, "jemalloc, glibc, or the path of a library"],
+            ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
+            ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]],
+           notes: NOTES, allocator: "jemalloc"
 
       private
 

@@ -27,19 +27,14 @@ module Memscope
         third. Write each dump right after a garbage collection (GC.start).
       TEXT
       GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
-               ["--top N", OptionParser::DecimalInteger, Limit.of(HeapGraph::TOP), "the number of rows in each list"],
+               ["--top N", NUMBER, Limit.of(HeapGraph::TOP), "how many rows to list"],
                ["--strings", "look for Strings with the same content"]].freeze
-      DEFAULTS = { top: 10 }.freeze
-      FORMS = {
-        process: { summary: "print who holds the objects of a process",
-                   example: "memscope heap --pid 4711 --paths-to Order", notes: NOTES, defaults: DEFAULTS,
-                   options: [*PROCESS, *TEXT, *GRAPH,
-                             ["--since FILE", "print what grew since the report", "in FILE, written with --json"]] },
-        program: { summary: "run a Ruby program and print who holds its objects when it ends",
-                   example: "memscope heap --output heap.txt -- bundle exec rake import", notes: PROGRAM_NOTES,
-                   defaults: DEFAULTS, options: [*EVERY, *GRAPH] }
-      }.freeze
-      private_constant :NOTES, :GRAPH, :DEFAULTS, :FORMS
+      private_constant :NOTES, :GRAPH
+
+      form :process, "print who holds the objects of a process", "memscope heap --pid 4711 --paths-to Order",
+           [*PROCESS, *TEXT, *GRAPH, SINCE], notes: NOTES, top: 10
+      form :program, "run a Ruby program and print who holds its objects when it ends",
+           "memscope heap --output heap.txt -- bundle exec rake import", [*EVERY, *GRAPH], notes: PROGRAM_NOTES, top: 10
 
       private
 
@@ -48,7 +43,7 @@ module Memscope
       def take(operands)
         super(operands, 3)
         @dump, *@later = operands.map { |dump| file_of(dump) }
-        usage_error("a DUMP takes no --#{excluded.name.tr('_', '-')}") if @dump && excluded
+        usage_error("a DUMP takes no #{dashed(excluded)}") if @dump && excluded
       end
 
       def excluded = (@given.keys & [:pid, :socket, :strings, :since, *(:paths_to if @later.any?)]).first

@@ -41,25 +41,23 @@ module Memscope
         exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
         ended the check
       TEXT
-      FORMS = {
-        program: { summary: "run a Ruby program, and fail if its malloc memory or objects grow",
-                   example: "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
-                            "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
-                   notes: NOTES, defaults: { warmup: 1.0 },
-                   options: [["--objects", "judge Ruby objects instead of malloc memory"],
-                             ["--threshold NUMBER", OptionParser::DecimalInteger,
-                              Limit.new(:positive?.to_proc, "a number above 0"), "the most bytes that a line may keep",
-                              "(default: 1048576); with --objects, the most", "objects (default: 10000)"],
-                             ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"], *TEXT] },
-        process: { summary: "request one path of an application many times, and tell whether memory grows",
-                   example: "memscope leaks config.ru --path=/orders", notes: APPLICATION_NOTES,
-                   defaults: { path: "/", requests: 1000 },
-                   options: [["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
-                              "the path to request"],
-                             ["--requests N", OptionParser::DecimalInteger, Limit.of(Check::REQUESTS),
-                              "how many requests"], *TEXT] }
-      }.freeze
-      private_constant :FORMS, :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES, :APPLICATION_NOTES
+      private_constant :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES, :APPLICATION_NOTES
+
+      form :program, "run a Ruby program, and fail if its malloc memory or objects grow",
+           "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
+           "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
+           [["--objects", "judge Ruby objects instead of malloc memory"],
+            ["--threshold NUMBER", NUMBER, Limit.new(:positive?.to_proc, "a number above 0"),
+             "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
+             "objects (default: 10000)"],
+            ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"], *TEXT],
+           notes: NOTES, warmup: 1.0
+      form :process, "request one path of an application many times, and tell whether memory grows",
+           "memscope leaks config.ru --path=/orders",
+           [["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
+             "the path to request"],
+            ["--requests N", NUMBER, Limit.of(Check::REQUESTS), "how many requests"], *TEXT],
+           notes: APPLICATION_NOTES, path: "/", requests: 1000
 
       private
 
@@ -93,11 +91,8 @@ module Memscope
 
       # Shows the progress if standard error is a terminal.
       def follow
-        requests = @given[:requests]
-        return Check.application(@target, path: @given[:path], requests: requests) unless @err.tty?
-
-        Check.application(@target, path: @given[:path], requests: requests) do |made|
-          @err.print("\r#{made} of #{requests} requests")
+        Check.application(@target, **@given.slice(:path, :requests)) do |made|
+          @err.print("\r#{made} of #{@given[:requests]} requests") if @err.tty?
         end
       ensure
         @err.print("\r\e[K") if @err.tty?

@@ -41,10 +41,10 @@ module Memscope
       BUDGETS = Limit.new(ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
       SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
                   ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
-                  ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto"],
-                  ["--rate BYTES", OptionParser::DecimalInteger,
+                  ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto (default)"],
+                  ["--rate BYTES", NUMBER,
                    Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
-                   "bytes between samples, a power of two"],
+                   "bytes between samples, a power of two", "(default: #{MallocProfile::RATE})"],
                   ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.join(", ")],
                   ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
@@ -52,48 +52,35 @@ module Memscope
                   TEXT.last].freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
-      DEFAULTS = { backend: :auto, rate: MallocProfile::RATE, format: :text, by: :line }.freeze
-      FORMS = {
-        process: { summary: "print which Ruby lines allocated live memory or objects",
-                   example: "memscope profile --pid 4711 --seconds 60\n  " \
-                            "memscope profile --objects --pid 4711 --by class", notes: NOTES,
-                   defaults: { **DEFAULTS, seconds: 60.0 },
-                   options: [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
-                             ["--gc", "collect garbage before the report"],
-                             ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]] },
-        program: { summary: "run a Ruby program and print which lines allocated its " \
-                            "live memory or objects",
-                   example: "memscope profile --format=html --output heap.html -- bundle exec rake import",
-                   notes: PROGRAM_NOTES, defaults: DEFAULTS,
-                   options: [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]] }
-      }.freeze
-      private_constant :FORMS, :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :PROFILER,
-                       :DEFAULTS
+      DEFAULTS = { format: :text, by: :line }.freeze
+      private_constant :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :PROFILER, :DEFAULTS
+
+      form :process, "print which Ruby lines allocated live memory or objects",
+           "memscope profile --pid 4711 --seconds 60\n  memscope profile --objects --pid 4711 --by class",
+           [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
+            ["--gc", "collect garbage before the report"],
+            ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]],
+           notes: NOTES, exclusive: [%i[objects backend rate from], %i[from pid socket]], **DEFAULTS, seconds: 60.0
+      form :program, "run a Ruby program and print which lines allocated its live memory or objects",
+           "memscope profile --format=html --output heap.html -- bundle exec rake import",
+           [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]],
+           notes: PROGRAM_NOTES, exclusive: [%i[objects backend rate]], **DEFAULTS
 
       private
 
-      def backend = @given[:backend]
+      def backend = @given.fetch(:backend, :auto)
+
+      def rate = @given.fetch(:rate, MallocProfile::RATE)
 
       def objects? = @given[:objects]
 
       # The prefix in the names of the calls that the other process answers.
       def profiler = objects? ? :object_profile : :malloc_profile
 
-      def give(name, value)
-        (@named ||= []) << name
-        super
-      end
-
       def check_options
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
-        check_kind
+        usage_error("--budget is only for --objects") if @given.key?(:budget) && !objects?
         check_by(objects? ? Profile::OBJECT_GROUPINGS : Profile::GROUPINGS) unless from
-      end
-
-      # Refuses options for the other kind of profile.
-      def check_kind
-        excluded = (@named.to_a & (objects? ? %i[backend rate from] : %i[budget])).first or return
-        usage_error("--#{excluded} is #{objects? ? 'not for' : 'only for'} --objects")
       end
 
       def check_by(allowed)
@@ -105,7 +92,6 @@ module Memscope
 
       def perform
         check_options
-        refuse("--from excludes --pid and --socket") if from && other?
         usage_error("no process given; allowed: --pid N, --socket PATH, --from FILE, -- COMMAND") unless from || other?
 
         reserve_output { write(from ? read : asking { asked }) }
@@ -118,7 +104,7 @@ module Memscope
         running, jemalloc = other.call(:"#{profiler}_state").values_at("running", "jemalloc")
         return changed if running
 
-        recorded(objects? ? objects_options : { rate: @given[:rate], backend: chosen(jemalloc) })
+        recorded(objects? ? objects_options : { rate: rate, backend: chosen(jemalloc) })
       end
 
       def chosen(jemalloc)
@@ -131,14 +117,8 @@ module Memscope
 
       def changed
         earlier = other.call(:"#{profiler}_snapshot")
-        settings = if objects? then "a budget of #{format('%g', earlier.overhead.budget)} of its CPU time"
-                   else
-                     "the backend #{earlier.backend} and one sample per " \
-                       "#{Quantity.size(earlier.rate_bytes)}"
-                   end
-        say("process #{earlier.pid} is being profiled already, with #{settings}: " \
-            "that profile continues, and this report is its change in " \
-            "#{format('%g', @given[:seconds])} seconds")
+        say("process #{earlier.pid} is being profiled already: that profile goes on as it was started, " \
+            "and this report is its change in #{format('%g', @given[:seconds])} seconds")
         wait
         other.call(:"#{profiler}_snapshot").growth_since(earlier)
       end
@@ -174,10 +154,10 @@ module Memscope
 
         environment = Launch::Environment.new(ENV)
         environment = served("jemalloc", PROFILER, profiled: true) if backend == :jemalloc
-        hand_over(self.class.title, program, environment, backend: backend, **order)
+        hand_over(self.class.title, program, environment, backend: backend, rate: rate, **order)
       end
 
-      def order = @given.slice(:objects, :rate, :format, :by, :seconds)
+      def order = @given.slice(:objects, :format, :by, :seconds)
     end
   end
 end

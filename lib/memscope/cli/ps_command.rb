@@ -11,48 +11,49 @@ module Memscope
         (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
         kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
         whether the memory grows, as in memscope watch, for processes that keep their
-        history; "no answer": it did not answer within 0.3 s. Only root sees other
-        users' processes in full.
+        history; "no answer": it did not answer within 0.3 s. What leaks comes first,
+        then what rose or fills a cache, then the others, each by RSS. Only root sees
+        other users' processes in full.
       TEXT
-      FORMS = {
-        process: { summary: "list Ruby processes, and show which of them listen",
-                   example: "memscope ps --json", notes: NOTES, options: TEXT.first(1) }
-      }.freeze
-      COLUMNS = %w[pid uid RSS PSS USS malloc listens verdict].freeze
-      SIZES = COLUMNS[2, 3].freeze
+      COLUMNS = %w[pid RSS PSS USS malloc listens verdict command].freeze
+      UNITS = ["", "MiB", "MiB", "MiB", "", "", "", ""].freeze
       # The columns shown on a terminal narrower than ROOM.
-      FEW = %w[pid RSS listens].freeze
+      FEW = [0, 1, 5, 7].freeze
       ROOM = 72
-      private_constant :FORMS, :NOTES, :COLUMNS, :SIZES, :FEW, :ROOM
+      # The verdicts of what comes first.
+      GROWTH = %w[leak step filling].freeze
+      private_constant :NOTES, :COLUMNS, :UNITS, :FEW, :ROOM, :GROWTH
+
+      form :process, "list Ruby processes, and show which of them listen", "memscope ps --json", TEXT.first(1),
+           notes: NOTES
 
       private
 
       def perform
         return deliver_readings(Peers.entries(answers: false).map(&:process)) if @given[:json]
 
-        entries = Peers.entries
+        entries = Peers.entries.sort_by.with_index do |entry, rank|
+          [GROWTH.index(entry.verdict) || GROWTH.size, rank]
+        end
         deliver { |display| text(entries, display) }
       end
 
+      # Commands are whole: on a terminal, they go on below; elsewhere, a process is one line.
       def text(entries, display)
         return "no other Ruby process is visible\n" if entries.empty?
 
-        names = display.width < ROOM ? FEW : COLUMNS
-        units = names.map { |name| SIZES.include?(name) ? "MiB" : "" }
-        rows = entries.map { |entry| [*names.map { |name| cell(entry, name) }, entry.process.command.to_s] }
-        lines = Report::Page.new(**display.to_h).listing([*names, "command"], [[*units, ""], *rows]).to_a
-        "#{lines.join("\n")}\n"
+        shown = display.width < ROOM ? FEW : [0..]
+        rows = [UNITS, *entries.map { |entry| cells(entry) }].map { |row| row.values_at(*shown) }
+        page = Report::Page.new(**display.to_h)
+        lines = page.listing(COLUMNS.values_at(*shown), rows, long: @out.tty? ? :wrap : :lines).to_a
+        page.encoded(lines.map { |line| "#{line.rstrip}\n" }.join)
       end
 
-      def cell(entry, name)
+      def cells(entry)
         process = entry.process
-        case name
-        when "malloc" then entry.malloc_text.to_s
-        when "listens" then process.listens? ? "yes" : "no"
-        when "verdict" then entry.verdict.to_s
-        when *SIZES then mebibytes(process.public_send(:"#{name.downcase}_bytes"))
-        else process.public_send(name).to_s
-        end
+        sizes = [process.rss_bytes, process.pss_bytes, process.uss_bytes].map { |bytes| mebibytes(bytes) }
+        [process.pid.to_s, *sizes, entry.malloc_text, process.listens? ? "yes" : "no", entry.verdict.to_s,
+         process.command.to_s]
       end
     end
   end

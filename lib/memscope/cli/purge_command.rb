@@ -15,13 +15,11 @@ module Memscope
         with other processes. --dry-run predicts all levers. Without --pid or --socket,
         memscope's own process is purged.
       TEXT
-      FORMS = {
-        process: { summary: "return unused memory to the kernel, and print how much",
-                   example: "memscope purge --pid 4711 gc trim", notes: NOTES,
-                   options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
-                             ["--gc", "for --dry-run: collect garbage first"], *TEXT] }
-      }.freeze
-      private_constant :FORMS, :NOTES
+      private_constant :NOTES
+
+      form :process, "return unused memory to the kernel, and print how much", "memscope purge --pid 4711 gc trim",
+           [*PROCESS, ["--dry-run", "predict only, and change nothing"],
+            ["--gc", "for --dry-run: collect garbage first"], *TEXT], notes: NOTES
 
       private
 

@@ -22,44 +22,50 @@ module Memscope
       READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's size classes",
                    workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
+      SINCE = ["--since FILE", "print what grew since the report", "in FILE, written with --json"].freeze
       EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
-      FORMS = {
-        process: { summary: "print where the memory of a process is, to the byte",
-                   example: "memscope report --pid 4711 --json --output ledger.json",
-                   options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC] },
-        program: { summary: "run a Ruby program and print where its memory is when it ends",
-                   example: "memscope report --every 60 --output app.txt -- bundle exec puma",
-                   notes: PROGRAM_NOTES, options: [*EVERY, *OPTIONS, GC] }
-      }.freeze
-      private_constant :FORMS, :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :EVERY, :OPTIONS
+      EXCLUSIVE = READINGS.keys.map { |name| [name, *DEPTHS.keys, :gc] }.freeze
+      private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS,
+                       :EXCLUSIVE
+
+      form :process, "print where the memory of a process is, to the byte",
+           "memscope report --pid 4711 --json --output ledger.json",
+           [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC], exclusive: EXCLUSIVE
+      form :program, "run a Ruby program and print where its memory is when it ends",
+           "memscope report --every 60 --output app.txt -- bundle exec puma",
+           [*EVERY, *OPTIONS, GC], exclusive: EXCLUSIVE, notes: PROGRAM_NOTES
 
       private
 
       def perform
-        check
         readings = read
         note_own
         deliver_readings(readings, **view)
         status(*readings)
       end
 
-      def read = chosen.empty? ? [asking { ledger }] : chosen.map { |name| ask(name) }
+      def start(program)
+        hand_over("report", program, **@given.slice(:every, :json), calls: calls, view: view)
+      end
 
-      def status(*readings) = readings.all?(&:known?) ? FINE : INPUT_OUTPUT
+      # Calls of Memscope to report, with their options.
+      def calls
+        chosen = @given.keys & READINGS.keys # in the order of the command line
+        return chosen.to_h { |name| [name, {}] } if chosen.any?
 
-      # The readings other than the ledger, in the order of the command line.
-      def chosen = @given.keys & READINGS.keys
+        { ledger: program? ? { deep: true, **depths } : depths }
+      end
+
+      # Options of the reports.
+      def view = @given.slice(:markdown)
 
       def depths = @given.slice(*DEPTHS.keys, :gc)
 
-      # Refuses options that exclude each other.
-      def check
-        refuse("--markdown and --json exclude each other") if @given[:markdown] && @given[:json]
-        excluded = depths.key(true)
-        refuse("--#{chosen.first.name.tr('_', '-')} takes no --#{excluded}") if chosen.any? && excluded
-      end
+      def read = calls.map { |name, options| name == :ledger ? asking { ledger } : ask(name, **options) }
+
+      def status(*readings) = readings.all?(&:known?) ? FINE : INPUT_OUTPUT
 
       # If the process does not listen, the kernel's view replaces the ledger, unless the ledger has options.
       def ledger
@@ -76,17 +82,6 @@ module Memscope
       rescue Invalid => e
         usage_error("--since #{@given[:since]}: #{e.as}")
       end
-
-      def start(program)
-        check
-        hand_over("report", program, **@given.slice(:every, :json), calls: calls, view: view)
-      end
-
-      # Calls of Memscope to report in the program, with their options.
-      def calls = chosen.empty? ? { ledger: { deep: true, **depths } } : chosen.to_h { |name| [name, {}] }
-
-      # Options of the reports.
-      def view = @given.slice(:markdown)
     end
   end
 end

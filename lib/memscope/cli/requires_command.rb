@@ -12,13 +12,10 @@ module Memscope
         the started process is measured, even past exec; no children. There is no report
         if it is killed or calls exit!. The exit status is COMMAND's own.
       TEXT
-      FORMS = {
-        program: { summary: "run a Ruby program and print what each gem and file that it loads costs",
-                   example: "memscope requires -- bundle exec rails runner \"\"", notes: NOTES, defaults: { top: 20 },
-                   options: [["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
-                              "how many gems and files to list"], *TEXT] }
-      }.freeze
-      private_constant :NOTES, :FORMS
+      private_constant :NOTES
+
+      form :program, "run a Ruby program and print what each gem and file that it loads costs",
+           "memscope requires -- bundle exec rails runner \"\"", [TOP, *TEXT], notes: NOTES, top: 20
 
       private
 

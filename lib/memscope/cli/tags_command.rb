@@ -13,22 +13,16 @@ module Memscope
         garbage collections since that began, and 10 samples. What a running profile
         grew by: memscope profile --objects --pid N --seconds 600 --by tag.
       TEXT
-      FORMS = {
-        process: { summary: "print what endpoints and jobs allocate and retain",
-                   example: "memscope tags --pid 4711 --top 10", notes: NOTES,
-                   defaults: { top: Report::TagsPage::ROWS },
-                   options: [*PROCESS, *TEXT, ["--top N", OptionParser::DecimalInteger, Limit.of(1..10_000),
-                                               "the number of rows to print"]] }
-      }.freeze
-      private_constant :NOTES, :FORMS
+      private_constant :NOTES
+
+      form :process, "print what endpoints and jobs allocate and retain", "memscope tags --pid 4711 --top 10",
+           [*PROCESS, *TEXT, TOP], notes: NOTES, top: Report::TagsPage::ROWS
 
       private
 
-      def check
-        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-      end
+      def calls = { tags: {} }
 
-      def read = [ask(:tags)]
+      def read = require_other || super
 
       def view = { limit: @given[:top] }
 

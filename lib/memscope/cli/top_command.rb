@@ -12,14 +12,12 @@ module Memscope
         q quits. For a process that does not listen, top shows only the kernel's view.
       TEXT
       INTERVALS = Limit.of(0.1..3600, "a number of seconds").freeze
-      FORMS = {
-        process: { summary: "watch the memory of a process, or of all Ruby processes",
-                   example: "memscope top --pid 4711", notes: NOTES, defaults: { every: 2.0 },
-                   options: [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]] }
-      }.freeze
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
-      private_constant :FORMS, :NOTES, :INTERVALS, :INTERRUPTED
+      private_constant :NOTES, :INTERVALS, :INTERRUPTED
+
+      form :process, "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
+           [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]], notes: NOTES, every: 2.0
 
       private
 

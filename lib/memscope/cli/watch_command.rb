@@ -13,20 +13,17 @@ module Memscope
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT
-      FORMS = {
-        process: { summary: "tell whether the memory of a process grows, where, how fast",
-                   example: "memscope watch --pid 4711", notes: NOTES,
-                   options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]] }
-      }.freeze
       # The exit status for a leak.
       LEAK = 1
-      private_constant :NOTES, :FORMS, :LEAK
+      private_constant :NOTES, :LEAK
+
+      form :process, "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
+           [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]], notes: NOTES
 
       private
 
       def perform
-        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-
+        require_other
         status = show
         while @given[:every]
           sleep(@given[:every])

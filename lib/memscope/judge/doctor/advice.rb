@@ -7,7 +7,7 @@ module Memscope
     # @api private
     module Advice
       PROFILING = "takes half a minute, and a few per cent of the time of threads " \
-                  "that allocate; shows only memory allocated meanwhile"
+                  "that allocate, then collects garbage; shows only memory allocated meanwhile"
       WALKING = "a heap graph takes 1 to 3 s and 60 to 120 MiB per million objects, in a forked child"
       private_constant :PROFILING, :WALKING
 
@@ -20,7 +20,7 @@ module Memscope
       def collect = (command("doctor", "--gc") unless ledger.collected)
 
       # The remedy that shows which lines allocate, without a restart.
-      def profile = [command("profile", "--backend=imports", "--seconds 30"), PROFILING]
+      def profile = [command("profile", "--backend=imports", "--seconds 30", "--gc"), PROFILING]
 
       # The remedy that shows which constant, variable or thread holds objects.
       def heap_graph = [command("heap"), WALKING]

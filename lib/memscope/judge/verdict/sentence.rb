@@ -7,7 +7,7 @@ module Memscope
     # What to do about growth in each layer; PID stands for the process.
     REMEDIES = {
       objects: "memscope heap --pid PID",
-      native: "memscope profile --pid PID --backend=imports --seconds 30",
+      native: "memscope profile --pid PID --backend=imports --seconds 30 --gc",
       free: "memscope purge --pid PID --dry-run",
       stacks: "memscope heap --pid PID --paths-to Thread # or Fiber",
       code: "memscope report --pid PID # its rows files, JIT code, Ruby internals; " \
