@@ -32,7 +32,7 @@ class CLIPsTest < MemscopeTest
     lines = Memscope::Peers.stub(:entries, entries) { memscope("ps").lines(chomp: true) }
 
     assert_equal [3, 6, 5, 1, 2, 4], lines.drop(2).map(&:to_i)
-    assert_equal "    3      9.0      ?      ?   glibc      yes       leak  puma: cluster worker", lines[2]
+    assert_equal "    3  9.0    ?    ?   glibc      yes       leak  puma: cluster worker", lines[2]
   end
 
   def test_a_process_whose_memscope_gives_no_verdicts

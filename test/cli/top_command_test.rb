@@ -214,7 +214,7 @@ class CLITopTest < MemscopeTest
     File.write(broken, <<~RUBY)
       require "memscope/cli/cli"
       Memscope::CLI::TopCommand
-      Memscope::CLI::Top::View.prepend(Module.new { def lines(frame, *) = frame.rows.any? ? raise("broken") : super })
+      Memscope::CLI::Top::View.prepend(Module.new { def lines(frame, *) = frame[:rows].any? ? raise("broken") : super })
     RUBY
     options = [*ChildProcess::LOAD_PATH.map { |path| "-I#{path}" }, "-r#{broken}"].join(" ")
     top = screen("--pid", Process.pid.to_s, env: { "RUBYOPT" => options })

@@ -23,30 +23,27 @@ module Memscope
 
       def perform
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
-        watch(Top::Terminal.new($stdin, @out), source)
+        terminal = Top::Terminal.new($stdin, @out)
+        usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N") unless terminal.there?
+
+        terminal.open { watch(terminal, source) }
       rescue Interrupt
         INTERRUPTED
       end
 
       def watch(terminal, source)
-        usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N") unless terminal.there?
-
         view = Top::View.new(unicode: display.unicode)
-        reader = Top::Reader.new(source, @given[:every])
-        terminal.open { answer_keys(terminal, reader, view) }
-      ensure
-        reader&.stop
-      end
-
-      def answer_keys(terminal, reader, view)
+        reader = Top::Reader.new(source, @given[:every]) { terminal.ring }
         loop do
           terminal.draw(view.lines(reader.frame, *terminal.size))
-          case terminal.key(reader.news)
+          case terminal.key
           when "q", :closed then return FINE
           when "\x03" then return INTERRUPTED
           when "\x1a" then terminal.suspend
           end
         end
+      ensure
+        reader&.stop
       end
     end
   end

@@ -17,7 +17,7 @@ class CLITopViewTest < MemscopeTest
   # @return [Array<String>] the rows after the last of these readings
   def rows(*readings, columns: 100)
     readings.each do |rows|
-      @lines = @view.lines(Memscope::CLI::Top::Frame.new(title: "t", rows: rows, moment: @moment += 1), columns, 24)
+      @lines = @view.lines({ title: "t", rows: rows, moment: @moment += 1 }, columns, 24)
     end
     @lines[3...-2]
   end

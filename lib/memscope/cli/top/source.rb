@@ -9,20 +9,12 @@ module Memscope
   module CLI
     # The parts of `memscope top`.
     module Top
-      # What top shows at one moment: rows of [id, bytes, text or a list of labels]; for a single process the first
-      # row is its RSS.
-      # `verdict` is the sentence of its verdict.
-      Frame = Struct.new(:title, :verdict, :rows, :note, :moment, keyword_init: true) do
-        # @return [Frame]
-        def with(**changes) = self.class.new(**to_h, **changes)
-      end
-
       # All visible Ruby processes, by RSS.
       class AllProcesses
         # @return [Boolean] whether further readings would be pointless
         def over? = false
 
-        # @return [Hash{Symbol => Object}] parts of a Frame
+        # @return [Hash{Symbol => Object}] parts of a frame, see Reader
         def read
           entries = Peers.entries
           rows = entries.map do |entry|
@@ -48,7 +40,7 @@ module Memscope
         # @return [Boolean] whether the process is gone
         def over? = @over || false
 
-        # @return [Hash{Symbol => Object}] parts of a Frame; only a note if the process is gone
+        # @return [Hash{Symbol => Object}] parts of a frame; only a note if the process is gone
         def read
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
@@ -91,50 +83,40 @@ module Memscope
         SHARE = 0.1
         private_constant :SHARE
 
-        # @return [IO] readable when there is a new frame
-        attr_reader :news
+        # The latest frame, what top shows at one moment: rows of [id, bytes, text or a list of labels], of which the
+        # first is RSS for a single process; and `title`, `verdict` (the sentence of its verdict), `note` and `moment`.
+        #
+        # @return [Hash{Symbol => Object}]
+        attr_reader :frame
 
         # @param source [AllProcesses, OneProcess]
         # @param every [Float] seconds
-        def initialize(source, every)
-          @source = source
-          @every = every
-          @lock = Mutex.new
-          @news, @alarm = IO.pipe
-          @frame = Frame.new(title: "memscope top", rows: [], note: "reading")
-          @thread = Thread.new { work }
+        # @yield when there is a new frame
+        def initialize(source, every, &news)
+          @frame = { title: "memscope top", rows: [], note: "reading" }.freeze
+          @thread = Forks.background("memscope top") { work(source, every, &news) }
           @thread.report_on_exception = false
         end
 
-        # @return [Frame] the latest one
-        def frame = @lock.synchronize { @frame }
-
         # @return [void]
-        def stop
-          @thread.kill.join
-          [@news, @alarm].each(&:close)
-        end
+        def stop = @thread.kill.join
 
         private
 
-        def work
-          until @source.over?
+        def work(source, every)
+          until source.over?
             started = Clock.now
-            show(reading)
-            sleep([@every, (Clock.now - started) / SHARE].max)
+            @frame = { **@frame, **reading(source) }.freeze
+            yield
+            sleep([every, (Clock.now - started) / SHARE].max)
           end
         end
 
         # An error is shown until a reading succeeds.
-        def reading
-          { note: nil, **@source.read, moment: Clock.now }
+        def reading(source)
+          { note: nil, **source.read, moment: Clock.now }
         rescue Client::Unreachable, Client::Failed, SystemCallError => e
           { note: e.message }
-        end
-
-        def show(changes)
-          @lock.synchronize { @frame = @frame.with(**changes) }
-          @alarm.write_nonblock(".", exception: false)
         end
       end
     end

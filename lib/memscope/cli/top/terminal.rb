@@ -27,16 +27,21 @@ module Memscope
 
         # @yield while the alternate screen is shown
         def open
-          @resized, @alarm = IO.pipe
+          @news, @alarm = IO.pipe
           @mode = @input.console_mode
-          before = trap(:WINCH) { @alarm.write_nonblock(".", exception: false) }
+          before = trap(:WINCH) { ring }
           enter
           yield
         ensure
           trap(:WINCH, before || "DEFAULT")
           leave
-          [@resized, @alarm].compact.each(&:close)
+          [@news, @alarm].compact.each(&:close)
         end
+
+        # Has `key` return.
+        #
+        # @return [void]
+        def ring = @alarm.write_nonblock(".", exception: false)
 
         # @return [Array(Integer, Integer)] columns and lines
         def size
@@ -55,13 +60,12 @@ module Memscope
           @output.flush
         end
 
-        # Waits for a key, a resize, or news.
+        # Waits for a key, a resize, or a call of `ring`.
         #
-        # @param news [IO] readable when there is news
         # @return [String, Symbol, nil] the key; :closed if the terminal is gone; nil otherwise
-        def key(news)
-          ready, = IO.select([@input, @resized, news])
-          [@resized, news].each { |io| io.read_nonblock(64, exception: false) if ready.include?(io) }
+        def key
+          ready, = IO.select([@input, @news])
+          @news.read_nonblock(64, exception: false) if ready.include?(@news)
           return unless ready.include?(@input)
 
           @input.read_nonblock(1, exception: false).then { |key| key.nil? ? :closed : key }

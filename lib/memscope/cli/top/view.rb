@@ -25,15 +25,15 @@ module Memscope
           @series = {}
         end
 
-        # @param frame [Frame]
+        # @param frame [Hash{Symbol => Object}] of Reader
         # @param columns [Integer]
         # @param lines [Integer]
         # @return [Array<String>] as many and as long as fit
         def lines(frame, columns, lines)
           remember(frame)
           measure(columns)
-          foot = [frame.note.to_s, "q quit"]
-          rows = frame.rows.first([lines - 3 - foot.size, 0].max)
+          foot = [frame[:note].to_s, "q quit"]
+          rows = frame[:rows].first([lines - 3 - foot.size, 0].max)
           @scale = [MEBIBYTE, *rows.map { |id, *| spread(id) }].max
           [*head(frame), *rows.map { |row| line(row) }, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
         end
@@ -47,12 +47,12 @@ module Memscope
 
         # Adds a frame to the series, but only once: the same frame may be drawn again.
         def remember(frame)
-          return if frame.moment.nil? || frame.moment == @moment
+          return if frame[:moment].nil? || frame[:moment] == @moment
 
           later = !@moment.nil?
-          @moment = frame.moment
+          @moment = frame[:moment]
           @began ||= Time.now
-          @series = frame.rows.to_h do |id, bytes|
+          @series = frame[:rows].to_h do |id, bytes|
             series = @series.fetch(id) { { first: bytes, new: later, values: [] } }
             [id, { **series, values: [*series[:values], bytes].last(SPAN) }]
           end
@@ -67,7 +67,7 @@ module Memscope
           since = "  since #{@began.strftime('%H:%M:%S')}" if @began
           levels = Report::Sparkline::LEVELS.fetch(@unicode)
           bars = "; #{levels[-1]} is #{size(@scale)} more than #{levels[0]}" if @began && @span.positive?
-          ["memscope #{VERSION}   #{frame.title}", frame.verdict.to_s,
+          ["memscope #{VERSION}   #{frame[:title]}", frame[:verdict].to_s,
            "#{'MiB'.rjust(NUMBERS)}#{'change'.rjust(NUMBERS)}#{since}#{bars}"]
         end
 
