@@ -10,6 +10,7 @@ module Memscope
   class Arena < Record
     # @return [Integer, nil] nil for all arenas together
     field :index, :count, identity: true
+    alias id index
     # @return [String, nil] jemalloc's name of the arena (5.3.1)
     field :name, :string, sparse: true
     # @return [Integer, nil] allocated, thread caches included: under jemalloc small and large size classes, under glibc
@@ -139,6 +140,8 @@ module Memscope
   #
   #   Memscope.arenas.max_by(&:dirty_bytes).index  # => 3
   class Arenas < Reading
+    include Lookup
+
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
     # @return [Integer, nil] the epoch of jemalloc's statistics; all numbers here are of this epoch
@@ -168,16 +171,6 @@ module Memscope
       return read if Native.allocator[:name] == :jemalloc
 
       cache.fetch(interval) { read } if interval
-    end
-
-    # @param index [Integer]
-    # @return [Arena]
-    # @raise [KeyError] naming the indexes that exist
-    def [](index)
-      find { |arena| arena.index == index } or
-        raise KeyError.new("arena #{index.inspect} does not exist; there are: " \
-                           "#{map(&:index).join(', ')}",
-                           receiver: self, key: index)
     end
 
     # @param arena [Arena] one of these arenas, or `merged`

@@ -10,6 +10,7 @@ module Memscope
     field :kind, :symbol, null: false, one_of: %i[small large]
     # @return [Integer] size of one allocation
     field :size_bytes, :bytes, identity: true
+    alias id size_bytes
     # @return [Integer, nil] size of one slab; nil for a large class
     field :slab_bytes, :bytes, sparse: true
     # @return [Integer, nil] number of slabs
@@ -68,6 +69,8 @@ module Memscope
   #
   #   Memscope.size_classes.max_by(&:slack_bytes).size_bytes  # => 640
   class SizeClasses < Reading
+    include Lookup
+
     # @return [Symbol] the allocator that serves malloc
     field :allocator, :symbol, null: false
     # @return [Integer, nil] the arena of these numbers; nil for all arenas together
@@ -89,16 +92,6 @@ module Memscope
 
     # @return [Integer, nil] free regions of all slabs, in bytes; nil if there are no classes
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
-
-    # @param size_bytes [Integer]
-    # @return [SizeClass] the class of exactly that size
-    # @raise [KeyError] naming the sizes there are
-    def [](size_bytes)
-      find { |size_class| size_class.size_bytes == size_bytes } or
-        raise KeyError.new("no size class of #{size_bytes.inspect} bytes; there are: " \
-                           "#{map(&:size_bytes).join(', ')}",
-                           receiver: self, key: size_bytes)
-    end
 
     # @api private
     # @return [Boolean] whether anything could be read
