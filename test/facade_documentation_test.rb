@@ -16,7 +16,7 @@ class FacadeDocumentationTest < MemscopeTest
   NO_READING = %w[rss listen report configure configuration supported? unsupported_reason
                   malloc_profile object_profile measure tag eager_load! dump].freeze
   # Constants for commands, pages and other surfaces, not for callers.
-  SURFACES = %i[CLI Formats Launch Report Tasks Web].freeze
+  SURFACES = %i[CLI Launch Pprof Report Speedscope Tasks Web].freeze
   # Methods that declare and build a Record, which only memscope itself calls.
   DECLARING = %i[fields field together collection capture load own_fields counters body_names envelope].freeze
 

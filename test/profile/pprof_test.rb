@@ -2,14 +2,12 @@
 
 require_relative "../test_helper"
 require_relative "../support/profiles"
-require "memscope/profile/formats"
 require "tmpdir"
 require "zlib"
 
-# The formats that other programs read: all of them have the same totals.
-class ProfileFormatsTest < MemscopeTest
+# The same totals as those of the profile, in Go's format.
+class ProfilePprofTest < MemscopeTest
   MEBIBYTE = 1_048_576
-  SCHEMA = File.join(__dir__, "../fixtures/speedscope/file-format-schema.json")
   SEEDS = (1..5)
 
   def shop(**given) = Profiles.profile(Profiles.shop(**given))
@@ -22,62 +20,6 @@ class ProfileFormatsTest < MemscopeTest
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     require name
   end
-
-  def speedscope(profile)
-    JSON.parse(profile.to_speedscope, symbolize_names: true).tap do |file|
-      frames = file[:shared][:frames].size
-      file[:profiles].each do |one|
-        assert_equal one[:weights].size, one[:samples].size
-        assert_equal one[:endValue], one[:weights].sum
-        assert(one[:weights].all?(&:positive?))
-        assert(one[:samples].flatten.all? { |frame| (0...frames).cover?(frame) })
-      end
-    end
-  end
-
-  def test_speedscope_names_the_kind_of_profile
-    { shop => "malloc", Profiles.objects(100) => "object" }.each do |profile, kind|
-      assert_equal "#{kind} profile of process #{profile.pid}", speedscope(profile)[:name]
-    end
-  end
-
-  def test_speedscope
-    SEEDS.each do |seed|
-      profile = random(seed)
-      live, objects, allocated = speedscope(profile)[:profiles]
-
-      assert_equal ["live bytes", "bytes", profile.total_live_bytes], live.values_at(:name, :unit, :endValue)
-      assert_equal ["live objects", profile.stacks.sum(&:live_objects)], objects.values_at(:name, :endValue)
-      assert_equal profile.stacks.sum(&:allocated_bytes), allocated[:endValue]
-    end
-    assert_equal(["live bytes", "live objects"], speedscope(shop)[:profiles].map { |one| one[:name] })
-  end
-
-  def test_speedscope_of_a_difference
-    grown, shrunk = speedscope(difference)[:profiles]
-
-    assert_equal %w[growth shrinkage], [grown[:name], shrunk[:name]]
-    assert_equal difference.total_live_bytes, grown[:endValue] - shrunk[:endValue]
-  end
-
-  def test_speedscope_has_the_outermost_frame_first
-    file = speedscope(Profiles.profile(Profiles.body([[%i[string put main], 1]])))
-
-    assert_equal(["<main>", "Cache#put", "rb_str_plus"],
-                 file[:profiles].first[:samples].first.map { |index| file[:shared][:frames][index][:name] })
-  end
-
-  def test_speedscope_has_its_schema
-    gem! "json_schemer"
-    schema = JSONSchemer.schema(JSON.parse(File.read(SCHEMA)))
-
-    [shop, random(1), difference, Profiles.profile(Profiles.body([]))].each do |profile|
-      assert_empty(schema.validate(JSON.parse(profile.to_speedscope)).map { |fault| fault["error"] })
-    end
-    refute schema.valid?({ "profiles" => [] })
-  end
-
-  # --- pprof
 
   def pprof(profile) = messages::Profile.decode(Zlib.gunzip(profile.to_pprof))
 
@@ -124,7 +66,7 @@ class ProfileFormatsTest < MemscopeTest
 
   def merged(profiles)
     parts = profiles.each_with_index.map { |one, index| [one, { "worker" => index.to_s }] }
-    Memscope::Profile::Formats::Pprof.new(parts).to_s
+    Memscope::Profile::Pprof.new(parts).to_s
   end
 
   # The estimates of each profile keep their sums, whatever the other's rate is.
@@ -186,10 +128,6 @@ class ProfileFormatsTest < MemscopeTest
       assert_equal message, messages::Profile.decode(again)
       assert_equal again.bytesize, file.bytesize
       assert_equal again.bytes.tally, file.bytes.tally
-      leaves = Memscope::Profile::Leaves.new(profile.frames)
-
-      assert_equal(profile.stacks.map { |stack| leaves.trim(stack).map { |frame| profile.frames[frame].name } },
-                   message.sample.map { |sample| names(message, sample) })
     end
   end
 
@@ -198,33 +136,38 @@ class ProfileFormatsTest < MemscopeTest
     texts(message, lines.map { |id| message.function[id - 1].name })
   end
 
-  # A profile that has six times as many stacks takes about six times as long, to load and in each format.
-  def test_the_time_grows_with_the_stacks
-    body = JSON.parse(shop.to_json)
-    few, many = [400, 2_400].map do |count|
-      stacks = body["stacks"].cycle.first(count).map.with_index { |one, index| { **one, "thread" => "t#{index % 50}" } }
-      { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
-                "samples" => stacks.sum { |stack| stack["samples"] } }
-    end
-    forms = %i[to_s to_html to_speedscope to_pprof to_json]
-    [->(given) { Memscope::Profile.from_h(given) },
-     *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
-      short, long = [few, many].map do |given|
-        given = Memscope::Profile.from_h(given) if index.positive?
-        seconds { form.call(given) }
-      end
+  RUBY = "/usr/lib/x86_64-linux-gnu/libruby-3.1.so.3.1"
 
-      assert_operator long, :<, (15 * short) + 0.1, [:from_h, *forms][index]
-    end
+  # The names of the frames that are kept: the first table of pprof counts by the innermost one.
+  def trimmed(*frames)
+    message = pprof(Profiles.profile(Profiles.whole(frames, [Profiles.stack([*frames.each_index], 1, 0)])))
+    names(message, message.sample.first)
   end
 
-  # CPU time of this thread, in the quicker of two runs.
-  def seconds
-    Array.new(2) do
-      started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
-      yield
-      Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started
-    end.min
+  def native(name, library = RUBY) = Profiles.native(name, library)
+
+  def test_wrappers_of_malloc_are_dropped_from_the_leaf
+    line = Profiles.ruby("Cache#put", "/srv/app/cache.rb", 9)
+    wrappers = [native("__libc_malloc", "/lib/x86_64-linux-gnu/libc.so.6"), native("libruby-3.1.so.3.1+0xd8483"),
+                native("objspace_xmalloc0"), native("ruby_xmalloc2"), native("rb_gc_impl_malloc"),
+                native("je_malloc", "/usr/lib/libjemalloc.so.2")]
+
+    assert_equal %w[rb_str_plus Cache#put], trimmed(*wrappers, native("rb_str_plus"), line)
+    assert_equal %w[Cache#put], trimmed(*wrappers, line)
+  end
+
+  # A reader looks for these functions.
+  def test_functions_of_extensions_stay
+    named = native("malloc_wrapper", "/srv/gems/fast-1.0/fast.so")
+    stripped = native("fast.so+0x1a2b", "/srv/gems/fast-1.0/fast.so")
+
+    assert_equal %w[malloc_wrapper rb_xmalloc], trimmed(named, native("rb_xmalloc"))
+    assert_equal ["fast.so+0x1a2b"], trimmed(native("malloc", "/lib/libc.so.6"), stripped)
+  end
+
+  def test_a_stack_of_nothing_else_stays_as_it_is
+    assert_equal %w[malloc], trimmed(native("malloc", "/lib/libc.so.6"))
+    assert_empty trimmed
   end
 
   def test_pprof_needs_no_gem

@@ -434,4 +434,33 @@ class ProfileTest < MemscopeTest
       shop.to_json.sub(/"live_bytes":\d+/, '"live_bytes":1') => "live_bytes: given #{shop.live_bytes}, allowed: " }
       .each { |json, text| refused(text) { Memscope::Profile.from_json(json) } }
   end
+
+  # A profile that has six times as many stacks takes about six times as long, to load and in each format.
+  def test_the_time_grows_with_the_stacks
+    body = JSON.parse(Profiles.profile(Profiles.shop).to_json)
+    few, many = [400, 2_400].map do |count|
+      stacks = body["stacks"].cycle.first(count).map.with_index { |one, index| { **one, "thread" => "t#{index % 50}" } }
+      { **body, "stacks" => stacks, "live_bytes" => stacks.sum { |stack| stack["live_bytes"] },
+                "samples" => stacks.sum { |stack| stack["samples"] } }
+    end
+    forms = %i[to_s to_html to_speedscope to_pprof to_json]
+    [->(given) { Memscope::Profile.from_h(given) },
+     *forms.map { |form| ->(given) { given.public_send(form) } }].each.with_index do |form, index|
+      short, long = [few, many].map do |given|
+        given = Memscope::Profile.from_h(given) if index.positive?
+        seconds { form.call(given) }
+      end
+
+      assert_operator long, :<, (15 * short) + 0.1, [:from_h, *forms][index]
+    end
+  end
+
+  # CPU time of this thread, in the quicker of two runs.
+  def seconds
+    Array.new(2) do
+      started = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+      yield
+      Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - started
+    end.min
+  end
 end

@@ -27,14 +27,14 @@ module Suites
   UNIT = files("test/{facade_documentation,memscope,tree,action/tuning,judge/lint,remote/workers}_test.rb",
                "test/value/{configuration,diff,forks,quantity,reading,ttl_cache}_test.rb",
                "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
-               "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb", "test/profile/{formats,profile}_test.rb",
-               "test/engine/c_tests_test.rb")
+               "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb",
+               "test/profile/{pprof,profile,speedscope}_test.rb", "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
   SURFACES = files("test/{check,cli,generators,rakelib,remote,setup,show,web}/**/*_test.rb",
                    "test/{contract,exporters,facade_documentation,judge/doctor,judge/lint}_test.rb",
                    "test/value/{configuration,loading}_test.rb",
-                   "test/profile/{application,formats,leaves,shares}_test.rb")
+                   "test/profile/{application,pprof,shares,speedscope}_test.rb")
 
   # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C
   # tests have a sanitized flavour of their own.

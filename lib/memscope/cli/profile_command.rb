@@ -45,7 +45,7 @@ module Memscope
                   ["--rate BYTES", NUMBER,
                    Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
                    "bytes between samples, a power of two", "(default: #{MallocProfile::RATE})"],
-                  ["--format NAME", Profile::Formats::ALL.keys, Profile::Formats::ALL.keys.join(", ")],
+                  ["--format NAME", Profile::FORMATS.keys, Profile::FORMATS.keys.join(", ")],
                   ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
                    GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
                    "class needs --objects; native is for malloc only"],
@@ -144,7 +144,7 @@ module Memscope
 
       def write(profile)
         check_by(profile.groupings)
-        deliver { |display| Profile::Formats.write(profile, @given[:format], by: @given[:by], **display.to_h) }
+        deliver { |display| profile.formatted(@given[:format], by: @given[:by], **display.to_h) }
       end
 
       def start(program)

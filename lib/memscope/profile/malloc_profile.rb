@@ -37,12 +37,11 @@ module Memscope
     # Why jemalloc's profiler cannot be used.
     OBSTACLES = { off: :profiler_off, not_built: :profiler_not_built, no_hook: :profiler_no_hook,
                   other: :profiler_other }.freeze
-    private_constant :OBSTACLES
 
     # The first version of jemalloc whose profiler can record Ruby stacks. That profiler can crash: jemalloc's issue
     # 2681.
     CRASHING = "5.3.0"
-    private_constant :CRASHING
+    private_constant :OBSTACLES, :CRASHING
 
     extend Profile::Profiler
 

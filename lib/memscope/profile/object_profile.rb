@@ -135,6 +135,10 @@ module Memscope
         refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget)
       end
 
+      # @api private
+      # @return [Boolean] whether it is an allowed budget
+      def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
+
       # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
       #
       # @api private
@@ -173,8 +177,6 @@ module Memscope
         profile = Profile.of_objects(readable(body) || refuse_not_running)
         holders.empty? ? profile : profile.held_by(holders)
       end
-
-      def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
 
       # The watch does not see threads that are within Ractor.new already. In Ruby 3.1 it would make YJIT discard all
       # compiled code for good.

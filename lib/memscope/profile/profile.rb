@@ -17,7 +17,6 @@ module Memscope
     require_relative "stack" # the types of its fields
 
     autoload :Application, File.join(__dir__, "application.rb")
-    autoload :Formats, File.join(__dir__, "formats.rb")
     # @api private
     autoload :Growth, File.join(__dir__, "growth.rb")
     autoload :Grouping, File.join(__dir__, "grouping.rb")
@@ -27,12 +26,18 @@ module Memscope
     autoload :Libraries, File.join(__dir__, "libraries.rb")
     # @api private
     autoload :Profiler, File.join(__dir__, "profiler.rb")
+    # @api private
+    autoload :Pprof, File.join(__dir__, "pprof.rb")
     autoload :Shares, File.join(__dir__, "shares.rb")
+    # @api private
+    autoload :Speedscope, File.join(__dir__, "speedscope.rb")
 
     # The groupings of `by` in a profile of malloc's memory.
     GROUPINGS = %i[line caller method native library stack generation tag thread].freeze
     # The groupings of `by` in a profile of objects.
     OBJECT_GROUPINGS = %i[line caller method class library stack generation tag thread].freeze
+    # The formats that a profile can be written in, by the names that the command line takes, with their methods.
+    FORMATS = { text: :to_s, json: :to_json, speedscope: :to_speedscope, pprof: :to_pprof, html: :to_html }.freeze
     # What a profile of objects knows: the first three, of each stack; all but the first, of the whole.
     OF_OBJECTS = %i[shares live_objects error_objects windows allocations windows_share equal_windows].freeze
 
@@ -326,12 +331,12 @@ module Memscope
     # For https://www.speedscope.app. A growth has one profile of growth and one of shrinkage.
     #
     # @return [String] JSON
-    def to_speedscope = formats::Speedscope.new(self).to_s
+    def to_speedscope = Loading.unit(:Speedscope, Profile).new(self).to_s
 
     # For `go tool pprof`, Pyroscope, Parca: gzipped profile.proto.
     #
     # @return [String] binary; the same for the same profile
-    def to_pprof = formats::Pprof.new([[self, {}]]).to_s
+    def to_pprof = Loading.unit(:Pprof, Profile).new([[self, {}]]).to_s
 
     # A self-contained page with a flame graph: no network, no other file. Widths are live bytes; in a growth,
     # their changes, red for growth and blue for shrinkage.
@@ -340,9 +345,18 @@ module Memscope
     # @return [String] HTML
     def to_html(back: nil) = flame_graph(back)
 
-    private
+    # @api private
+    # @param format [Symbol] a key of FORMATS
+    # @param options [Hash{Symbol => Object}] for :text only: those of to_s
+    # @return [String]
+    def formatted(format, **options)
+      return to_s(**options) if format == :text
 
-    def formats = Loading.unit(:Formats, self.class)
+      text = public_send(FORMATS.fetch(format))
+      %i[json speedscope].include?(format) ? "#{text}\n" : text
+    end
+
+    private
 
     def of_stacks(kept, **changes)
       part = changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),

@@ -15,7 +15,6 @@ module Memscope
       # @return [void]
       def run
         Loading.resolve(Memscope, ROOMS.values.flat_map(&:keys))
-        Loading.resolve(Profile::Formats)
         files.each { |file| require file }
       end
 

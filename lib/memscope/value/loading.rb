@@ -80,7 +80,7 @@ module Memscope
       # @param namespace [Module]
       # @param names [Array<Symbol>] of the constants; by default all but the formats of a profile
       # @return [void]
-      def resolve(namespace, names = namespace.constants(false) - %i[Formats])
+      def resolve(namespace, names = namespace.constants(false) - %i[Pprof Speedscope])
         names.each do |name|
           constant = namespace.const_get(name, false)
           resolve(constant) if constant.is_a?(Module) && constant.name == "#{namespace}::#{name}"

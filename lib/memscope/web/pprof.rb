@@ -65,7 +65,7 @@ module Memscope
         raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
 
         parts = found.map { |outcome| [outcome.result, calls.cluster? ? outcome.place.labels : {}] }
-        Memscope::Profile::Formats::Pprof.new(parts, comments: missing.map { |one| "missing: #{one.reason}" }).to_s
+        Memscope::Profile::Pprof.new(parts, comments: missing.map { |one| "missing: #{one.reason}" }).to_s
       end
     end
   end

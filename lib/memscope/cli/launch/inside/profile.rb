@@ -22,7 +22,7 @@ module Memscope
         load_memscope
         # Required before the profile starts: required later, their memory would be part of the profile.
         require_relative "../../../value/forks"
-        Loading.unit(:Profile).const_get(:Formats)
+        Loading.unit(:Profile)
         prepare
         profile
         report_at_exit
@@ -90,7 +90,7 @@ module Memscope
 
       def deliver(profile)
         view = @order[:format] == :text ? display : {}
-        text = Profile::Formats.write(profile, @order[:format], by: @order[:by], **view)
+        text = profile.formatted(@order[:format], by: @order[:by], **view)
         return @io.write(text) unless @parent && @order[:output]
 
         path = own_path
