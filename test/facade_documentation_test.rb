@@ -52,7 +52,7 @@ class FacadeDocumentationTest < MemscopeTest
 
     assert_empty missing
     assert_includes undeclared(Memscope, SIGNATURES.sub("def forks?:", "def forked:"), 1),
-                    "Memscope::Lint::HostEnvironment#forks?"
+                    "Memscope::HostEnvironment#forks?"
   end
 
   private

@@ -206,7 +206,7 @@ class CopyOnWriteTest < MemscopeTest
       def touch(text) = text.empty? || text.setbyte(0, 120)
       grow_heap(32)
       Memscope.purge(dry_run: true)
-      Memscope::Workers::Sampler.new(role: :worker).read
+      Memscope::Workers::Reporter.new(role: :worker).read
       4.times { GC.start }
       losses = #{lambdas(LOSSES.transform_values(&:last))}
       puts JSON.generate(losses.to_h do |name, loss|
@@ -215,7 +215,7 @@ class CopyOnWriteTest < MemscopeTest
         $heard, heard = IO.pipe
         pid = fork do
           make_room
-          sampler = Memscope::Workers::Sampler.new(role: :worker)
+          sampler = Memscope::Workers::Reporter.new(role: :worker)
           before = [sampler.read.unshared_since_fork_bytes, uss_kib]
           loss.call
           worker = sampler.read

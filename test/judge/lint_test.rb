@@ -374,17 +374,6 @@ class LintVariablesTest < LintTest
     assert_equal "unset GLIBC_TUNABLES", problem.replacement
   end
 
-  # The doctor names the same variables where they explain an amount.
-  def test_the_garbage_collectors
-    given = { RUBY_GC_HEAP_FREE_SLOTS: "100k", RUBY_GC_MALLOC_LIMIT_MAX: "1g", RUBY_GC_MALLOC_LIMIT: "1m" }
-    told = glibc({}, variables: given).problems
-
-    assert_equal [%i[raised_gc info]], told.map { |problem| [problem.id, problem.severity] }.uniq
-    assert_equal ["RUBY_GC_HEAP_FREE_SLOTS=100k is above Ruby's default: Ruby keeps more pages without objects",
-                  "RUBY_GC_MALLOC_LIMIT_MAX=1g is above Ruby's default: malloc may grow further before Ruby " \
-                  "collects garbage"], told.map(&:text)
-  end
-
   def test_a_wrong_prefix
     %i[JE_MALLOC_CONF _RJEM_MALLOC_CONF JEMALLOC_CONF MALLOCCONF].each do |name|
       reading = jemalloc(variables: { name => "narenas:3" }, options: { narenas: 2 })
@@ -441,6 +430,15 @@ class LintVariablesTest < LintTest
 end
 
 class LintValueTest < LintTest
+  # Whoever starts a process can name a variable by any bytes.
+  def test_a_variable_whose_name_is_not_utf8
+    names = child_json(<<~RUBY, requires: %w[json memscope/judge/lint], env: { "MY_MALLOC_\xFF" => "\xFF" })
+      puts JSON.generate([Memscope::Lint::Inputs.read.variables.keys, Memscope.lint.kind])
+    RUBY
+
+    assert_equal [["MY_MALLOC_\uFFFD"], "lint"], names
+  end
+
   def test_it_is_frozen_enumerable_and_survives_json
     reading = jemalloc("dirty_decay:5", given: { dirty_decay: ["MALLOC_CONF", "5", NOT_TAKEN] }, memory_limit_bytes: 1)
 
@@ -474,78 +472,5 @@ class LintValueTest < LintTest
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
     assert_predicate reading.to_s(unicode: false), :ascii_only?
     assert_match(/No problems found in the settings/, jemalloc.to_s)
-  end
-end
-
-class LintHostEnvironmentTest < LintTest
-  HostEnvironment = Memscope::Lint::HostEnvironment
-
-  def test_this_process
-    threads = [tasks] # OS threads, which end a moment after Ruby's
-    now = HostEnvironment.read(Memscope.cgroup)
-    threads << tasks
-
-    assert_equal Etc.nprocessors, now.cpus
-    assert_includes Range.new(*threads.minmax), now.threads
-    assert_equal Process.ppid, now.parent_pid
-    assert_operator now.started, :>, 0
-    assert_includes [nil, "always", "madvise", "never"], now.thp_mode
-    refute_predicate now, :thp_enabled?, "CRuby turns them off"
-  end
-
-  def tasks = Dir.children("/proc/self/task").size
-
-  def test_forks
-    script = <<~RUBY
-      require "memscope/judge/lint"
-      require "json"
-      read = -> { Memscope::Lint::HostEnvironment.read(Memscope.cgroup) }
-      spawned = spawn("sleep", "600") # returns after the child's exec
-      before = read.call
-      reader, writer = IO.pipe
-      child = fork { writer.puts read.call.to_json; writer.close; sleep }
-      answer = reader.gets
-      puts JSON.generate([before.to_h, read.call.to_h, JSON.parse(answer)])
-      Process.kill(:KILL, child, spawned)
-    RUBY
-    before, master, worker = child_json(script)
-
-    assert_equal([[false, false], [false, true], [true, false]],
-                 [before, master, worker].map { |process| process.values_at("forked", "forks") })
-  end
-
-  # GC.config is of Ruby 3.4.
-  def test_what_the_collector_and_the_tracer_do
-    told = child_json(<<~RUBY, requires: %w[json objspace memscope], env: { "RUBY_GC_MALLOC_LIMIT" => "\xFF" })
-      read = -> { Memscope.lint.environment.then { |now| [now.allocation_tracing?, now.major_collections?] } }
-      first = read.call
-      def GC.config = { rgengc_allow_full_mark: false }
-      ObjectSpace.trace_object_allocations_start
-      second = read.call
-      ObjectSpace.trace_object_allocations_stop
-      environment = Memscope.lint.environment
-      puts JSON.generate([first[0], second, environment.variables, environment.allocation_tracing?,
-                          environment.max_mappings])
-    RUBY
-    limit = Integer(File.read("/proc/sys/vm/max_map_count"))
-
-    assert_equal [false, [true, false], { "RUBY_GC_MALLOC_LIMIT" => "\uFFFD" }, false, limit], told
-  end
-
-  # Whoever starts a process can name a variable by any bytes.
-  def test_a_variable_whose_name_is_not_utf8
-    names = child_json(<<~RUBY, requires: %w[json memscope/judge/lint], env: { "MY_MALLOC_\xFF" => "\xFF" })
-      puts JSON.generate([Memscope::Lint::Inputs.read.variables.keys, Memscope.lint.kind])
-    RUBY
-
-    assert_equal [["MY_MALLOC_\uFFFD"], "lint"], names
-  end
-
-  def test_what_the_kernel_does_not_say
-    nothing = HostEnvironment.read(Memscope.cgroup, proc_root: "/nonexistent", sys_root: "/nonexistent")
-
-    assert_equal [nil] * 7, [nothing.threads, nothing.forked?, nothing.forks?, nothing.started, nothing.thp_mode,
-                             nothing.thp_gaps, nothing.thp_enabled?]
-    refute_predicate nothing, :forking?
   end
 end

@@ -58,7 +58,7 @@ class WorkersTest < MemscopeTest
       kept = Array.new(20_000) { "a" * 3000 }
       kept.select!.with_index { |_string, index| (index % 100).zero? } # so that free itself returns nothing
       GC.start
-      predicted = Memscope::Workers::Sampler.new(role: :single).read.purge_bytes
+      predicted = Memscope::Workers::Reporter.new(role: :single).read.purge_bytes
       puts JSON.generate([predicted, Memscope.purge(:purge).returned_bytes])
     RUBY
 
@@ -113,7 +113,7 @@ class WorkersTest < MemscopeTest
 
   both_allocators "a report has what metrics tell of the process" do |preload|
     report = child_json(<<~RUBY, requires: %w[json memscope/remote/workers], preload: preload)
-      sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+      sampler = Memscope::Workers::Reporter.new(role: :worker, index: 0)
       all = Array.new(9) { GC.start; sampler.read }
       puts JSON.generate(size: all.last.to_json.bytesize, again: all.map { |one| Memscope::Worker.from_h(JSON.parse(one.to_json)) == one },
                          sums: all.map { |one| [one.leaves.values.sum, one.rows.values.sum] },
@@ -140,7 +140,7 @@ class WorkersTest < MemscopeTest
       env = { "MEMSCOPE_METRICS_ARENAS" => "1", "MEMSCOPE_METRICS_LEDGER_INTERVAL" => "60" }
       options = { requires: %w[json memscope/remote/workers], preload: ChildProcess::ALLOCATORS[allocator], env: env }
       report = child_json(<<~RUBY, **options)
-        worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read
+        worker = Memscope::Workers::Reporter.new(role: :worker, index: 0).read
         puts JSON.generate([worker.arenas, worker.costs.keys, Memscope::Worker.from_h(JSON.parse(worker.to_json)) == worker])
       RUBY
 
@@ -155,7 +155,7 @@ class WorkersTest < MemscopeTest
       Memscope::ObjectProfile.start(budget: 1)
       60.times { |tag| (60 - tag).times { Memscope.tag("é" * 31 + tag.to_s) { Array.new(50) { Object.new } } } }
       2.times { GC.start }
-      worker = Memscope::Workers::Sampler.new(role: :worker, index: 0).read
+      worker = Memscope::Workers::Reporter.new(role: :worker, index: 0).read
       puts JSON.generate([worker.to_h, Memscope.tags.bounded.map(&:to_h)])
     RUBY
     reported = Memscope::Worker.from_h(report.first)
@@ -169,7 +169,7 @@ class WorkersTest < MemscopeTest
   # Otherwise its counters would seem to fall once the master answers again.
   def test_a_worker_tells_of_itself_what_went_out
     sent = true
-    watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 0)) { sent }
+    watch = Memscope::Workers::Watch.new(Memscope::Workers::Reporter.new(role: :worker, index: 0)) { sent }
     watch.step
     known = watch.latest
     sent = false
@@ -184,7 +184,7 @@ class WorkersTest < MemscopeTest
 
   # Workers that were forked together would otherwise be refused together, again and again.
   def test_a_refused_report_is_tried_again_at_another_moment
-    sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+    sampler = Memscope::Workers::Reporter.new(role: :worker, index: 0)
     reading = sampler.read
     watch = Memscope::Workers::Watch.new(sampler) { false }
     pauses = sampler.stub(:read, reading) { Array.new(8) { watch.step } }
@@ -304,7 +304,7 @@ class WorkersTest < MemscopeTest
 
   # Otherwise the policy would never again decide by its reports.
   def test_a_failed_reading_is_told_by_the_next_report_alone
-    sampler = Memscope::Workers::Sampler.new(role: :worker, index: 0)
+    sampler = Memscope::Workers::Reporter.new(role: :worker, index: 0)
     told = []
     watch = Memscope::Workers::Watch.new(sampler) { |worker| told << worker.reasons[:at] }
     sampler.stub(:read, -> { raise IOError, "no" }) { watch.step }
@@ -328,7 +328,7 @@ class WorkersTest < MemscopeTest
   end
 
   def test_a_worker_whose_master_does_not_answer_knows_itself
-    watch = Memscope::Workers::Watch.new(Memscope::Workers::Sampler.new(role: :worker, index: 1), master_pid: 1)
+    watch = Memscope::Workers::Watch.new(Memscope::Workers::Reporter.new(role: :worker, index: 1), master_pid: 1)
     read = watch.read(Memscope::Workers)
 
     assert_equal([[:worker, 1]], read.map { |one| [one.role, one.index] })

@@ -30,7 +30,7 @@ class LoadingTest < MemscopeTest
     Memscope.purge(dry_run: true).to_s
     Memscope.purge.to_s
     earlier = Memscope.doctor
-    Memscope.doctor(since: earlier.to_json).to_s
+    Memscope.doctor(since: Memscope::Diagnosis.from_json(earlier.to_json)).to_s
     (Memscope.snapshot - earlier.evidence.snapshot).to_s
   RUBY
 

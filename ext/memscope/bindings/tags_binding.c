@@ -46,7 +46,7 @@ struct reading {
     uint64_t dropped;                       /* samples */
     struct memscope_tag_runs *runs;
     struct memscope_tag_objects *objects;
-    struct memscope_window_sums *allocated;
+    double *allocated;
     uint64_t *counted;
     uint64_t begun_ns;
 };
@@ -90,9 +90,8 @@ static enum memscope_status read_profile(struct reading *reading) {
     if (tags.judged)
         *reading->mark = *tags.judged;
     for (uint32_t tag = 0; tag < MEMSCOPE_TAGS; tag++)
-        reading->allocated[tag] =
-            memscope_tag_allocations_of(tags.allocations, tag, tags.stands_for, reading->state.last,
-                                        1 - reading->state.plan.unwatched, &reading->counted[tag]);
+        reading->allocated[tag] = memscope_tag_allocations_of(tags.allocations, tag, tags.stands_for,
+                                                              reading->state.last, &reading->counted[tag]);
     return read_samples(reading);
 }
 
@@ -144,11 +143,10 @@ static VALUE half_runs(uint64_t now, uint64_t before) {
 static void set_objects(VALUE hash, const struct reading *reading, uint32_t tag) {
     const struct memscope_tag_runs *runs = &reading->runs[tag];
     const struct memscope_tag_objects *objects = &reading->objects[tag];
-    const struct memscope_window_sums *allocated = &reading->allocated[tag];
 
     memscope_hash_set(hash, "profiled_runs", half_runs(runs->begun + runs->ended, reading->start->half_runs[tag]));
     memscope_hash_set(hash, "counted", ULL2NUM(reading->counted[tag]));
-    memscope_hash_set(hash, "allocated_objects", DBL2NUM(allocated->sum));
+    memscope_hash_set(hash, "allocated_objects", DBL2NUM(reading->allocated[tag]));
     memscope_hash_set(hash, "live_samples", ULL2NUM(objects->samples));
     memscope_hash_set(hash, "live_objects", memscope_estimate(objects->objects));
     memscope_hash_set(hash, "live_bytes", memscope_estimate(objects->bytes));

@@ -13,7 +13,7 @@ module Memscope
     # A setting that has no effect, or does harm.
     class Problem < Record
       # @return [Symbol] the broken rule: :invalid_value, :other_allocator, :misspelt_variable, :ignored_environment,
-      #   :never_returned, :debugging, :background_thread, :too_many_arenas, :huge_pages, :raised_gc
+      #   :never_returned, :debugging, :background_thread, :too_many_arenas, :huge_pages
       field :id, :symbol, null: false
       # @return [Symbol] :warning, or :info if the problem matters little
       field :severity, :symbol, null: false, one_of: %i[info warning]
@@ -35,7 +35,7 @@ module Memscope
       field :reason, :string, null: false
     end
 
-    require_relative "lint/inputs" # defines HostEnvironment, nested in this class, for a field below
+    require_relative "lint/inputs"
 
     # @return [Symbol] one of Allocator::NAMES
     field :allocator, :symbol, null: false, one_of: Allocator::NAMES

@@ -146,8 +146,7 @@ module Memscope
       # other child of a Ruby.
       def own_child?
         lists = Dir.glob("task/*/children", base: "/proc/#{@pid}").filter_map { |path| read(path, nil) }
-        stats = lists.flat_map(&:split).filter_map { |pid| read("../#{pid}/stat", nil) }
-        stats.any? { |stat| stat.rpartition(")").last.split[35] == "0" }
+        lists.flat_map(&:split).any? { |pid| ProcessIdentity.stat("/proc/#{pid}/stat")[35] == "0" }
       end
 
       def mallocs

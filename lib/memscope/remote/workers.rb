@@ -22,7 +22,7 @@ module Memscope
     class << self
       # @api private
       # @return [Workers]
-      def read = (current || Watch.new(Sampler.new(role: :single))).read(self)
+      def read = (current || Watch.new(Reporter.new(role: :single))).read(self)
 
       # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
       # the history know it: for a process that is not a Puma worker, such as Sidekiq's. Starts one thread, which
@@ -40,7 +40,7 @@ module Memscope
         return current.resume if current
 
         controller = Controller.new(SingleHost.new, log)
-        self.current = Watch.new(Sampler.new(role: :single), controller: controller).tap(&:start)
+        self.current = Watch.new(Reporter.new(role: :single), controller: controller).tap(&:start)
         nil
       end
 
@@ -96,6 +96,6 @@ module Memscope
 end
 
 require_relative "workers/controller"
-require_relative "workers/sampler"
+require_relative "workers/reporter"
 require_relative "workers/single_host"
 require_relative "workers/watch"

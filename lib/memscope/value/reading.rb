@@ -103,6 +103,12 @@ module Memscope
       # @return [ProcessIdentity]
       def of(pid) = capture({ **current.to_h, started: started(pid) })
 
+      # @api private
+      # @param path [String] of a file as /proc/PID/stat
+      # @return [Array<String>] its fields after the program's name, which may contain spaces and parentheses: state,
+      #   ppid, …; none if it cannot be read
+      def stat(path) = known { File.read(path) }.to_s.rpartition(")").last.split
+
       private
 
       def read
@@ -110,7 +116,7 @@ module Memscope
                   pid_namespace: known { File.readlink("/proc/self/ns/pid")[/\d+/]&.to_i }, started: started("self") })
       end
 
-      def started(pid) = known { File.read("/proc/#{pid}/stat").rpartition(")").last.split[19]&.to_i }
+      def started(pid) = stat("/proc/#{pid}/stat")[19]&.to_i
 
       # Returns nil if the block cannot read its file, as on a system without /proc.
       def known

@@ -1,12 +1,10 @@
 /*
  * How many objects each tag has allocated: an estimate from the windows in which a profile watches all allocations
- * (sampling_plan.h). Each allocation of a window is counted under the tag of its thread, so that only the spread
- * between windows makes the estimate err. Any context, one thread at a time; a lost count does no harm.
+ * (sampling_plan.h). Each allocation of a window is counted under the tag of its thread. Any context, one thread
+ * at a time; a lost count does no harm.
  */
 #ifndef MEMSCOPE_TAG_ALLOCATIONS_H
 #define MEMSCOPE_TAG_ALLOCATIONS_H
-
-#include "sampling/object_groups.h"
 
 #include <stdint.h>
 
@@ -14,21 +12,19 @@
 #define MEMSCOPE_TAGS 4098
 
 struct memscope_tag_allocations {
-    uint32_t window[MEMSCOPE_TAGS];                  /* allocations of the last window, by tag */
-    uint64_t before[MEMSCOPE_TAGS];                  /* allocations of the earlier windows, */
-    struct memscope_window_sums sums[MEMSCOPE_TAGS]; /* and the sums of what they stand for */
+    uint32_t window[MEMSCOPE_TAGS]; /* allocations of the last window, by tag */
+    uint64_t before[MEMSCOPE_TAGS]; /* allocations of the earlier windows, */
+    double sums[MEMSCOPE_TAGS];     /* and the sum of what they stand for */
 };
 
 /* Begins a window. `stands_for`: the weight of an allocation in the window before it (memscope_plan_begin_window). */
 void memscope_tag_allocations_next_window(struct memscope_tag_allocations *allocations, double stands_for);
 
 /*
- * The sums of one tag over all windows, for memscope_window_variance; *counted is how many of its allocations were
- * counted. `stands_for`: the weight of an allocation in the last window; `last`: as in memscope_plan_at; `watched`: the
- * share of the last window that has been watched.
+ * How many objects one tag has allocated, over all windows; *counted is how many of them were counted. `stands_for`:
+ * the weight of an allocation in the last window; `last`: as in memscope_plan_at.
  */
-struct memscope_window_sums memscope_tag_allocations_of(const struct memscope_tag_allocations *allocations,
-                                                        uint32_t tag, double stands_for, double last, double watched,
-                                                        uint64_t *counted);
+double memscope_tag_allocations_of(const struct memscope_tag_allocations *allocations, uint32_t tag, double stands_for,
+                                   double last, uint64_t *counted);
 
 #endif

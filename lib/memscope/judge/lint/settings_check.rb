@@ -13,9 +13,6 @@ module Memscope
     class SettingsCheck
       # Up to this many arenas do no harm.
       FEW_ARENAS = 8
-      # What the variables that HostEnvironment#raised names do.
-      COLLECTOR = { pages: "Ruby keeps more pages without objects",
-                    malloc: "malloc may grow further before Ruby collects garbage" }.freeze
       # glibc's variables, by the tunable of the same meaning (elf/dl-tunables.list).
       GLIBC = { "arena_max" => "MALLOC_ARENA_MAX", "arena_test" => "MALLOC_ARENA_TEST",
                 "mmap_threshold" => "MALLOC_MMAP_THRESHOLD_",
@@ -84,18 +81,14 @@ module Memscope
 
       def pair(name, value, reason) = @pairs[name] = [value.to_s, reason]
 
-      # The doctor's rules show whether the number of arenas does harm, and name a setting of Ruby's collector if it
-      # explains an amount.
+      # The doctor's rules show whether the number of arenas does harm.
       def problems
         harms = @harms.map do |id, text, own|
           problem(id, id == :too_many_arenas ? :info : :warning, text, own || recommended)
         end
-        raised = COLLECTOR.flat_map do |kind, effect|
-          @environment.raised(kind).map { |variable| "#{variable} is above Ruby's default: #{effect}" }
-        end
         of_variables = @variables.keys.filter_map { |name| of_variable(name) }
         of_variables = [] if @allocator.name == :unknown
-        [*refused, *harms, *of_variables, *raised.map { |text| problem(:raised_gc, :info, text) }]
+        [*refused, *harms, *of_variables]
       end
 
       # A problem for each text that the allocator did not accept.

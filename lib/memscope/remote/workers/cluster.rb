@@ -51,7 +51,8 @@ module Memscope
       def boot_worker(index)
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
-        watch = Watch.new(Sampler.new(role: :worker, index: index), master_pid: @pid) { |worker| @channel.send(worker) }
+        reporter = Reporter.new(role: :worker, index: index)
+        watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
         History.start if Configuration.effective(:history) # before the first reading, which the history uses
         watch.start
         Workers.current = watch
@@ -62,7 +63,7 @@ module Memscope
       # @return [void]
       def forked
         watch = Workers.current
-        watch.sampler.rebase if watch.is_a?(Watch)
+        watch.reporter.rebase if watch.is_a?(Watch)
       end
 
       # Runs in the master, at each ping from a worker.
@@ -91,7 +92,7 @@ module Memscope
       # @return [void]
       def run
         History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
-        @watch = Watch.new(Sampler.new(role: :master), **PACE)
+        @watch = Watch.new(Reporter.new(role: :master), **PACE)
         @due = @seldom = Clock.now
         Workers.current = self
         resume

@@ -21,19 +21,19 @@ module Memscope
       # @return [Integer] pid of the process that it takes readings of
       attr_reader :pid
 
-      # @return [Sampler]
-      attr_reader :sampler
+      # @return [Reporter]
+      attr_reader :reporter
 
-      # @param sampler [Sampler]
+      # @param reporter [Reporter]
       # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
       # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
       # @param share [Float] the largest share of a core that readings may use
       # @param least [Numeric] fewest seconds between two readings, whatever the setting is
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
-      def initialize(sampler, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
+      def initialize(reporter, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
         @pid = Process.pid
-        @sampler = sampler
+        @reporter = reporter
         @master_pid = master_pid
         @controller = controller
         @share = share
@@ -103,7 +103,7 @@ module Memscope
       private
 
       def sample
-        worker = @sampler.read
+        worker = @reporter.read
         @troubles.empty? ? worker : worker.with(reasons: { **worker.reasons, **@troubles })
       end
 

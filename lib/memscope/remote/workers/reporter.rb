@@ -8,11 +8,11 @@ Memscope::Loading.units :Arenas, :History, :Purge, :Verdict
 
 module Memscope
   class Workers < Reading
-    # Takes readings of this process, the first when the process boots. Loads nothing of Rails and none of the
-    # application's gems, so that it can be used before they are loaded.
+    # Makes the reports of this process on itself, the first when the process boots. Loads nothing of Rails and none of
+    # the application's gems, so that it can be used before they are loaded.
     #
     # @api private
-    class Sampler
+    class Reporter
       # The values for which ProcessMemory gives a reason if they are missing.
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED

@@ -1,0 +1,154 @@
+# frozen_string_literal: true
+
+require "etc"
+require_relative "cgroup"
+
+module Memscope
+  # The facts that an allocator's settings have to fit, and that the doctor's rules look at: the processors, the
+  # container, the kernel's huge pages, and how the process was started.
+  class HostEnvironment < Record
+    # The bit in the flags of /proc/PID/stat that means: forked, and no exec since (PF_FORKNOEXEC in the kernel's
+    # sched.h).
+    FORKED = 0x40
+    # Ruby's defaults for the variables that make the GC keep pages, or let malloc grow (gc.c, ruby_gc_params).
+    DEFAULTS = {
+      pages: { /_INIT_SLOTS\z/ => 10_000, /_INIT_BYTES\z/ => 0, /_HEAP_FREE_SLOTS\z/ => 4_096, /_MIN_RATIO\z/ => 0.2,
+               /_GOAL_RATIO\z/ => 0.4, /_MAX_RATIO\z/ => 0.65 },
+      malloc: { /_OLDMALLOC_LIMIT_MAX\z/ => 128 << 20, /_OLDMALLOC_LIMIT\z/ => 16 << 20,
+                /_MALLOC_LIMIT_MAX\z/ => 32 << 20, /_MALLOC_LIMIT\z/ => 16 << 20 }
+    }.freeze
+    private_constant :FORKED, :DEFAULTS
+
+    # @return [Integer] CPUs that this process may run on: the number that allocators use
+    field :cpus, :count, null: false
+    # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
+    field :cpu_limit, :number
+    # @return [Integer, nil] the cgroup's memory limit; nil without one
+    field :memory_limit_bytes, :bytes
+    # @return [Integer, nil] OS threads, Ruby's included
+    field :threads, :count
+    # @return [Integer] Ractors that are alive; each has its own lock, and one thread of each runs Ruby at a time
+    field :ractors, :count, null: false
+    # @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
+    field :forked?, :boolean
+    # @return [Boolean, nil] whether it has children that were forked and have not called exec since: a server's
+    #   master
+    field :forks?, :boolean
+    # @return [Integer]
+    field :parent_pid, :count, null: false
+    # @return [Integer, nil] start time of the process, in clock ticks since boot; pid and start time together
+    #   identify the process
+    field :started, :count
+    # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
+    field :cpu_seconds, :number
+    # @return [Boolean, nil] whether the GC makes major collections, which alone free old objects; nil before Ruby 3.4
+    field :major_collections?, :boolean, sparse: true
+    # @return [Boolean, nil] whether ObjectSpace.trace_object_allocations records where each object is allocated
+    field :allocation_tracing?, :boolean, sparse: true
+    # @return [Integer, nil] how many mappings the kernel allows a process (vm.max_map_count)
+    field :max_mappings, :count, sparse: true
+    # @return [Hash{Symbol => String}] environment variables: DYNO (Heroku's name for a container), RUBY_GC_… as far
+    #   as this Ruby reads them, and LD_PRELOAD as it was when memscope was loaded, since a program may later set it
+    #   for its children
+    field :variables, :hash, null: false
+    # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
+    #   kernel without them
+    field :thp_mode, :string
+    # @return [Integer, nil] how many unmapped small pages khugepaged may fill in to make a huge page (max_ptes_none)
+    field :thp_gaps, :count
+    # @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
+    field :thp_enabled?, :boolean
+
+    class << self
+      # @param cgroup [Cgroup]
+      # @param proc_root [String] the directory to read as /proc
+      # @param sys_root [String] the directory to read as /sys
+      # @return [HostEnvironment]
+      def read(cgroup, proc_root: "/proc", sys_root: "/sys")
+        capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,
+                  ractors: Ractor.count, parent_pid: Process.ppid,
+                  cpu_seconds: Process.clock_gettime(Process::CLOCK_PROCESS_CPUTIME_ID),
+                  variables: variables, forks: any_fork(proc_root), **of_ruby,
+                  max_mappings: text("#{proc_root}/sys/vm/max_map_count")&.to_i,
+                  **of_process("#{proc_root}/self"), **of_huge_pages("#{sys_root}/kernel/mm/transparent_hugepage") })
+      end
+
+      private
+
+      def variables
+        unread = RUBY_VERSION < "3.3" ? 'HEAP_\d' : "HEAP_INIT_SLOTS"
+        wanted = ENV.select { |name, _value| name.ascii_only? && name.match?(/\A(DYNO\z|RUBY_GC_(?!#{unread}))/) }
+        { **wanted.to_h { |name, value| [name.to_sym, value.scrub] },
+          LD_PRELOAD: Native.environment_at_load("LD_PRELOAD") }.compact
+      end
+
+      # A new object has a known place only while allocations are traced.
+      def of_ruby
+        { major_collections: (GC.config[:rgengc_allow_full_mark] if GC.respond_to?(:config)),
+          allocation_tracing: ObjectSpace.respond_to?(:allocation_sourcefile) &&
+            !ObjectSpace.allocation_sourcefile(Object.new).nil? }
+      end
+
+      def of_process(directory)
+        status = text("#{directory}/status").to_s
+        fields = ProcessIdentity.stat("#{directory}/stat")
+        thp = status[/^THP_enabled:\s*(\d)/, 1]
+        { threads: status[/^Threads:\s*(\d+)/, 1]&.to_i, thp_enabled: thp && thp == "1",
+          forked: forked?(fields), started: fields[19]&.to_i }
+      end
+
+      def of_huge_pages(directory)
+        { thp_mode: text("#{directory}/enabled")&.slice(/\[(\w+)\]/, 1),
+          thp_gaps: text("#{directory}/khugepaged/max_ptes_none")&.to_i }
+      end
+
+      def text(path)
+        File.read(path)
+      rescue SystemCallError
+        nil
+      end
+
+      def forked?(fields) = fields[6]&.to_i&.anybits?(FORKED)
+
+      # nil if the kernel does not list children (built without CONFIG_PROC_CHILDREN), or no file can be opened.
+      def any_fork(proc_root)
+        lists = Dir.glob("#{proc_root}/self/task/*/children").filter_map { |path| text(path) }
+        return if lists.empty?
+
+        lists.flat_map(&:split).any? { |pid| forked?(ProcessIdentity.stat("#{proc_root}/#{pid}/stat")) }
+      rescue SystemCallError
+        nil
+      end
+    end
+
+    # @param kind [Symbol] :pages or :malloc: what they make Ruby keep
+    # @return [Array<String>] the environment variables above Ruby's defaults: "NAME=value"
+    def raised(kind)
+      variables.filter_map do |name, value|
+        default = DEFAULTS.fetch(kind).find { |pattern, _| name.name.match?(pattern) }&.last
+        unit = " kmg".index(value[/[kmg]\s*\z/i].to_s.strip.downcase.ljust(1))
+        "#{name}=#{value}" if default && value.to_f * (1024**unit) > default
+      end
+    end
+
+    # @return [Integer] how many threads can run at the same time: the CPUs, or fewer if a quota allows less
+    def parallel = [[cpus, cpu_limit&.ceil].compact.min, 1].max
+
+    # @return [Integer] how many arenas suffice for this process: one for each Ractor, whose lock one thread holds at
+    #   a time, and one for threads that allocate without such a lock; at most `parallel`
+    def arenas = [ractors + 1, parallel].min
+
+    # @return [Boolean] whether the process was forked or forks: forked children inherit its environment
+    def forking? = forked? || forks? || false
+
+    # @return [Boolean] whether the kernel may turn any memory of the process into huge pages
+    def thp_always? = thp_mode == "always" && thp_enabled? != false
+
+    # @return [String] for people
+    def processors
+      return "#{cpus} CPU#{'s' unless cpus == 1}" unless cpu_limit && cpu_limit < cpus
+
+      "#{format('%g', cpu_limit)} of #{cpus} CPUs by the cgroup's quota"
+    end
+  end
+end
