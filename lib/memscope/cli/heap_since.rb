@@ -23,7 +23,7 @@ module Memscope
       def sections = [*lacking, totals, paths, classes]
 
       def totals
-        span = Verdict::Sentence.duration(@reading.at - @since.at)
+        span = Quantity.duration(@reading.at - @since.at)
         changes = %i[reachable garbage].map do |part|
           objects, bytes = [:"#{part}_count", :"#{part}_bytes"].map { |name| change(name) }
           "#{part}: #{objects ? "#{signed(objects)} objects, #{signed_mebibytes(bytes)} MiB" : 'unknown'}"

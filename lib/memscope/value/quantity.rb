@@ -113,6 +113,13 @@ module Memscope
       "#{[milliseconds.round(milliseconds < 95 ? 0 : -1), 1].max} ms"
     end
 
+    # @return [String] "45 minutes"
+    def duration(seconds)
+      length, unit = { 86_400 => "days", 3600 => "hours", 60 => "minutes" }.find { |one, _| seconds >= 2 * one } ||
+                     [1, "seconds"]
+      counted((seconds / length.to_f).round, unit)
+    end
+
     # @return [String] "3 pages", "1 page"
     def counted(number, plural) = "#{count(number)} #{number == 1 ? plural.delete_suffix('s') : plural}"
   end

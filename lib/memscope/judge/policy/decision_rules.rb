@@ -112,7 +112,7 @@ module Memscope
       def situation
         return "Nothing to do: " if unknown
 
-        leak = "; leaks reach it in #{Verdict::Sentence.duration(@window.eta_seconds)}" if @window.leak?
+        leak = "; leaks reach it in #{duration(@window.eta_seconds)}" if @window.leak?
         "The working set is #{size(@group.working_set_bytes)}, " \
           "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the " \
           "limit#{leak}; "

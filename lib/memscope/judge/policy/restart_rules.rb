@@ -114,7 +114,7 @@ module Memscope
 
         "restarting does not help: of the #{size(last.expected_bytes)} expected from " \
           "the last one, #{size(last.returned_bytes)} came back, so the rest is " \
-          "needed again at once; no restart for #{Verdict::Sentence.duration(left)}"
+          "needed again at once; no restart for #{duration(left)}"
       end
 
       def too_soon

@@ -41,14 +41,6 @@ module Memscope
         # @return [String]
         def of(verdict) = "#{send(verdict.kind, verdict)}."
 
-        # @param seconds [Numeric]
-        # @return [String] "45 minutes"
-        def duration(seconds)
-          length, unit = { 86_400 => "days", 3600 => "hours", 60 => "minutes" }.find { |one, _| seconds >= 2 * one } ||
-                         [1, "seconds"]
-          counted((seconds / length.to_f).round, unit)
-        end
-
         private
 
         def too_early(verdict)

@@ -6,6 +6,8 @@ module Memscope
     class CensusPage < ListPage
       # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
+      COLUMNS = { "%s" => :memsize_bytes, "%s in slots" => :slot_bytes, "objects" => :count,
+                  "old" => :old_count }.freeze
       private_constant :NAMES
 
       # @param reading [Census, Diff]
@@ -14,20 +16,11 @@ module Memscope
       def initialize(reading, by: :class, **list)
         super(reading, **list)
         @by = by
-        @own, rows = listed(reading).partition { |row| Terms.own?(row.name) }
-        @scale = Scale.of(rows.map { |row| value(row, :memsize_bytes) })
-        @rows, @rest = split(rows)
       end
 
       private
 
-      def listed(reading) = reading.by(@by)
-
-      # The rows to list, and the rows to sum up: classes of less than 0.05 MiB too.
-      def split(rows)
-        small, large = rows.partition { |row| @by == :class && @scale.tiny?(value(row, :memsize_bytes)) }
-        [large.first(@limit), large.drop(@limit) + small]
-      end
+      def listed = @reading.by(@by)
 
       def sections = @reading.known? ? [lede, table] : []
 
@@ -42,32 +35,28 @@ module Memscope
         ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
       end
 
-      # The field below each heading.
-      def columns
-        { @scale.unit => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count, "old" => :old_count }
-      end
-
+      # Classes of less than 0.05 MiB are among the others.
       def table
-        parts = [*@rows.map { |row| [name(row), [row]] }, [counted(@rest.size, "others"), @rest],
-                 ["memscope's own classes", @own]].reject { |_name, rows| rows.empty? }
-        @page.listing([*columns.keys, NAMES.fetch(@by)], parts.map { |name, rows| [*cells(rows), name] },
-                      keys: keys(@rows))
+        own, rows = listed.partition { |row| Terms.own?(row.name) }
+        scale = Scale.of(rows.map { |row| value(row, :memsize_bytes) })
+        small, large = rows.partition { |row| @by == :class && scale.tiny?(value(row, :memsize_bytes)) }
+        shown = large.first(@limit)
+        rest = large.drop(@limit) + small
+        sums(self.class::COLUMNS, NAMES.fetch(@by),
+             [*shown.map { |row| [name(row), [row]] }, [counted(rest.size, "others"), rest],
+              ["memscope's own classes", own]], scale, keys: keys(shown))
       end
 
       def name(row) = Terms.explained(row.name)
 
       def keys(rows) = (rows.map(&:name) if @by == :class)
-
-      # The sums of one or more rows.
-      def cells(rows) = columns.values.map { |field| text(field, rows.sum { |row| value(row, field) }) }
-
-      def value(row, field) = row.public_send(field)
-
-      def text(field, number) = field.end_with?("_bytes") ? @scale.text(number) : count(number)
     end
 
     # What grew between two censuses, one line for each row.
     class CensusGrowthPage < CensusPage
+      COLUMNS = { "+%s" => :memsize_bytes, "+%s in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
+                  "objects" => :later_count }.freeze
+
       private
 
       # How many rows are shown of objects that report no size.
@@ -77,7 +66,7 @@ module Memscope
 
       def sections = known? ? [lede, table, (unsized if @by == :class)].compact : []
 
-      def listed(reading) = reading.part(@by)&.rows || []
+      def listed = @reading.part(@by)&.rows || []
 
       def known? = TOTALS.all? { |name| @reading.part(name)&.change }
 
@@ -100,18 +89,7 @@ module Memscope
          "#{signed_mebibytes(slots)} MiB in slots, #{signed_mebibytes(all)} MiB in all"]
       end
 
-      def columns
-        { "+#{@scale.unit}" => :memsize_bytes, "in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
-          "objects" => :later_count }
-      end
-
       def value(row, field) = field == :later_count ? row.part(:count)&.after.to_i : row.change_of(field)
-
-      def text(field, number)
-        return super if field == :later_count
-
-        field.end_with?("_bytes") ? @scale.signed(number) : signed(number)
-      end
     end
   end
 end

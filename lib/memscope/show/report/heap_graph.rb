@@ -43,32 +43,16 @@ module Memscope
         "#{text}, holding #{count(one.held_count)} #{Terms.explained(one.held_class)}#{made}"
       end
 
-      # A list with the field below each heading; "%s" in a heading is the unit of its bytes, "+" stands for growth. The
-      # last column has the block's texts. Leaves out rows that are 0.0.
-      def listed(columns, last, rows)
-        fields = columns.select { |heading, _field| heading.include?("%s") }.values
-        scale = Scale.of(rows.flat_map { |row| fields.map { |field| row.public_send(field) } })
-        rows = rows.reject { |row| fields.all? { |field| scale.tiny?(row.public_send(field)) } }
-        return if rows.empty?
-
-        @page.listing([*columns.keys.map { |heading| format(heading, scale.unit) }, last],
-                      rows.map { |row| [*cells(row, columns, scale), yield(row)] }, keys: classes_of(rows))
+      # A list as of `sums`, named by the block. Leaves out rows that are 0.0.
+      def listed(columns, name, rows)
+        fields = columns.filter_map { |heading, field| field if heading.include?("%s") }
+        scale = Scale.of(rows.flat_map { |row| fields.map { |field| value(row, field) } })
+        rows = rows.reject { |row| fields.all? { |field| scale.tiny?(value(row, field)) } }
+        sums(columns, name, rows.map { |row| [yield(row), [row]] }, scale, keys: classes_of(rows)) if rows.any?
       end
 
       # The names to which links lead.
-      def classes_of(rows)
-        rows.map(&:name) if rows.first.is_a?(HeapGraph::ClassRow)
-      end
-
-      def cells(row, columns, scale)
-        columns.map do |heading, field|
-          number = row.public_send(field)
-          growth = heading.start_with?("+")
-          next growth ? signed(number) : count(number) unless heading.include?("%s")
-
-          growth ? scale.signed(number) : scale.text(number)
-        end
-      end
+      def classes_of(rows) = (rows.map(&:name) if rows.first.is_a?(HeapGraph::ClassRow))
 
       def of_others(rows) = rows.reject { |row| Terms.own?(row.name) }
 

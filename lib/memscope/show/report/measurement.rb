@@ -6,11 +6,11 @@ module Memscope
   module Report
     # A measurement: the totals, the classes and lines that retain and allocate most, what the ledger's rows gained.
     class MeasurementPage < ListPage
-      # The columns that are left for a name.
-      NAME = 34
+      COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects], ["allocated B", :allocated_bytes],
+                 ["objects", :allocated_objects]].freeze
       # How many classes, and how many lines, are shown by default.
       ROWS = 10
-      private_constant :NAME
+      private_constant :COLUMNS
 
       private
 
@@ -34,21 +34,9 @@ module Memscope
       end
 
       def listing(name, rows)
-        parts = summed(rows, "more").map do |row, some|
-          [*cells(some), row.is_a?(String) ? row : shortened(row.name)]
-        end
-        @page.listing(["retained B", "objects", "allocated B", "objects", name], parts)
+        groups = summed(rows, "more").map { |row, some| [row.is_a?(String) ? row : row.name, some] }
+        sums(COLUMNS, name, groups, long: :end)
       end
-
-      def cells(rows)
-        %i[retained_bytes retained_objects allocated_bytes allocated_objects].map do |field|
-          numbers = rows.map(&field)
-          counted_cell((numbers.sum unless numbers.include?(nil)))
-        end
-      end
-
-      # Of a long path, its end.
-      def shortened(name) = name.length > NAME ? "...#{name[(3 - NAME)..]}" : name
 
       def ledger
         return unless @reading.rows&.part(:rows)

@@ -27,13 +27,12 @@ module Memscope
       # Select Graphic Rendition of ECMA-48, by what is highlighted.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
-                  plus_minus: "±" }.freeze
+                  plus_minus: "±", ellipsis: "…" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
-                plus_minus: "+-" }.freeze
-      # Blocks of characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, and emoji.
-      WIDE = [0x1100..0x115f, 0x2e80..0x303e, 0x3041..0xa4cf, 0xa960..0xa97c, 0xac00..0xd7a3, 0xf900..0xfaff,
-              0xfe30..0xfe6b, 0xff01..0xff60, 0xffe0..0xffe6, 0x16fe0..0x1b2fb, 0x1f300..0x1f64f, 0x1f680..0x1f6ff,
-              0x1f900..0x1f9ff, 0x1fa70..0x1faff, 0x20000..0x3fffd].freeze
+                plus_minus: "+-", ellipsis: "..." }.freeze
+      # Characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, and emoji.
+      WIDE = /(?![\uff61-\uffdc])[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}]|
+              [\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/x
       # Characters of zero width.
       NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
       private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
@@ -162,6 +161,18 @@ module Memscope
         text.each_char.take_while { |character| (left -= columns_of(character)) >= 0 }.join
       end
 
+      # @param text [String]
+      # @param columns [Integer]
+      # @return [String] the end of a long text, since that says most; a path is cut between directories if that leaves
+      #   enough of it
+      def ending(text, columns)
+        columns = [columns, SHORTEST].max
+        return text if text.length <= columns
+
+        rest = text[(@glyphs[:ellipsis].length - columns)..]
+        "#{@glyphs[:ellipsis]}#{rest[%r{\A.{0,#{columns / 2}}?(/.*)}, 1] || rest}"
+      end
+
       private
 
       def listed(*numbers, texts, long)
@@ -175,11 +186,6 @@ module Memscope
           end
         end
         [highlighted(lines.first), *lines.drop(1)]
-      end
-
-      def ending(text, columns)
-        columns = [columns, SHORTEST].max
-        text.length > columns ? "...#{text[(3 - columns)..]}" : text
       end
 
       def aligned(columns)
@@ -200,7 +206,7 @@ module Memscope
       def columns_of(character)
         return 0 if character.match?(NARROW)
 
-        WIDE.any? { |block| block.cover?(character.ord) } ? 2 : 1
+        character.match?(WIDE) ? 2 : 1
       end
     end
 
@@ -269,6 +275,34 @@ module Memscope
       def unavailable_together(reasons)
         same = reasons.group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
         unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
+      end
+
+      # A listing of the sums of rows, one line for each group of them. "%s" in a heading is the unit of its bytes, "+"
+      # stands for growth.
+      #
+      # @param columns [Hash{String => Symbol}, Array<Array(String, Symbol)>] the field below each heading
+      # @param name [String] the heading of the groups
+      # @param groups [Array<Array(String, Array<Object>)>] each with its rows; those without rows are left out
+      # @param scale [Scale, nil] of the bytes
+      # @param listing [Hash{Symbol => Object}] as for Page#listing
+      def sums(columns, name, groups, scale = nil, **listing)
+        groups = groups.reject { |_name, rows| rows.empty? }
+        headings = columns.map { |heading, _field| heading.sub("%s", scale&.unit.to_s) }
+        lines = groups.map do |group, rows|
+          [*columns.map { |heading, field| sum_cell(heading, rows.map { |row| value(row, field) }, scale) }, group]
+        end
+        @page.listing([*headings, name], lines, **listing)
+      end
+
+      def value(row, field) = row.public_send(field)
+
+      def sum_cell(heading, numbers, scale)
+        return @page.unknown if numbers.include?(nil)
+
+        growth = heading.start_with?("+")
+        return growth ? signed(numbers.sum) : count(numbers.sum) unless heading.include?("%s")
+
+        growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
       end
 
       # A cell in a column of MiB.

@@ -52,10 +52,7 @@ module Memscope
       def up(worker)
         return @page.unknown unless worker.booted_at
 
-        minutes, seconds = (@reading.at - worker.booted_at).to_i.clamp(0, nil).divmod(60)
-        return "#{seconds} s" if minutes.zero?
-
-        minutes < 120 ? "#{minutes} min" : "#{count(minutes / 60)} h"
+        duration([@reading.at - worker.booted_at, 0].max).sub(/(?<=min)utes?|(?<=[hs])(?:our|econd)s?/, "")
       end
 
       def rows

@@ -140,13 +140,6 @@ module Memscope
 
       def error = "#{@page.plus_minus}#{size(@reading.error_bytes)}"
 
-      def duration(seconds)
-        return counted(seconds, "seconds") if seconds < 120
-
-        minutes = seconds / 60
-        minutes < 120 ? counted(minutes, "minutes") : counted(minutes / 60, "hours")
-      end
-
       def change
         bytes = @reading.live_bytes
         seconds = "#{format('%.1f', @reading.seconds)} seconds"
@@ -209,7 +202,8 @@ module Memscope
 
       def lines(entry)
         first, *rest = place(entry)
-        [first, *[*rest, *held(entry), *(amounts(entry) if estimated?(entry))].map { |text| ending(text, room - 2) }]
+        more = [*rest, *held(entry), *(amounts(entry) if estimated?(entry))]
+        [first, *more.map { |text| @page.ending(text, room - 2) }]
       end
 
       def amounts(entry)
@@ -233,12 +227,12 @@ module Memscope
 
       # The place and its method, on two lines if one line is too short for them.
       def place(entry)
-        return [ending(entry.name, room)] unless entry.lineno
+        return [@page.ending(entry.name, room)] unless entry.lineno
 
         whole = @reading.local(entry.to_s)
         return [whole] if whole.length <= room
 
-        [ending(whole.delete_suffix(" in #{entry.name}"), room), "in #{entry.name}"]
+        [@page.ending(whole.delete_suffix(" in #{entry.name}"), room), "in #{entry.name}"]
       end
 
       def held(entry)
@@ -255,20 +249,11 @@ module Memscope
         return [] unless place
 
         rest = "; #{counted(others.size, 'other lines')}: #{amount(others.sum(&:last))}" if others.any?
-        ["#{word} #{ending(@reading.local(place), room - word.length - 3)}",
+        ["#{word} #{@page.ending(@reading.local(place), room - word.length - 3)}",
          *("(#{amount(bytes)}#{rest})" unless bytes == entry.live_bytes)]
       end
 
       def amount(bytes) = @signed ? "#{signed_mebibytes(bytes)} MiB" : size(bytes)
-
-      # The end of a long text, since that says most; a path is cut between directories if that leaves enough of it.
-      def ending(text, width)
-        return text if text.length <= width
-
-        mark = @page.unicode? ? "…" : "..."
-        rest = text[(mark.length - width)..]
-        "#{mark}#{rest[%r{\A.{0,#{width / 2}}?(/.*)}, 1] || rest}"
-      end
 
       # The share of live bytes from before the current generation.
       def age(entry)
