@@ -122,21 +122,20 @@ module Memscope
 
       # Checks every option before a profile starts in any process.
       def profile_options
-        options = profiler == :object_profile ? object_options : malloc_options
+        options = if profiler == :object_profile
+                    { budget: number("budget", ObjectProfile::BUDGET) }
+                  else
+                    { rate: number("rate", MallocProfile::RATE), backend: choice("backend", MallocProfile::BACKENDS, :auto) }
+                  end
         options.tap { Memscope.const_get(Calls::PROFILERS.fetch(profiler)).check(**options) }
       rescue Invalid => e
         raise HttpError.invalid(e)
       end
 
-      def object_options
-        given = value("budget") || ObjectProfile::BUDGET.to_s
-        { budget: Float(given, exception: false) || given[0, 20] }
-      end
-
-      def malloc_options
-        given = value("rate") || MallocProfile::RATE.to_s
-        rate = Integer(given, 10, exception: false) || given[0, 20]
-        { rate: rate, backend: choice("backend", MallocProfile::BACKENDS, :auto) }
+      # What is no number is refused by the check.
+      def number(name, default)
+        given = value(name) or return default
+        Integer(given, 10, exception: false) || Float(given, exception: false) || given[0, 20]
       end
 
       def failure(outcomes)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "digest"
+require "rack/mime"
 
 module Memscope
   module Web
@@ -9,20 +10,16 @@ module Memscope
     # @api private
     module Assets
       Asset = Struct.new(:type, :body)
-      # Media types by file name.
-      TYPES = { "memscope.css" => "text/css; charset=utf-8", "memscope.js" => "text/javascript; charset=utf-8",
-                "chart.js" => "text/javascript; charset=utf-8",
-                "uPlot.iife.min.js" => "text/javascript; charset=utf-8", "uPlot.min.css" => "text/css; charset=utf-8",
-                "icon.svg" => "image/svg+xml" }.freeze
+      NAMES = %w[memscope.css memscope.js chart.js uPlot.iife.min.js uPlot.min.css icon.svg].freeze
       # Files that are served as the beginning of an asset, by the asset's name.
       BEGINNINGS = { "memscope.css" => "base.css" }.freeze
       # By path below the mount point.
-      ALL = TYPES.to_h do |name, type|
+      ALL = NAMES.to_h do |name|
         files = [*BEGINNINGS[name], name]
         body = files.map { |file| File.binread(File.join(__dir__, "assets", file)) }.join.freeze
-        ["/assets/#{name}", Asset.new(type, body).freeze]
+        ["/assets/#{name}", Asset.new(::Rack::Mime.mime_type(File.extname(name)), body).freeze]
       end.freeze
-      private_constant :TYPES, :BEGINNINGS, :Asset
+      private_constant :NAMES, :BEGINNINGS, :Asset
 
       # The same paths by name, each with a digest of the content.
       PATHS = ALL.to_h do |path, asset|

@@ -221,7 +221,7 @@ class WebProfileTest < WebCase
   end
 
   def test_wrong_fields_of_a_profile_of_objects
-    { { budget: "2" } => /budget: given 2\.0, allowed: a number above 0/, { budget: "x" } => /budget: given "x"/,
+    { { budget: "2" } => /budget: given 2, allowed: a number above 0/, { budget: "x" } => /budget: given "x"/,
       { kind: "native" } => /kind: given "native", allowed: malloc, objects/ }.each do |fields, message|
       answer = objects(do: "start", **fields)
 

@@ -98,17 +98,6 @@ module Memscope
           @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, View.mark(row.id).to_s, row.id) }
         end
 
-        # @return [Array<Drawing::Part>] the parts of the bar
-        def parts
-          branches.map { |one| Drawing::Part.new(one.owner, one.mark, [one.row.bytes, 0].max, one.held_bytes) }
-        end
-
-        # @return [String] the bar in words
-        def bar_label
-          shares = branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
-          "The resident set by owner: #{shares.join(', ')}"
-        end
-
         # @return [Integer] a lower bound of what is resident but unused
         def held_bytes = branches.sum(&:held_bytes)
 
