@@ -22,6 +22,8 @@ module Memscope
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
                    "/fragmentation" => "/allocator", "/ruby_heap" => "/allocator",
                    "/mappings" => "/allocator" }.freeze
+      # Those that are read as they are: the others are what their pages keep, choose or diagnose.
+      PLAIN = %i[doctor arenas fragmentation ruby_heap mappings].freeze
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
                 **Assets::ALL.transform_values { :asset },
@@ -46,7 +48,7 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :FAILED, :PAGES, :READINGS, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
+      private_constant :FAILED, :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -149,16 +151,19 @@ module Memscope
         path = READINGS.fetch(request.path)
         return moved(request, path) if request.format == :html
 
-        page = PAGES.fetch(path).new(@readings, request)
-        answer(page, page.data(request.path.delete_prefix("/").to_sym), request)
+        name = request.path.delete_prefix("/").to_sym
+        return body(PAGES.fetch(path).new(@readings, request).data(name), request) unless PLAIN.include?(name)
+
+        calls = ClusterCalls.new(@readings)
+        body(calls.read(calls.place(request.query), name), request)
       end
 
       # The page as HTML, its reading alone as JSON and text.
-      def answer(page, reading, request)
-        return shown(page, request) if request.format == :html
+      def answer(page, reading, request) = request.format == :html ? shown(page, request) : body(reading, request)
 
-        body = request.format == :json ? "#{reading.to_json}\n" : reading.to_s(unicode: true)
-        response(200, request.format, body)
+      def body(reading, request)
+        text = request.format == :json ? "#{reading.to_json}\n" : reading.to_s(unicode: true)
+        response(200, request.format, text)
       end
 
       # To the part of the page that shows the reading.

@@ -40,6 +40,12 @@ module Memscope
         # @return [String] the class in the form's field, from the query or the posted form; empty: any
         def paths_to = @form["paths_to"]&.last.to_s
 
+        # What the page shows of the heap graph: rendered once, since it is kept.
+        #
+        # @yieldreturn [String]
+        # @return [String]
+        def tables(&) = @readings.fetch(:rendered, @request.base, place.pid, heap.at, &)
+
         # @return [String]
         def text
           found = super
