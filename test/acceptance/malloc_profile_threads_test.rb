@@ -206,6 +206,19 @@ class MallocProfileThreadsTest < MemscopeTest
     answer.each { |slot| assert_match(/memscope\.so/, slot.last) }
   end
 
+  # A word between functions cannot be patched: its page may not be written to.
+  def test_a_library_with_text_relocations
+    path = Compiled.shared("text_relocation.c", "-O1", "-Wl,-z,notext")
+    answer = child(<<~RUBY, { env: { "BACKEND" => "imports", "LD_PRELOAD" => path } })
+      profile.start(rate: 1 << 12, backend: backend)
+      slots = Host.import_slots.values.select { |name, _, path,| name == "malloc" && path == #{path.dump} }
+      profile.stop
+      puts JSON.generate(slots.map { |slot| slot.last.end_with?("memscope.so") })
+    RUBY
+
+    assert_equal [false, true], answer.sort_by(&:to_s)
+  end
+
   # A child has no thread that would release the dynamic linker's lock, which dlsym takes while a profile is running.
   def test_forks_while_another_thread_looks_for_slots
     answer = child(<<~RUBY, { env: { "BACKEND" => "imports" } })

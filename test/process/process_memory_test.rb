@@ -133,4 +133,18 @@ class ProcessMemoryTest < MemscopeTest
     assert_equal :T2, cost.tier
     assert_operator cost.gvl_us, :<=, cost.wall_us
   end
+
+  # The line of groups precedes those of memory in /proc/self/status.
+  def test_a_process_in_thousands_of_groups
+    skip "only root can join groups" unless Process.uid.zero?
+    found = child_json(<<~RUBY, requires: %w[json])
+      Process.maxgroups = 65_536
+      Process.groups = (100_000...103_000).to_a
+      memory = Memscope.process_memory
+      puts JSON.generate([memory.peak_rss_bytes.to_i, memory.threads, Memscope.measure { nil }.peak_bytes.class.name])
+    RUBY
+
+    assert_operator found.first, :>, 1 << 20
+    assert_equal [1, "Integer"], found.drop(1)
+  end
 end

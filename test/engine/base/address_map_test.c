@@ -51,6 +51,15 @@ static void test_loses_what_it_has_no_room_for(void) {
     EXPECT(kept > 1000 && kept < 1025 && kept + atomic_load(&map->lost) == 4096);
 }
 
+static void test_takes_a_number_once(void) {
+    struct memscope_address_map *map = memscope_address_map_create();
+
+    EXPECT(memscope_address_map_take(map, 4096) == 0 && memscope_address_map_take(NULL, 4096) == 0);
+    memscope_address_map_set(map, 4096, 7);
+    EXPECT(memscope_address_map_take(map, 4096) == 7 && memscope_address_map_take(map, 4096) == 0);
+    EXPECT(memscope_address_map_get(map, 4096) == 0);
+}
+
 static struct memscope_address_map *shared;
 
 static void *set_every_fourth(void *first) {
@@ -76,6 +85,7 @@ int main(void) {
     test_forgetting_what_it_does_not_know_takes_no_room();
     test_counts_what_is_beyond_user_space_as_lost();
     test_loses_what_it_has_no_room_for();
+    test_takes_a_number_once();
     test_threads_set_numbers_at_once();
     return 0;
 }

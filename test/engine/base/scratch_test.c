@@ -2,6 +2,7 @@
 #include "base/scratch.h"
 
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +91,20 @@ static void test_what_is_resident_of_what_lasts(void) {
     EXPECT(memscope_lasting_resident_bytes(map, 0) == 0);
 }
 
+/* A program may lock all memory that it maps (mlockall), which would make all of a lasting mapping resident. */
+static void test_what_lasts_is_not_locked(void) {
+    const size_t bytes = (size_t)4 << 20;
+    char *map;
+
+    if (mlockall(MCL_FUTURE) != 0)
+        return;
+    map = memscope_lasting_map(bytes);
+    munlockall();
+    EXPECT(map != NULL && memscope_lasting_resident_bytes(map, bytes) == 0);
+    map[100] = 1;
+    EXPECT(memscope_lasting_resident_bytes(map, bytes) == (size_t)sysconf(_SC_PAGESIZE));
+}
+
 /* Wherever in a page the bytes begin, the page of the last one is resident too. */
 static void test_pretouched_bytes_are_resident(void) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), sizes[] = {0, 1, 100, page - 100, page, 3 * page + 17};
@@ -132,6 +147,7 @@ int main(void) {
     test_lists_what_is_open();
     test_fork();
     test_what_is_resident_of_what_lasts();
+    test_what_lasts_is_not_locked();
     test_pretouched_bytes_are_resident();
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "../expect.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -170,6 +171,23 @@ static void leaves_out_what_it_cannot_understand(void) {
     memscope_objspace_reader_close(&reading.reader);
 }
 
+/* A crash, or a full disk, can leave a file whose end is zeros: they are looked at once. */
+static void reads_zeros_once(void) {
+    enum { ZEROS = 8 << 20 };
+
+    char *text = calloc(1, 8192 + ZEROS);
+    size_t length = join(text);
+    struct reading reading;
+
+    memcpy(text + length, "{\"method\":\"", 11);
+    alarm(30); /* kills a reader that searches backwards from each zero */
+    read_text(&reading, text, length + ZEROS);
+    alarm(0);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.reader.truncated);
+    memscope_objspace_reader_close(&reading.reader);
+    free(text);
+}
+
 /* More names than there was room for: the graph's arrays of them move. */
 static void keeps_names_that_are_added(void) {
     struct reading reading;
@@ -290,6 +308,7 @@ int main(void) {
     numbers_slots_and_names_modules();
     tolerates_a_cut();
     leaves_out_what_it_cannot_understand();
+    reads_zeros_once();
     keeps_names_that_are_added();
     reads_a_long_line();
     finds_objects_in_any_order();

@@ -103,6 +103,24 @@ static void test_many_zero_pages_by_pagemap(size_t page) {
     EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped, (uintptr_t)mapped + size) == 0);
 }
 
+/* The kernel counts memory of hugetlbfs in no RSS. Here, an ordinary mapping has the name that such memory has. */
+static void test_hugetlb_is_left_out(const char *mapped, size_t page) {
+    struct memscope_mappings mappings;
+    struct memscope_residency residency;
+    uint64_t all;
+
+    read_residency(&mappings, &residency);
+    if (residency.source < MEMSCOPE_RESIDENCY_PAGEMAP)
+        return;
+    all = residency.resident_bytes;
+    for (size_t index = 0; index < mappings.count; index++)
+        if ((uintptr_t)mapped >= mappings.list[index].start && (uintptr_t)mapped < mappings.list[index].end)
+            mappings.list[index].name = "/anon_hugepage (deleted)";
+    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
+    EXPECT(memscope_residency_between(&residency, (uintptr_t)mapped, (uintptr_t)mapped + PAGES * page) == 0);
+    EXPECT(residency.resident_bytes < all);
+}
+
 static void test_what_is_mapped_later_is_not_listed(size_t page) {
     struct memscope_mappings mappings;
     struct memscope_residency residency;
@@ -129,12 +147,14 @@ int main(void) {
     read_residency(&mappings, &residency);
     if (residency.source == MEMSCOPE_RESIDENCY_PAGEMAP_SCAN)
         check(MEMSCOPE_RESIDENCY_PAGEMAP_SCAN, mapped, page, true);
+    test_hugetlb_is_left_out(mapped, page);
     test_what_is_mapped_later_is_not_listed(page);
 #ifdef __SANITIZE_ADDRESS__
     SKIP("pagemap is not read where a sanitizer maps terabytes");
 #endif
     deny_ioctl();
     check(MEMSCOPE_RESIDENCY_PAGEMAP, mapped, page, false);
+    test_hugetlb_is_left_out(mapped, page);
     test_many_zero_pages_by_pagemap(page);
     return 0;
 }

@@ -185,6 +185,50 @@ static void check_a_heap_that_changes_meanwhile(void) {
     alarm(0);
 }
 
+/* The heap that was found is unmapped by now, and zeros, or other memory, are mapped in its place. */
+static void check_a_heap_that_is_gone(void) {
+    static struct made_up_heap heap __attribute__((aligned(4096)));
+    const struct memscope_range range = {(uintptr_t)&heap, (uintptr_t)(&heap + 1)};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    alarm(10);
+    for (int content = 0; content < 2; content++) {
+        struct memscope_chunk_totals totals = {0};
+
+        memset(&heap, content == 0 ? 0 : 0x5a, sizeof heap);
+        open_walk(&walk, &own, &residency, NULL);
+        memscope_chunk_walk_arena_heap(&walk, (uintptr_t)&heap, &totals);
+        EXPECT(totals.incomplete && totals.unwalked_bytes == 0 && totals.in_use.count == 0);
+        memscope_own_memory_close(&own);
+    }
+    alarm(0);
+}
+
+/* A list of fast chunks that another thread changes can lead in a circle. */
+static void check_fast_chunks_in_a_circle(void) {
+    static struct made_up_heap heap __attribute__((aligned(4096)));
+    const struct memscope_range range = {(uintptr_t)&heap, (uintptr_t)(&heap + 1)};
+    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
+    struct memscope_chunk_totals totals = {.in_use = {.count = 3, .bytes = 96, .resident_bytes = 96}};
+    struct memscope_own_memory own;
+    struct memscope_chunk_walk walk;
+
+    heap.info.arena = (uintptr_t)&heap.state;
+    heap.info.size = sizeof heap;
+    heap.state.fastbins[0] = (uintptr_t)&heap.fast;
+    heap.state.top = (uintptr_t)&heap.top;
+    heap.fast.size = sizeof heap.fast | 1;
+    heap.fast.next = (uintptr_t)&heap.fast.next >> 12 ^ (uintptr_t)&heap.fast;
+    heap.top.size = sizeof heap.top | 1;
+    totals.cached.count = 100; /* more than the circle may be followed for */
+    open_walk(&walk, &own, &residency, NULL);
+    memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)&heap, &totals);
+    EXPECT(totals.in_use.count == 0 && totals.in_use.bytes == 0 && totals.free.bytes == 96);
+    memscope_own_memory_close(&own);
+}
+
 /* However large its steps are, the walk's copies stay within their room: what was taken next keeps its content. */
 static void check_copies_stay_within_their_room(void) {
     enum { MEMORY = 512 << 10, NEXT = 4096 };
@@ -333,6 +377,8 @@ int main(void) {
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
     check_a_heap_that_changes_meanwhile();
+    check_a_heap_that_is_gone();
+    check_fast_chunks_in_a_circle();
     check_copies_stay_within_their_room();
     check_a_heap_without_its_start();
     check_pages_that_are_resident_by_now();

@@ -2,7 +2,12 @@
 #include "../expect.h"
 #include "malloc/glibc_info.h"
 
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Two arenas as glibc 2.36 prints them. */
 #define SIZES                                                                                                          \
@@ -75,6 +80,45 @@ static void test_unknown_elements(void) {
     EXPECT(arenas.list[0].free_bytes == 2 && arenas.list[0].free_blocks == 1);
 }
 
+#if defined(__linux__) && defined(__GLIBC__)
+
+static int exit_of_child = -1;
+
+static void *fork_a_child(void *argument) {
+    pid_t child = fork();
+
+    if (child == 0)
+        exit(0); /* flushes the child's copy of the stream */
+    EXPECT(child > 0 && waitpid(child, &exit_of_child, 0) == child);
+    return argument;
+}
+
+/* Takes the place of glibc's, which another thread may interrupt by a fork. */
+int malloc_info(int options, FILE *stream) {
+    pthread_t other;
+
+    fputs(BEGINNING MAIN, stream);
+    EXPECT(options == 0 && pthread_create(&other, NULL, fork_a_child, NULL) == 0);
+    EXPECT(pthread_join(other, NULL) == 0);
+    fputs(OTHER TOTALS, stream);
+    return 0;
+}
+
+static void test_a_child_that_exits_meanwhile(void) {
+    const struct memscope_glibc_arenas_memory memory = {&list, &sizes};
+
+    list.used = sizes.used = 0;
+    EXPECT(memscope_glibc_read_arenas(&memory, &arenas) == MEMSCOPE_OK);
+    EXPECT(exit_of_child == 0 && arenas.count == 2 && arenas.list[1].free_blocks == 50);
+}
+
+#else
+
+static void test_a_child_that_exits_meanwhile(void) {
+}
+
+#endif
+
 static void test_malformed(void) {
     EXPECT(parse("") == MEMSCOPE_MALFORMED);
     EXPECT(parse("<html>\n" TOTALS) == MEMSCOPE_MALFORMED);
@@ -104,6 +148,7 @@ int main(void) {
     test_without_fastbins();
     test_unknown_elements();
     test_malformed();
+    test_a_child_that_exits_meanwhile();
     test_this_process();
     memscope_scratch_close(&list);
     memscope_scratch_close(&sizes);

@@ -8,7 +8,7 @@ class EngineGlibcInfoTest < MemscopeTest
   def readings
     program = Compiled.program("engine/malloc/glibc_info_figures.c",
                                engine: %w[malloc/glibc_info.c base/scratch.c base/descriptors.c base/status.c
-                                          base/text_file.c],
+                                          base/text_file.c base/mapped_array.c],
                                arguments: ["-pthread"])
     result = ChildProcess.run_command(program, env: { "MALLOC_ARENA_MAX" => "17" })
     [MallocInfoXML.new(result.out.lines[...-1].join), result.json]

@@ -80,3 +80,12 @@ uint32_t memscope_address_map_get(const struct memscope_address_map *map, uintpt
         return 0;
     return atomic_load_explicit(&chunk->numbers[(address >> MEMSCOPE_ADDRESS_UNIT_BITS) % UNITS], memory_order_relaxed);
 }
+
+uint32_t memscope_address_map_take(struct memscope_address_map *map, uintptr_t address) {
+    struct memscope_address_chunk *chunk = known_chunk(map, address);
+
+    if (chunk == NULL)
+        return 0;
+    return atomic_exchange_explicit(&chunk->numbers[(address >> MEMSCOPE_ADDRESS_UNIT_BITS) % UNITS], 0,
+                                    memory_order_relaxed);
+}

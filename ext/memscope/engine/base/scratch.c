@@ -68,10 +68,15 @@ void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *c
 }
 
 void *memscope_lasting_map(size_t size) {
-    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (base == MAP_FAILED)
         return NULL;
+    munlock(base, size); /* after mlockall(MCL_FUTURE), all of it would be made resident when it becomes writable */
+    if (mprotect(base, size, PROT_READ | PROT_WRITE) != 0) {
+        munmap(base, size);
+        return NULL;
+    }
 #ifdef MADV_NOHUGEPAGE
     madvise(base, size, MADV_NOHUGEPAGE);
 #endif
@@ -103,7 +108,7 @@ size_t memscope_lasting_resident_bytes(const void *start, size_t bytes) {
 
 enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
     memset(scratch, 0, sizeof *scratch);
-    for (size_t size = LARGEST_RESERVATION; size >= SMALLEST_RESERVATION; size /= 4) {
+    for (size_t size = LARGEST_RESERVATION; size >= SMALLEST_RESERVATION; size /= 2) {
         /* PROT_NONE is not charged against the overcommit limit; RLIMIT_AS may still refuse the larger sizes. */
         void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 

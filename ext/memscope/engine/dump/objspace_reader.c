@@ -218,10 +218,13 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
 #define NAME_BEGINS "\"method\":\""
 #define NAME_ENDS "\", \"generation\":"
 
-/* The name of a method that the byte at `broken` is in; NULL if it is in none. */
-static char *name_around(char *text, char *broken) {
+/*
+ * The name of a method that the byte at `broken` is in; NULL if it is in none. No name that begins before `first`
+ * counts: a dump of zeros would else be searched once for each of them.
+ */
+static char *name_around(char *first, char *broken) {
     size_t length = sizeof NAME_BEGINS - 1;
-    char *farthest = broken - text > BROKEN_NAME_MAX ? broken - BROKEN_NAME_MAX : text;
+    char *farthest = broken - first > BROKEN_NAME_MAX ? broken - BROKEN_NAME_MAX : first;
 
     for (char *begin = broken - length; begin >= farthest && *begin != '\n'; begin--)
         if (memcmp(begin, NAME_BEGINS, length) == 0)
@@ -229,22 +232,42 @@ static char *name_around(char *text, char *broken) {
     return NULL;
 }
 
+/* The end of a name that the byte at `broken` is in; NULL if it is not near. None is before `*searched`, which moves.
+ */
+static const char *end_of_name(const char *broken, const char *end, const char **searched) {
+    size_t length = sizeof NAME_ENDS - 1;
+    const char *from = broken > *searched ? broken : *searched, *last = end;
+    const char *found;
+
+    if (end - broken > BROKEN_NAME_MAX)
+        last = broken + BROKEN_NAME_MAX;
+    if (from >= last)
+        return NULL;
+    found = memmem(from, (size_t)(last - from), NAME_ENDS, length);
+    if (found == NULL && last - from >= (ptrdiff_t)length)
+        *searched = last - length + 1;
+    return found;
+}
+
 /*
  * Writes question marks over the broken names of methods, which JSON's parsers could not skip: in a dump, only they
  * have NUL bytes. Returns how much of the text has no such name whose end is still to be read.
  */
 static size_t repair_names(struct memscope_objspace_reader *reader, size_t count) {
-    char *text = reader->text.list, *end = text + reader->text_length;
+    char *text = reader->text.list, *end = text + reader->text_length, *first = text;
     char *next = reader->has_broken_names ? text : end - count;
+    const char *searched = text;
 
     while ((next = memchr(next, '\0', (size_t)(end - next))) != NULL) {
-        char *name = name_around(text, next);
-        const char *after = name == NULL ? NULL : memmem(next, (size_t)(end - next), NAME_ENDS, sizeof NAME_ENDS - 1);
+        char *name = name_around(first, next);
+        const char *after = name == NULL ? NULL : end_of_name(next, end, &searched);
 
         if (name != NULL && after == NULL && end - name < BROKEN_NAME_MAX && !reader->ended) {
             reader->has_broken_names = true;
             return (size_t)(name - text);
         }
+        if (after == NULL && next - text >= (ptrdiff_t)sizeof NAME_BEGINS)
+            first = next - (sizeof NAME_BEGINS - 1) + 1;
         if (after != NULL)
             memset(name, '?', (size_t)(after - name));
         next = after == NULL ? next + 1 : name + (after - name);

@@ -332,6 +332,17 @@ struct relocations {
     struct memscope_range read_only; /* whole pages, as the linker protects them */
 };
 
+/* Whether the address lies in a segment that the program may write to; a text relocation does not. */
+static bool is_in_writable_segment(const struct memscope_shared_object *object, uintptr_t address) {
+    const elf_header *headers = object->headers;
+
+    for (size_t header = 0; header < object->header_count; header++)
+        if (headers[header].p_type == PT_LOAD && (headers[header].p_flags & PF_W) &&
+            address - object->load_bias - headers[header].p_vaddr < headers[header].p_memsz)
+            return true;
+    return false;
+}
+
 static void find_read_only(const struct memscope_shared_object *object, struct relocations *found) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const elf_header *headers = object->headers;
@@ -374,7 +385,7 @@ static void visit_slots(const struct memscope_shared_object *object, const struc
         unsigned type = ELF64_R_TYPE(list[index].r_info);
 
         if ((type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) ||
-            list[index].r_addend != 0)
+            list[index].r_addend != 0 || !is_in_writable_segment(object, at))
             continue;
         visit(
             &(struct memscope_import_slot){

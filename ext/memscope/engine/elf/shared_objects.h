@@ -51,7 +51,10 @@ struct memscope_import_slot {
 
 typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
 
-/* Visits all import slots of the object, on x86-64 and aarch64; none elsewhere. */
+/*
+ * Visits all import slots of the object, on x86-64 and aarch64; none elsewhere. Leaves out words in segments that may
+ * not be written to (DT_TEXTREL).
+ */
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context);
 

@@ -86,8 +86,9 @@ static void correct_thread_id(pid_t of_host) {
 }
 
 /*
- * Has the OOM killer choose this process before its host. Comes before leave_no_core, since only a dumpable process may
- * write the file.
+ * Has the OOM killer choose this process before its host, except where it ends whole groups (memory.oom.group, which
+ * Kubernetes sets under cgroup v2): only the check of the room that is left helps there. Comes before leave_no_core,
+ * since only a dumpable process may write the file.
  */
 static void offer_to_the_oom_killer(void) {
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);

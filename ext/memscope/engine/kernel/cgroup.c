@@ -39,6 +39,11 @@ static void load(struct loaded_file *file, const char *directory, const char *na
     if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
         return;
     file->status = memscope_text_file_read(path, file->text, sizeof file->text, &length);
+    if (file->status == MEMSCOPE_TRUNCATED) { /* of its last line, a part may be missing */
+        char *last = strrchr(file->text, '\n');
+
+        *(last == NULL ? file->text : last) = '\0';
+    }
 }
 
 static void read_figure(struct loaded_file *file, const char *directory, const char *name, const char *key,

@@ -214,6 +214,11 @@ bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping) {
            (mapping->name[0] == '\0' || strncmp(mapping->name, "[anon:", 6) == 0);
 }
 
+/* "/anon_hugepage (deleted)": fs/hugetlbfs/inode.c, hugetlb_file_setup. */
+bool memscope_mapping_is_hugetlb(const struct memscope_mapping *mapping) {
+    return strncmp(mapping->name, "/anon_hugepage", sizeof "/anon_hugepage" - 1) == 0;
+}
+
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping) {
     return memscope_mapping_is_anonymous(mapping) && mapping->readable && mapping->writable && !mapping->executable;
 }

@@ -61,6 +61,12 @@ const struct memscope_mapping *memscope_mappings_find(const struct memscope_mapp
  */
 bool memscope_mapping_is_anonymous(const struct memscope_mapping *mapping);
 
+/*
+ * Whether it is memory of hugetlbfs without a file of its own (MAP_HUGETLB, glibc.malloc.hugetlb=2): the kernel counts
+ * such pages in HugetlbPages, and in no RSS.
+ */
+bool memscope_mapping_is_hugetlb(const struct memscope_mapping *mapping);
+
 /* Anonymous, private, readable, writable and not executable: what an allocator gets from mmap. */
 bool memscope_mapping_is_data(const struct memscope_mapping *mapping);
 

@@ -1,14 +1,11 @@
 #include "kernel/peak.h"
 
 #include "base/descriptors.h"
-#include "base/text_file.h"
 #include "kernel/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
-
-#define STATUS_BYTES 8192
 
 enum memscope_status memscope_peak_reset(void) {
     int file = memscope_descriptor_open("/proc/self/clear_refs", O_WRONLY);
@@ -22,13 +19,9 @@ enum memscope_status memscope_peak_reset(void) {
 }
 
 enum memscope_status memscope_peak_read(uint64_t *bytes) {
-    char text[STATUS_BYTES];
-    size_t length;
     struct memscope_process_memory memory = {0};
-    enum memscope_status status = memscope_text_file_read("/proc/self/status", text, sizeof text, &length);
+    enum memscope_status status = memscope_process_status_read("self", &memory);
 
-    if (status == MEMSCOPE_OK)
-        status = memscope_process_memory_parse(text, MEMSCOPE_PROCESS_STATUS, &memory);
     if (status != MEMSCOPE_OK)
         return status;
     *bytes = memory.values[MEMSCOPE_PROCESS_peak_rss_bytes];

@@ -1,5 +1,6 @@
 #include "kernel/process.h"
 
+#include "base/mapped_array.h"
 #include "base/text_file.h"
 #include "kernel/own_children.h"
 
@@ -13,8 +14,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Holds all of /proc/PID/status with hundreds of groups and 4,096 CPUs. Text beyond that is ignored. */
+/* Holds all of /proc/PID/status with hundreds of groups and 4,096 CPUs; the larger one, with all groups there can be.
+ */
 #define TEXT_CAPACITY 8192
+#define LARGE_TEXT_CAPACITY ((size_t)1 << 20)
 #define STATM_CAPACITY 256
 
 static bool parse_pages(const char **cursor, uint64_t page_size, uint64_t *bytes) {
@@ -283,17 +286,31 @@ enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
     return read_once(statm);
 }
 
+static enum memscope_status read_file(const char *path, char *text, size_t capacity,
+                                      enum memscope_process_source source, struct memscope_process_memory *memory) {
+    size_t length;
+    enum memscope_status status = memscope_text_file_read(path, text, capacity, &length);
+
+    return status == MEMSCOPE_OK ? memscope_process_memory_parse(text, source, memory) : status;
+}
+
 static enum memscope_status read_source(const char *process, const char *name, enum memscope_process_source source,
                                         struct memscope_process_memory *memory) {
-    char path[64], text[TEXT_CAPACITY];
-    size_t length;
-    enum memscope_status status = MEMSCOPE_NOT_FOUND;
+    char path[64], text[TEXT_CAPACITY], *larger;
+    enum memscope_status status;
 
-    if (snprintf(path, sizeof path, "/proc/%s/%s", process, name) < (int)sizeof path)
-        status = memscope_text_file_read(path, text, sizeof text, &length);
-    if (status != MEMSCOPE_OK && status != MEMSCOPE_TRUNCATED)
+    if (snprintf(path, sizeof path, "/proc/%s/%s", process, name) >= (int)sizeof path)
+        return MEMSCOPE_NOT_FOUND;
+    status = read_file(path, text, sizeof text, source, memory);
+    if (status != MEMSCOPE_TRUNCATED || (larger = memscope_array_map(LARGE_TEXT_CAPACITY, 1)) == NULL)
         return status;
-    return memscope_process_memory_parse(text, source, memory);
+    status = read_file(path, larger, LARGE_TEXT_CAPACITY, source, memory);
+    memscope_array_unmap(larger);
+    return status;
+}
+
+enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory) {
+    return read_source(process, "status", MEMSCOPE_PROCESS_STATUS, memory);
 }
 
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
@@ -305,7 +322,7 @@ enum memscope_status memscope_process_memory_read(const char *process, struct me
         memset(memory, 0, sizeof *memory);
         memory->smaps_rollup = MEMSCOPE_SHARED;
     }
-    memory->status = read_source(process, "status", MEMSCOPE_PROCESS_STATUS, memory);
+    memory->status = memscope_process_status_read(process, memory);
     return memory->smaps_rollup == MEMSCOPE_OK ? MEMSCOPE_OK : memory->status;
 }
 
@@ -318,6 +335,11 @@ void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
 
 enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
     (void)statm;
+    return MEMSCOPE_UNSUPPORTED;
+}
+
+enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory) {
+    (void)process, (void)memory;
     return MEMSCOPE_UNSUPPORTED;
 }
 

@@ -59,6 +59,9 @@ static inline bool memscope_process_has(const struct memscope_process_memory *me
  */
 enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory);
 
+/* Reads /proc/PID/status alone, which takes microseconds; adds to *memory. */
+enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory);
+
 /*
  * The readers' parsers, for NUL-terminated text. They return MEMSCOPE_MALFORMED for a statm without its first three
  * numbers, and for a status or smaps_rollup without any known key.

@@ -98,9 +98,8 @@ static bool outgrew_its_room(struct collector *collector) {
 }
 
 /* Ends at a batch that is not full: walk_end may be stale after a complete scan (seen on 6.18 with 1,100 regions). */
-static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan_region *batch,
+static enum memscope_status scan_part(int descriptor, uint64_t start, uintptr_t end, struct scan_region *batch,
                                       struct collector *collector) {
-    uint64_t start = 0;
     int count;
 
     do {
@@ -127,7 +126,32 @@ static enum memscope_status scan_once(int descriptor, uintptr_t end, struct scan
     return MEMSCOPE_OK;
 }
 
-static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct collector *collector) {
+/* The end of the highest mapping in user space, which excludes [vsyscall]. */
+static uintptr_t user_space_end(const struct memscope_mappings *mappings) {
+    for (size_t index = mappings->count; index > 0; index--)
+        if (mappings->list[index - 1].end <= UINTPTR_MAX / 2)
+            return mappings->list[index - 1].end;
+    return 0;
+}
+
+/* Leaves out what is in no RSS. */
+static enum memscope_status scan_once(int descriptor, const struct memscope_mappings *mappings,
+                                      struct scan_region *batch, struct collector *collector) {
+    uintptr_t start = 0, end = user_space_end(mappings);
+    enum memscope_status status = MEMSCOPE_OK;
+
+    for (size_t index = 0; index < mappings->count && status == MEMSCOPE_OK; index++) {
+        if (!memscope_mapping_is_hugetlb(&mappings->list[index]))
+            continue;
+        if (mappings->list[index].start > start)
+            status = scan_part(descriptor, start, mappings->list[index].start, batch, collector);
+        start = mappings->list[index].end;
+    }
+    return status == MEMSCOPE_OK && start < end ? scan_part(descriptor, start, end, batch, collector) : status;
+}
+
+static enum memscope_status scan_ranges(int descriptor, const struct memscope_mappings *mappings,
+                                        struct collector *collector) {
     struct memscope_scratch *scratch = collector->scratch;
     struct scan_region *batch = memscope_scratch_take(scratch, SCAN_BATCH * sizeof *batch);
     enum memscope_status status;
@@ -138,7 +162,7 @@ static enum memscope_status scan_ranges(int descriptor, uintptr_t end, struct co
     do {
         if (!open_collector(collector, scratch))
             return MEMSCOPE_NO_MEMORY;
-        status = scan_once(descriptor, end, batch, collector);
+        status = scan_once(descriptor, mappings, batch, collector);
     } while (status == MEMSCOPE_OK && outgrew_its_room(collector));
     return status;
 }
@@ -204,7 +228,7 @@ static enum memscope_status read_mappings(struct pagemap_pass *pass, const struc
         struct memscope_range last = before.count > 0 ? before.ranges[before.count - 1] : (struct memscope_range){0, 0};
         uint64_t doubtful = pass->doubtful_bytes, present;
 
-        if (use_smaps && mapping->resident_bytes == 0)
+        if (memscope_mapping_is_hugetlb(mapping) || (use_smaps && mapping->resident_bytes == 0))
             continue;
         status = read_mapping(pass, mapping, false);
         present = pass->collector->bytes - before.bytes;
@@ -274,14 +298,6 @@ static enum memscope_status read_pagemap(int descriptor, struct memscope_mapping
     return status == MEMSCOPE_OK ? read_pagemap_once(&pass, scratch, mappings, true) : status;
 }
 
-/* The end of the highest mapping in user space, which excludes [vsyscall]. */
-static uintptr_t user_space_end(const struct memscope_mappings *mappings) {
-    for (size_t index = mappings->count; index > 0; index--)
-        if (mappings->list[index - 1].end <= UINTPTR_MAX / 2)
-            return mappings->list[index - 1].end;
-    return 0;
-}
-
 static enum memscope_status read_pages(struct memscope_mappings *mappings,
                                        const struct memscope_mappings_memory *memory,
                                        struct memscope_residency *residency) {
@@ -292,7 +308,7 @@ static enum memscope_status read_pages(struct memscope_mappings *mappings,
     if (descriptor < 0)
         return memscope_status_of_errno(errno);
     residency->source = MEMSCOPE_RESIDENCY_PAGEMAP_SCAN;
-    status = scan_ranges(descriptor, user_space_end(mappings), &collector);
+    status = scan_ranges(descriptor, mappings, &collector);
     if (status != MEMSCOPE_OK && status != MEMSCOPE_NO_MEMORY) {
         residency->source = MEMSCOPE_RESIDENCY_PAGEMAP;
         residency->refusal = status;

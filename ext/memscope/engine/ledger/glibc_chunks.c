@@ -24,6 +24,8 @@
 #define FASTBIN_COUNT 10
 #define TOP_OFFSET (FASTBINS_OFFSET + FASTBIN_COUNT * WORD)
 #define STATE_LIMIT 4096
+/* An arena's heap has at most four huge pages (glibc.malloc.hugetlb=2), of at most 1 GiB. */
+#define HEAP_LIMIT ((uintptr_t)4 << 30)
 #define FAST_CHUNK_LIMIT 10000000
 
 static uintptr_t cache_key;
@@ -395,11 +397,14 @@ static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, 
             struct memscope_chunk_sum *counted;
 
             if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
-                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT ||
-                !remember(walk->scratch, fast, address))
+                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT)
+                break;
+            counted = cache_key != 0 && chunk.key == cache_key ? &totals->cached : &totals->in_use;
+            /* A list that changes meanwhile can have chunks that the walk did not count, or lead in a circle. */
+            if (counted->count == 0 || counted->bytes < (chunk.size & ~SIZE_FLAGS) ||
+                counted->resident_bytes < (chunk.size & ~SIZE_FLAGS) || !remember(walk->scratch, fast, address))
                 break;
             visit(walk, MEMSCOPE_CHUNK_FAST, address, address + (chunk.size & ~SIZE_FLAGS));
-            counted = cache_key != 0 && chunk.key == cache_key ? &totals->cached : &totals->in_use;
             counted->count--;
             counted->bytes -= chunk.size & ~SIZE_FLAGS;
             counted->resident_bytes -= chunk.size & ~SIZE_FLAGS;
@@ -614,16 +619,17 @@ static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uin
 
 void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
                                     struct memscope_chunk_totals *totals) {
-    struct memscope_glibc_heap_info info;
+    struct memscope_glibc_heap_info info = {0};
     struct heap heap = {.info = start};
-    uintptr_t from;
+    bool read = memscope_own_memory_read(walk->memory, start, &info, sizeof info);
+    uintptr_t from = info.previous == 0 ? info.arena + TOP_OFFSET : start + sizeof info;
 
-    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info)) {
+    /* The heap may have been unmapped since it was found, and other memory mapped in its place. */
+    if (!read || from - start >= STATE_LIMIT || info.size <= from - start || info.size > HEAP_LIMIT) {
         totals->incomplete = true;
         return;
     }
     heap.end = start + info.size;
-    from = info.previous == 0 ? info.arena + TOP_OFFSET : start + sizeof info;
     heap.first = first_chunk_of_arena_heap(walk, start, from, heap.end);
     if (heap.first == 0) {
         stop(totals, info.size);

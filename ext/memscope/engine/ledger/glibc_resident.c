@@ -95,7 +95,7 @@ static bool is_list(struct resident_scan *scan, size_t offset) {
     for (size_t step = 0; step <= scan->count; step++) {
         struct state *state = state_at(scan, address);
 
-        if (step > 0 && address == scan->states[0].address)
+        if ((step > 0 && address == scan->states[0].address) || (state != NULL && found == scan->count))
             return false;
         if (state == NULL) {
             strangers++;

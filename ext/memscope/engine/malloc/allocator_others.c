@@ -87,13 +87,15 @@ static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_al
 
 /*
  * Keeps the object loaded meanwhile (another thread could unload it) with a dlopen handle, not with the linker's lock,
- * under which no allocator may be called. Calling an idle jemalloc makes it set up its ctl tables; jemalloc's own
+ * under which no allocator may be called. Calls nothing if an object was loaded or unloaded since the walk: the
+ * function may then be another object's. Calling an idle jemalloc makes it set up its ctl tables; jemalloc's own
  * constructor initialised it at load.
  */
-static bool describe(const struct candidate *candidate, struct memscope_other_allocator *other) {
+static bool describe(const struct candidate *candidate, uint64_t generation, struct memscope_other_allocator *other) {
     enum memscope_allocator_name serving = memscope_allocator_current()->name;
     void *handle = dlopen(candidate->path[0] ? candidate->path : NULL, RTLD_LAZY | RTLD_NOLOAD);
-    bool is_other = handle != NULL && (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
+    bool is_other = handle != NULL && memscope_shared_objects_generation() == generation &&
+                    (candidate->name == MEMSCOPE_ALLOCATOR_JEMALLOC || candidate->name != serving);
 
     *other = (struct memscope_other_allocator){.name = candidate->name, .function = candidate->function};
     memcpy(other->prefix, candidate->prefix, sizeof other->prefix);
@@ -139,10 +141,7 @@ static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
     return true;
 }
 
-/*
- * Keeps the object loaded as describe does. Reads nothing if an object was loaded or unloaded since the walk: the
- * function may then be another object's.
- */
+/* Keeps the object loaded, and checks the generation, as describe does. */
 static void read_figures(struct memscope_other_allocator *other, uint64_t generation) {
     void *handle = dlopen(other->in_program ? NULL : other->path, RTLD_LAZY | RTLD_NOLOAD);
 
@@ -174,7 +173,7 @@ size_t memscope_allocator_others(const struct memscope_other_allocator **others)
     candidates.count = count = 0;
     memscope_each_shared_object(collect, &candidates);
     for (size_t index = 0; index < candidates.count && count < MEMSCOPE_OTHER_ALLOCATORS; index++) {
-        if (describe(&candidates.list[index], &list[count]))
+        if (describe(&candidates.list[index], generation, &list[count]))
             count++;
     }
     read_all_figures(list, count, generation);

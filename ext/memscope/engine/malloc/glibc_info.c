@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/mapped_array.h"
 #include "base/text_file.h"
 
 #if defined(__linux__) && defined(__GLIBC__)
@@ -201,27 +203,49 @@ enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length
 
 #ifdef HAS_MALLOC_INFO
 
-static ssize_t write_to_parser(void *parser, const char *text, size_t length) {
-    take(parser, text, length);
+/*
+ * A call of malloc_info. If another thread forks meanwhile, the child has a copy of the stream too, and flushes it when
+ * it exits: so this is in a mapping that the child inherits, not on this thread's stack, and the child parses nothing.
+ */
+struct reading {
+    struct parser parser;
+    pid_t process;
+    char buffer[STREAM_BUFFER];
+};
+
+static ssize_t write_to_parser(void *argument, const char *text, size_t length) {
+    struct reading *reading = argument;
+
+    if (reading->process == getpid())
+        take(&reading->parser, text, length);
     return (ssize_t)length;
+}
+
+static enum memscope_status read_info(struct reading *reading) {
+    static const cookie_io_functions_t functions = {.write = write_to_parser};
+    FILE *stream = fopencookie(reading, "w", functions);
+    int failed;
+
+    if (stream == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    setvbuf(stream, reading->buffer, _IOFBF, sizeof reading->buffer);
+    failed = malloc_info(0, stream);
+    failed |= fclose(stream);
+    return failed ? MEMSCOPE_IO : finish(&reading->parser);
 }
 
 enum memscope_status memscope_glibc_read_arenas(const struct memscope_glibc_arenas_memory *memory,
                                                 struct memscope_glibc_arenas *arenas) {
-    static const cookie_io_functions_t functions = {.write = write_to_parser};
-    char buffer[STREAM_BUFFER];
-    struct parser parser;
-    FILE *stream;
-    int failed;
+    struct reading *reading = memscope_array_map(1, sizeof *reading);
+    enum memscope_status status;
 
-    begin(&parser, memory, arenas);
-    stream = fopencookie(&parser, "w", functions);
-    if (stream == NULL)
+    if (reading == NULL)
         return MEMSCOPE_NO_MEMORY;
-    setvbuf(stream, buffer, _IOFBF, sizeof buffer);
-    failed = malloc_info(0, stream);
-    failed |= fclose(stream);
-    return failed ? MEMSCOPE_IO : finish(&parser);
+    reading->process = getpid();
+    begin(&reading->parser, memory, arenas);
+    status = read_info(reading);
+    memscope_array_unmap(reading);
+    return status;
 }
 
 #else

@@ -66,13 +66,12 @@ static void add(void *block) {
     next_newest = (next_newest + 1) % ARRAYS;
 }
 
-static uint32_t disown(void *block) {
-    uint32_t owner = memscope_address_map_get(owners, (uintptr_t)block);
+/* `bytes` is given, since another thread may have freed the block, which may not even be mapped any more. */
+static uint32_t disown(void *block, size_t bytes) {
+    uint32_t owner = memscope_address_map_take(owners, (uintptr_t)block);
 
-    if (owner == 0)
-        return 0;
-    memscope_address_map_set(owners, (uintptr_t)block, 0);
-    count(owner, UINT64_MAX, -(uint64_t)bytes_of(block));
+    if (owner != 0)
+        count(owner, UINT64_MAX, -(uint64_t)bytes);
     return owner;
 }
 
@@ -92,7 +91,7 @@ static void hand_over(void *block, uint32_t owner, size_t bytes) {
         if (grown == block || memscope_owner() == MEMSCOPE_OWNER_RUBY || !is_double(index, bytes))
             continue;
         newest[index].block = NULL;
-        if (disown(grown) == 0) /* another thread has freed it: it may not even be mapped any more */
+        if (disown(grown, newest[index].bytes) == 0)
             continue;
         if (owner != 0)
             put_back(grown, owner);
@@ -107,7 +106,7 @@ static uint32_t forget(void *block) {
     if (!block)
         return 0;
     bytes = bytes_of(block);
-    owner = disown(block);
+    owner = disown(block, bytes);
     if (bytes >= TABLE_BYTES / 2)
         hand_over(block, owner, bytes);
     return owner;
@@ -139,8 +138,9 @@ uint32_t memscope_owner(void) {
 }
 
 void memscope_owner_give(uintptr_t block, uint32_t owner) {
-    if (owners && disown((void *)block) != 0) // NOLINT(performance-no-int-to-ptr) -- the address of a block
-        put_back((void *)block, owner);       // NOLINT(performance-no-int-to-ptr)
+    if (owners && disown((void *)block, bytes_of((void *)block)) !=
+                      0)                // NOLINT(performance-no-int-to-ptr) -- the address of a block
+        put_back((void *)block, owner); // NOLINT(performance-no-int-to-ptr)
 }
 
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner) {

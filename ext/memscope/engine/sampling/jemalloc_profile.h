@@ -41,7 +41,7 @@ void memscope_jemalloc_profile_stop(void);
 /*
  * Live blocks now, estimated as jeprof does. Frees are tracked even after stop. jemalloc writes its profile into a
  * memfd (3 ms for 1,000 stacks of 46 frames), which is then read. Call this function without the GVL, in one thread at
- * a time, and not while another thread forks. Returns MEMSCOPE_MALFORMED for a profile in any other form than 5.3's,
+ * a time. Returns MEMSCOPE_MALFORMED for a profile in any other form than 5.3's,
  * and MEMSCOPE_DENIED if the size of files is limited (RLIMIT_FSIZE).
  */
 enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,

@@ -169,7 +169,8 @@ static void fit(struct memscope_regression *regression, const struct memscope_po
     memscope_regression_residual(regression, left);
     growth->step_count = 0;
     find_onset(regression, left, growth);
-    while (regression->columns < MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS &&
+    while (growth->step_count < MEMSCOPE_REGRESSION_STEPS &&
+           regression->columns < MEMSCOPE_REGRESSION_HABITS + MEMSCOPE_REGRESSION_STEPS &&
            find_step(regression, values, left, growth))
         find_onset(regression, left, growth);
 }
