@@ -39,6 +39,7 @@ Puma::Plugin.create do
     dsl.silence_fork_callback_warning if dsl.respond_to?(:silence_fork_callback_warning)
     boot = dsl.respond_to?(:before_worker_boot) ? :before_worker_boot : :on_worker_boot
     dsl.public_send(boot) { |index| cluster.boot_worker(index) }
+    dsl.before_fork { cluster.prepare_fork }
     dsl.after_worker_fork { cluster.forked }
   end
 end

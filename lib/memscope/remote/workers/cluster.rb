@@ -22,11 +22,13 @@ module Memscope
       # their garbage is collected once there is this much malloc memory or this many objects.
       PACE = { share: 0.0002, least: 60 }.freeze
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
+      # How many GCs an object survives until it is old (RVALUE_OLD_AGE in Ruby's gc.c).
+      OLD_AGE = 3
       # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
       LOOKS = (0.5..2.0)
       # The most reports that are taken at a time.
       MOST = 100
-      private_constant :SILENT, :PACE, :GARBAGE, :LOOKS, :MOST
+      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LOOKS, :MOST
 
       # @return [Integer] pid of the master
       attr_reader :pid
@@ -57,6 +59,13 @@ module Memscope
         watch.start
         Workers.current = watch
       end
+
+      # Runs in the master before it forks. A GC writes to the objects that it frees or makes old, which it does when they
+      # survive for the third time; if the master's first GCs ran later, it would need its own copies of pages that it
+      # shares with its workers.
+      #
+      # @return [void]
+      def prepare_fork = OLD_AGE.times { collect }
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
@@ -94,6 +103,7 @@ module Memscope
         History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
         @watch = Watch.new(Reporter.new(role: :master), **PACE)
         @due = @seldom = Clock.now
+        @collected ||= GC.stat(:total_allocated_objects)
         Workers.current = self
         resume
       end
@@ -155,12 +165,14 @@ module Memscope
         @failed = true
       end
 
-      # Without a full GC, which would take a tenth of a second per million objects.
       def tidy
         garbage = { malloc_increase_bytes: GC.stat(:malloc_increase_bytes),
-                    objects: GC.stat(:total_allocated_objects) - @collected.to_i }
-        return unless garbage.any? { |name, count| count > GARBAGE[name] }
+                    objects: GC.stat(:total_allocated_objects) - @collected }
+        collect if garbage.any? { |name, count| count > GARBAGE[name] }
+      end
 
+      # Without a full GC, which would take a tenth of a second per million objects.
+      def collect
         GC.start(full_mark: false)
         @collected = GC.stat(:total_allocated_objects)
       end
