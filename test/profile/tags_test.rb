@@ -308,6 +308,22 @@ class TagsTest < MemscopeTest
     assert_a_table_of tags
   end
 
+  # Code that copies the fiber-locals of a thread can set the tag's to anything.
+  def test_a_tag_that_is_none
+    alive = child_json(<<~RUBY, requires: %w[json])
+      Memscope.tag("known") { nil }
+      Memscope::ObjectProfile.start
+      [50_000_000, 1 << 40, -1, :text].each do |value|
+        Thread.current[:__memscope_tag__] = value
+        Fiber.new { 50_000.times { Object.new } }.resume
+        50_000.times { Object.new }
+      end
+      puts JSON.generate(Memscope::ObjectProfile.stop.class.name)
+    RUBY
+
+    assert_equal "Memscope::Profile", alive
+  end
+
   private
 
   def assert_a_table_of(tags)

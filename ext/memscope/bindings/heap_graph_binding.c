@@ -30,9 +30,10 @@ struct graph_scan {
     unsigned deadline_ms;
     uint64_t child_ns; /* a prediction */
     struct memscope_fork_room memory;
-    VALUE globals; /* the String that question.globals are in */
-    VALUE sampled; /* a String of struct memscope_sampled_object; nil unless paths to them were asked for */
-    VALUE refusal; /* the reason why there is no answer; nil if there is an answer */
+    VALUE globals;      /* the String that question.globals are in */
+    VALUE kept_globals; /* an Array of their values, until their addresses are taken */
+    VALUE sampled;      /* a String of struct memscope_sampled_object; nil unless paths to them were asked for */
+    VALUE refusal;      /* the reason why there is no answer; nil if there is an answer */
     uint64_t start_ns, without_gvl_ns;
 };
 
@@ -42,35 +43,47 @@ static VALUE value_of_global(VALUE name) {
     return rb_gv_get(RSTRING_PTR(name));
 }
 
-/*
- * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
- * run code; $FILENAME, which opens the next file of ARGF, is not read.
- */
+static VALUE nothing(VALUE argument, VALUE error) {
+    return Qnil;
+}
+
 /* $! and the like: Ruby's own, of the running frame or thread. Those with a letter, as in $k, are a program's. */
 static bool is_special(VALUE name) {
     return (RSTRING_LEN(name) < 3 && !rb_isalpha(RSTRING_PTR(name)[1])) || strcmp(RSTRING_PTR(name), "$FILENAME") == 0;
 }
 
+/*
+ * Only Ruby itself can list global variables, and not in a child. Reading a variable of Ruby or of a C extension may
+ * run code, which a signal may end; $FILENAME, which opens the next file of ARGF, is not read.
+ */
 static void list_globals(struct graph_scan *scan) {
     VALUE names = rb_f_global_variables();
 
     scan->globals = rb_str_new(NULL, 0);
+    scan->kept_globals = rb_ary_new();
     for (long index = 0; index < RARRAY_LEN(names); index++) {
         VALUE name = rb_sym2str(RARRAY_AREF(names, index)), value;
-        struct memscope_global global;
-        int failed = 0;
+        struct memscope_global global = {.name = SYM2ID(RARRAY_AREF(names, index))};
 
         if (is_special(name))
             continue;
-        value = rb_protect(value_of_global, name, &failed);
-        if (failed)
-            rb_set_errinfo(Qnil);
-        global = (struct memscope_global){.value = value, .name = SYM2ID(RARRAY_AREF(names, index))};
-        if (!failed && !RB_SPECIAL_CONST_P(value))
-            rb_str_cat(scan->globals, (const char *)&global, sizeof global);
+        value = rb_rescue2(value_of_global, name, nothing, Qnil, rb_eStandardError, (VALUE)0);
+        if (RB_SPECIAL_CONST_P(value))
+            continue;
+        rb_str_cat(scan->globals, (const char *)&global, sizeof global);
+        rb_ary_push(scan->kept_globals, value);
     }
-    scan->question.globals = (const struct memscope_global *)(const void *)RSTRING_PTR(scan->globals);
-    scan->question.global_count = (size_t)RSTRING_LEN(scan->globals) / sizeof *scan->question.globals;
+}
+
+/* Takes the addresses of the values, which hold until the next collection. */
+static void settle_globals(struct graph_scan *scan) {
+    struct memscope_global *globals = (struct memscope_global *)(void *)RSTRING_PTR(scan->globals);
+
+    scan->question.global_count = (size_t)RARRAY_LEN(scan->kept_globals);
+    for (size_t index = 0; index < scan->question.global_count; index++)
+        globals[index].value = RARRAY_AREF(scan->kept_globals, (long)index);
+    scan->question.globals = globals;
+    rb_ary_clear(scan->kept_globals);
 }
 
 /* ---- in a child ------------------------------------------------------------------------------------------------ */
@@ -126,7 +139,10 @@ static bool has_memory(struct graph_scan *scan) {
     return NIL_P(scan->refusal);
 }
 
-/* No garbage collection begins from here until the objects are walked, or the child is forked. */
+/*
+ * No garbage collection begins from here until the objects are walked, or the child is forked, and no other thread
+ * runs: no method may be called in between.
+ */
 static void finish_gc(struct graph_scan *scan) {
     scan->without_gvl_ns += memscope_heap_await_gc();
     scan->finished_gc = memscope_heap_finish_gc();
@@ -151,8 +167,8 @@ static bool list_objects(struct graph_scan *scan) {
         scan->refusal = memscope_reason("references_unreadable");
         return false;
     }
-    list_globals(scan);
-    memscope_thread_list_take(&scan->question.threads);
+    settle_globals(scan);
+    memscope_thread_list_settle(&scan->question.threads);
     memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
     list_sampled(scan);
     if (scan->listing.refusal != NULL)
@@ -174,6 +190,8 @@ static void answer(struct graph_scan *scan) {
     }
     if (!has_memory(scan))
         return;
+    list_globals(scan);
+    memscope_thread_list_take(&scan->question.threads);
     finish_gc(scan);
     if (!list_objects(scan))
         return;

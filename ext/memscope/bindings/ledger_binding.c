@@ -45,6 +45,7 @@ static void walk_objects(struct memscope_ledger_call *call) {
 
 static void perform(struct memscope_ledger_call *call) {
     uint64_t start = memscope_now_ns();
+    bool jit = memscope_jit_is_on();
 
     call->other_ractors = memscope_other_ractors();
     if (walks(call))
@@ -52,7 +53,7 @@ static void perform(struct memscope_ledger_call *call) {
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);
-    memscope_ruby_layout(&call->listing, &call->layout);
+    memscope_ruby_layout(&call->listing, jit, &call->layout);
     memscope_images_read(&call->listing.scratch, &call->images);
     call->request.malloc = memscope_ledger_malloc_kind();
     call->request.ruby = &call->layout;

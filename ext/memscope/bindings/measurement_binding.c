@@ -9,6 +9,7 @@
 #include "init.h"
 #include "kernel/peak.h"
 #include "malloc/thread_bytes.h"
+#include "ruby/heap/ruby_heap.h"
 #include "ruby/ractors.h"
 #include "ruby/ruby_private.h"
 #include "ruby/sample/allocation_trace.h"
@@ -48,12 +49,10 @@ struct measurement {
 
 /* Allocates nothing. */
 static struct moment read_moment(const struct measurement *measurement) {
-    bool moves = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS;
     bool counts = measurement->malloc == MEMSCOPE_OK;
 
     return (struct moment){
-        .objects = rb_gc_stat(memscope_symbol("total_allocated_objects")) -
-                   (moves ? rb_gc_stat(memscope_symbol("total_moved_objects")) : 0),
+        .objects = memscope_objects_allocated(),
         .allocated = counts ? *measurement->thread_bytes.allocated : 0,
         .freed = counts ? *measurement->thread_bytes.freed : 0,
     };

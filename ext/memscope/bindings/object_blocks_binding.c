@@ -77,10 +77,11 @@ static bool read_ledger(void *argument) {
 static void read_malloc(struct blocks_call *call) {
     struct memscope_ledger_call *ledger = &call->ledger;
     uint64_t start = memscope_now_ns(), without_gvl_ns = 0;
+    bool jit = memscope_jit_is_on();
 
     ledger->other_ractors = memscope_other_ractors();
     memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
-    memscope_ruby_layout(&ledger->listing, &ledger->layout);
+    memscope_ruby_layout(&ledger->listing, jit, &ledger->layout);
     memscope_images_read(&ledger->listing.scratch, &ledger->images);
     ledger->request.malloc = memscope_ledger_malloc_kind();
     ledger->request.ruby = &ledger->layout;

@@ -86,14 +86,14 @@ static VALUE call_proc(VALUE callable) {
     return rb_funcall(callable, rb_intern("call"), 0);
 }
 
-static void call_before_ractors(void) {
-    int state = 0;
+static VALUE nothing(VALUE argument, VALUE error) {
+    return Qnil;
+}
 
-    if (NIL_P(called_before_ractors))
-        return;
-    rb_protect(call_proc, called_before_ractors, &state);
-    if (state != 0)
-        rb_set_errinfo(Qnil);
+/* A signal, or Thread#kill, goes on to Ractor.new. */
+static void call_before_ractors(void) {
+    if (!NIL_P(called_before_ractors))
+        rb_rescue2(call_proc, called_before_ractors, nothing, Qnil, rb_eStandardError, (VALUE)0);
 }
 
 /* Native.before_ractors = a Proc, which is called before the main Ractor creates another one, if that is watched; or
@@ -600,9 +600,12 @@ static void end_before_ractor(void) {
     ended = rb_protect(read_before_ractor, Qnil, &state);
     if (state == 0)
         return;
-    rb_set_errinfo(Qnil);
     memscope_object_sampler_stop();
     ended = memscope_status_reason(MEMSCOPE_NO_MEMORY);
+    if (!RB_SPECIAL_CONST_P(rb_errinfo()) && RTEST(rb_obj_is_kind_of(rb_errinfo(), rb_eStandardError)))
+        rb_set_errinfo(Qnil);
+    else
+        rb_jump_tag(state); /* a signal, or Thread#kill: Ractor.new does not begin */
 }
 
 void Init_memscope_object_profile(void) {

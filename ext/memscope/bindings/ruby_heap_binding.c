@@ -182,7 +182,7 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
                                                                                 : Qnil);
     memscope_hash_set(hash, "allocatable_pages",
                       NIL_P(symbol_allocatable_pages) ? Qnil : SIZET2NUM(rb_gc_stat(symbol_allocatable_pages)));
-    memscope_hash_set(hash, "old_objects", SIZET2NUM(rb_gc_stat(symbol_old_objects)));
+    memscope_hash_set(hash, "old_objects", SIZET2NUM(memscope_gc_figure(symbol_old_objects)));
     memscope_hash_set(hash, "free_slots_max_ratio", DBL2NUM(memscope_page_rule()->free_slots_max_ratio));
     memscope_hash_set(hash, "free_slots_floor", floor > 0 ? SIZET2NUM(floor) : Qnil);
     memscope_hash_set(hash, "collected", scan->collect ? Qtrue : Qfalse);
@@ -338,10 +338,8 @@ void Init_memscope_ruby_heap(void) {
     memscope_held_memory_learn();
     memscope_pin_survey_learn();
     rb_gc_stat(stat);
-    symbol_old_objects = memscope_symbol("old_objects");
-    symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
-    if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages))) /* gone in 3.4 */
-        symbol_allocatable_pages = Qnil;
+    symbol_old_objects = memscope_gc_symbol(stat, "old_objects");
+    symbol_allocatable_pages = memscope_gc_symbol(stat, "heap_allocatable_pages"); /* gone in 3.4 */
     memscope_page_rule_learn();
     rb_define_singleton_method(rb_mMemscopeNative, "ruby_heap", native_ruby_heap, 3);
     rb_define_singleton_method(rb_mMemscopeNative, "gc_pause_ms", native_gc_pause_ms, 0);

@@ -77,11 +77,11 @@ static void read_all(struct readings *readings) {
     readings->statm_status = memscope_statm_read(&readings->statm);
     if (is_allocator(MEMSCOPE_ALLOCATOR_JEMALLOC) || (readings->wants_malloc && is_allocator(MEMSCOPE_ALLOCATOR_GLIBC)))
         readings->without_gvl_ns = memscope_without_gvl(read_allocator, readings);
-    rb_gc_stat(gc_stat);
     for (size_t heap = 0; heap < heap_count; heap++)
         for (size_t key = 0; key < heap_key_count; key++)
             readings->heaps[heap][key] =
                 NUM2SIZET(rb_funcall(rb_mGC, id_stat_heap, 2, SIZET2NUM(heap), heap_keys[key]));
+    rb_gc_stat(gc_stat); /* last: each call of a method may switch to another thread, which takes a snapshot too */
 }
 
 /* A frozen Hash of `count` keys, allocated at its final size. In `pairs`, keys and values alternate. */

@@ -33,7 +33,7 @@ static VALUE count_by_method(void) {
 static void find_count(void) {
     VALUE thread = rb_thread_current();
     const struct memscope_ruby_thread *known = rb_check_typeddata(thread, RTYPEDDATA_TYPE(thread));
-    struct memscope_own_memory memory;
+    struct memscope_own_memory memory = {.descriptor = -1, .pipe_in = -1};
     struct memscope_ruby_vm vm;
     struct memscope_ruby_list only;
     uintptr_t list = known->vm + offsetof(struct memscope_ruby_vm, ractors);

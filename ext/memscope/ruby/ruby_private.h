@@ -28,6 +28,18 @@ static inline size_t memscope_gc_constant(const char *name) {
     return RB_TYPE_P(constants, T_HASH) ? memscope_hash_get_size(constants, name) : 0;
 }
 
+/* The Symbol of a number of GC.stat's; nil if `stat`, filled by it, lacks the number, as that of a modular GC may. */
+static inline VALUE memscope_gc_symbol(VALUE stat, const char *name) {
+    VALUE symbol = memscope_symbol(name);
+
+    return NIL_P(rb_hash_lookup(stat, symbol)) ? Qnil : symbol;
+}
+
+/* The number; 0 for nil. */
+static inline size_t memscope_gc_figure(VALUE symbol) {
+    return NIL_P(symbol) ? 0 : rb_gc_stat(symbol);
+}
+
 /*
  * GC.start and Ractor.count allocate fewer objects than this. If more objects than this were allocated while one of
  * these methods ran, other threads have run.

@@ -83,14 +83,13 @@ static VALUE call(VALUE argument) {
     return rb_funcallv(made->receiver, rb_intern(made->method), made->count, &made->argument);
 }
 
-/* nil if the method raises. */
-static VALUE call_safely(struct method_call made) {
-    int failed = 0;
-    VALUE value = rb_protect(call, (VALUE)&made, &failed);
+static VALUE nothing(VALUE argument, VALUE error) {
+    return Qnil;
+}
 
-    if (failed)
-        rb_set_errinfo(Qnil);
-    return failed ? Qnil : value;
+/* nil if the method raises a StandardError. A signal, Thread#kill and an exit go on to the caller. */
+static VALUE call_safely(struct method_call made) {
+    return rb_rescue2(call, (VALUE)&made, nothing, Qnil, rb_eStandardError, (VALUE)0);
 }
 
 static VALUE text_from(VALUE thread, const char *method) {
@@ -103,13 +102,13 @@ static void add_locals(struct memscope_thread_list *list, VALUE thread, const ch
     VALUE names = call_safely((struct method_call){thread, keys, 0, Qnil});
 
     for (long index = 0; RB_TYPE_P(names, T_ARRAY) && index < RARRAY_LEN(names); index++) {
-        struct memscope_thread_local local = {.key = RARRAY_AREF(names, index)};
+        VALUE key = RARRAY_AREF(names, index);
+        VALUE value = call_safely((struct method_call){thread, read, 1, key});
 
-        local.value = call_safely((struct method_call){thread, read, 1, local.key});
-        if (RB_SPECIAL_CONST_P(local.value) || !RB_SYMBOL_P(local.key))
+        if (RB_SPECIAL_CONST_P(value) || !RB_SYMBOL_P(key))
             continue;
-        rb_str_cat(list->locals, (const char *)&local, sizeof local);
-        list->local_count++;
+        rb_ary_push(list->kept_locals, value);
+        rb_ary_push(list->kept_locals, key);
     }
 }
 
@@ -128,7 +127,7 @@ static const char *find_place(VALUE text, VALUE name, size_t *bytes) {
 
 static void add_thread(struct memscope_thread_list *list, VALUE thread) {
     VALUE name = text_from(thread, "name"), text = text_from(thread, "to_s");
-    struct memscope_listed_thread listed = {.thread = thread, .name = (size_t)RSTRING_LEN(list->texts)};
+    struct memscope_listed_thread listed = {.name = (size_t)RSTRING_LEN(list->texts)};
     const char *place = NIL_P(text) ? NULL : find_place(text, name, &listed.place_bytes);
 
     if (!NIL_P(name)) {
@@ -139,7 +138,7 @@ static void add_thread(struct memscope_thread_list *list, VALUE thread) {
     if (place != NULL)
         rb_str_cat(list->texts, place, (long)listed.place_bytes);
     rb_str_cat(list->threads, (const char *)&listed, sizeof listed);
-    list->thread_count++;
+    rb_ary_push(list->kept_threads, thread);
     RB_GC_GUARD(text);
     RB_GC_GUARD(name);
 }
@@ -147,7 +146,13 @@ static void add_thread(struct memscope_thread_list *list, VALUE thread) {
 void memscope_thread_list_take(struct memscope_thread_list *list) {
     VALUE threads = call_safely((struct method_call){rb_cThread, "list", 0, Qnil});
 
-    *list = (struct memscope_thread_list){rb_str_new(NULL, 0), rb_str_new(NULL, 0), rb_str_new(NULL, 0), 0, 0};
+    *list = (struct memscope_thread_list){
+        .threads = rb_str_new(NULL, 0),
+        .locals = rb_str_new(NULL, 0),
+        .texts = rb_str_new(NULL, 0),
+        .kept_threads = rb_ary_new(),
+        .kept_locals = rb_ary_new(),
+    };
     for (long index = 0; RB_TYPE_P(threads, T_ARRAY) && index < RARRAY_LEN(threads); index++) {
         VALUE thread = RARRAY_AREF(threads, index);
 
@@ -155,6 +160,23 @@ void memscope_thread_list_take(struct memscope_thread_list *list) {
         add_locals(list, thread, "keys", "[]");
         add_locals(list, thread, "thread_variables", "thread_variable_get");
     }
+}
+
+void memscope_thread_list_settle(struct memscope_thread_list *list) {
+    struct memscope_listed_thread *threads = (struct memscope_listed_thread *)(void *)RSTRING_PTR(list->threads);
+
+    list->thread_count = (size_t)RARRAY_LEN(list->kept_threads);
+    for (size_t index = 0; index < list->thread_count; index++)
+        threads[index].thread = RARRAY_AREF(list->kept_threads, (long)index);
+    list->local_count = (size_t)RARRAY_LEN(list->kept_locals) / 2;
+    for (size_t index = 0; index < list->local_count; index++) {
+        struct memscope_thread_local local = {.value = RARRAY_AREF(list->kept_locals, 2 * (long)index),
+                                              .key = RARRAY_AREF(list->kept_locals, 2 * (long)index + 1)};
+
+        rb_str_cat(list->locals, (const char *)&local, sizeof local);
+    }
+    rb_ary_clear(list->kept_threads);
+    rb_ary_clear(list->kept_locals);
 }
 
 /* ---- in the child ---------------------------------------------------------------------------------------------- */

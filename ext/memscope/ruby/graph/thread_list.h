@@ -26,6 +26,7 @@ struct memscope_thread_local {
 struct memscope_thread_list {
     VALUE threads, locals, texts; /* Strings, which the caller must keep: arrays of the structs, and bytes */
     size_t thread_count, local_count;
+    VALUE kept_threads, kept_locals; /* Arrays of objects, until their addresses are settled */
 };
 
 /*
@@ -36,9 +37,16 @@ void memscope_thread_list_learn(void);
 
 /*
  * Lists the threads that are alive. Of a thread, the fiber that runs has its fiber-locals listed. Calls methods of
- * Thread, so it may run the program's code; exceptions are swallowed. GVL held.
+ * Thread, so it may run the program's code, other threads may run meanwhile, and a signal may end it; a StandardError
+ * is swallowed. The list has no addresses yet. GVL held.
  */
 void memscope_thread_list_take(struct memscope_thread_list *list);
+
+/*
+ * Takes the addresses of what was listed, which holds for as long as no garbage collection begins; nothing in the
+ * process refers to these objects for the list's sake any more. Calls no method. GVL held.
+ */
+void memscope_thread_list_settle(struct memscope_thread_list *list);
 
 /* NULL if the object is no listed thread. */
 const struct memscope_listed_thread *memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread);

@@ -12,8 +12,8 @@
 
 static size_t heap_page_bytes;
 static size_t fiber_stack_bytes, thread_vm_bytes, thread_machine_bytes;
-static VALUE symbol_allocated_objects, symbol_allocated_pages, symbol_allocatable_pages, symbol_empty_pages,
-    symbol_live_slots, symbol_free_slots, symbol_state, symbol_none, symbol_sweeping;
+static VALUE symbol_allocated_objects, symbol_moved_objects, symbol_allocated_pages, symbol_allocatable_pages,
+    symbol_empty_pages, symbol_live_slots, symbol_free_slots, symbol_state, symbol_none, symbol_sweeping;
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
@@ -151,7 +151,11 @@ static void count_slots(struct memscope_heap_listing *listing, enum memscope_slo
 }
 
 uint64_t memscope_heap_slots(void) {
-    return rb_gc_stat(symbol_live_slots) + rb_gc_stat(symbol_free_slots);
+    return memscope_gc_figure(symbol_live_slots) + memscope_gc_figure(symbol_free_slots);
+}
+
+uint64_t memscope_objects_allocated(void) {
+    return memscope_gc_figure(symbol_allocated_objects) - memscope_gc_figure(symbol_moved_objects);
 }
 
 bool memscope_counts_empty_pages(void) {
@@ -182,9 +186,9 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
         return;
     }
     listing->page_bytes = heap_page_bytes;
-    listing->allocated_pages = rb_gc_stat(symbol_allocated_pages);
-    listing->allocatable_pages = NIL_P(symbol_allocatable_pages) ? 0 : rb_gc_stat(symbol_allocatable_pages);
-    listing->empty_pages = memscope_counts_empty_pages() ? rb_gc_stat(symbol_empty_pages) : 0;
+    listing->allocated_pages = memscope_gc_figure(symbol_allocated_pages);
+    listing->allocatable_pages = memscope_gc_figure(symbol_allocatable_pages);
+    listing->empty_pages = memscope_gc_figure(symbol_empty_pages);
     count_slots(listing, wanted);
 }
 
@@ -238,11 +242,11 @@ static void collect_undisturbed(void) {
 
 /* Only GC.start runs finalizers, but at its end it may switch to other threads, which leave new garbage. */
 void memscope_heap_collect(void) {
-    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+    size_t allocated = memscope_gc_figure(symbol_allocated_objects);
 
     rb_funcall(rb_path2class("GC"), rb_intern("start"), 0);
     memscope_other_ractors(); /* now: it may switch threads, too */
-    if (rb_gc_stat(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
+    if (memscope_gc_figure(symbol_allocated_objects) - allocated > MEMSCOPE_FEW_OBJECTS)
         collect_undisturbed();
     memscope_heap_finish_gc();
 }
@@ -262,7 +266,7 @@ static void rest(void *argument) {
 
 uint64_t memscope_heap_await_gc(void) {
     uint64_t start = memscope_now_ns();
-    size_t allocated = rb_gc_stat(symbol_allocated_objects);
+    size_t allocated = memscope_gc_figure(symbol_allocated_objects);
 
     for (int idle = 0; idle < IDLE_STEPS && rb_gc_latest_gc_info(symbol_state) != symbol_none;) {
         size_t before = allocated;
@@ -270,7 +274,7 @@ uint64_t memscope_heap_await_gc(void) {
         if (memscope_now_ns() - start > MAX_WAIT_NS)
             break;
         memscope_without_gvl(rest, NULL);
-        allocated = rb_gc_stat(symbol_allocated_objects);
+        allocated = memscope_gc_figure(symbol_allocated_objects);
         idle = allocated == before ? idle + 1 : 0;
     }
     return memscope_now_ns() - start;
@@ -282,7 +286,7 @@ void memscope_heap_listing_close(struct memscope_heap_listing *listing) {
 
 /* ---- layout --------------------------------------------------------------------------------------------------- */
 
-static bool jit_is_on(void) {
+bool memscope_jit_is_on(void) {
     static const char *const names[] = {"YJIT", "ZJIT", "RJIT"};
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
 
@@ -313,13 +317,14 @@ static void set_landmarks(struct memscope_ruby_layout *layout) {
         layout->landmarks[index] = objects[index] / heap_page_bytes * heap_page_bytes;
 }
 
-void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout) {
+void memscope_ruby_layout(const struct memscope_heap_listing *listing, bool jit, struct memscope_ruby_layout *layout) {
     *layout = (struct memscope_ruby_layout){
         .heap_pages = listing->pages,
         .heap_page_count = listing->count,
         .heap_page_bytes = heap_page_bytes,
         .empty_page_count = listing->empty_pages,
-        .allocated_page_count = listing->count > 0 ? listing->allocated_pages : rb_gc_stat(symbol_allocated_pages),
+        .allocated_page_count =
+            listing->count > 0 ? listing->allocated_pages : memscope_gc_figure(symbol_allocated_pages),
         .fiber_stack_bytes = fiber_stack_bytes,
         .thread_vm_bytes = thread_vm_bytes,
         .thread_machine_bytes = thread_machine_bytes,
@@ -328,7 +333,7 @@ void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct me
         .shape_list = shape_list(),
         .shape_list_bytes = MEMSCOPE_SHAPE_LIST_BYTES,
         .shape_cache_bytes = MEMSCOPE_SHAPE_CACHE_BYTES,
-        .jit = jit_is_on(),
+        .jit = jit,
     };
     set_landmarks(layout);
 }
@@ -351,10 +356,16 @@ void memscope_ruby_heap_learn(void) {
     VALUE vm = rb_const_get(rb_cObject, rb_intern("RubyVM"));
     VALUE stat = rb_hash_new(), parameters;
 
-    symbol_allocated_objects = memscope_symbol("total_allocated_objects");
-    symbol_allocated_pages = memscope_symbol("heap_allocated_pages");
-    symbol_live_slots = memscope_symbol("heap_live_slots");
-    symbol_free_slots = memscope_symbol("heap_free_slots");
+    rb_gc_stat(stat);
+    symbol_allocated_objects = memscope_gc_symbol(stat, "total_allocated_objects");
+    symbol_moved_objects = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS ? memscope_gc_symbol(stat, "total_moved_objects") : Qnil;
+    symbol_allocated_pages = memscope_gc_symbol(stat, "heap_allocated_pages");
+    symbol_allocatable_pages = memscope_gc_symbol(stat, "heap_allocatable_pages");
+    symbol_empty_pages = memscope_gc_symbol(stat, "heap_empty_pages"); /* 3.4 and newer */
+    if (NIL_P(symbol_empty_pages))
+        symbol_empty_pages = memscope_gc_symbol(stat, "heap_tomb_pages");
+    symbol_live_slots = memscope_gc_symbol(stat, "heap_live_slots");
+    symbol_free_slots = memscope_gc_symbol(stat, "heap_free_slots");
     symbol_state = memscope_symbol("state");
     symbol_none = memscope_symbol("none");
     symbol_sweeping = memscope_symbol("sweeping");
@@ -366,13 +377,4 @@ void memscope_ruby_heap_learn(void) {
         thread_vm_bytes = memscope_hash_get_size(parameters, "thread_vm_stack_size");
         thread_machine_bytes = memscope_hash_get_size(parameters, "thread_machine_stack_size");
     }
-    rb_gc_stat(stat);
-    symbol_allocatable_pages = memscope_symbol("heap_allocatable_pages");
-    if (NIL_P(rb_hash_lookup(stat, symbol_allocatable_pages)))
-        symbol_allocatable_pages = Qnil;
-    symbol_empty_pages = Qnil;
-    if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_empty_pages")))) /* 3.4 and newer */
-        symbol_empty_pages = memscope_symbol("heap_empty_pages");
-    else if (!NIL_P(rb_hash_lookup(stat, memscope_symbol("heap_tomb_pages"))))
-        symbol_empty_pages = memscope_symbol("heap_tomb_pages");
 }

@@ -71,7 +71,13 @@ bool memscope_heap_gc_is_disabled(void);
  */
 void memscope_heap_collect(void);
 
+/* Asks Ruby by a method, after which another thread may have run: call it before the heap is listed. GVL held. */
+bool memscope_jit_is_on(void);
+
+/* Objects that this process has allocated. Since 3.4, GC.stat also counts those that compaction moved. GVL held. */
+uint64_t memscope_objects_allocated(void);
+
 /* The layout of this Ruby for the engine; heap_pages belong to the listing. GVL held, creates no objects. */
-void memscope_ruby_layout(const struct memscope_heap_listing *listing, struct memscope_ruby_layout *layout);
+void memscope_ruby_layout(const struct memscope_heap_listing *listing, bool jit, struct memscope_ruby_layout *layout);
 
 #endif

@@ -84,9 +84,7 @@ static uint64_t gc_figure(const char *name) {
 
 /* Since the start. */
 static uint64_t allocations(void) {
-    uint64_t moves = MEMSCOPE_MOVES_COUNT_AS_ALLOCATIONS ? gc_figure("total_moved_objects") : 0;
-
-    return gc_figure("total_allocated_objects") - moves - sampler.started_at;
+    return memscope_objects_allocated() - sampler.started_at;
 }
 
 static uint64_t cpu_of_process(void) {

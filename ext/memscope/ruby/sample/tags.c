@@ -25,10 +25,11 @@ uint32_t memscope_current_tag(void) {
     return tag;
 }
 
+/* Code that copies all fiber-locals of a thread can set this one to anything. */
 static uint32_t tag_of_fiber(VALUE thread) {
     VALUE kept = rb_thread_local_aref(thread, tag_key);
 
-    return FIXNUM_P(kept) ? (uint32_t)FIX2ULONG(kept) : 0;
+    return FIXNUM_P(kept) && FIX2ULONG(kept) < MEMSCOPE_TAGS ? (uint32_t)FIX2ULONG(kept) : 0;
 }
 
 /* ---- what is allocated through malloc ---------------------------------------------------------------------------- */

@@ -60,9 +60,9 @@ module Memscope
         Workers.current = watch
       end
 
-      # Runs in the master before it forks. A GC writes to the objects that it frees or makes old, which it does when they
-      # survive for the third time; if the master's first GCs ran later, it would need its own copies of pages that it
-      # shares with its workers.
+      # Runs in the master before it forks. A GC writes to objects that it frees, and to those that survive a third GC,
+      # which become old. If the master's first GCs ran later, it would need its own copies of pages that it shares with
+      # its workers.
       #
       # @return [void]
       def prepare_fork = OLD_AGE.times { collect }
