@@ -254,7 +254,7 @@ class WebBrowserTest < MemscopeTest
     total = PlantedHistory.value(:rss, age).fdiv(1_048_576)
     rows = PlantedHistory::ROWS.filter_map do |row|
       bytes = PlantedHistory.value(row, age)
-      [Memscope::History.label(row), format("%.1f", bytes.fdiv(1_048_576))] if bytes.positive?
+      [Memscope::Terms.series(row), format("%.1f", bytes.fdiv(1_048_576))] if bytes.positive?
     end
 
     assert_includes text, ": RSS #{format('%.1f', total)} MiB, the rows"

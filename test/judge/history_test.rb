@@ -77,6 +77,16 @@ class HistoryTest < MemscopeTest
     end
   end
 
+  # The rings have room for each series of the engine's table, and a row of the ledger without a series would be lost.
+  def test_the_rows_of_a_ledger_are_series
+    table = File.join(ChildProcess::ROOT, "ext/memscope/engine/ledger/ledger_rows.def")
+    rows = File.read(table).scan(/^ROW\(\w+, (\w+), top,/).flatten.map(&:to_sym)
+
+    assert_equal rows, Memscope::History::ROWS
+    assert_equal rows, Memscope::History::SERIES.keys.last(rows.size)
+    assert_equal [:bytes], Memscope::History::SERIES.values_at(*rows).uniq
+  end
+
   def test_wrong_arguments_are_named
     history = history(curve("rss", [1]))
 

@@ -23,7 +23,7 @@ class WorkersTest < MemscopeTest
     yield cluster
   ensure
     Memscope::Runtime.current.sampling.cancel(cluster)
-    Memscope::Workers.current = nil
+    Memscope::Runtime.current.workers = nil
   end
 
   # A process that does what a worker does at its boot, and then waits.
@@ -321,7 +321,7 @@ class WorkersTest < MemscopeTest
       threads.call.each { |thread| thread.kill.join }
       killed = threads.call.size
       2.times { Memscope::Workers.watch }
-      puts JSON.generate([killed, threads.call.size, Memscope::Workers.own.samples])
+      puts JSON.generate([killed, threads.call.size, Memscope::Workers.current.own.samples])
     RUBY
 
     assert_equal [0, 1, 2], counted

@@ -157,15 +157,6 @@ module Memscope
         warn "memscope: history: process #{Process.pid} does not sample itself: #{e.message}"
       end
 
-      # @api private
-      # @param series [Symbol]
-      # @return [String] "Ruby heap", "RSS", "minor GCs"
-      def label(series)
-        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(series) do
-          series.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
-        end
-      end
-
       # Implements Memscope.verdict.
       #
       # @api private

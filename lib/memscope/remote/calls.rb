@@ -70,7 +70,7 @@ module Memscope
       mappings: Call.new(:Mappings, []),
       ruby_heap: Call.new(:RubyHeap, %w[collect]),
       census: Call.new(:Census, %w[gc]),
-      heap_graph: Call.new(:HeapGraph, %w[top paths_to strings in deadline]),
+      heap_graph: Call.new(:HeapGraph, %w[top paths_to strings deadline]),
       take_census: Call.new(%i[Census list], %w[gc]),
       kept_censuses: Call.new(%i[Census list], []),
       take_heap_graph: Call.new(%i[HeapGraph list], %w[paths_to strings]),
@@ -170,11 +170,8 @@ module Memscope
 
       def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
-      # With `in: "process"`, the walk stops all threads, so it counts as an action.
-      def heap_graph(paths_to: nil, in: "fork", **options)
-        place = choose(:in, binding.local_variable_get(:in), HeapGraph::PLACES, call: :heap_graph)
-        check_actions if place == :process
-        graph = HeapGraph.take(paths_to: class_name(paths_to), in: place, **options)
+      def heap_graph(paths_to: nil, **options)
+        graph = HeapGraph.take(paths_to: class_name(paths_to), **options)
         graph.known? ? LastReadings.keep(graph) : graph
       end
 

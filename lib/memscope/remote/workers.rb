@@ -40,25 +40,14 @@ module Memscope
         return current.resume if current
 
         controller = Controller.new(SingleHost.new, log)
-        self.current = Watch.new(Reporter.new(role: :single), controller: controller).tap(&:start)
+        Runtime.current.workers = Watch.new(Reporter.new(role: :single), controller: controller).tap(&:start)
         nil
       end
-
-      # @api private
-      # @return [Worker, nil] this process's last report on itself; nil if it does not take readings of itself at
-      #   intervals
-      def own = current&.own
 
       # @api private
       # @return [Watch, Cluster, nil] the object that takes this process's readings; nil if nothing was started, as in a
       #   process that a worker forked
       def current = Runtime.current.workers
-
-      # @api private
-      # @param host [Watch, Cluster, nil]
-      def current=(host)
-        Runtime.current.workers = host
-      end
 
       # @api private
       # @param workers [Array<Worker>]

@@ -1,7 +1,8 @@
 # frozen_string_literal: true
 
 module Memscope
-  # The words of Ruby's internals that a census or a heap graph cannot avoid, and whose names are memscope's own.
+  # Words for people: of series and rows, and of Ruby's internals that a census or a heap graph cannot avoid; and whose
+  # names are memscope's own.
   #
   # @api private
   module Terms
@@ -26,6 +27,14 @@ module Memscope
     private_constant :OWN_LINE
 
     class << self
+      # @param id [Symbol] of a history's series or of a ledger's row
+      # @return [String] "Ruby heap", "RSS", "minor GCs"
+      def series(id)
+        { ruby_internal: "Ruby internals", jit: "JIT code", c_library: "C library" }.fetch(id) do
+          id.name.tr("_", " ").sub(/\A[rpu]ss\z/, &:upcase).sub("ruby", "Ruby").sub("gcs", "GCs")
+        end
+      end
+
       # @param name [String] of a class or an internal object
       # @return [String] "imemo_ment (method entries)"; other names as they are
       def explained(name) = MEANINGS.key?(name) ? "#{name} (#{MEANINGS[name]})" : name

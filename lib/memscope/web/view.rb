@@ -140,7 +140,7 @@ module Memscope
       def self.mark(id) = Memscope::History::ROWS.index(id)&.succ
 
       # @return [String] as JSON, the label of each row of a history, in the order of their numbers
-      def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, History.label(row)] })
+      def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Terms.series(row)] })
 
       # @param text [String] may contain code in backquotes
       # @return [Markup]

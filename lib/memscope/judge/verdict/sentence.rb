@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../value/quantity"
+require_relative "../../value/terms"
 
 module Memscope
   class Verdict < Reading
@@ -70,7 +71,7 @@ module Memscope
 
           grown = signed_mebibytes(verdict.growth.each_value.sum)
           "; since #{verdict.growth_since.strftime('%H:%M')} UTC, RSS changed by #{grown} MiB: " \
-            "#{rows.map { |row, bytes| "#{History.label(row)} #{signed_mebibytes(bytes)}" }.join(', ')}"
+            "#{rows.map { |row, bytes| "#{Terms.series(row)} #{signed_mebibytes(bytes)}" }.join(', ')}"
         end
 
         def steady(verdict)

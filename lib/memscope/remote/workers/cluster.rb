@@ -57,7 +57,7 @@ module Memscope
         watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
         History.start if Configuration.effective(:history) # before the first reading, which the history uses
         watch.start
-        Workers.current = watch
+        Runtime.current.workers = watch
       end
 
       # Runs in the master before it forks. A GC writes to objects that it frees, and to those that survive a third GC,
@@ -104,7 +104,7 @@ module Memscope
         @watch = Watch.new(Reporter.new(role: :master), **PACE)
         @due = @seldom = Clock.now
         @collected ||= GC.stat(:total_allocated_objects)
-        Workers.current = self
+        Runtime.current.workers = self
         resume
       end
 

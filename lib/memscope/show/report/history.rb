@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../../value/terms"
 require_relative "sparkline"
 
 module Memscope
@@ -44,7 +45,7 @@ module Memscope
 
         values = points.map(&:min)
         [*cells(values.last, values.last - values.first, points.map(&:last).max, unit),
-         "#{History.label(id).ljust(NAMES)}  #{sparkline(values, unit)}"]
+         "#{Terms.series(id).ljust(NAMES)}  #{sparkline(values, unit)}"]
       end
 
       def cells(last, change, most, unit)
