@@ -89,7 +89,7 @@ class CLITest < MemscopeTest
     ran = memscope("report", "--mappings", "--deep")
 
     assert_equal [64, ""], [ran.status, ran.out]
-    assert_includes ran.err, "--mappings and --deep exclude each other; allowed: --pid N, --socket PATH, "
+    assert_includes ran.err, "--mappings and --deep exclude each other\n"
   end
 
   def test_markdown
@@ -225,7 +225,7 @@ class CLITest < MemscopeTest
     assert_refused "memscope: unknown command: reprot (did you mean report?); allowed: #{commands}", "reprot"
     assert_refused "memscope: unknown command: gc; allowed: #{commands}", "gc"
     allowed = "--pid N, --socket PATH, --json, --output FILE, --markdown, --deep, --shared, --objects, --garbage, " \
-              "--mappings, --arenas, --size-classes, --workers, --gc, --help"
+              "--mappings, --arenas, --size-classes, --workers, --gc, --every SECONDS, --help, [-- COMMAND [ARG...]]"
 
     assert_refused "memscope report: invalid option: --yaml; allowed: #{allowed}", "report", "--yaml"
     assert_refused "memscope report: invalid option: --shaerd (did you mean --shared?); allowed: #{allowed}",
@@ -249,9 +249,9 @@ class CLITest < MemscopeTest
     %w[report --output] => "missing argument: --output; allowed: FILE",
     %w[dump -o] => "missing argument: -o; allowed: FILE",
     %w[dump --from heap.json] => "--from needs --output FILE",
-    %w[dump --from heap.json -o x.pftrace --pid 1] => "--from and --pid exclude each other; allowed: --pid N, " \
-                                                      "--socket PATH, --format FORMAT, --output FILE, --json, --gc, " \
-                                                      "--from DUMP, --help",
+    %w[dump --from heap.json -o x.pftrace --pid 1] => "--from and --pid exclude each other",
+    %w[profile --objects --pid=1 --rate=4096] => "--objects and --rate exclude each other",
+    %w[doctor --since before.json -- ruby] => "--since is not for -- COMMAND",
     %w[leaks --threshold=0 -- ruby] => "invalid argument: --threshold=0; allowed: a number above 0",
     %w[profile --objects --pid=1 --budget=2] => "invalid argument: --budget=2; allowed: a number above 0, at most 1",
     %w[profile --pid=1 --budget=0.5] => "--budget is only for --objects",
@@ -269,8 +269,6 @@ class CLITest < MemscopeTest
       assert_refused "memscope #{arguments.first}: #{message}", *arguments
     end
     assert_operator memscope("report", "--pid", "9" * 5000).err.size, :<, 300
-    assert_match(/--objects and --rate exclude each other; allowed: /,
-                 memscope("profile", "--objects", "--pid=1", "--rate=4096").err)
     assert_match(/--by is for --format=text/, memscope("profile", "--pid=1", "--by=tag", "--format=json").err)
   end
 

@@ -15,16 +15,15 @@ module Memscope
         Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
         forked by that process counts a large heap, and only the fork stops Ruby.
       TEXT
-      VIEW = [["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")], TOP, GC].freeze
-      DEFAULTS = { by: :class, top: Report::CensusPage::ROWS }.freeze
-      private_constant :NOTES, :VIEW, :DEFAULTS
+      private_constant :NOTES
 
-      form :process, "count the objects of a process by class, and show what grew",
-           "memscope census --pid 4711 --gc --since before.json",
-           [*PROCESS, *TEXT, *VIEW, SINCE], notes: NOTES, **DEFAULTS
-      form :program, "run a Ruby program and count its objects when it ends",
-           "memscope census --gc --output census.txt -- bundle exec rake import",
-           [*EVERY, *VIEW], notes: PROGRAM_NOTES, **DEFAULTS
+      declare "count the objects of a process or of COMMAND by class, and show what grew",
+              "memscope census --pid 4711 --gc --since before.json",
+              "memscope census --gc --output census.txt -- bundle exec rake import",
+              options: [*PROCESS, *TEXT, MARKDOWN, TOP, GC, SINCE, EVERY,
+                        ["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")]],
+              program: [:every], process: [:since], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
+              defaults: { by: :class, top: Report::CensusPage::ROWS }
 
       private
 

@@ -12,7 +12,7 @@ module Memscope
   module CLI
     # `memscope version`: this memscope, and the Ruby that runs it.
     class VersionCommand < Command
-      form :process, "print the version of memscope and of Ruby", "memscope version --json", TEXT.first(1)
+      declare "print the version of memscope and of Ruby", "memscope version --json", options: TEXT.first(1)
 
       private
 
@@ -43,7 +43,7 @@ module Memscope
 
         name = "version" if %w[-v --version].include?(name)
         command = named(name) if COMMANDS.include?(name)
-        command ? command.run(rest, out: out, err: err) : refuse(name, err)
+        command ? command.new(out: out, err: err).run(rest) : refuse(name, err)
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status
@@ -60,7 +60,7 @@ module Memscope
 
           usage: memscope COMMAND [options]
 
-          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).forms.values.first.summary}" }.join("\n")}
+          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).declaration.summary}" }.join("\n")}
 
           `memscope COMMAND --help` shows the options and an example.
         TEXT

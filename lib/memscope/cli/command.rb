@@ -33,16 +33,18 @@ module Memscope
       def self.of(range, what = "a number") = new(range.method(:cover?), "#{what} from #{range.min} to #{range.max}")
     end
 
-    # A form of a command: what its help says, what OptionParser#on takes for each option (or with a Limit), the lists
-    # of options whose first one excludes the others, and the defaults.
+    # What a command takes and says: `options` as for OptionParser#on, or with a Limit; `operands` for the help, and the
+    # most of them; whether it can become COMMAND, then `program` names the options for that alone, and `process` those
+    # for anything else, nil if there must be a COMMAND; lists of options whose first one excludes the others.
     #
     # @api private
-    Form = Struct.new(:summary, :example, :options, :notes, :exclusive, :defaults)
+    Declaration = Struct.new(:summary, :examples, :options, :operands, :most, :notes, :program, :process, :exclusive,
+                             :defaults, keyword_init: true)
 
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
-    # A subclass declares a `form` for `:process`, which reads this process or another one, for `:program`, which
-    # becomes COMMAND, or for both. It defines `perform` for `:process`, and `start` for `:program`.
+    # A subclass declares what it takes. It defines `perform`, which reads this process or another one, or `start`,
+    # which becomes COMMAND, or both.
     class Command
       # The exit status of success.
       FINE = 0
@@ -65,35 +67,22 @@ module Memscope
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
       TOP = ["--top N", NUMBER, Limit.of(1..10_000), "how many rows to list"].freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
-      private_constant :NUMBER, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE, :MAX_GIVEN
+      DECLARED = { most: 0, process: [], exclusive: [], defaults: {} }.freeze
+      private_constant :DECLARED, :NUMBER, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE, :MAX_GIVEN
 
       class << self
         # @return [String]
         def title = name.split("::").last.delete_suffix("Command").downcase
 
-        # Declares a form.
-        #
-        # @param name [Symbol] :process or :program
-        # @param defaults [Hash{Symbol => Object}] of options
+        # @return [Declaration]
+        attr_reader :declaration
+
+        # @param summary [String] one line
+        # @param examples [Array<String>]
+        # @param rest [Hash{Symbol => Object}] further fields of the Declaration
         # @return [void]
-        def form(name, summary, example, options, notes: nil, exclusive: [], **defaults)
-          @forms = { **forms, name => Form.new(summary, example, options, notes, exclusive, defaults) }.freeze
-        end
-
-        # @return [Hash{Symbol => Form}] the subclass's own, the first one for the overview
-        def forms = @forms || {}
-
-        # @param arguments [Array<String>] those after the command's name
-        # @param out [IO]
-        # @param err [IO]
-        # @return [Integer] the exit status, unless this process has become COMMAND
-        # @raise [Failure]
-        def run(arguments, out:, err:)
-          own = arguments.take_while { |argument| argument != "--" }
-          programs = forms.key?(:program) && (own != arguments || forms.one?)
-          return new(:process, out: out, err: err).run(arguments) unless programs
-
-          new(:program, out: out, err: err).run(own, arguments.drop(own.size + 1))
+        def declare(summary, *examples, **rest)
+          @declaration = Declaration.new(summary: summary, examples: examples, **DECLARED, **rest).freeze
         end
 
         # Writes all of a text.
@@ -118,75 +107,74 @@ module Memscope
           nearest, = checker&.correct(given)
           nearest ? "#{given} (did you mean #{nearest}?)" : given
         end
-
-        # @return [String] the help of each form
-        def help = forms.keys.map { |form| new(form, out: nil, err: nil).help }.join("\n")
       end
 
-      # @param name [Symbol] of the form
       # @param out [IO]
       # @param err [IO]
-      def initialize(name, out:, err:)
-        @form = self.class.forms.fetch(name)
-        @program = name == :program
+      def initialize(out:, err:)
+        @declared = self.class.declaration
         @out = out
         @err = err
-        @given = @form.defaults.dup
+        @given = {}
         @parser = OptionParser.new
         @allowed = {}
-        [*@form.options, ["-h", "--help", "print this"]].each { |words| define(words) }
+        [*@declared.options, ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
-      # @param arguments [Array<String>] the options and operands
-      # @param command [Array<String>] the program to become, and its arguments
-      # @return [Integer] the exit status
+      # @param arguments [Array<String>] those after the command's name
+      # @return [Integer] the exit status, unless this process has become COMMAND
       # @raise [Failure]
-      def run(arguments, command = [])
-        rest = @parser.parse(arguments)
-        return Command.write(@out, self.class.help) if @given[:help]
+      def run(arguments)
+        own = @declared.program ? arguments.take_while { |argument| argument != "--" } : arguments
+        @command = arguments.drop(own.size + 1) if own != arguments || @declared.process.nil?
+        @operands = @parser.parse(own)
+        return Command.write(@out, help) if @given[:help]
 
-        [*EXCLUSIVE, *@form.exclusive].each { |options| check_exclusive(*options) }
-        take(rest)
-        program? ? launch(command) : perform
+        check
+        @given = { **@declared.defaults, **@given }
+        program? ? launch : perform
       rescue OptionParser::ParseError => e
         refuse_arguments(e)
       end
 
-      # @return [String] the help of this form
+      # @return [String]
       def help
         usage = ["usage: memscope", self.class.title, "[options]", *operands].join(" ")
-        ["#{usage}\n", "#{@form.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, @form.notes,
-         "example:\n  #{@form.example}\n"].compact.join("\n")
+        ["#{usage}\n", "#{@declared.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, @declared.notes,
+         "example:\n#{@declared.examples.map { |text| "  #{text}\n" }.join}"].compact.join("\n")
       end
 
       private
 
       # Adds an option to the parser.
       def define(words)
-        limits, words = words.partition { |word| word.is_a?(Limit) }
-        name = words.join(" ")[/--(?:\[no-\])?([\w-]+)/, 1].tr("-", "_").to_sym
-        default = "default: #{@given[name]}" if @given.key?(name)
-        @allowed[name] = limits.first&.words || words.grep(Array).first&.join(", ")
-        @parser.on(*words, *default) do |value|
-          raise OptionParser::InvalidArgument, value.to_s unless limits.all? { |limit| limit.fits.call(value) }
+        limit, = words.grep(Limit)
+        name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
+        default = @declared.defaults[name]&.then { |value| "default: #{value}" }
+        @allowed[name] = limit&.words || words.grep(Array).first&.join(", ")
+        @parser.on(*words.grep_v(Limit), *default) do |value|
+          raise OptionParser::InvalidArgument, value.to_s if limit && !limit.fits.call(value)
 
           @given[name] = value
         end
       end
 
-      def program? = @program
+      # Whether the command becomes COMMAND.
+      def program? = !@command.nil?
 
-      def check_exclusive(first, *others)
-        other = others.find { |name| @given.key?(name) } if @given.key?(first)
-        refuse("#{dashed(first)} and #{dashed(other)} exclude each other") if other
+      def check
+        [*EXCLUSIVE, *@declared.exclusive].each do |first, *others|
+          other = others.find { |name| @given.key?(name) } if @given.key?(first)
+          usage_error("#{dashed(first)} and #{dashed(other)} exclude each other") if other
+        end
+        misplaced, = @given.keys & (program? ? [:pid, :socket, *@declared.process] : @declared.program.to_a)
+        usage_error("#{dashed(misplaced)} is #{program? ? 'not' : 'only'} for -- COMMAND") if misplaced
+        most = program? ? 0 : @declared.most
+        refuse("unexpected argument: #{@operands[most]}") if @operands.size > most
       end
 
       # @return [String] "--paths-to" for :paths_to
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
-
-      def take(operands, most = 0)
-        refuse("unexpected argument: #{operands[most]}") if operands.size > most
-      end
 
       def refuse(complaint, allowed = nil) = usage_error("#{complaint}; allowed: #{allowed || self.allowed.join(', ')}")
 
@@ -214,7 +202,10 @@ module Memscope
       def allowed = [*@parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
 
       # The operands, for the help.
-      def operands = program? ? "-- COMMAND [ARG...]" : nil
+      def operands
+        command = @declared.process ? "[-- COMMAND [ARG...]]" : "-- COMMAND [ARG...]" if @declared.program
+        [*@declared.operands, *command]
+      end
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
 
@@ -272,13 +263,6 @@ module Memscope
         raise
       end
 
-      # Waits for --seconds, or until it is interrupted.
-      def wait
-        sleep(@given[:seconds])
-      rescue Interrupt
-        say("stopped early")
-      end
-
       # Whether the command is about another process.
       def other? = @given.key?(:pid) || @given.key?(:socket)
 
@@ -312,12 +296,12 @@ module Memscope
         failure(e.message)
       end
 
-      def launch(command)
-        usage_error("no command given; allowed: #{operands}") if command.empty?
+      def launch
+        usage_error("no command given; allowed: -- COMMAND [ARG...]") if @command.empty?
 
-        start(Launch::Program.new(command))
+        start(Launch::Program.new(@command))
       rescue Launch::Refusal => e
-        failure("#{e.message}; #{command.first} is not started")
+        failure("#{e.message}; #{@command.first} is not started")
       end
 
       # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's

@@ -7,19 +7,19 @@ module Memscope
     # instead.
     class DoctorCommand < ReportCommand
       NOTES = <<~TEXT
-        The exit status is 0 without a warning (also while the doctor has no verdict yet),
-        1 if there are warnings, or if memory has grown since FILE, 2 if a finding is critical, 74 if the RSS is unknown.
+        The exit status is 0 without a warning (also while the doctor has no verdict
+        yet), 1 if there are warnings, or if memory has grown since FILE, 2 if a finding
+        is critical, 74 if the RSS is unknown.
       TEXT
-      SETTINGS = ["--settings", "check the allocator's settings instead"].freeze
-      EXCLUSIVE = [%i[settings since gc every markdown]].freeze
-      private_constant :NOTES, :SETTINGS, :EXCLUSIVE
+      private_constant :NOTES
 
-      form :process, "diagnose the memory of a process, and suggest remedies",
-           "memscope doctor --pid 4711 --json --output diagnosis.json",
-           [*PROCESS, *TEXT, MARKDOWN, SINCE, GC, SETTINGS], notes: NOTES, exclusive: EXCLUSIVE
-      form :program, "run a Ruby program and diagnose its memory when it ends",
-           "memscope doctor --every 600 --output app.txt -- bundle exec puma",
-           [*EVERY, SETTINGS], notes: PROGRAM_NOTES, exclusive: EXCLUSIVE
+      declare "diagnose the memory of a process or of COMMAND, and suggest remedies",
+              "memscope doctor --pid 4711 --json --output diagnosis.json",
+              "memscope doctor --every 600 --output app.txt -- bundle exec puma",
+              options: [*PROCESS, *TEXT, MARKDOWN, SINCE, GC, ["--settings", "check the allocator's settings instead"],
+                        EVERY],
+              program: [:every], process: [:since], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
+              exclusive: [%i[settings since gc every markdown]]
 
       private
 

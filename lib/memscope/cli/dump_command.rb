@@ -15,26 +15,24 @@ module Memscope
         DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
         zstd may have compressed it; `-` is standard input.
       TEXT
-      FILE = ["-o", "--output FILE", "default: memscope-PID with the format's", "extension, such as .pftrace"].freeze
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
-      private_constant :NOTES, :FILE, :FORMAT
+      private_constant :NOTES, :FORMAT
 
-      form :process, "write a heap dump of a process, without objects' contents",
-           "memscope dump --pid 4711 -o heap.pftrace\n  memscope dump --from heap.json -o heap.pftrace",
-           [*PROCESS, FORMAT, FILE, SUMMARY, ["--gc", "collect garbage first"],
-            ["--from DUMP", "convert DUMP, without objects' contents"]],
-           notes: NOTES, exclusive: [%i[from pid socket gc]]
-      form :program, "run a Ruby program and write a heap dump when it ends",
-           "memscope dump -o heap.heapsnapshot -- ruby app.rb", [FORMAT, FILE, SUMMARY], notes: NOTES
+      declare "write a heap dump of a process or of COMMAND, without objects' contents",
+              "memscope dump --pid 4711 -o heap.pftrace", "memscope dump --from heap.json -o heap.pftrace",
+              "memscope dump -o heap.heapsnapshot -- ruby app.rb",
+              options: [*PROCESS, FORMAT,
+                        ["-o", "--output FILE", "default: memscope-PID with the format's extension"],
+                        ["--json", "print the summary as JSON; FILE stays", "a dump in its format"],
+                        ["--gc", "collect garbage first"], ["--from DUMP", "convert DUMP, without objects' contents"]],
+              program: [], process: %i[from gc], notes: NOTES, exclusive: [%i[from pid socket gc]]
 
       private
 
       def perform
-        return deliver_dump(converted(@given[:from])) if @given[:from]
-
-        note_own
-        deliver_dump(other? ? asking { of_other } : own)
+        dump = @given[:from] ? converted(@given[:from]) : written
+        Command.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
       end
 
       def converted(dump)
@@ -48,35 +46,42 @@ module Memscope
         refuse_dump(dump, e.message)
       end
 
-      def own
-        Memscope.dump(path(Process.pid), format: format, **@given.slice(:gc))
-      rescue SystemCallError => e
-        refuse_output(path(Process.pid), e)
-      rescue Dump::Failed => e
-        failure(e.message)
-      end
+      # The other process writes FILE itself.
+      def written
+        note_own
+        to = free_path(other? ? other.pid : Process.pid)
+        return Memscope.dump(to, format: format, **@given.slice(:gc)) unless other?
 
-      # The other process writes FILE; whether FILE exists already can be checked here too.
-      def of_other
-        refuse_output(path(other.pid), Errno::EEXIST.new) if File.exist?(path(other.pid))
-        other.call(:dump, path: path(other.pid), format: format.name, **@given.slice(:gc))
-      rescue Client::Failed => e
+        asking { other.call(:dump, path: to, format: format.name, **@given.slice(:gc)) }
+      rescue SystemCallError => e
+        refuse_output(to, e)
+      rescue Dump::Failed => e
         failure(e.message)
       end
 
       def start(program)
         failure(Memscope.unsupported_reason) unless Memscope.supported?
-        refuse_output(path(Process.pid), Errno::EEXIST.new) if File.exist?(path(Process.pid))
         environment = Launch::Environment.new(ENV)
-        order = { title: self.class.title, status: INPUT_OUTPUT, dump: path(Process.pid), format: format }
+        order = { title: self.class.title, status: INPUT_OUTPUT, dump: free_path(Process.pid), format: format }
         Launch::Handoff.write("report", environment, json: @given[:json], **order)
         become(program, environment)
       end
 
       def format = @given[:format]&.to_sym || (output ? format_of_output : :perfetto)
 
+      # The format that FILE's extension stands for.
+      def format_of_output
+        Dump.format_of(output) ||
+          usage_error("--output #{output}: of no known format; allowed: --format, or " \
+                      "a file that ends with " \
+                      "#{Dump::FORMATS.values.flatten.join(', ')}")
+      end
+
       # Absolute, since the process that writes the file may be in another directory.
-      def path(pid) = File.expand_path(output || "memscope-#{pid}#{Dump::FORMATS.fetch(format).first}")
+      def free_path(pid)
+        path = File.expand_path(output || "memscope-#{pid}#{Dump::FORMATS.fetch(format).first}")
+        File.exist?(path) ? refuse_output(path, Errno::EEXIST.new) : path
+      end
     end
   end
 end

@@ -4,9 +4,6 @@ module Memscope
   module CLI
     # The files of commands that read or write heap dumps.
     module DumpFiles
-      # FILE holds the dump; what is printed is a summary.
-      SUMMARY = ["--json", "print the summary as JSON; FILE stays", "a dump in its format"].freeze
-
       private
 
       # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
@@ -14,14 +11,6 @@ module Memscope
         written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
         failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
                 "#{"; memscope writes #{written}, but does not read it" if written}")
-      end
-
-      # The format that FILE's extension stands for.
-      def format_of_output
-        Dump.format_of(output) ||
-          usage_error("--output #{output}: of no known format; allowed: --format, or " \
-                      "a file that ends with " \
-                      "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 
       # What to open for a DUMP: `-` is standard input.
@@ -34,8 +23,6 @@ module Memscope
 
         refuse_dump(path, (File.exist?(path) ? Errno::EACCES : Errno::ENOENT).new.message)
       end
-
-      def deliver_dump(dump) = Command.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
     end
   end
 end

@@ -20,12 +20,12 @@ module Memscope
                              "jemalloc, glibc, or the path of a shared library").freeze
       private_constant :NOTES, :ALLOCATORS
 
-      form :program, "start a program whose malloc jemalloc serves, proved in the program",
-           "memscope exec --conf=background_thread:true -- bundle exec puma",
-           [["--allocator NAME", ALLOCATORS, "jemalloc, glibc, or the path of a library"],
-            ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
-            ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]],
-           notes: NOTES, allocator: "jemalloc"
+      declare "start a program whose malloc jemalloc serves, proved in the program",
+              "memscope exec --conf=background_thread:true -- bundle exec puma",
+              options: [["--allocator NAME", ALLOCATORS, "jemalloc, glibc, or the path of a library"],
+                        ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
+                        ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]],
+              program: [], process: nil, notes: NOTES, defaults: { allocator: "jemalloc" }
 
       private
 

@@ -13,36 +13,39 @@ module Memscope
         takes 1 to 3 s per million objects; the process keeps running meanwhile. The
         report states the child's own memory and how long the fork stopped Ruby. No
         object's contents are shown.
+
         A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
         another, so do not sum the rows.
+
         To find what grows, save one report with --json --output FILE (and --top 1000),
         and print what grew with --since FILE: first what retains it, then the classes.
         --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
         paths lead to where memory has accumulated.
-        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
-        wrote, compressed by gzip or zstd or not; `-` is standard input. The report is then about the objects in this file. Two dumps of one
-        process, the earlier first, show what is new in the later one: by what holds it,
-        by class and by line. Three show what is new in the second and still in the
-        third. Write each dump right after a garbage collection (GC.start).
-      TEXT
-      GRAPH = [["--paths-to CLASS", "print who holds instances of CLASS"],
-               ["--top N", NUMBER, Limit.of(HeapGraph::TOP), "how many rows to list"],
-               ["--strings", "look for Strings with the same content"]].freeze
-      private_constant :NOTES, :GRAPH
 
-      form :process, "print who holds the objects of a process", "memscope heap --pid 4711 --paths-to Order",
-           [*PROCESS, *TEXT, *GRAPH, SINCE], notes: NOTES, top: 10
-      form :program, "run a Ruby program and print who holds its objects when it ends",
-           "memscope heap --output heap.txt -- bundle exec rake import", [*EVERY, *GRAPH], notes: PROGRAM_NOTES, top: 10
+        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
+        wrote, compressed by gzip or zstd or not; `-` is standard input. The report is
+        then about the objects in this file. Two dumps of one process, the earlier
+        first, show what is new in the later one: by what holds it, by class and by
+        line. Three show what is new in the second and still in the third. Write each
+        dump right after a garbage collection (GC.start).
+      TEXT
+      private_constant :NOTES
+
+      declare "print who holds the objects of a process, of COMMAND or in a dump",
+              "memscope heap --pid 4711 --paths-to Order",
+              "memscope heap --output heap.txt -- bundle exec rake import",
+              options: [*PROCESS, *TEXT, MARKDOWN, ["--paths-to CLASS", "print who holds instances of CLASS"],
+                        ["--top N", NUMBER, Limit.of(HeapGraph::TOP), "how many rows to list"],
+                        ["--strings", "look for Strings with the same content"], SINCE, EVERY],
+              operands: "[DUMP [DUMP [DUMP]]]", most: 3, program: [:every], process: [:since],
+              notes: "#{NOTES}\n#{PROGRAM_NOTES}", defaults: { top: 10 }
 
       private
 
-      def operands = program? ? super : "[DUMP [DUMP [DUMP]]]"
-
-      def take(operands)
-        super(operands, 3)
-        @dump, *@later = operands.map { |dump| file_of(dump) }
+      def check
+        super
+        @dump, *@later = @operands.map { |dump| file_of(dump) }
         usage_error("a DUMP takes no #{dashed(excluded)}") if @dump && excluded
       end
 

@@ -28,40 +28,36 @@ module Memscope
         With --objects, a line fails if the number of Ruby objects that it keeps exceeds
         the threshold, and the first and the second half of the time after the warm-up
         both added some. The verdict says what retains them.
-      TEXT
-      APPLICATION_NOTES = <<~TEXT
-        The application is loaded into this process (use bundle exec for its gems);
-        RAILS_ENV and RACK_ENV are production unless one of them is set. The requests
-        are made in ten rounds. After each, garbage is collected, and what is in use is
-        counted: objects, malloc's blocks. Memory grows if objects of a class, all
-        objects, or malloc's blocks have increased by at least one per request (rounded)
-        in each of the last five rounds. A few more requests then find the lines that
-        allocate what grows. Any status but 200 to 299 ends the check.
+
+        The application of config.ru is loaded into this process (use bundle exec for
+        its gems); RAILS_ENV and RACK_ENV are production unless one of them is set. The
+        requests are made in ten rounds. After each, garbage is collected, and what is
+        in use is counted: objects, malloc's blocks. Memory grows if objects of a class,
+        all objects, or malloc's blocks have increased by at least one per request
+        (rounded) in each of the last five rounds. A few more requests then find the
+        lines that allocate what grows. Any status but 200 to 299 ends the check.
 
         exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
         ended the check
       TEXT
-      private_constant :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES, :APPLICATION_NOTES
+      private_constant :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES
 
-      form :program, "run a Ruby program, and fail if its malloc memory or objects grow",
-           "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb\n  " \
-           "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
-           [["--objects", "judge Ruby objects instead of malloc memory"],
-            ["--threshold NUMBER", NUMBER, Limit.new(:positive?.to_proc, "a number above 0"),
-             "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
-             "objects (default: 10000)"],
-            ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"], *TEXT],
-           notes: NOTES, warmup: 1.0
-      form :process, "request one path of an application many times, and tell whether memory grows",
-           "memscope leaks config.ru --path=/orders",
-           [["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
-             "the path to request"],
-            ["--requests N", NUMBER, Limit.of(Check::REQUESTS), "how many requests"], *TEXT],
-           notes: APPLICATION_NOTES, path: "/", requests: 1000
+      declare "fail if a program's lines, or requests to an application, keep memory",
+              "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
+              "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
+              "memscope leaks config.ru --path=/orders",
+              options: [["--objects", "judge Ruby objects instead of malloc memory"],
+                        ["--threshold NUMBER", NUMBER, Limit.new(:positive?.to_proc, "a number above 0"),
+                         "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
+                         "objects (default: 10000)"],
+                        ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"],
+                        ["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
+                         "config.ru: the path to request"],
+                        ["--requests N", NUMBER, Limit.of(Check::REQUESTS), "config.ru: how many requests"], *TEXT],
+              operands: "[config.ru]", most: 1, program: %i[objects threshold warmup], process: %i[path requests],
+              notes: NOTES, defaults: { warmup: 1.0, path: "/", requests: 1000 }
 
       private
-
-      def operands = program? ? super : "config.ru"
 
       def start(program)
         objects = @given[:objects]
@@ -71,16 +67,12 @@ module Memscope
                                     format: @given[:json] ? :json : :text)
       end
 
-      def take(operands)
-        super(operands, program? ? 0 : 1)
-        @target = operands.first
-      end
-
       def perform
-        known = @target && File.file?(@target)
-        usage_error("given #{@target || 'nothing'}, allowed: a rackup file such as config.ru, -- COMMAND") unless known
+        file, = @operands
+        known = file && File.file?(file)
+        usage_error("given #{file || 'nothing'}, allowed: a rackup file such as config.ru, -- COMMAND") unless known
 
-        check = aside { follow }
+        check = aside { follow(file) }
         deliver_readings([check])
         check.grows? ? 1 : FINE
       rescue Check::Failed, Unavailable => e
@@ -90,8 +82,8 @@ module Memscope
       end
 
       # Shows the progress if standard error is a terminal.
-      def follow
-        Check.application(@target, **@given.slice(:path, :requests)) do |made|
+      def follow(file)
+        Check.application(file, **@given.slice(:path, :requests)) do |made|
           @err.print("\r#{made} of #{@given[:requests]} requests") if @err.tty?
         end
       ensure

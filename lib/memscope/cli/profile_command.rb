@@ -23,15 +23,14 @@ module Memscope
         classes (--by class). The profile takes --budget of the process's CPU time: the
         default is 0.01; 1 watches every allocation. A Ractor that the process creates
         ends the profile.
-      TEXT
-      PROGRAM_NOTES = <<~TEXT
-        Before it reports, memscope collects garbage, so that the report shows only live
-        memory. The report goes to standard error, or to FILE. Each process that COMMAND
-        forks, such as a Puma worker, also reports when it ends. Its report includes
-        inherited memory and goes to standard error, or to FILE with its pid in the name
-        (heap.4711.html). A process that calls exit! or is killed does not report, nor
-        do other programs that COMMAND starts. For a running process that listens, use
-        --pid. The exit status is COMMAND's own.
+
+        With -- COMMAND, before it reports, memscope collects garbage, so that the
+        report shows only live memory. The report goes to standard error, or to FILE.
+        Each process that COMMAND forks, such as a Puma worker, also reports when it
+        ends. Its report includes inherited memory and goes to standard error, or to
+        FILE with its pid in the name (heap.4711.html). A process that calls exit! or is
+        killed does not report, nor do other programs that COMMAND starts. For a running
+        process that listens, use --pid. The exit status is COMMAND's own.
 
         Backend `auto` is jemalloc's profiler, if the program starts with it enabled
         (memscope exec --profile), else `imports`. Backend `jemalloc` starts the program
@@ -39,38 +38,37 @@ module Memscope
       TEXT
       GROUPINGS = (Profile::GROUPINGS | Profile::OBJECT_GROUPINGS).freeze
       BUDGETS = Limit.new(ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
-      SAMPLING = [["--objects", "profile Ruby objects instead of malloc memory"],
-                  ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
-                  ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto (default)"],
-                  ["--rate BYTES", NUMBER,
-                   Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
-                   "bytes between samples, a power of two", "(default: #{MallocProfile::RATE})"],
-                  ["--format NAME", Profile::FORMATS.keys, Profile::FORMATS.keys.join(", ")],
-                  ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
-                   GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
-                   "class needs --objects; native is for malloc only"],
-                  TEXT.last].freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
-      DEFAULTS = { format: :text, by: :line }.freeze
-      private_constant :NOTES, :PROGRAM_NOTES, :GROUPINGS, :BUDGETS, :SAMPLING, :PROFILER, :DEFAULTS
+      private_constant :NOTES, :GROUPINGS, :BUDGETS, :PROFILER
 
-      form :process, "print which Ruby lines allocated live memory or objects",
-           "memscope profile --pid 4711 --seconds 60\n  memscope profile --objects --pid 4711 --by class",
-           [*PROCESS, *SAMPLING, ["--seconds N", Float, SECONDS, "how long to profile"],
-            ["--gc", "collect garbage before the report"],
-            ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]],
-           notes: NOTES, exclusive: [%i[objects backend rate from], %i[from pid socket]], **DEFAULTS, seconds: 60.0
-      form :program, "run a Ruby program and print which lines allocated its live memory or objects",
-           "memscope profile --format=html --output heap.html -- bundle exec rake import",
-           [*SAMPLING, ["--seconds N", Float, SECONDS, "profile the first N seconds only"]],
-           notes: PROGRAM_NOTES, exclusive: [%i[objects backend rate]], **DEFAULTS
+      declare "print which Ruby lines allocated live memory or objects of a process or COMMAND",
+              "memscope profile --pid 4711 --seconds 60", "memscope profile --objects --pid 4711 --by class",
+              "memscope profile --format=html --output heap.html -- bundle exec rake import",
+              options: [*PROCESS, ["--objects", "profile Ruby objects instead of malloc memory"],
+                        ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
+                        ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto (default)"],
+                        ["--rate BYTES", NUMBER,
+                         Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
+                         "bytes between samples, a power of two", "(default: #{MallocProfile::RATE})"],
+                        ["--format NAME", Profile::FORMATS.keys, Profile::FORMATS.keys.join(", ")],
+                        ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
+                         GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
+                         "class needs --objects; native is for malloc only"],
+                        TEXT.last,
+                        ["--seconds N", Float, SECONDS, "how long to profile (default: 60; COMMAND:", "until it ends)"],
+                        ["--gc", "collect garbage before the report"],
+                        ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]],
+              program: [], process: %i[gc from], notes: NOTES, defaults: { format: :text, by: :line },
+              exclusive: [%i[objects backend rate from], %i[from pid socket]]
 
       private
 
       def backend = @given.fetch(:backend, :auto)
 
       def rate = @given.fetch(:rate, MallocProfile::RATE)
+
+      def seconds = @given.fetch(:seconds, 60.0)
 
       def objects? = @given[:objects]
 
@@ -118,14 +116,21 @@ module Memscope
       def changed
         earlier = other.call(:"#{profiler}_snapshot")
         say("process #{earlier.pid} is being profiled already: that profile goes on as it was started, " \
-            "and this report is its change in #{format('%g', @given[:seconds])} seconds")
+            "and this report is its change in #{format('%g', seconds)} seconds")
         wait
         other.call(:"#{profiler}_snapshot").growth_since(earlier)
       end
 
+      # Waits for --seconds, or until it is interrupted.
+      def wait
+        sleep(seconds)
+      rescue Interrupt
+        say("stopped early")
+      end
+
       # If this command is killed, the other process stops profiling by itself.
       def recorded(options)
-        token = other.call(:"#{profiler}_start", seconds: @given[:seconds], **options)
+        token = other.call(:"#{profiler}_start", seconds: seconds, **options)
         begin
           wait
         ensure

@@ -24,8 +24,8 @@ module Memscope
       GROWTH = %w[leak step filling].freeze
       private_constant :NOTES, :COLUMNS, :UNITS, :FEW, :ROOM, :GROWTH
 
-      form :process, "list Ruby processes, and show which of them listen", "memscope ps --json", TEXT.first(1),
-           notes: NOTES
+      declare "list Ruby processes, and show which of them listen", "memscope ps --json", options: TEXT.first(1),
+                                                                                          notes: NOTES
 
       private
 

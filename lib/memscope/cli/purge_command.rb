@@ -17,27 +17,23 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      form :process, "return unused memory to the kernel, and print how much", "memscope purge --pid 4711 gc trim",
-           [*PROCESS, ["--dry-run", "predict only, and change nothing"],
-            ["--gc", "for --dry-run: collect garbage first"], *TEXT], notes: NOTES
+      declare "return unused memory to the kernel, and print how much", "memscope purge --pid 4711 gc trim",
+              options: [*PROCESS, ["--dry-run", "predict only, and change nothing"],
+                        ["--gc", "for --dry-run: collect garbage first"], *TEXT],
+              operands: "[LEVER...]", most: Purge::LEVERS.size, notes: NOTES
 
       private
 
-      def operands = "[LEVER...]"
-
-      def take(operands)
-        @levers = operands.map(&:to_sym)
-      end
-
       def perform
         options = @given.slice(:dry_run, :gc)
-        result = asking { other? ? other.call(:purge, levers: @levers, **options) : own(options) }
+        levers = @operands.map(&:to_sym)
+        result = asking { other? ? other.call(:purge, levers: levers, **options) : own(levers, options) }
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
       end
 
-      def own(options)
-        result = Memscope.purge(*@levers, **options)
+      def own(levers, options)
+        result = Memscope.purge(*levers, **options)
         say("this is the memscope process itself; for another one: memscope purge --pid N")
         result
       end

@@ -6,12 +6,13 @@ module Memscope
     # program is when it ends.
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
-        The report goes to standard error, or to FILE. Only the started process reports:
-        when it ends, and with --every also at that interval. It still does so after it
-        execs another Ruby program. It does not report if it is killed, calls exit! or
-        Process.daemon, or execs a program that is not Ruby or ignores RUBYOPT. The exit
-        status is COMMAND's own. With --every, Ruby does not detect deadlocks, because
-        memscope's thread is in a timed sleep.
+        With -- COMMAND, memscope becomes that program, and the report goes to standard
+        error, or to FILE. Only the started process reports: when it ends, and with
+        --every also at that interval. It still does so after it execs another Ruby
+        program. It does not report if it is killed, calls exit! or Process.daemon, or
+        execs a program that is not Ruby or ignores RUBYOPT. The exit status is
+        COMMAND's own. With --every, Ruby does not detect deadlocks, because memscope's
+        thread is in a timed sleep.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
@@ -23,19 +24,16 @@ module Memscope
                    workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
       SINCE = ["--since FILE", "print what grew since the report", "in FILE, written with --json"].freeze
-      EVERY = [*TEXT, MARKDOWN, ["--every SECONDS", Float, SECONDS, "also report at this interval"]].freeze
+      EVERY = ["--every SECONDS", Float, SECONDS, "with COMMAND: also report at this interval"].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
-      EXCLUSIVE = READINGS.keys.map { |name| [name, *DEPTHS.keys, :gc] }.freeze
-      private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS,
-                       :EXCLUSIVE
+      private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS
 
-      form :process, "print where the memory of a process is, to the byte",
-           "memscope report --pid 4711 --json --output ledger.json",
-           [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC], exclusive: EXCLUSIVE
-      form :program, "run a Ruby program and print where its memory is when it ends",
-           "memscope report --every 60 --output app.txt -- bundle exec puma",
-           [*EVERY, *OPTIONS, GC], exclusive: EXCLUSIVE, notes: PROGRAM_NOTES
+      declare "print where the memory of a process or of COMMAND is, to the byte",
+              "memscope report --pid 4711 --json --output ledger.json",
+              "memscope report --every 60 --output app.txt -- bundle exec puma",
+              options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC, EVERY], program: [:every], notes: PROGRAM_NOTES,
+              exclusive: READINGS.keys.map { |name| [name, *DEPTHS.keys, :gc] }
 
       private
 

@@ -14,8 +14,9 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      form :program, "run a Ruby program and print what each gem and file that it loads costs",
-           "memscope requires -- bundle exec rails runner \"\"", [TOP, *TEXT], notes: NOTES, top: 20
+      declare "print what each gem and file that a Ruby program loads costs",
+              "memscope requires -- bundle exec rails runner \"\"",
+              options: [TOP, *TEXT], program: [], process: nil, notes: NOTES, defaults: { top: 20 }
 
       private
 

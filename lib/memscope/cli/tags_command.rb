@@ -15,8 +15,8 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      form :process, "print what endpoints and jobs allocate and retain", "memscope tags --pid 4711 --top 10",
-           [*PROCESS, *TEXT, TOP], notes: NOTES, top: Report::TagsPage::ROWS
+      declare "print what endpoints and jobs allocate and retain", "memscope tags --pid 4711 --top 10",
+              options: [*PROCESS, *TEXT, TOP], notes: NOTES, defaults: { top: Report::TagsPage::ROWS }
 
       private
 

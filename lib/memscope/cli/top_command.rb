@@ -16,8 +16,9 @@ module Memscope
       INTERRUPTED = 130
       private_constant :NOTES, :INTERVALS, :INTERRUPTED
 
-      form :process, "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
-           [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]], notes: NOTES, every: 2.0
+      declare "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
+              options: [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]],
+              notes: NOTES, defaults: { every: 2.0 }
 
       private
 

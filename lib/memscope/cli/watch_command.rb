@@ -17,8 +17,9 @@ module Memscope
       LEAK = 1
       private_constant :NOTES, :LEAK
 
-      form :process, "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
-           [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]], notes: NOTES
+      declare "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
+              options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]],
+              notes: NOTES
 
       private
 

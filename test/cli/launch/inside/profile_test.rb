@@ -209,7 +209,7 @@ class ProgramProfileAtTheEndTest < ProgramProfileTest
     ran = launch("profile", "--backend=imports", "--format=json", "--output", path("heap.json"), "--", *keeper)
 
     assert_exit 0, ran
-    assert_exit 0, launch("profile", "--from", path("heap.json"), "--format=collapsed"), err: ""
+    assert_exit 0, launch("profile", "--from", path("heap.json"), "--format=speedscope"), err: ""
     assert_exit 74, launch("profile", "--from", make("half.json", File.read(path("heap.json"))[0, 500])),
                 err: /\Amemscope profile: --from .*invalid or truncated JSON/
   end

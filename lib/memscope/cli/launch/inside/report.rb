@@ -41,12 +41,14 @@ module Memscope
       def readings
         return [Memscope.dump(@order[:dump], format: @order[:format])] if @order[:dump]
 
-        @order[:calls].map { |name, options| name == :doctor ? diagnose : Memscope.public_send(name, **options) }
+        @order[:calls].map do |name, options|
+          name == :doctor ? diagnose(**options) : Memscope.public_send(name, **options)
+        end
       end
 
       # Later diagnoses judge growth since the first one.
-      def diagnose
-        diagnosis = Memscope.doctor(since: @first)
+      def diagnose(**options)
+        diagnosis = Memscope.doctor(since: @first, **options)
         @first ||= diagnosis
         diagnosis
       end
