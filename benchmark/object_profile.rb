@@ -274,7 +274,7 @@ TABLE_ROUNDS = 15
 def measure_readings(profile)
   { "snapshot" => -> { PROFILE.snapshot },
     "by(:line)" => -> { profile.by(:line) },
-    "survivors by line" => -> { PROFILE::Growth.count(PROFILE.survivors) } }.each do |name, read|
+    "lines that grow" => -> { PROFILE::Holders.growing(PROFILE.snapshot) } }.each do |name, read|
     puts "  #{name.ljust(17)} takes #{spread(Array.new(TABLE_ROUNDS / 3) { cpu_milliseconds(&read) })} of CPU time"
   end
 end

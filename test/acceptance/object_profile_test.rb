@@ -73,32 +73,6 @@ class ObjectProfileTest < MemscopeTest
   # Struct.new makes objects in `new`, which has no line of its own.
   def order_of(methods) = methods.find { |name, _| name.end_with?("orders") }&.last
 
-  # Growth counts survivors without making a Profile: its counts are the profile's. Reading the survivors allocates
-  # little, so the snapshot that follows has the same ones.
-  def test_survivors_are_those_of_the_profile
-    counted, shown = child(<<~RUBY)
-      def strings = Array.new(2000) { |number| "string \#{number}" }
-      def lists = Memscope.tag("lists") { [Array.new(3000) { [] }, strings] }
-      profile
-      held = Array.new(20) { [strings, lists, Array.new(2000) { Object.new }] }
-      full_gc
-      GC.disable
-      survivors = PROFILE.survivors
-      profile = PROFILE.snapshot
-      lines = profile.part(0...profile.unjudged_generation).by(:line).select { |one| one.lineno && one.estimated? }
-      counted = PROFILE::Growth.count(survivors).map { |line, count| [line.join(":"), count.to_a] }
-      shown = lines.map { |line| ["\#{line.path}:\#{line.lineno}", [line.live_objects, line.error_objects]] }
-      puts JSON.generate([counted, shown])
-    RUBY
-    shown = shown.to_h
-
-    assert_equal shown.keys.sort, counted.map(&:first).sort
-    refute_empty shown
-    counted.each do |line, numbers|
-      numbers.zip(shown.fetch(line)) { |one, other| assert_in_epsilon other, one, 0.01, line }
-    end
-  end
-
   # Methods whose paths fill the table of texts: their objects count, and the last line is not reported as its caller's.
   LENGTHY = <<~'RUBY'
     def define(name, body = "Array.new(80) { Object.new }")

@@ -5,7 +5,6 @@
 #include "bindings/profile_values.h"
 #include "bindings/reasons.h"
 
-#include "base/merge_sort.h"
 #include "base/scratch.h"
 #include "init.h"
 #include "ruby/ractors.h"
@@ -243,142 +242,6 @@ static VALUE stack_hash(struct scan *scan, const struct memscope_object_group *g
     return hash;
 }
 
-/* ---- survivors by line ------------------------------------------------------------------------------------------- */
-
-/* Whether a frame with a text can be the line that its stack counts for, as Profile::Grouping decides. */
-enum line_kind { UNKNOWN, NO_LINE, LINE, OWN_LINE };
-
-/*
- * What one window adds to a line. `key`: the text and line of the line's frame; for a frame of memscope's own code, the
- * stack.
- */
-struct line_share {
-    uint64_t key, samples;
-    uint32_t stack, window;
-    double allocations, objects;
-};
-
-static bool by_key(const void *left, const void *right) {
-    const struct line_share *one = left, *other = right;
-
-    return one->key != other->key ? one->key < other->key : one->window <= other->window;
-}
-
-/* Judges like Profile::Frame#file? whether a frame is in a file. Allocates Strings for a text not judged before. */
-static enum line_kind kind_of(unsigned char *kinds, const struct memscope_call_node *node) {
-    static const char internal[] = "<internal:", own[] = "Memscope";
-    unsigned char *kind = &kinds[node->frame];
-    VALUE path, label;
-
-    if (node->line == 0)
-        return NO_LINE;
-    if (*kind != UNKNOWN)
-        return (enum line_kind) * kind;
-    memscope_frame_text_read(&memscope_object_sampler_samples()->texts, node->frame, &path, &label);
-    if (NIL_P(path) || strncmp(RSTRING_PTR(path), internal, sizeof internal - 1) == 0)
-        *kind = NO_LINE;
-    else
-        *kind = strstr(RSTRING_PTR(label), own) == NULL ? LINE : OWN_LINE;
-    RB_GC_GUARD(path);
-    RB_GC_GUARD(label);
-    return (enum line_kind) * kind;
-}
-
-/* The key of a stack's line; 0 if it has none. The callers of a frame that found no room are unknown. */
-static uint64_t line_key(unsigned char *kinds, uint32_t stack) {
-    const struct memscope_call_node *nodes = memscope_object_sampler_samples()->calls.nodes;
-
-    for (uint32_t node = stack; node != 0 && nodes[node].frame != MEMSCOPE_NO_ROOM; node = nodes[node].caller) {
-        enum line_kind kind = kind_of(kinds, &nodes[node]);
-
-        if (kind != NO_LINE)
-            return kind == OWN_LINE ? UINT64_C(1) << 63 | stack : (uint64_t)nodes[node].frame << 32 | nodes[node].line;
-    }
-    return 0;
-}
-
-/* Lists the shares of objects that have survived a major GC, rounded as in set_estimates; returns how many. */
-static size_t line_shares(const struct scan *scan, unsigned char *kinds, struct line_share *shares) {
-    size_t count = 0;
-
-    for (size_t index = 0; index < scan->groups.count; index++) {
-        const struct memscope_object_group *group = &scan->groups.list[index];
-        uint64_t key = group->generation < memscope_generation_unjudged(&scan->state.generations)
-                           ? line_key(kinds, group->stack)
-                           : 0;
-
-        for (size_t one = 0; key != 0 && one < group->share_count; one++)
-            shares[count++] = (struct line_share){.key = key,
-                                                  .samples = one == 0 ? group->samples : 0,
-                                                  .stack = group->stack,
-                                                  .window = group->shares[one].window,
-                                                  .allocations = nearbyint(group->shares[one].allocations),
-                                                  .objects = nearbyint(group->shares[one].objects)};
-    }
-    return count;
-}
-
-/*
- * [path, label, line] of each frame from the innermost one that is in a file to the first one outside memscope's code.
- */
-static VALUE line_frames(unsigned char *kinds, uint32_t stack) {
-    const struct memscope_object_samples *samples = memscope_object_sampler_samples();
-    const struct memscope_call_node *nodes = samples->calls.nodes;
-    VALUE list = rb_ary_new(), path, label;
-
-    for (uint32_t node = stack; node != 0 && nodes[node].frame != MEMSCOPE_NO_ROOM; node = nodes[node].caller) {
-        enum line_kind kind = kind_of(kinds, &nodes[node]);
-
-        if (kind == NO_LINE)
-            continue;
-        memscope_frame_text_read(&samples->texts, nodes[node].frame, &path, &label);
-        rb_ary_push(list, rb_ary_new_from_args(3, path, label, UINT2NUM(nodes[node].line)));
-        if (kind == LINE)
-            break;
-    }
-    return list;
-}
-
-/* Adds the samples of a line, sorted by window, to `lines`: [frames, samples, objects, shares]. */
-static void push_line(VALUE lines, unsigned char *kinds, const struct line_share *shares, size_t count) {
-    VALUE list = rb_ary_new();
-    uint64_t samples = 0;
-    double objects = 0;
-
-    for (size_t index = 0, next; index < count; index = next) {
-        double sum = 0;
-
-        for (next = index; next < count && shares[next].window == shares[index].window; next++) {
-            samples += shares[next].samples;
-            sum += shares[next].objects;
-        }
-        objects += sum;
-        rb_ary_push(list, rb_ary_new_from_args(3, UINT2NUM(shares[index].window),
-                                               memscope_estimate(shares[index].allocations), memscope_estimate(sum)));
-    }
-    rb_ary_push(lines, rb_ary_new_from_args(4, line_frames(kinds, shares->stack), ULL2NUM(samples),
-                                            memscope_estimate(objects), list));
-}
-
-static VALUE lines_of(struct scan *scan) {
-    size_t room = memscope_object_sampler_samples()->count, count;
-    unsigned char *kinds = memscope_scratch_take(&scan->scratch, MEMSCOPE_TEXT_CELLS);
-    struct line_share *shares = memscope_scratch_take(&scan->scratch, room * sizeof *shares);
-    struct line_share *buffer = memscope_scratch_take(&scan->scratch, room * sizeof *buffer);
-    VALUE lines = rb_ary_new();
-
-    if (!kinds || !shares || !buffer)
-        return memscope_status_reason(MEMSCOPE_NO_MEMORY);
-    count = line_shares(scan, kinds, shares);
-    memscope_merge_sort((char *)shares, count, sizeof *shares, (char *)buffer, by_key);
-    for (size_t index = 0, next; index < count; index = next) {
-        for (next = index; next < count && shares[next].key == shares[index].key;)
-            next++;
-        push_line(lines, kinds, shares + index, next - index);
-    }
-    return lines;
-}
-
 /* ---- the reading ------------------------------------------------------------------------------------------------- */
 
 static VALUE overhead(const struct scan *scan) {
@@ -526,11 +389,8 @@ static VALUE read_ended(bool stop) {
     return reading;
 }
 
-/*
- * Groups the samples, with the bytes of the objects or without, and returns what `convert` makes of the scan. Of a
- * profile that another Ractor has ended, returns its last reading.
- */
-static VALUE read_profile(struct scan scan, bool with_bytes, VALUE (*convert)(VALUE argument)) {
+/* Of a profile that another Ractor has ended, returns its last reading. */
+static VALUE read_profile(struct scan scan) {
     scan.begun_ns = memscope_now_ns();
     memscope_object_profile_settle();
     if (!memscope_object_sampler_runs())
@@ -540,34 +400,11 @@ static VALUE read_profile(struct scan scan, bool with_bytes, VALUE (*convert)(VA
     scan.state = memscope_object_sampler_state();
     if (scan.stop)
         memscope_object_sampler_stop();
-    if (memscope_sampled_objects_group(&scan.state, with_bytes, &scan.scratch, &scan.groups) != MEMSCOPE_OK) {
+    if (memscope_sampled_objects_group(&scan.state, &scan.scratch, &scan.groups) != MEMSCOPE_OK) {
         memscope_scratch_close(&scan.scratch);
         return memscope_status_reason(MEMSCOPE_NO_MEMORY);
     }
-    return rb_ensure(convert, (VALUE)&scan, close_scan, (VALUE)&scan);
-}
-
-static VALUE survivors_of(VALUE argument) {
-    struct scan *scan = (struct scan *)argument;
-    const struct memscope_sampling_plan *plan = &scan->state.plan;
-    VALUE lines = lines_of(scan), body = rb_hash_new();
-
-    if (!RB_TYPE_P(lines, T_ARRAY))
-        return lines;
-    memscope_hash_set(body, "windows", ULL2NUM(plan->windows));
-    memscope_hash_set(body, "allocations", memscope_estimate(plan->stood_for));
-    memscope_hash_set(body, "windows_share", DBL2NUM(memscope_plan_share(plan)));
-    memscope_hash_set(body, "equal_windows", DBL2NUM(memscope_plan_equal_windows(plan)));
-    memscope_hash_set(body, "lines", lines);
-    return body;
-}
-
-/*
- * Native.surviving_objects -> the survivors of each line, and the shares from which the error of their number can be
- * estimated; nil or a reason as for object_profile, which takes many times as long.
- */
-static VALUE native_surviving_objects(VALUE self) {
-    return NIL_P(ended) ? read_profile((struct scan){0}, false, survivors_of) : memscope_object_profile_end();
+    return rb_ensure(body_of, (VALUE)&scan, close_scan, (VALUE)&scan);
 }
 
 /*
@@ -575,7 +412,7 @@ static VALUE native_surviving_objects(VALUE self) {
  * reason if there is no memory to read it.
  */
 static VALUE native_object_profile(VALUE self, VALUE stop) {
-    return read_profile((struct scan){.stop = RTEST(stop)}, true, body_of);
+    return read_profile((struct scan){.stop = RTEST(stop)});
 }
 
 /*
@@ -583,12 +420,11 @@ static VALUE native_object_profile(VALUE self, VALUE stop) {
  * memscope_sampled_object. Native.heap_graph finds paths to the objects of such a String.
  */
 static VALUE native_object_profile_with_objects(VALUE self) {
-    return NIL_P(ended) ? read_profile((struct scan){.with_objects = true}, true, body_of)
-                        : memscope_object_profile_end();
+    return NIL_P(ended) ? read_profile((struct scan){.with_objects = true}) : memscope_object_profile_end();
 }
 
 static VALUE read_before_ractor(VALUE unused) {
-    return rb_ractor_make_shareable(read_profile((struct scan){.stop = true, .before_ractor = true}, true, body_of));
+    return rb_ractor_make_shareable(read_profile((struct scan){.stop = true, .before_ractor = true}));
 }
 
 /* Keeps a last reading of the running profile, and stops it. */
@@ -623,7 +459,6 @@ void Init_memscope_object_profile(void) {
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile_runs?", native_object_profile_runs, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "next_object_generation", native_next_object_generation, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile", native_object_profile, 1);
-    rb_define_singleton_method(rb_mMemscopeNative, "surviving_objects", native_surviving_objects, 0);
     rb_define_singleton_method(rb_mMemscopeNative, "object_profile_with_objects", native_object_profile_with_objects,
                                0);
 }

@@ -29,8 +29,6 @@ module Memscope
     private_constant :CRASHING, :IN_RACTOR_NEW
 
     # @api private
-    autoload :Growth, File.join(__dir__, "object_profile/growth.rb")
-    # @api private
     autoload :Holders, File.join(__dir__, "object_profile/holders.rb")
 
     extend Profile::Profiler
@@ -81,11 +79,6 @@ module Memscope
 
       # @return [Boolean]
       def running? = Native.object_profile_runs?
-
-      # @api private
-      # @return [Hash{Symbol => Object}] what Growth counts: less than a snapshot, at a fraction of its cost
-      # @raise [Unavailable] if no profile is running
-      def survivors = readable(Native.surviving_objects) || refuse_not_running
 
       # @api private
       # @return [Hash{Symbol => Object}] the running profile, with its live objects

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../../test_helper"
+require_relative "../../support/profiles"
 
 # What holds the objects of lines that keep growing, in a process that watches itself.
 class ObjectHoldersTest < MemscopeTest
@@ -55,6 +56,34 @@ class ObjectHoldersTest < MemscopeTest
     assert_equal "Bus::HANDLERS → Array → Order", profile.holder(entry).to_s
     assert_match(/-e:4 in Object#leak\n +held by Bus::HANDLERS → Array → Order$/, answer["text"])
     assert_match(/held by Bus::HANDLERS -> Array\s+-> Order$/, answer["ascii"])
+  end
+
+  # A profile of 12 epochs, with these samples of each line by the epoch they are of.
+  def growing(unjudged: 12, **lines)
+    stacks = lines.flat_map.with_index do |(_name, samples), frame|
+      samples.map do |epoch, number|
+        Profiles.stack([frame], 40_000 * number, epoch, samples: number, class_name: "Order",
+                                                        live_objects: 1000 * number, error_objects: 1,
+                                                        shares: [[1, 1_000_000, 1000 * number, 40_000 * number]])
+      end
+    end
+    body = Profiles.whole(Profiles::FRAMES.values_at(*lines.keys), stacks,
+                          backend: :objects, rate_bytes: nil, windows: 20, coverage: nil, allocations: 20_000_000,
+                          equal_windows: 20.0, windows_share: 1.0, epoch: 13, generations: [*0..12],
+                          unjudged_generation: unjudged, live_objects: stacks.sum { |stack| stack[:live_objects] })
+    Memscope::ObjectProfile::Holders.growing(Memscope::Profile.of_objects(body)).map { |_path, lineno| lineno }
+  end
+
+  # A line that fills a cache at first, or that keeps the newest objects only, does not grow.
+  def test_a_line_grows_that_keeps_objects_of_both_halves
+    both = { 0 => 20, 3 => 20, 8 => 20, 11 => 20 }
+
+    assert_equal [9], growing(put: both, main: { 1 => 60 }, set: { 10 => 60 })
+    assert_equal [18, 9], growing(put: both, main: { 0 => 10, 9 => 60 }), "the one that keeps more of the later half"
+    assert_empty growing(put: { 0 => 3, 8 => 3, 3 => 1, 11 => 1 }), "too few samples"
+    assert_empty growing(put: both, unjudged: 9), "too young"
+    assert_empty growing(put: { 0 => 60, 12 => 60 }, main: [2, 4, 6, 8].to_h { |epoch| [epoch, 1] }),
+                 "what no full collection has judged"
   end
 
   # The other line has to wait for the next graph.

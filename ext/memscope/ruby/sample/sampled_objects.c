@@ -9,30 +9,19 @@ static size_t bytes_of(const struct memscope_object_sample *sample) {
     return sample->slot_bytes + memscope_held_bytes_of(walk, (VALUE)sample->address, sample->slot_bytes);
 }
 
-static size_t no_bytes(const struct memscope_object_sample *sample) {
-    return 0;
-}
-
-static enum memscope_status group(const struct memscope_object_sampler_state *state,
-                                  size_t (*bytes)(const struct memscope_object_sample *sample),
-                                  struct memscope_scratch *scratch, struct memscope_object_groups *groups) {
-    return memscope_object_samples_read(memscope_object_sampler_samples(), scratch, bytes, &state->generations,
-                                        (uint32_t)state->plan.windows, state->last, 1 - state->plan.unwatched, groups);
-}
-
-enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state, bool with_bytes,
+enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state,
                                                     struct memscope_scratch *scratch,
                                                     struct memscope_object_groups *groups) {
     struct memscope_held_memory held;
     enum memscope_status status;
 
-    if (!with_bytes)
-        return group(state, no_bytes, scratch, groups);
     walk = memscope_scratch_take(scratch, sizeof *walk);
     if (walk == NULL)
         return MEMSCOPE_NO_MEMORY;
     memscope_heap_held_open(walk, &held);
-    status = group(state, bytes_of, scratch, groups);
+    status =
+        memscope_object_samples_read(memscope_object_sampler_samples(), scratch, bytes_of, &state->generations,
+                                     (uint32_t)state->plan.windows, state->last, 1 - state->plan.unwatched, groups);
     memscope_heap_held_close(walk);
     walk = NULL;
     return status;

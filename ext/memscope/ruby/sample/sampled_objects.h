@@ -9,10 +9,10 @@
 #include "sampling/object_groups.h"
 
 /*
- * Groups the samples in scratch. with_bytes: whether each object counts with the bytes of its slot and those that it
- * says it holds through malloc, which runs the dsize functions of C extensions (held_memory.h); otherwise with none.
+ * Groups the samples in scratch. Each object counts with the bytes of its slot and those that it says it holds through
+ * malloc, which runs the dsize functions of C extensions (held_memory.h).
  */
-enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state, bool with_bytes,
+enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state,
                                                     struct memscope_scratch *scratch,
                                                     struct memscope_object_groups *groups);
 

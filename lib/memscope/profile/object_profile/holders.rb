@@ -5,21 +5,21 @@ Memscope::Loading.unit :HeapGraph
 
 module Memscope
   module ObjectProfile
-    # Finds what holds the objects of lines that keep growing. A thread counts each line's survivors after major GCs.
-    # For the line that grew most, it makes a heap graph in a forked child, and takes a path to the line's sampled
-    # objects. Later readings of the profile include that path.
+    # Finds what holds the objects of lines that keep growing. A thread reads the profile after major GCs. For a line
+    # that grows, it makes a heap graph in a forked child, and takes a path to the line's sampled objects. Later
+    # readings of the profile include that path.
     #
     # @api private
     module Holders
-      # The thread checks for a major GC every SECONDS, or after REST times the CPU time of its last count if that is
-      # longer: so counts take at most a two-hundredth of the time.
-      SECONDS = 10
+      # The thread checks for a major GC every SECONDS, or after REST times the CPU time of its last reading if that is
+      # longer: so readings take at most a two-hundredth of the time.
+      SECONDS = 60
       REST = 200
       # The fewest seconds between two heap graphs.
       BETWEEN = 600
-      # How many counts are kept.
-      COUNTS = 30
-      private_constant :COUNTS
+      # The fewest epochs of a profile that has two halves to compare.
+      EPOCHS = 10
+      private_constant :EPOCHS
 
       @lock = Mutex.new
 
@@ -56,6 +56,20 @@ module Memscope
                                     sampled: graph.target_count, found_at: (graph.at.to_r * 1000).to_i })
         end
 
+        # Lines that keep objects of both halves of the time, as Profile::Leaks judges it.
+        #
+        # @param profile [Profile]
+        # @return [Array<Array(String, Integer)>] the one that keeps most of the later half first
+        def growing(profile)
+          ended = profile.unjudged_generation
+          return [] if ended < EPOCHS
+
+          leaks = Profile::Leaks.new(profile, warm: 0, ended: ended, threshold: 0)
+          leaks.entries.select { |entry| entry.lineno && entry.estimated? }
+               .sort_by { |entry| -entry.generations.sum { |first, bytes| first < ended / 2 ? 0 : bytes } }
+               .map { |entry| [entry.path, entry.lineno] }
+        end
+
         private
 
         # A forked child continues the profile, but lacks the thread.
@@ -75,7 +89,6 @@ module Memscope
         end
 
         def watch_session(session)
-          @counts = []
           @majors = @looked_at = nil
           rest = SECONDS
           loop do
@@ -84,28 +97,20 @@ module Memscope
             next if @majors == (majors = GC.stat(:major_gc_count))
 
             @majors = majors
-            rest = [SECONDS, REST * count].max
-            look
+            since = Clock.cpu
+            lines = growing(@profiler.snapshot)
+            rest = [SECONDS, REST * (Clock.cpu - since)].max
+            look(lines - @profiler.holders.map { |holder| [holder.path, holder.lineno] })
           end
         rescue Unavailable
           nil # the profile has been stopped, or could not be read
         end
 
-        # @return [Float] the CPU time that counting took, in seconds
-        def count
-          since = Clock.cpu
-          @counts = [*@counts, Growth.count(@profiler.survivors)].last(COUNTS)
-          Clock.cpu - since
-        end
-
-        # A line with a known holder gets another heap graph only if no other line grows.
-        def look
-          lines = Growth.decide(@counts)
+        def look(lines)
           return if lines.empty? || (@looked_at && Clock.now - @looked_at < BETWEEN)
 
           @looked_at = Clock.now
-          known = @profiler.holders.map { |holder| [holder.path, holder.lineno] }
-          holder = find(@profiler.with_objects, *((lines - known).first || lines.first))
+          holder = find(@profiler.with_objects, *lines.first)
           @profiler.keep(holder) if holder
         end
 

@@ -32,7 +32,7 @@ module Memscope
         jemalloc_profiling: nil, profile_session: 0, next_generation: 0,
         object_profile: nil, object_profile_runs?: false,
         object_profile_session: 0,
-        stop_object_profile: nil, object_profile_with_objects: nil, surviving_objects: nil,
+        stop_object_profile: nil, object_profile_with_objects: nil,
         measuring: nil, halt_measurement: nil, clear_stack: nil, collect_garbage: nil, open_history: :unsupported,
         history: nil, history_series: {}.freeze, terminate: :unsupported, tags_begun?: false
       }.freeze
