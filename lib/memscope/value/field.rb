@@ -29,6 +29,9 @@ module Memscope
     IMMEDIATE = [*NUMBERS, :boolean, :symbol, :id, :time].freeze
     # Format of a time in `to_h` and JSON, for Time#strftime.
     TIME = "%Y-%m-%dT%H:%M:%S.%LZ"
+    # Shared by all readings, which have dozens of each.
+    NO_ITEMS = [].freeze
+    NO_KEYS = {}.freeze
     # The maximum number of characters of a value in a message.
     EXCERPT = 64
     # What a terminal, an editor or a browser obeys instead of showing it: control characters, line and paragraph
@@ -37,7 +40,7 @@ module Memscope
     HIDDEN_IN_LINES = /[#{HIDDEN.source}&&[^\n\t]]/
     # The part of HIDDEN that is ASCII, which is searched for eight times as fast.
     HIDDEN_IN_ASCII = /[[:cntrl:]]/
-    private_constant :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
+    private_constant :NO_ITEMS, :NO_KEYS, :EXCERPT, :HIDDEN, :HIDDEN_IN_LINES, :HIDDEN_IN_ASCII
 
     # @return [Symbol] the method that reads it: `proved?` for a Boolean
     def reader = type == :boolean ? :"#{name}?" : name
@@ -46,7 +49,7 @@ module Memscope
     # @return [Object] as the record holds it
     def take(value)
       case type
-      when Array then value.map { |item| record(type.first, item) }.freeze
+      when Array then value.empty? ? NO_ITEMS : value.map { |item| record(type.first, item) }.freeze
       when Class then record(type, value)
       when :string then value.is_a?(String) ? Field.line(value) : Field.plain(value)
       else Field.plain(value)
@@ -74,7 +77,7 @@ module Memscope
       case value
       when String then text(value)
       when Symbol then text(value.name)
-      when Hash then value.frozen? ? value : plain_hash(value)
+      when Hash then value.empty? ? NO_KEYS : plain_hash(value)
       when Array then value.frozen? ? value : value.map { |item| plain(item) }.freeze
       else value
       end
@@ -82,6 +85,8 @@ module Memscope
 
     # Without a pair for each key: reports and readings have hundreds.
     def self.plain_hash(hash)
+      return hash if hash.frozen?
+
       copy = {}
       hash.each { |key, item| copy[key.is_a?(String) ? text(key) : key] = plain(item) }
       copy.freeze

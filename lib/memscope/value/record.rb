@@ -19,8 +19,11 @@ module Memscope
       # @return [Symbol, nil] the field that identifies a record in a list
       attr_reader :identity
 
+      # @return [Array<Field>] declared by the class itself
+      def own_fields = @own_fields ||= []
+
       # @return [Array<Field>] in the order of `to_h`
-      def fields = own_fields
+      alias fields own_fields
 
       # @api private
       # @return [Hash{Symbol, String => Symbol}] the name of each field, under two keys: as a Symbol and as a String
@@ -75,9 +78,6 @@ module Memscope
       # @param given [Hash{Symbol => Object}] with the keys of `to_h`
       # @return [Hash{Symbol => Object}] with the names of fields as keys
       def unwrapped(given, _where) = given
-
-      # @return [Array<Field>] declared by the class itself
-      def own_fields = @own_fields ||= []
 
       private :new
 
