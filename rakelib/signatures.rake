@@ -2,11 +2,20 @@
 
 require "strscan"
 
-# sig/fields.rbs: a reader for each field that a Record declares, of the type in the @return tag above it.
+# sig/fields.rbs: a reader for each field that a Record declares, of the type in the @return tag above it; a reader and
+# a writer for each setting, of the type that its allowed values have.
 module Signatures
   FILE = "sig/fields.rbs"
   NAMES = { "Boolean" => "bool", "Object" => "plain", "Numeric" => "(Integer | Float)" }.freeze
-  HEADER = "# Made by `rake sig` from the fields of the records in lib/. Other signatures are in memscope.rbs.\n"
+  HEADER = "# Made by `rake sig` from the fields and settings in lib/. Other signatures are in memscope.rbs.\n"
+  # By what a setting allows: what its reader returns, and what its writer takes.
+  SETTINGS = {
+    /\Atrue, false\z/ => %w[bool bool], /\Atrue, false, an/ => ["bool | String", "bool | String | _ToPath"],
+    /\Anil, an absolute/ => ["String?", "(String | _ToPath)?"], /\Anil, a String/ => %w[String? String?],
+    /\Anil, a number/ => ["(Integer | Float)?", "Numeric?"], /\Aa number of s/ => ["Integer | Float", "Numeric"],
+    /\Aa number from/ => %w[Float Numeric], /\A:/ => %w[Symbol Symbol], / to call/ => %w[_Authorize? _Authorize?],
+    / to info/ => %w[_Logger? _Logger?]
+  }.freeze
 
   class << self
     # @return [String] content of FILE
@@ -17,10 +26,21 @@ module Signatures
       YARD::Logger.instance.enter_level(YARD::Logger::ERROR) do
         YARD.parse(["lib/memscope/value/reading.rb", "lib/memscope/**/*.rb"])
       end
-      "#{HEADER}#{block(Memscope, 0)}"
+      "#{HEADER}#{block(Memscope, 0)}#{settings}"
     end
 
     private
+
+    def settings
+      types = Memscope::Configuration::SETTINGS.each_value.map do |setting|
+        [setting.name, *SETTINGS.find { |allowed, _types| allowed.match?(setting.allowed) }.last]
+      end
+      readers = types.map { |name, type, _given| "attr_reader #{name}: #{type}" }
+      writers = types.map { |name, _type, given| "def #{name}=: (#{given} value) -> void" }
+      lines = ["module Memscope", "  class Configuration", *readers.map { |line| "    #{line}" }, "",
+               "    class Builder", *[*readers, *writers].map { |line| "      #{line}" }, "    end", "  end", "end"]
+      "\n#{lines.join("\n")}\n"
+    end
 
     def block(container, depth)
       lines = fields(container) + parts(container).map { |part| block(part, depth + 1).chomp }.reject(&:empty?)

@@ -128,42 +128,7 @@ module Memscope
       end
     end
 
-    # @!attribute [r] listen
-    #   @return [Boolean, String]
-    # @!attribute [r] socket_directory
-    #   @return [String, nil]
-    # @!attribute [r] username
-    #   @return [String, nil]
-    # @!attribute [r] password
-    #   @return [String, nil]
-    # @!attribute [r] authorize
-    #   @return [#call, nil]
-    # @!attribute [r] actions
-    #   @return [Boolean]
-    # @!attribute [r] worker_interval_seconds
-    #   @return [Integer, Float]
-    # @!attribute [r] metrics_ledger_interval_seconds
-    #   @return [Integer, Float, nil]
-    # @!attribute [r] metrics_arenas
-    #   @return [Boolean]
-    # @!attribute [r] metrics_objects
-    #   @return [Boolean]
-    # @!attribute [r] objects_profile
-    #   @return [Boolean]
-    # @!attribute [r] history
-    #   @return [Boolean]
-    # @!attribute [r] policy
-    #   @return [Symbol] :off, :observe or :act
-    # @!attribute [r] policy_soft
-    #   @return [Float]
-    # @!attribute [r] policy_interval_seconds
-    #   @return [Integer, Float]
-    # @!attribute [r] policy_min_uptime_seconds
-    #   @return [Integer, Float]
-    # @!attribute [r] policy_supervised
-    #   @return [Boolean]
-    # @!attribute [r] background_thread
-    #   @return [Boolean]
+    # A reader for each of SETTINGS: `rake sig` writes their signatures.
     attr_reader(*(SETTINGS.keys - %i[logger]))
 
     # @param values [Hash{Symbol => Object}] the values of all settings
