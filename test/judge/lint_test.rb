@@ -465,7 +465,7 @@ class LintValueTest < LintTest
                                                                   variables: { MALLOC_ARENA_MAX: "2" })
     text = reading.to_s
 
-    assert_match(/^  tcache_max +4,096  MALLOC_CONF$/, text)
+    assert_match(/^ +tcache_max  4,096 \(MALLOC_CONF\)$/, text)
     assert_match(/^  warning: MALLOC_CONF: dirty_decay, given "5": jemalloc did not take it/, text)
     assert_match(/^    paste  unset MALLOC_ARENA_MAX$/, text)
     assert_match(/^    MALLOC_CONF=narenas:2,tcache_max:4096,dirty_decay_ms:1000$/, text)

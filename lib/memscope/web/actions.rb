@@ -125,7 +125,8 @@ module Memscope
         options = if profiler == :object_profile
                     { budget: number("budget", ObjectProfile::BUDGET) }
                   else
-                    { rate: number("rate", MallocProfile::RATE), backend: choice("backend", MallocProfile::BACKENDS, :auto) }
+                    { rate: number("rate", MallocProfile::RATE),
+                      backend: choice("backend", MallocProfile::BACKENDS, :auto) }
                   end
         options.tap { Memscope.const_get(Calls::PROFILERS.fetch(profiler)).check(**options) }
       rescue Invalid => e

@@ -100,7 +100,8 @@ module Memscope
         def text
           return result.to_s(unicode: true) if result
 
-          outcomes.map { |one| "#{one.place}\n#{one.reason || one.result.to_s(unicode: true)}\n" }.join("\n")
+          texts = outcomes.map { |one| one.reason || one.result.to_s(unicode: true) }
+          outcomes.zip(texts).map { |one, text| "#{one.place}\n#{text}\n" }.join("\n")
         end
       end
     end

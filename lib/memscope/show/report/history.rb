@@ -24,7 +24,8 @@ module Memscope
         rows.reject! { |_last, change,| ["0", "0.0"].include?(change) } if changed
         return if rows.empty?
 
-        @page.listing([unit == :bytes ? "MiB" : "", "change", "most", "since #{begun.strftime('%F %H:%M')} UTC"], rows)
+        since = "since #{begun.strftime('%F %H:%M')} UTC"
+        @page.listing([unit == :bytes ? "MiB" : "", "change", "most", since], rows)
       end
 
       private
@@ -35,8 +36,11 @@ module Memscope
 
       # When all rows had been sampled: a change of RSS must not have begun before those of the rows, its parts.
       def begun
+        return @begun if @begun
+
         rows = @reading.series & History::ROWS
-        @begun ||= rows.filter_map { |id| @reading.points(id).find(&:min)&.at }.max || @reading.started_at
+        times = rows.filter_map { |id| @reading.points(id).find(&:min)&.at }
+        @begun = times.max || @reading.started_at
       end
 
       def row(id, unit)

@@ -4,9 +4,6 @@ module Memscope
   module Report
     # The allocator's settings that something has set, the problems, and the recommended settings.
     class LintPage < ReadingPage
-      NAME_WIDTH = 26
-      private_constant :NAME_WIDTH
-
       private
 
       def subject
@@ -21,27 +18,20 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        [*(fitting("  #{'Setting'.ljust(NAME_WIDTH)}#{'value'.rjust(14)}  from") if shown.any?),
-         *shown.map { |setting| setting_line(setting) },
-         *("  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values." \
-           if others.any?)]
+        table = @page.listing(%w[setting value], shown.map { |one| [one.name, text(one)] }) if shown.any?
+        rest = "  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values."
+        [*table, *(rest if others.any?)]
       end
 
       def shown?(setting)
         setting.source != "default" || setting.given || @reading.recommendations.map(&:name).include?(setting.name)
       end
 
-      def setting_line(setting)
+      def text(setting)
         given = ", given #{setting.given.inspect}" if setting.ignored && setting.given
-        fitting("  #{setting.name.ljust(NAME_WIDTH)}#{value(setting.value).rjust(14)}  #{setting.source}#{given}")
-      end
-
-      def fitting(line) = line.length > @page.width ? "#{line[0, @page.width - 3]}..." : line
-
-      def value(value)
-        return value.nil? ? @page.unknown : value.to_s unless value.is_a?(Integer) && value.positive?
-
-        count(value)
+        value = setting.value
+        value = counted_cell(value) if value.nil? || (value.is_a?(Integer) && value.positive?)
+        "#{value} (#{setting.source}#{given})"
       end
 
       def problems

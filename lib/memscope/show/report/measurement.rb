@@ -44,7 +44,7 @@ module Memscope
         DiffPage.new(@reading.rows, unicode: @page.unicode?, width: @page.width).lines
       end
 
-      def reasons = unavailable_together(@reading.reasons.except(:names))
+      def reasons = unavailable(@reading.reasons.except(:names))
     end
   end
 end

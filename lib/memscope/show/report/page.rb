@@ -203,11 +203,7 @@ module Memscope
         end
       end
 
-      def columns_of(character)
-        return 0 if character.match?(NARROW)
-
-        character.match?(WIDE) ? 2 : 1
-      end
+      def columns_of(character) = { NARROW => 0, WIDE => 2 }.find { |set, _| character.match?(set) }&.last || 1
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.
@@ -266,15 +262,12 @@ module Memscope
       # @return [Array<String>]
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
 
-      # The text of `explained` under a heading; nil without reasons.
+      # The same under a heading, with one sentence for all the numbers that have the same reason; nil without reasons.
       def unavailable(reasons)
-        ["  unavailable or approximate:", *explained(reasons, indent: "    ")] unless reasons.empty?
-      end
+        return if reasons.empty?
 
-      # The same, with one sentence for all the numbers that have the same reason.
-      def unavailable_together(reasons)
-        same = reasons.group_by(&:last).transform_values { |pairs| pairs.map(&:first) }
-        unavailable(same.to_h { |why, fields| [fields.join(", "), why] })
+        same = reasons.group_by(&:last).to_h { |why, pairs| [pairs.map(&:first).join(", "), why] }
+        ["  unavailable or approximate:", *explained(same, indent: "    ")]
       end
 
       # A listing of the sums of rows, one line for each group of them. "%s" in a heading is the unit of its bytes, "+"
@@ -289,7 +282,8 @@ module Memscope
         groups = groups.reject { |_name, rows| rows.empty? }
         headings = columns.map { |heading, _field| heading.sub("%s", scale&.unit.to_s) }
         lines = groups.map do |group, rows|
-          [*columns.map { |heading, field| sum_cell(heading, rows.map { |row| value(row, field) }, scale) }, group]
+          numbers = columns.map { |heading, field| [heading, rows.map { |row| value(row, field) }] }
+          [*numbers.map { |heading, values| sum_cell(heading, values, scale) }, group]
         end
         @page.listing([*headings, name], lines, **listing)
       end

@@ -44,7 +44,7 @@ module Memscope
 
       def decimal(number) = number ? self.class.decimal(number) : @page.unknown
 
-      def reasons = unavailable_together(@reading.reasons)
+      def reasons = unavailable(@reading.reasons)
     end
   end
 end

@@ -31,7 +31,8 @@ module Memscope
       def curves
         return unless @history&.started_at
 
-        HistoryPage.new(@history, unicode: @page.unicode?, width: @page.width).table(:bytes, changed: true)
+        page = HistoryPage.new(@history, unicode: @page.unicode?, width: @page.width)
+        page.table(:bytes, changed: true)
       end
 
       # Why there is no verdict is part of its sentence.
