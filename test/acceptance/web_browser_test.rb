@@ -14,10 +14,10 @@ class WebBrowserTest < MemscopeTest
   DESK = { width: 1280, height: 900 }.freeze
   # The first row of a heap graph.
   HOLDER = "#heap tbody th"
-  # Evaluated in a page: the widths of the meters of the top rows, in percent.
-  METERS = <<~JS
-    [...document.querySelectorAll(".tree > li > .row .meter .fill, .tree > li > details > .row .meter .fill")]
-      .map((one) => parseFloat(one.getAttribute("width")))
+  # Evaluated in a page: the widths of the parts of the bar, and of the meters of the top rows, in percent.
+  WIDTHS = <<~JS
+    ["svg.bar .segment", ".tree > li > .row .meter .fill, .tree > li > details > .row .meter .fill"]
+      .map((which) => [...document.querySelectorAll(which)].map((one) => parseFloat(one.getAttribute("width"))))
   JS
   # Evaluated in a page: the elements that the keyboard can reach, and the one that has the focus.
   REACHABLE = "document.querySelectorAll('a[href], button, select, summary, [tabindex=\"0\"]')"
@@ -97,12 +97,12 @@ class WebBrowserTest < MemscopeTest
     end
   end
 
-  def test_the_meters_sum_to_a_hundred_percent
+  def test_the_bar_and_the_meters_sum_to_a_hundred_percent
     visit do |page|
-      widths = page.evaluate(METERS)
-
-      assert_operator widths.size, :>=, 5
-      assert_in_delta 100, widths.sum, 0.01
+      page.evaluate(WIDTHS).each do |widths|
+        assert_operator widths.size, :>=, 5
+        assert_in_delta 100, widths.sum, 0.01
+      end
       completed(page)
 
       assert_equal "100.0 %", page.text(".total .share")

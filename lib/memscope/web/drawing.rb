@@ -7,11 +7,28 @@ module Memscope
     #
     # @api private
     module Drawing
-      # Pixels.
-      HEIGHT = 10
-      private_constant :HEIGHT
+      # Heights, in pixels.
+      BAR = 56
+      METER = 10
+      private_constant :BAR, :METER
 
       module_function
+
+      # Rows side by side, 100 % wide together.
+      #
+      # @param sizes [Hash{Symbol => Integer}] bytes by row
+      # @param label [String] its content in words, for screen readers
+      # @return [Markup]
+      def bar(sizes, label:)
+        whole = [sizes.values.sum, 1].max
+        left = 0
+        drawn = sizes.map do |id, bytes|
+          from, width = [left, bytes].map { |part| 100.0 * part / whole }
+          left += bytes
+          rect("fill segment row-#{Markup.of(id)}", from, width, BAR)
+        end
+        svg("bar", BAR, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
+      end
 
       # A share of a whole: used memory is solid, unused memory beside it is hatched.
       #
@@ -21,16 +38,20 @@ module Memscope
       # @return [Markup]
       def meter(used, held = 0, id: :malloc)
         solid, hatched = [used, held].map { |share| 100.0 * share.clamp(0, 1) }
-        drawn = rect("track", 0, 100) + rect("fill row-#{id.to_s[/\A\w+/]}", 0, solid + hatched) +
-                rect("held", solid, hatched, 'fill="url(#held)"')
-        Markup.new(%(<svg class="meter" width="100%" height="#{HEIGHT}" aria-hidden="true">#{drawn}</svg>))
+        svg("meter", METER, 'aria-hidden="true"',
+            rect("track", 0, 100, METER) + rect("fill row-#{Markup.of(id)}", 0, solid + hatched, METER) +
+            rect("held", solid, hatched, METER, 'fill="url(#held)"'))
       end
 
-      def rect(classes, left, width, attributes = nil)
+      def rect(classes, left, width, height, attributes = nil)
         return "" unless width.positive?
 
         left, width = [left, width].map { |number| format("%.4f%%", number) }
-        %(<rect class="#{classes}" x="#{left}" width="#{width}" height="#{HEIGHT}" #{attributes}/>)
+        %(<rect class="#{classes}" x="#{left}" width="#{width}" height="#{height}" #{attributes}/>)
+      end
+
+      def svg(classes, height, attributes, body)
+        Markup.new(%(<svg class="#{classes}" width="100%" height="#{height}" #{attributes}>#{body}</svg>))
       end
     end
   end

@@ -98,6 +98,13 @@ module Memscope
           @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, View.mark(row.id).to_s, row.id) }
         end
 
+        # @return [Markup] the rows side by side
+        def bar
+          shares = branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
+          Drawing.bar(branches.to_h { |branch| [branch.owner, [branch.row.bytes, 0].max] },
+                      label: "The resident set by owner: #{shares.join(', ')}")
+        end
+
         # @return [Integer] a lower bound of what is resident but unused
         def held_bytes = branches.sum(&:held_bytes)
 
