@@ -55,7 +55,7 @@ class TagsTest < MemscopeTest
   def test_an_order_within_its_error_says_so
     close = tags(tag(40, name: "a"), tag(41, name: "b"), tag(12, name: "c"))
 
-    assert_match(/the first 2 tags retain differs by less than two standard errors/, text(close).split.join(" "))
+    assert_match(/The first 2 tags differ by less than two standard errors/, text(close).split.join(" "))
     refute_includes text(tags(tag(90, name: "a"), tag(12, name: "c"))), "standard errors: their"
   end
 

@@ -299,6 +299,18 @@ module Memscope
         growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
       end
 
+      # @param ranked [Array<Array(Numeric, Numeric)>] the values by which rows are sorted, with their errors
+      # @param noun [String] what the rows are
+      # @return [String, nil] a sentence if the order of the first rows may be chance
+      def tie(ranked, noun)
+        (most, error), *others = ranked
+        tied = others.take_while { |value, its| most - value < 2 * Math.hypot(error, its) }.size
+        return if tied.zero?
+
+        @page.wrapped("The first #{tied + 1} #{noun} differ by less than two standard " \
+                      "errors: their order may be chance, until more samples tell them apart.")
+      end
+
       # A cell in a column of MiB.
       def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 

@@ -168,7 +168,7 @@ module Memscope
 
       def figures
         known = FIGURES.keys.select { |name| @reading.public_send(name) }
-        ["      MiB", *known.map { |name| "#{mebibytes(@reading.public_send(name)).rjust(9)}  #{FIGURES[name]}" }]
+        @page.listing(["MiB", ""], known.map { |name| [mebibytes(@reading.public_send(name)), FIGURES[name]] })
       end
 
       def malloc

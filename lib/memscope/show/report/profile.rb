@@ -153,7 +153,7 @@ module Memscope
         return [] if @entries.empty?
 
         rows = listing
-        [rows, *[(FEW if @few), tie].compact.map { |text| @page.wrapped(text) }]
+        [rows, *(@page.wrapped(FEW) if @few), *chance]
       end
 
       def listing

@@ -16,19 +16,12 @@ module Memscope
       def unseen = [*(unseen_calls if @reading.backend == :imports), *outside_malloc]
 
       # @return [String, nil] a sentence if the order of the first entries may be chance
-      def tie
-        first, *others = shown.select { |entry| estimated?(entry) }
-        tied = others.take_while { |one| tied?(first, one) }
-        return if tied.empty?
-
-        "The first #{tied.size + 1} #{noun([first, *tied])} differ by less than two " \
-          "standard errors: their order may be chance, and a longer profile tells " \
-          "them apart."
+      def chance
+        entries = shown.select { |entry| estimated?(entry) }
+        tie(entries.map { |entry| [rank(entry), entry.error_bytes] }, noun([]))
       end
 
       private
-
-      def tied?(one, other) = rank(one) - rank(other) < 2 * Math.hypot(one.error_bytes, other.error_bytes)
 
       def coverage
         share = @reading.coverage or return

@@ -10,7 +10,7 @@ module Memscope
 
       private
 
-      def sections = @reading.known? ? [lede, [table, *tie]] : []
+      def sections = @reading.known? ? [lede, [table, *chance]] : []
 
       def lede
         ["  retained: objects of 1,000 runs, #{@page.plus_minus} one standard error;",
@@ -23,19 +23,11 @@ module Memscope
                       rows.map { |row| [*cells(row), row.name] }, long: :end, keys: rows.map(&:name))
       end
 
-      # A sentence if the order of the first tags may be chance. Tags are sorted by what all of their runs retain.
-      def tie
-        first, *others = @reading.rows.take_while(&:retained_objects).first(@limit)
-        tied = others.take_while { |row| total(first) - total(row) < 2 * Math.hypot(error(first), error(row)) }
-        return if tied.empty?
-
-        @page.wrapped("What the first #{tied.size + 1} tags retain differs by less " \
-                      "than two standard errors: their order may be chance.")
+      # Tags are sorted by what all of their runs retain.
+      def chance
+        rows = @reading.rows.take_while(&:retained_objects).first(@limit)
+        tie(rows.map { |row| [row.retained_objects, row.retained_objects_error].map { |one| one * row.runs } }, "tags")
       end
-
-      def total(row) = row.retained_objects * row.runs
-
-      def error(row) = row.retained_objects_error * row.runs
 
       def cells(row)
         [decimal(row.retained_objects), decimal(row.retained_objects_error), count(row.runs),
