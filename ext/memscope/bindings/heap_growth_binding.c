@@ -109,8 +109,8 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     VALUE hash = rb_hash_new();
 
     memscope_hash_set(hash, "name", name_of_row(scan, name));
-    memscope_hash_set(hash, "new_count", ULL2NUM(row->new_count));
-    memscope_hash_set(hash, "new_bytes", ULL2NUM(row->new_bytes));
+    memscope_hash_set(hash, "count", ULL2NUM(row->new_count));
+    memscope_hash_set(hash, "bytes", ULL2NUM(row->new_bytes));
     return hash;
 }
 

@@ -33,14 +33,14 @@ module Memscope
       field :retained_bytes, :bytes, null: false
     end
 
-    # The unreachable objects of one class.
-    class GarbageRow < Record
-      # @return [String] as ClassRow#name
+    # The unreachable objects of one class; or the objects that one line allocated, of a dump that was traced.
+    class Group < Record
+      # @return [String] as ClassRow#name; or "app/models/order.rb:12"
       field :name, :string, null: false, identity: true
       # @return [Integer] objects
       field :count, :count, null: false
-      # @return [Integer, nil] bytes of their slots
-      field :slot_bytes, :bytes
+      # @return [Integer, nil] bytes of their slots; nil of a line
+      field :slot_bytes, :bytes, sparse: true
       # @return [Integer] bytes of their slots and malloc memory
       field :bytes, :bytes, null: false
     end
@@ -192,16 +192,6 @@ module Memscope
       field :saved_bytes, :bytes, null: false
     end
 
-    # The objects that one line allocated, of a dump that was traced.
-    class Site < Record
-      # @return [String] "app/models/order.rb:12"
-      field :name, :string, null: false, identity: true
-      # @return [Integer] objects, garbage included
-      field :count, :count, null: false
-      # @return [Integer] bytes of their slots and malloc memory
-      field :bytes, :bytes, null: false
-    end
-
     # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
     class Strings < Record
       # @return [Integer] objects
@@ -251,10 +241,10 @@ module Memscope
     field :garbage_slot_bytes, :bytes
     # @return [Integer, nil] bytes of their slots and malloc memory
     field :garbage_bytes, :bytes
-    # @return [Array<GarbageRow>] by bytes, the most first
-    field :garbage, [GarbageRow], null: false
-    # @return [Array<Site>, nil] by bytes, the most first; nil unless a dump was read that states them
-    field :sites, [Site], sparse: true
+    # @return [Array<Group>] by bytes, the most first
+    field :garbage, [Group], null: false
+    # @return [Array<Group>, nil] by bytes, the most first; nil unless a dump was read that states them
+    field :sites, [Group], sparse: true
     # @return [Integer, nil] references between objects
     field :reference_count, :count
     # @return [Symbol, nil] where the heap was walked: :child (a forked child) or :process; nil if it was not
@@ -308,7 +298,7 @@ module Memscope
       # @return [HeapGraph] with a reason instead of an answer if the file is not such a dump
       # @raise [ArgumentError] for an invalid argument
       # @raise [SystemCallError] if the file cannot be opened
-      # @raise [Dump::Failed] if nobody writes to a FIFO, or if what decompresses the file is not installed
+      # @raise [Dump::Failed] if nobody writes to a FIFO
       def read(path, top: OPTIONS[:top], paths_to: nil)
         checked(top: top)
         refuse("paths_to", paths_to, "the name of a class, nil") unless paths_to.nil? || paths_to.is_a?(String)

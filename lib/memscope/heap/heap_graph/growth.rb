@@ -28,16 +28,6 @@ module Memscope
         field :new_bytes, :bytes, null: false
       end
 
-      # The new objects that were allocated by one line.
-      class Site < Record
-        # @return [String] "app/models/order.rb:12"
-        field :name, :string, null: false, identity: true
-        # @return [Integer] new objects
-        field :new_count, :count, null: false
-        # @return [Integer] their bytes
-        field :new_bytes, :bytes, null: false
-      end
-
       # @return [Array<String>] paths of the dumps, the first one first
       field :sources, :list, null: false
       # @return [Integer, nil] objects of the last dump minus those of the first, garbage included; nil, with a reason,
@@ -55,8 +45,9 @@ module Memscope
       field :new_garbage_bytes, :bytes
       # @return [Array<Row>] by the bytes of new objects or the growth in bytes, whichever is larger
       field :classes, [Row], null: false
-      # @return [Array<Site>] by bytes; empty, with a reason, unless allocations were traced
-      field :sites, [Site], null: false
+      # @return [Array<Group>] the new objects by the line that allocated them, by bytes; empty, with a reason,
+      #   unless allocations were traced
+      field :sites, [Group], null: false
       # @return [Array<Path>] to the new objects through which all other new objects are reached. `accumulated_bytes`
       #   are the bytes of the object at the end of a path and of the new objects that are reached through it; the bytes
       #   of all paths add up to new_bytes

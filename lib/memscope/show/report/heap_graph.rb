@@ -92,7 +92,7 @@ module Memscope
       end
 
       def sites
-        listed({ "new %s" => :new_bytes, "new objects" => :new_count }, "allocated at", @reading.sites, &:name)
+        listed({ "new %s" => :bytes, "new objects" => :count }, "allocated at", @reading.sites, &:name)
       end
 
       # A dump does not say which process it is from.
