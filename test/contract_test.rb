@@ -37,10 +37,10 @@ class ContractTest < MemscopeTest
     "History" => %i[series points events running? started_at [] to_h to_json],
     "Verdict" => %i[kind layer shares bytes_per_hour eta_seconds needs_seconds confidence evidence remedy sentence leak?
                     to_h to_json to_s],
-    "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems inclusive_bytes children - to_h
-                     to_json to_s],
+    "Requires" => %i[objects_bytes malloc_bytes mapped_bytes nodes gems inclusive_bytes - to_h to_json
+                     to_s],
     "Requires::Node" => %i[path gem lazy? parent objects objects_bytes malloc_bytes mapped_bytes],
-    "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes inclusive_bytes required_by],
+    "Requires::GemCost" => %i[name objects_bytes malloc_bytes mapped_bytes required_by],
     "Tags" => %i[each rows top - to_h to_json to_s],
     "Tags::Row" => %i[name runs running allocated_objects malloc_allocated_bytes live_objects
                       live_bytes malloc_live_bytes retained_objects retained_objects_error],

@@ -37,8 +37,6 @@ class RequiresTest < MemscopeTest
     program, a, b, part, late = reading.nodes
 
     assert_equal([5249, 5100, 3500, 400, 30], [program, a, b, part, late].map { |node| reading.inclusive_bytes(node) })
-    assert_equal [b, part], reading.children(a)
-    assert_empty reading.children(late)
     assert_equal reading.bytes, reading.inclusive_bytes(program) + 10
   end
 
@@ -48,8 +46,6 @@ class RequiresTest < MemscopeTest
 
     assert_equal([[3050, 480, 4096, 2, 1], [1400, 200, 0, 2, 0]],
                  %w[b a].map { |name| gem(name).to_h.values_at(*figures) })
-    # b's cost is within a, which required it first; a/part, required by a, is counted once.
-    assert_equal([5100, 3530], %w[a b].map { |name| gem(name).inclusive_bytes })
     assert_equal([%w[a ruby], [], ["ruby"]], %w[b a (elsewhere)].map { |name| gem(name).required_by })
   end
 

@@ -124,11 +124,10 @@ class RailtieTest < MemscopeTest
     assert_equal 'false false 5 "" true', lines.last
     assert_empty lines.grep(/listens/)
     assert_equal(["MEMSCOPE_LISTEN: given \"si\", allowed: #{words}, an absolute path; listen is false",
-                  'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; ' \
-                  "Memscope::Web lets nobody in by username and password",
+                  'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; username is ""',
                   "MEMSCOPE_ACTIONS: given \"of\", allowed: #{words}; actions is false",
                   "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; " \
-                  "background_thread keeps the value set in code"],
+                  "background_thread is true"],
                  lines.filter_map { |line| line[/\AWARN memscope 0\.1\.0: (.*)/, 1] })
   end
 

@@ -49,22 +49,11 @@ module Memscope
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
 
     # @param node [Node]
-    # @return [Array<Node>] the files that it required, in order
-    def children(node) = tree.fetch(node.id, [])
-
-    # @param node [Node]
     # @return [Integer] bytes of objects and malloc, with the files that it required
-    def inclusive_bytes(node) = inclusive.fetch(node.id)
+    def inclusive_bytes(node) = Requires.inclusive(nodes).fetch(node.id)
 
     # @api private
     def known? = !nodes.empty?
-
-    private
-
-    # A frozen record caches nothing: each call computes its result again.
-    def tree = nodes.group_by(&:parent)
-
-    def inclusive = Requires.inclusive(nodes)
 
     class << self
       # @api private
@@ -82,10 +71,9 @@ module Memscope
       #   requiring file and of the required one
       # @return [Array<Hash>] bodies of GemCost
       def gems(nodes, again)
-        entered = outermost(nodes)
         callers = callers(nodes, again)
         files = nodes.select(&:parent).group_by { |node| gem_of(node) }
-        files.map { |gem, own| gem_cost(gem, own, entered.fetch(gem)).merge(required_by: callers[gem]) }
+        files.map { |gem, own| { **gem_cost(gem, own), required_by: callers[gem] } }
              .sort_by { |body| [-(body[:objects_bytes] + body[:malloc_bytes]), body[:name]] }
       end
 
@@ -93,20 +81,9 @@ module Memscope
 
       def gem_of(node) = node.gem || "(elsewhere)"
 
-      def gem_cost(gem, own, entered)
+      def gem_cost(gem, own)
         { name: gem, files: own.size, lazy_files: own.count(&:lazy?), objects_bytes: own.sum(&:objects_bytes),
-          malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes),
-          inclusive_bytes: entered.sum { |_node, bytes| bytes } }
-      end
-
-      # For each gem, the files that none of its other files required, directly or indirectly, with their inclusive
-      # bytes.
-      def outermost(nodes)
-        sums = inclusive(nodes)
-        above = { nil => [] }
-        nodes.each { |node| above[node.id] = node.parent ? above[node.parent] | [gem_of(node)] : [] }
-        nodes.select { |node| node.parent && !above[node.parent].include?(gem_of(node)) }
-             .map { |node| [node, sums[node.id]] }.group_by { |node, _bytes| gem_of(node) }
+          malloc_bytes: own.sum(&:malloc_bytes), mapped_bytes: own.sum(&:mapped_bytes) }
       end
 
       # The other gems that require each gem.

@@ -34,9 +34,8 @@ module Memscope
       # @raise [ArgumentError] before the SDK is configured
       def install(meter_provider: ::OpenTelemetry.meter_provider)
         unless meter_provider.is_a?(::OpenTelemetry::SDK::Metrics::MeterProvider)
-          raise ArgumentError, "Memscope::OpenTelemetry.install: meter_provider: " \
-                               "given #{meter_provider.class}, allowed: one of the " \
-                               "SDK, as OpenTelemetry::SDK.configure makes it"
+          raise Invalid.new(:meter_provider, meter_provider.class, "one of the SDK, after OpenTelemetry::SDK.configure",
+                            call: "Memscope::OpenTelemetry.install")
         end
 
         @mutex.synchronize do

@@ -14,43 +14,25 @@ module Memscope
   # Put it last, after any middleware that changes the request. Allocations of a response body that is generated while
   # it is sent are not tagged.
   #
-  # A profile has room for few tags: never use the requested path as a tag. After the first 1,000 names, all others
-  # count as "other".
+  # A process has room for 4,096 tags, see Memscope.tag: never use the requested path as a tag.
   class RackTags
-    # The maximum number of names counted separately.
-    MOST = 1000
-    private_constant :MOST
-
     # @param app [#call]
     # @yieldparam env [Hash] Rack's environment
     # @yieldreturn [String, Symbol, nil]
     def initialize(app, &name)
       @app = app
       @name = name || method(:rails_action)
-      @names = {}
-      @mutex = Mutex.new
     end
 
     # @param env [Hash] Rack's environment
     # @return [Array(Integer, Hash, #each)]
     def call(env)
-      name = Native.profile_runs? || Native.object_profile_runs? ? bounded(@name.call(env)) : nil
-      name ? Memscope.tag(name) { @app.call(env) } : @app.call(env)
+      # Whatever kind of name the block returns, the request must not fail.
+      name = MallocProfile.shortened(@name.call(env).to_s) if Native.profile_runs? || Native.object_profile_runs?
+      name.to_s.empty? ? @app.call(env) : Memscope.tag(name) { @app.call(env) }
     end
 
     private
-
-    # Whatever kind of name the block returns, the request must not fail.
-    def bounded(name)
-      name = name.to_s
-      return if name.empty?
-
-      @names[name] || @mutex.synchronize do
-        next "other" if @names.size >= MOST
-
-        @names[name.dup.freeze] = MallocProfile.shortened(name).freeze
-      end
-    end
 
     # Asks the router, which the request has not reached yet; nil for a mounted application, a redirect or no route.
     def rails_action(env)

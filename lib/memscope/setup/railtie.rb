@@ -41,20 +41,10 @@ module Memscope
         return unless logger
 
         Configuration.environment_errors.each do |name, error|
-          logger.warn("memscope #{VERSION}: #{error}; #{outcome(Configuration::SETTINGS.fetch(name))}")
+          value = Configuration.so_far.public_send(name) # code may have set it
+          logger.warn("memscope #{VERSION}: #{error}; #{name} is #{Configuration::SETTINGS.fetch(name).show(value)}")
         end
         logger.info(sentence(Memscope.allocator))
-      end
-
-      # Code may have set another value, which overrides the variable.
-      def outcome(setting)
-        value = Configuration.so_far.public_send(setting.name)
-        return "#{setting.name} keeps the value set in code" unless value == setting.safe
-
-        case setting.name
-        when :username, :password then "Memscope::Web lets nobody in by username and password"
-        else "#{setting.name} is #{setting.show(value)}"
-        end
       end
 
       def listen(where) = Memscope.listen(path: where.is_a?(String) ? where : nil)

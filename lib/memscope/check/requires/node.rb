@@ -43,8 +43,6 @@ module Memscope
       field :malloc_bytes, :signed_bytes, null: false
       # @return [Integer] resident bytes of the libraries that it mapped
       field :mapped_bytes, :bytes, null: false
-      # @return [Integer] bytes of objects and malloc, with the files that its files were the first to require
-      field :inclusive_bytes, :signed_bytes, null: false
       # @return [Array<String>] the other gems that require one of its files, whether or not the file was loaded already
       field :required_by, :list, null: false
 
