@@ -28,7 +28,8 @@ module Suites
                "test/value/{configuration,diff,forks,quantity,reading,ttl_cache}_test.rb",
                "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
                "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb",
-               "test/profile/{pprof,profile,speedscope}_test.rb", "test/engine/c_tests_test.rb")
+               "test/profile/{grouping,growth,leaks,libraries,pprof,profile,speedscope,stack}_test.rb",
+               "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
   SURFACES = files("test/{check,cli,generators,rakelib,remote,setup,show,web}/**/*_test.rb",
