@@ -119,6 +119,9 @@ module Charts
       reasons: {}, cost: Bodies.cost }
   end
 
+  # Of a process that should have collected its garbage.
+  def overdue = { gc: { **snapshot(glibc)[:gc], oldmalloc_increase_bytes: 65 * MEBIBYTE } }
+
   def second_snapshot(malloc, differences)
     later = differences[:later]
     reading(:Snapshot, snapshot({ totals: { **malloc[:totals], **later } }), {}) if later

@@ -172,6 +172,9 @@ module Memscope
         snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
       end
 
+      # @return [Boolean] whether malloc has grown by so much that a full GC should have run
+      def overdue? = unjudged_increase_bytes > 2 * gc_room
+
       # @return [Array(String, String), nil] the call that switched the collector or its major collections off, and the
       #   one that switches it on
       def collector_off

@@ -17,14 +17,11 @@ module Memscope
             returns: "There is nothing to return.",
             why: "Ruby without a program is about as large. Run the doctor again after some work." }
         end,
-        # Where a forked child cannot tell what is garbage, garbage left by a peak looks the same as what is still held:
-        # only a collection tells them apart. Ruby usually collects once malloc has grown by gc_room.
-        rule(:possible_garbage, "garbage that counts as in use", :garbage_bytes,
-             floor: 2 * FLOOR, ratio: 0.10) do |bytes|
+        # Where a forked child cannot tell what is garbage, all that died since the last full GC may be, which is no bound
+        # worth a word; unless Ruby, which usually collects once malloc has grown by gc_room, is late.
+        rule(:possible_garbage, "garbage that counts as in use", :garbage_bytes, floor: 2 * FLOOR, ratio: 0.10,
+             inapplicable: -> { "what is garbage is unknown" unless garbage || overdue? }) do |bytes|
           grown = unjudged_increase_bytes
-          overdue = grown > 2 * gc_room
-          next unless garbage || overdue || (bytes >= MUCH && reaches?(of_rss(bytes), 0.33))
-
           gain = garbage&.gain(forked: environment.forked? || false)
           least = gain ? gain.begin : 0
           much = [[0.45 * rss_bytes.to_i, 2 * FLOOR, gc_room], [MUCH, 2 * gc_room]]
@@ -33,7 +30,7 @@ module Memscope
           title = "#{size(bytes)} is garbage that Ruby has not collected" if garbage
           unreachable = "#{count(garbage.objects)} objects are no longer reachable." if garbage
           { title: title, severity: much ? :warning : :info,
-            confidence: garbage.nil? && overdue ? :likely : :certain,
+            confidence: garbage ? :certain : :likely,
             why: [unreachable || "The program may no longer use some of what counts as in use.",
                   "malloc has grown by #{size(grown)} since the last full garbage collection.",
                   next_full],
