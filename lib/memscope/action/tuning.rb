@@ -50,7 +50,9 @@ module Memscope
         decay.each { |name, milliseconds| check_decay(name, milliseconds) }
         check_background_thread(background_thread)
         given = [*decay.values, background_thread]
-        capture(given.all?(&:nil?) ? Native.tune(*given) : Purge.with_exclusive_purge { Native.tune(*given) })
+        return capture(Native.tune(*given)) if given.all?(&:nil?)
+
+        capture(Purge.with_exclusive_purge { Native.tune(*given) })
       end
 
       private
@@ -61,8 +63,10 @@ module Memscope
       def check_decay(name, milliseconds)
         return if milliseconds.nil?
 
-        here = jemalloc? && milliseconds.is_a?(Integer) && milliseconds.between?(-1, Native::MAX_DECAY_MS)
-        refuse(name, milliseconds, "an Integer from -1 (never) to #{Native::MAX_DECAY_MS}, in milliseconds") unless here
+        most = Native::MAX_DECAY_MS
+        return if jemalloc? && milliseconds.is_a?(Integer) && milliseconds.between?(-1, most)
+
+        refuse(name, milliseconds, "an Integer from -1 (never) to #{most}, in milliseconds")
       end
 
       def check_background_thread(value)

@@ -56,7 +56,8 @@ module Memscope
       end
 
       def check_since(earlier, evidence)
-        Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: CALL) unless earlier.is_a?(Diagnosis)
+        diagnosis = earlier.is_a?(Diagnosis)
+        Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: CALL) unless diagnosis
         before, now = [earlier.evidence, evidence].map(&:ledger)
         started = [earlier.evidence, evidence].map { |one| one.lint.environment.started }
         return if Diff.same_process?(before, now) && started.uniq.one?

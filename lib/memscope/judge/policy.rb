@@ -26,7 +26,8 @@ module Memscope
       settle_seconds: [60.0, WEEK], stop_seconds: [21_600.0, WEEK], failed_boots: [2, 1..1000],
       jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
     }.freeze
-    private_constant :WEEK, :RULES
+    CALL = "Memscope::Policy.new"
+    private_constant :WEEK, :RULES, :CALL
 
     # @!attribute [r] soft
     #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough
@@ -68,13 +69,13 @@ module Memscope
     # @param rules [Hash{Symbol => Numeric}] the rules that differ from their defaults, by the names of the attributes
     # @raise [ArgumentError] naming the rule, what was given and what is allowed
     def initialize(**rules)
-      unknown = rules.keys - RULES.keys
-      Field.refuse(nil, unknown.first, RULES.keys.join(", "), call: "Memscope::Policy.new") if unknown.any?
+      unknown = (rules.keys - RULES.keys).first
+      Field.refuse(nil, unknown, RULES.keys.join(", "), call: CALL) if unknown
       RULES.each do |name, (default, range)|
         instance_variable_set(:"@#{name}", checked(name, rules.fetch(name, default), default, range))
       end
       @hard = [soft, hard].max unless rules.key?(:hard)
-      Field.refuse(:hard, hard, "#{soft} or more, which soft is", call: "Memscope::Policy.new") if hard < soft
+      Field.refuse(:hard, hard, "#{soft} or more, which soft is", call: CALL) if hard < soft
       freeze
     end
 
@@ -105,7 +106,7 @@ module Memscope
       return given if given.is_a?(whole ? Integer : Numeric) && given.real? && range.cover?(given)
 
       allowed = "#{whole ? 'an Integer' : 'a number'} from #{range.begin} to #{range.end}"
-      Field.refuse(name, given, allowed, call: "Memscope::Policy.new")
+      Field.refuse(name, given, allowed, call: CALL)
     end
   end
 end

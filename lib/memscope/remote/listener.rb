@@ -78,7 +78,8 @@ module Memscope
       def start(path)
         @current&.close
         hook unless @hooked
-        @current = new(path ? Sockets.check_path(path) : own_path(Loading.unit(:Configuration).so_far.socket_directory))
+        path &&= Sockets.check_path(path)
+        @current = new(path || own_path(Loading.unit(:Configuration).so_far.socket_directory))
       end
 
       # Called once: a forked child inherits both hooks.
@@ -203,7 +204,8 @@ module Memscope
       own = resting ? [@wake] : [@wake, @server]
       reading, writing = @connections.partition(&:reading?)
       soonest = [*@connections.map(&:deadline), *(@rested if resting)].min
-      ready = IO.select(own + reading, writing, nil, soonest && (soonest - Clock.now).clamp(0, nil)).to_a.flatten
+      seconds = soonest && (soonest - Clock.now).clamp(0, nil)
+      ready = IO.select(own + reading, writing, nil, seconds).to_a.flatten
       @wake.read_nonblock(64, exception: false) if ready.include?(@wake) && @open
       ready
     end
@@ -319,8 +321,8 @@ module Memscope
       end
 
       def refuse
-        most = Calls::LONGEST_REQUEST
-        answer(Calls.failure(Invalid.new("a request", "more than #{most} bytes", "one line of at most #{most} bytes")))
+        most = "#{Calls::LONGEST_REQUEST} bytes"
+        answer(Calls.failure(Invalid.new("a request", "more than #{most}", "one line of at most #{most}")))
       end
 
       def write

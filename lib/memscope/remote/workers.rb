@@ -40,7 +40,8 @@ module Memscope
         return current.resume if current
 
         controller = Controller.new(SingleHost.new, log)
-        Runtime.current.workers = Watch.new(Reporter.new(role: :single), controller: controller).tap(&:start)
+        watch = Watch.new(Reporter.new(role: :single), controller: controller)
+        Runtime.current.workers = watch.tap(&:start)
         nil
       end
 

@@ -104,7 +104,9 @@ module Memscope
           end
         end
 
-        def decaying(arena, kind) = arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
+        def decaying(arena, kind)
+          arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
+        end
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
         # subtracts. What is resident is an upper bound too.
@@ -120,7 +122,9 @@ module Memscope
 
         def of_arenas
           arenas = Arenas.read
-          arenas.merged ? yield(arenas) : new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown"))
+          return yield(arenas) if arenas.merged
+
+          new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown"))
         end
 
         # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.

@@ -100,9 +100,8 @@ module Memscope
         forecast = Forecast.of(name, before, collect: true)
         microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
         after = read([name, following])
-        lever(name, forecast, returned_bytes: fall(before, after), returned_private_bytes: private_fall(before, after),
-                              rows: row_falls(before, after),
-                              wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
+        lever(name, forecast, **falls(before, after),
+              wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
       end
 
       def run_ruby(name)
@@ -121,23 +120,30 @@ module Memscope
       def lever(name, forecast, **done)
         harm = @harms[name]
         forecast = forecast.unsharing(harm.unshared_bytes) if name == :gc && harm.unshares?
-        Lever.capture({ name: name, predicted_bytes: forecast.bytes&.begin, predicted_max_bytes: forecast.bytes&.end,
+        Lever.capture({ name: name,
+                        predicted_bytes: forecast.bytes&.begin,
+                        predicted_max_bytes: forecast.bytes&.end,
                         predicted_private_bytes: forecast.private_bytes&.begin,
                         predicted_private_max_bytes: forecast.private_bytes&.end,
                         predicted_pause_ms: harm&.pause_ms, rows: {}, gvl: HOLDING_GVL.include?(name),
                         reason: forecast.reason, **done })
       end
 
-      def fall(before, after) = before.rss_bytes && after.rss_bytes && (before.rss_bytes - after.rss_bytes)
-
-      def private_fall(before, after) = before.private_bytes && after.private_bytes&.then { before.private_bytes - _1 }
+      # From one ledger to another: the fields of a Lever and of a Result.
+      def falls(before, after)
+        all, own = %i[rss_bytes private_bytes].map do |size|
+          sizes = [before, after].map(&size)
+          sizes.reduce(:-) if sizes.all?
+        end
+        { returned_bytes: all, returned_private_bytes: own, rows: all ? row_falls(before, after) : {} }
+      end
 
       # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
       def row_falls(before, after)
-        return {} unless fall(before, after)
-
         ledgers = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
-        falls = common_paths(ledgers).to_h { |path| [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)] }
+        falls = common_paths(ledgers).to_h do |path|
+          [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)]
+        end
         falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
       end
 
@@ -154,12 +160,12 @@ module Memscope
       def body(took)
         before = @ledgers.first
         after = @ledgers.last unless @dry_run
-        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done, finished_gc: @blocks&.finished_gc?,
+        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done,
+          finished_gc: @blocks&.finished_gc?,
           uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
-          returned_bytes: (fall(before, after) if after),
-          returned_private_bytes: (private_fall(before, after) if after), rows: after ? row_falls(before, after) : {},
-          before: before, after: after, left_out: @left_out, reasons: { **@refused, **reasons(@ledgers) },
-          cost: cost(@ledgers.map(&:cost), took) }
+          **(after ? falls(before, after) : { rows: {} }),
+          before: before, after: after, left_out: @left_out,
+          reasons: { **@refused, **reasons(@ledgers) }, cost: cost(@ledgers.map(&:cost), took) }
       end
 
       def reasons(ledgers) = ledgers.map(&:reasons).reduce(:merge).slice(:extension, :rss_bytes, :shared)
@@ -182,7 +188,8 @@ module Memscope
         return if (levers - available).empty?
 
         wrong = (levers - available).first
-        refuse("lever", wrong, "#{available.map(&:inspect).join(', ')}#{explanation(wrong, @missing[wrong])}")
+        allowed = available.map(&:inspect).join(", ")
+        refuse("lever", wrong, "#{allowed}#{explanation(wrong, @missing[wrong])}")
       end
 
       def explanation(lever, missing)

@@ -28,14 +28,16 @@ module Memscope
       def self.of(blocks)
         return unless blocks.garbage && blocks.returned
 
-        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes, returned: blocks.returned,
-                  collected: blocks.returned_by_gc })
+        capture({ objects: blocks.garbage.objects, bytes: blocks.garbage_bytes,
+                  returned: blocks.returned, collected: blocks.returned_by_gc })
       end
 
       # @api private
       # @param forked [Boolean] whether the process may share pages with others
       # @return [Range] what the machine gains; if that is unknown, what the process returns
-      def gain(forked: false) = returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
+      def gain(forked: false)
+        returned.private_range || ((forked ? 0 : returned.bytes)..returned.max_bytes)
+      end
     end
 
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
@@ -58,11 +60,13 @@ module Memscope
       # @api private
       # @return [Objects, nil] nil if nothing is kept
       def self.kept
-        (at, holder), (seconds, grown, unsized) = Runtime.current.readings.values_at(:holder, :class_growth)
+        kept = Runtime.current.readings
+        at, holder = kept[:holder]
+        seconds, grown, unsized = kept[:class_growth]
         return unless holder || seconds
 
-        capture({ graph_at: at && (at.to_r * 1000).round, holder: holder, census_seconds: seconds, grown: grown,
-                  unsized: unsized })
+        capture({ graph_at: at && (at.to_r * 1000).round, holder: holder,
+                  census_seconds: seconds, grown: grown, unsized: unsized })
       end
     end
 

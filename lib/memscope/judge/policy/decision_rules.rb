@@ -71,7 +71,8 @@ module Memscope
 
       def purge
         uses = @group.members.reject { |member| member.purge_bytes.to_i.zero? || purged?(member) }
-                     .map { |member| [member, member.purge_bytes] }.sort_by { |member, bytes| [-bytes, member.pid] }
+                     .map { |member| [member, member.purge_bytes] }
+                     .sort_by { |member, bytes| [-bytes, member.pid] }
         act(:purge, "purging", *uses.first) if enough?(uses.sum(&:last))
       end
 

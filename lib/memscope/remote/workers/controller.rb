@@ -94,7 +94,9 @@ module Memscope
       private
 
       def rules
-        %i[soft interval_seconds min_uptime_seconds].to_h { |rule| [rule, Configuration.effective(:"policy_#{rule}")] }
+        %i[soft interval_seconds min_uptime_seconds].to_h do |rule|
+          [rule, Configuration.effective(:"policy_#{rule}")]
+        end
       end
 
       # Logs what to expect of the policy, at first and whenever that changes.
