@@ -30,7 +30,8 @@ module Memscope
       # Characters that could end the script element, or a line of JavaScript.
       UNSAFE = ["<", ">", "&", "\u2028", "\u2029"].to_h { |text| [text, format('\u%04x', text.ord)] }.freeze
       Libraries = Profile.const_get(:Libraries)
-      private_constant :Libraries, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES, :UNSAFE
+      private_constant :Libraries, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES,
+                       :UNSAFE
 
       # @return [String] the page's Content-Security-Policy, for a header too
       def self.policy
@@ -74,7 +75,8 @@ module Memscope
       # samples are not independent of each other (Shares), so only the table shows errors.
       def data
         frames = [*@profile.frames.map { |frame| frame(frame) }, ["[no frames]", KINDS.size - 1, nil]]
-        body = { difference: @profile.difference?, errors: !@profile.objects?, frames: frames, stacks: stacks }
+        body = { difference: @profile.difference?, errors: !@profile.objects?, frames: frames,
+                 stacks: stacks }
         JSON.generate(body).gsub(/[<>&\u2028\u2029]/, UNSAFE)
       end
 
@@ -95,7 +97,8 @@ module Memscope
 
       # A fourth element, 1, marks frames of frameworks, which the page can fold.
       def frame(frame)
-        [frame.name, colour(frame), frame.place || frame.library, *(1 if Libraries.framework?(frame.library))]
+        [frame.name, colour(frame), frame.place || frame.library,
+         *(1 if Libraries.framework?(frame.library))]
       end
 
       # An index into KINDS.

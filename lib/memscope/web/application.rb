@@ -15,7 +15,6 @@ module Memscope
     #
     # @api private
     class Application
-      FAILED = "This page failed. See the application log."
       PAGES = View::PAGES.transform_values { |title| Pages.const_get(title) }.freeze
       # Readings with an address of their own for JSON and text, and the page that shows each.
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
@@ -48,7 +47,7 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :FAILED, :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
+      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
@@ -99,7 +98,7 @@ module Memscope
         end
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
-        sentence(500, request, FAILED)
+        sentence(500, request, "This page failed. See the application log.")
       end
 
       def allowed(request)
@@ -136,7 +135,9 @@ module Memscope
         response(error.status, :html, view(request, actions: false).page(error), error.headers)
       end
 
-      def page(request) = shown(PAGES.fetch(request.path).new(@readings, request), request)
+      def page(request) = shown(page_of(request.path, request), request)
+
+      def page_of(path, request) = PAGES.fetch(path).new(@readings, request)
 
       def shown(page, request)
         case request.format
@@ -152,9 +153,9 @@ module Memscope
         return moved(request, path) if request.format == :html
 
         name = request.path.delete_prefix("/").to_sym
-        return body(PAGES.fetch(path).new(@readings, request).data(name), request) unless PLAIN.include?(name)
-
         calls = ClusterCalls.new(@readings)
+        return body(page_of(path, request).data(name), request) unless PLAIN.include?(name)
+
         body(calls.read(calls.place(request.query), name), request)
       end
 

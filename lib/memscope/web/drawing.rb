@@ -51,7 +51,8 @@ module Memscope
       end
 
       def svg(classes, height, attributes, body)
-        Markup.new(%(<svg class="#{classes}" width="100%" height="#{height}" #{attributes}>#{body}</svg>))
+        size = %(width="100%" height="#{height}")
+        Markup.new(%(<svg class="#{classes}" #{size} #{attributes}>#{body}</svg>))
       end
     end
   end

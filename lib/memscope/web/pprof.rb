@@ -60,7 +60,9 @@ module Memscope
 
       # A worker that failed becomes a comment in the profile of the others.
       def encoded(calls, states)
-        outcomes = states.map { |one| one.follow { |place, state| calls.kept_profile(@profiler, place, state) } }
+        outcomes = states.map do |one|
+          one.follow { |place, state| calls.kept_profile(@profiler, place, state) }
+        end
         found, missing = outcomes.partition(&:done?)
         raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
 

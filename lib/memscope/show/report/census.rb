@@ -6,6 +6,9 @@ module Memscope
     class CensusPage < ListPage
       # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
+      # The field below each heading.
+      #
+      # @api private
       COLUMNS = { "%s" => :memsize_bytes, "%s in slots" => :slot_bytes, "objects" => :count,
                   "old" => :old_count }.freeze
       private_constant :NAMES
@@ -54,8 +57,11 @@ module Memscope
 
     # What grew between two censuses, one line for each row.
     class CensusGrowthPage < CensusPage
-      COLUMNS = { "+%s" => :memsize_bytes, "+%s in slots" => :slot_bytes, "+objects" => :count, "+old" => :old_count,
-                  "objects" => :later_count }.freeze
+      # The field below each heading.
+      #
+      # @api private
+      COLUMNS = { "+%s" => :memsize_bytes, "+%s in slots" => :slot_bytes, "+objects" => :count,
+                  "+old" => :old_count, "objects" => :later_count }.freeze
 
       private
 

@@ -48,7 +48,8 @@ module Memscope
         fields = columns.filter_map { |heading, field| field if heading.include?("%s") }
         scale = Scale.of(rows.flat_map { |row| fields.map { |field| value(row, field) } })
         rows = rows.reject { |row| fields.all? { |field| scale.tiny?(value(row, field)) } }
-        sums(columns, name, rows.map { |row| [yield(row), [row]] }, scale, keys: classes_of(rows)) if rows.any?
+        groups = rows.map { |row| [yield(row), [row]] }
+        sums(columns, name, groups, scale, keys: classes_of(rows)) if rows.any?
       end
 
       # The names to which links lead.

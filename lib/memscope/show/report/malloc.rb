@@ -21,7 +21,9 @@ module Memscope
 
       def explains = %i[arenas]
 
-      def sections = @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay] : []
+      def sections
+        @reading.known? && Arena::COLUMNS.key?(@reading.allocator) ? [table, mmapped, decay] : []
+      end
 
       def jemalloc? = @reading.allocator == :jemalloc
 
@@ -138,7 +140,8 @@ module Memscope
         place = @reading.allocator == :jemalloc ? "slabs" : "pages"
         @page.listing(["MiB", "free but resident"],
                       [[cell(@reading.purgeable_bytes), "returned by the lever #{lever}"],
-                       [cell(@reading.stuck_bytes), "stuck until whole #{place} become free, or until a restart"]])
+                       [cell(@reading.stuck_bytes),
+                        "stuck until whole #{place} become free, or until a restart"]])
       end
     end
 

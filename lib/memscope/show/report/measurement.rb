@@ -6,8 +6,8 @@ module Memscope
   module Report
     # A measurement: the totals, the classes and lines that retain and allocate most, what the ledger's rows gained.
     class MeasurementPage < ListPage
-      COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects], ["allocated B", :allocated_bytes],
-                 ["objects", :allocated_objects]].freeze
+      COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects],
+                 ["allocated B", :allocated_bytes], ["objects", :allocated_objects]].freeze
       # How many classes, and how many lines, are shown by default.
       ROWS = 10
       private_constant :COLUMNS

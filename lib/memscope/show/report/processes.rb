@@ -43,8 +43,8 @@ module Memscope
       def many? = @reading.count > 1
 
       def size_cells(worker)
-        [name(worker), worker.pid.to_s, *Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) },
-         up(worker), *(worker.verdict&.word.to_s if judged?)]
+        sizes = Worker::COLUMNS.keys.map { |field| cell(worker.public_send(field)) }
+        [name(worker), worker.pid.to_s, *sizes, up(worker), *(worker.verdict&.word.to_s if judged?)]
       end
 
       def name(worker) = worker.index ? "worker #{worker.index}" : { master: "master" }.fetch(worker.role, "this")
@@ -52,7 +52,8 @@ module Memscope
       def up(worker)
         return @page.unknown unless worker.booted_at
 
-        duration([@reading.at - worker.booted_at, 0].max).sub(/(?<=min)utes?|(?<=[hs])(?:our|econd)s?/, "")
+        length = duration([@reading.at - worker.booted_at, 0].max)
+        length.sub(/(?<=min)utes?|(?<=[hs])(?:our|econd)s?/, "")
       end
 
       def rows

@@ -80,7 +80,8 @@ module Memscope
         @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
         @signed = profile.difference?
-        @aged = @reading.stacks.map(&:generation).uniq.size > 1 unless by == :generation || @signed || @judged
+        several = @reading.stacks.map(&:generation).uniq.size > 1
+        @aged = several && by != :generation && !@signed && !@judged
       end
 
       # @return [String] the profile's total in one sentence

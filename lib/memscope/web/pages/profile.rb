@@ -128,7 +128,8 @@ module Memscope
         # @raise [HttpError] if none was started
         def flame_graph
           query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
-          kept(:flame_graph) { |profile| profile.to_html(back: ["../profile", *(query unless query.empty?)].join("?")) }
+          back = ["../profile", *(query unless query.empty?)].join("?")
+          kept(:flame_graph) { |profile| profile.to_html(back: back) }
         end
 
         # @return [String] what the form did in each worker: "started" or "stopped"
