@@ -44,7 +44,8 @@ module Memscope
         def read
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
-            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
+            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }],
+            long: :end }
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
 
@@ -65,7 +66,7 @@ module Memscope
 
         def leaves(ledger)
           ledger.each_path.filter_map do |path, row, above|
-            [path, row.bytes, [*above, row].map(&:label)] if row.leaf?
+            [path, row.bytes, [*above, row].map(&:label).join(" / ")] if row.leaf?
           end
         end
 
@@ -83,8 +84,9 @@ module Memscope
         SHARE = 0.1
         private_constant :SHARE
 
-        # The latest frame, what top shows at one moment: rows of [id, bytes, text or a list of labels], of which the
-        # first is RSS for a single process; and `title`, `verdict` (the sentence of its verdict), `note` and `moment`.
+        # The latest frame, what top shows at one moment: rows of [id, bytes, text], of which the first is RSS for a
+        # single process; what becomes of a `long` text (see Report::Table); `title`, `verdict` (the sentence of its
+        # verdict), `note` and `moment`.
         #
         # @return [Hash{Symbol => Object}]
         attr_reader :frame

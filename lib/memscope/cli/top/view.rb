@@ -15,12 +15,10 @@ module Memscope
         # Frames in a sparkline. Terminals with fewer than ROOM columns show none.
         SPAN = 20
         ROOM = 60
-        NUMBERS = 10
-        private_constant :SPAN, :ROOM, :NUMBERS
+        private_constant :SPAN, :ROOM
 
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
-          @page = Report::Page.new(unicode: unicode)
           @unicode = unicode
           @series = {}
         end
@@ -31,19 +29,14 @@ module Memscope
         # @return [Array<String>] as many and as long as fit
         def lines(frame, columns, lines)
           remember(frame)
-          measure(columns)
+          page = Report::Page.new(unicode: @unicode, width: columns)
           foot = [frame[:note].to_s, "q quit"]
-          rows = frame[:rows].first([lines - 3 - foot.size, 0].max)
-          @scale = [MEBIBYTE, *rows.map { |id, *| spread(id) }].max
-          [*head(frame), *rows.map { |row| line(row) }, *foot].last(lines).map { |text| @page.cut(text.to_s, columns) }
+          frame = { long: :cut, **frame, rows: frame[:rows].first([lines - 3 - foot.size, 0].max) }
+          ["memscope #{VERSION}   #{frame[:title]}", frame[:verdict].to_s, *table(frame, page), *foot]
+            .last(lines).map { |text| page.cut(text, columns) }
         end
 
         private
-
-        def measure(columns)
-          @span = columns < ROOM ? 0 : SPAN
-          @room = columns - (2 * NUMBERS) - 2 - (@span.zero? ? 0 : @span + 2)
-        end
 
         # Adds a frame to the series, but only once: the same frame may be drawn again.
         def remember(frame)
@@ -58,34 +51,28 @@ module Memscope
           end
         end
 
+        def table(frame, page)
+          scale = [MEBIBYTE, *frame[:rows].map { |id, *| spread(id) }].max if page.width >= ROOM
+          rows = frame[:rows].map { |row| cells(row, page, scale) }
+          page.listing(["MiB", "change", *("" if scale), legend(scale)], rows, long: frame[:long]).to_a
+        end
+
         def values(id) = @series.fetch(id, { values: [] })[:values].compact
 
         # How far apart the row's values are.
         def spread(id) = values(id).minmax.then { |least, most| least ? most - least : 0 }
 
-        def head(frame)
-          since = "  since #{@began.strftime('%H:%M:%S')}" if @began
+        def legend(scale)
           levels = Report::Sparkline::LEVELS.fetch(@unicode)
-          bars = "; #{levels[-1]} is #{size(@scale)} more than #{levels[0]}" if @began && @span.positive?
-          ["memscope #{VERSION}   #{frame[:title]}", frame[:verdict].to_s,
-           "#{'MiB'.rjust(NUMBERS)}#{'change'.rjust(NUMBERS)}#{since}#{bars}"]
+          bars = "; #{levels[-1]} is #{size(scale)} more than #{levels[0]}" if scale
+          @began ? "since #{@began.strftime('%H:%M:%S')}#{bars}" : ""
         end
 
-        def line(row)
+        def cells(row, page, scale)
           id, bytes, text = row
-          spark = "#{spark(id).rjust(@span)}  " if @span.positive?
-          text = shortened(text) if text.is_a?(Array)
-          "#{cell(bytes).rjust(NUMBERS)}#{change(id, bytes).rjust(NUMBERS)}  #{spark}#{text}"
+          spark = Report::Sparkline.of(values(id), scale: scale, unicode: @unicode).rjust(SPAN) if scale
+          [bytes ? mebibytes(bytes) : page.unknown, change(id, bytes), *spark, text]
         end
-
-        # The labels of the rows above a row and of the row itself; the first labels are left out if all would be too
-        # long.
-        def shortened(labels)
-          texts = labels.each_index.map { |above| [*("..." if above.positive?), *labels.drop(above)].join(" / ") }
-          texts.find { |text| text.length <= @room } || labels.last
-        end
-
-        def cell(bytes) = bytes ? mebibytes(bytes) : @page.unknown
 
         # The change since the first frame; "new" for a row that appeared later.
         def change(id, bytes)
@@ -96,8 +83,6 @@ module Memscope
           text = signed_mebibytes(bytes - first)
           text == "0.0" ? "" : text
         end
-
-        def spark(id) = Report::Sparkline.of(values(id), scale: @scale, unicode: @unicode)
       end
     end
   end
