@@ -73,8 +73,6 @@ class LaunchEnvironmentTest < LaunchTest
 end
 
 class LaunchProgramTest < LaunchTest
-  def program(*command) = Launch::Program.new(command)
-
   def with_script(text)
     in_directory do |directory|
       path = File.join(directory, "script")
@@ -85,14 +83,14 @@ class LaunchProgramTest < LaunchTest
   end
 
   def test_nothing_is_known_of_scripts_and_of_what_is_not_there
-    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil program(path).stranger } }
+    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil Launch.stranger(path) } }
 
-    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil program(name).stranger }
+    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil Launch.stranger(name) }
   end
 
   def test_what_is_not_this_ruby
-    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| program(name).stranger })
-    assert_match(%r{/sh\z}, program("sh").stranger)
+    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| Launch.stranger(name) })
+    assert_match(%r{/sh\z}, Launch.stranger("sh"))
   end
 end
 

@@ -41,6 +41,7 @@ module Memscope
         @points = Array.new(NUMBERS.size * (options.rounds + 1))
         @total_iterations = @noted = 0
         @grown = @expired = @series = {}
+        @released = false
         @rounds_of_growth = Hash.new(0)
         @reasons = {}
       end
@@ -127,9 +128,11 @@ module Memscope
       def pause
         sleep(@options.pause)
         later = count
-        shares = @grown.to_h { |name, growth| [name, share_left(name, mean(growth), later)] }
-        @released = shares.each_value.min < MOST
-        left = @grown.to_h { |name, growth| [name, growth.map { |number| (number * shares[name]).round }] }
+        left = @grown.to_h do |name, growth|
+          share = share_left(name, mean(growth), later)
+          @released ||= share < MOST
+          [name, growth.map { |number| (number * share).round }]
+        end
         @grown, @expired = left.partition { |_name, growth| @options.excessive?(mean(growth)) }.map(&:to_h)
       end
 

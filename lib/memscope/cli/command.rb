@@ -278,8 +278,8 @@ module Memscope
 
       # Notes that the command is about its own process, which a person may not have meant.
       def note_own
-        title = self.class.title
-        say("this is the memscope process itself; for your program: memscope #{title} -- COMMAND") unless other?
+        command = ", -- COMMAND" if @declared.program
+        say("this is the memscope process itself; for another one: --pid N#{command}") unless other?
       end
 
       # @param call [Symbol] of Memscope
@@ -299,20 +299,20 @@ module Memscope
       def launch
         usage_error("no command given; allowed: -- COMMAND [ARG...]") if @command.empty?
 
-        start(Launch::Program.new(@command))
+        start
       rescue Launch::Refusal => e
         failure("#{e.message}; #{@command.first} is not started")
       end
 
       # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's
       # extension; another program may become this Ruby.
-      def hand_over(mode, program, environment = Launch::Environment.new(ENV), **order)
+      def hand_over(mode, environment = Launch::Environment.new(ENV), **order)
         failure(Memscope.unsupported_reason) unless Memscope.supported?
-        other = program.stranger
+        other = Launch.stranger(@command.first)
         say("#{other} is not #{RbConfig.ruby}: nothing is done unless it becomes that Ruby by exec") if other
         display = Report::Display.of(@err).to_h.slice(:width, :color) unless output
         write_order(mode, environment, **display.to_h, **order)
-        reserve_output { become(program, environment) }
+        reserve_output { become(environment) }
       end
 
       # The environment in which an allocator serves the program's malloc. The program proves it.
@@ -334,11 +334,12 @@ module Memscope
         Launch::Handoff.write(mode, environment, title: self.class.title, status: INPUT_OUTPUT, output: path, **order)
       end
 
-      def become(program, environment)
+      def become(environment)
         environment.notes.each { |note| say(note) }
-        program.exec(environment)
+        name, *arguments = @command
+        Process.exec(environment.changes, [name, name], *arguments)
       rescue SystemCallError => e
-        raise Failure.new("#{program.command.first}: #{e.class.new.message}", e.is_a?(Errno::ENOENT) ? 127 : 126)
+        raise Failure.new("#{name}: #{e.class.new.message}", e.is_a?(Errno::ENOENT) ? 127 : 126)
       end
     end
   end

@@ -59,12 +59,12 @@ module Memscope
         failure(e.message)
       end
 
-      def start(program)
+      def start
         failure(Memscope.unsupported_reason) unless Memscope.supported?
         environment = Launch::Environment.new(ENV)
         order = { title: self.class.title, status: INPUT_OUTPUT, dump: free_path(Process.pid), format: format }
         Launch::Handoff.write("report", environment, json: @given[:json], **order)
-        become(program, environment)
+        become(environment)
       end
 
       def format = @given[:format]&.to_sym || (output ? format_of_output : :perfetto)

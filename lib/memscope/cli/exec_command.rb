@@ -30,12 +30,12 @@ module Memscope
       private
 
       # --profile is shorthand for --conf with MallocProfile::CONF.
-      def start(program)
+      def start
         conf, profiled, allocator = @given.values_at(:conf, :profile, :allocator)
         usage_error("--conf is for jemalloc; glibc does not read it") if conf && allocator == "glibc"
 
         allocator = File.expand_path(allocator) if allocator.include?("/")
-        become(program, served(allocator, [*conf, *(MallocProfile::CONF if profiled)].join(","), profiled: profiled))
+        become(served(allocator, [*conf, *(MallocProfile::CONF if profiled)].join(","), profiled: profiled))
       end
     end
   end

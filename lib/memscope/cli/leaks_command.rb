@@ -59,12 +59,12 @@ module Memscope
 
       private
 
-      def start(program)
+      def start
         objects = @given[:objects]
         threshold = @given.fetch(:threshold, objects ? OBJECTS : THRESHOLD)
-        hand_over("leaks", program, objects: objects, threshold: threshold, warmup: @given[:warmup], by: :line,
-                                    backend: :imports, rate: RATE, budget: BUDGET,
-                                    format: @given[:json] ? :json : :text)
+        hand_over("leaks", objects: objects, threshold: threshold, warmup: @given[:warmup], by: :line,
+                           backend: :imports, rate: RATE, budget: BUDGET,
+                           format: @given[:json] ? :json : :text)
       end
 
       def perform

@@ -105,12 +105,11 @@ module Memscope
         recorded(objects? ? objects_options : { rate: rate, backend: chosen(jemalloc) })
       end
 
+      # The report names the backend.
       def chosen(jemalloc)
         return backend unless backend == :auto
-        return :jemalloc if jemalloc
 
-        say("process #{other.pid} has no jemalloc profiler enabled: profiling with the backend imports")
-        :imports
+        jemalloc ? :jemalloc : :imports
       end
 
       def changed
@@ -152,14 +151,14 @@ module Memscope
         deliver { |display| profile.formatted(@given[:format], by: @given[:by], **display.to_h) }
       end
 
-      def start(program)
+      def start
         check_options
         usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
-        return hand_over(self.class.title, program, **order, **objects_options) if objects?
+        return hand_over(self.class.title, **order, **objects_options) if objects?
 
         environment = Launch::Environment.new(ENV)
         environment = served("jemalloc", PROFILER, profiled: true) if backend == :jemalloc
-        hand_over(self.class.title, program, environment, backend: backend, rate: rate, **order)
+        hand_over(self.class.title, environment, backend: backend, rate: rate, **order)
       end
 
       def order = @given.slice(:objects, :format, :by, :seconds)

@@ -27,15 +27,10 @@ module Memscope
       def perform
         options = @given.slice(:dry_run, :gc)
         levers = @operands.map(&:to_sym)
-        result = asking { other? ? other.call(:purge, levers: levers, **options) : own(levers, options) }
+        result = asking { other? ? other.call(:purge, levers: levers, **options) : Memscope.purge(*levers, **options) }
+        note_own
         deliver_readings([result])
         result.before.rss_bytes ? FINE : INPUT_OUTPUT
-      end
-
-      def own(levers, options)
-        result = Memscope.purge(*levers, **options)
-        say("this is the memscope process itself; for another one: memscope purge --pid N")
-        result
       end
     end
   end

@@ -44,8 +44,8 @@ module Memscope
         status(*readings)
       end
 
-      def start(program)
-        hand_over("report", program, **@given.slice(:every, :json), calls: calls, view: view)
+      def start
+        hand_over("report", **@given.slice(:every, :json), calls: calls, view: view)
       end
 
       # Calls of Memscope to report, with their options.

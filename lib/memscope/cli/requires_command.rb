@@ -20,8 +20,8 @@ module Memscope
 
       private
 
-      def start(program)
-        hand_over("requires", program, json: @given[:json], view: { limit: @given[:top] })
+      def start
+        hand_over("requires", json: @given[:json], view: { limit: @given[:top] })
       end
     end
   end
