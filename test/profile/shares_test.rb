@@ -16,7 +16,7 @@ class SharesTest < MemscopeTest
                                                                   allocations: allocations, coverage: nil,
                                                                   equal_windows: windows.to_f, windows_share: share,
                                                                   live_objects: stacks.sum { _1[:live_objects] })
-    Memscope::Profile.of_objects(body)
+    Memscope::Profile.capture(body)
   end
 
   # 10 equal windows with 5 samples of 100 each: nothing varies between windows, so the error is that of 50 independent

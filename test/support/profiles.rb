@@ -40,7 +40,7 @@ module Profiles
     unnamed: native("libpq.so.5+0x1a2b", "/usr/lib/libpq.so.5")
   }.freeze
 
-  OWN = ruby("Profile.of_objects", File.expand_path("../../lib/memscope/profile/profile.rb", __dir__), 175).freeze
+  OWN = ruby("Profile.capture", File.expand_path("../../lib/memscope/profile/profile.rb", __dir__), 175).freeze
 
   # A body with stacks given as [names of FRAMES, leaf first; MiB; generation; what else].
   def body(stacks, **given)
@@ -59,10 +59,10 @@ module Profiles
                                          error_objects: 1, shares: [[1, 1_000_000, 1000 * number, 40_000 * number]])
     end
     frames = [*FRAMES.values_at(:put, :main), OWN, FRAMES.fetch(:set)].first(samples.size)
-    Memscope::Profile.of_objects(whole(frames, stacks, backend: :objects, rate_bytes: nil, windows: 20, coverage: nil,
-                                                       allocations: 20_000_000, equal_windows: 20.0,
-                                                       windows_share: 0.02,
-                                                       live_objects: stacks.sum { |stack| stack[:live_objects] }))
+    Memscope::Profile.capture(whole(frames, stacks, backend: :objects, rate_bytes: nil, windows: 20, coverage: nil,
+                                                    allocations: 20_000_000, equal_windows: 20.0,
+                                                    windows_share: 0.02,
+                                                    live_objects: stacks.sum { |stack| stack[:live_objects] }))
   end
 
   def stack(frames, bytes, generation, **given)

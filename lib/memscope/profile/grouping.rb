@@ -36,7 +36,7 @@ module Memscope
         @frames = profile.frames
         @stacks = profile.stacks
         @difference = profile.difference?
-        @objects = profile if profile.objects?
+        @profile = profile
         classify
       end
 
@@ -149,7 +149,8 @@ module Memscope
         stacks = pairs.map(&:first)
         Entry.capture({ name: heaviest(pairs) { |_stack, one| one.name }, path: place.path, lineno: place.lineno,
                         **NUMBERS.to_h { |number| [number, sum(stacks.map(&number))] }, share: share,
-                        **errors(stacks), native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
+                        **@profile.errors_of(stacks),
+                        native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
                         callers: [], lines: [], **calls(grouping, stacks), generations: generations(stacks) })
       end
 
@@ -169,13 +170,6 @@ module Memscope
           all[yield(stack).place] += stack.live_bytes if line && caller && line.place != caller.place
         end
         sums.reject { |_place, bytes| bytes.zero? }.sort_by { |place, bytes| [-bytes.abs, place] }
-      end
-
-      def errors(stacks)
-        return { error_bytes: Integer.sqrt(stacks.sum { |stack| stack.error_bytes**2 }) } unless @objects
-
-        { error_bytes: Shares.error(stacks, Shares::BYTES, @objects),
-          error_objects: Shares.error(stacks, Shares::OBJECTS, @objects) }
       end
 
       def generations(stacks)

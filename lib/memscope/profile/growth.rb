@@ -65,7 +65,7 @@ module Memscope
           generations = common_generations(earlier, later)
           pairs = signed(later, 1, ids, generations) + signed(earlier, -1, ids, generations)
           grown = pairs.group_by(&:first).filter_map { |identity, group| growth(identity, group.map(&:last)) }
-          { frames: frames.freeze, stacks: grown.map(&:first).freeze, error_bytes: Integer.sqrt(grown.sum(&:last)) }
+          { frames: frames.freeze, stacks: grown.freeze }
         end
 
         # Objects' generations merge as a profile gets older, and a generation always begins at the first epoch whose
@@ -91,7 +91,7 @@ module Memscope
             class_name: stack.class_name, generation: generation }
         end
 
-        # The growth of one stack and the square of its error; nil if nothing changed.
+        # The growth of one stack; nil if nothing changed.
         def growth(identity, signed)
           numbers = Stack::GROWING.to_h do |name|
             values = signed.map { |stack, sign| stack.public_send(name)&.*(sign) }
@@ -99,9 +99,8 @@ module Memscope
           end
           return if numbers.values.all? { |number| number.nil? || number.zero? }
 
-          squared = signed.sum { |stack, _sign| stack.error_bytes**2 }
-          body = { **identity, **numbers, **Shares.growth(signed), error_bytes: Integer.sqrt(squared) }
-          [Stack.capture(body), squared]
+          Stack.capture({ **identity, **numbers, **Shares.growth(signed),
+                          error_bytes: Integer.sqrt(signed.sum { |stack, _sign| stack.error_bytes**2 }) })
         end
 
         def reasons_of(earlier, later)

@@ -167,7 +167,7 @@ module Memscope
       def end_session = Native.object_profile(true)
 
       def recorded(body)
-        profile = Profile.of_objects(readable(body) || refuse_not_running)
+        profile = Profile.capture(readable(body) || refuse_not_running)
         holders.empty? ? profile : profile.held_by(holders)
       end
 

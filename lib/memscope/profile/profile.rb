@@ -128,13 +128,8 @@ module Memscope
         own, stacks = body[:stacks].partition { |stack| Libraries.memscopes?(frames.values_at(*stack[:frames])) }
         super({ application_root: application.root, application_root_source: application.source, **body, frames: frames,
                 own_bytes: own.sum { |stack| stack[:live_bytes] }, **sums(body, stacks), stacks: stacks,
-                reasons: { **reasons, **body[:reasons] } }, envelope)
+                reasons: { **reasons, **body[:reasons] } }, envelope).with_errors
       end
-
-      # @api private
-      # @param body [Hash{Symbol => Object}] of a profile of objects, from the extension
-      # @return [Profile]
-      def of_objects(body) = capture(body.merge(error_bytes: 0, error_objects: 0)).with_errors
 
       # @api private
       # @return [Profile] checked: stacks refer to existing frames, and their numbers sum to the totals
@@ -154,9 +149,7 @@ module Memscope
 
       # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
       def sums(body, stacks)
-        { error_bytes: Integer.sqrt(stacks.sum { |stack| stack[:error_bytes]**2 }),
-          **%i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }
-                                               .slice(*body.keys) }
+        %i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }.slice(*body.keys)
       end
 
       def check_known(part, fields, where)
@@ -244,8 +237,7 @@ module Memscope
     # @return [Profile] in this profile's envelope, at no cost
     # @raise [TypeError, ArgumentError] as for `-`
     def growth_since(other)
-      growth = changed(**Growth.values(of_this_kind(other), self))
-      objects? ? growth.with_errors : growth
+      changed(**Growth.values(of_this_kind(other), self)).with_errors
     end
 
     # @return [Float, nil] time from the earlier profile of a growth to the later; nil for a profile as it was read
@@ -292,10 +284,16 @@ module Memscope
     def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
 
     # @api private
-    # @return [Profile] the same profile of objects with the errors of its totals
-    def with_errors
-      changed(error_objects: Shares.error(stacks, Shares::OBJECTS, self),
-              error_bytes: Shares.error(stacks, Shares::BYTES, self))
+    # @return [Profile] the same profile with the errors of its totals
+    def with_errors = changed(**errors_of(stacks))
+
+    # @api private
+    # @param some [Array<Stack>] of this profile
+    # @return [Hash{Symbol => Integer}] one standard error of the sums of their numbers
+    def errors_of(some)
+      return { error_bytes: Integer.sqrt(some.sum { |stack| stack.error_bytes**2 }) } unless objects?
+
+      { error_bytes: Shares.error(some, Shares::BYTES, self), error_objects: Shares.error(some, Shares::OBJECTS, self) }
     end
 
     # @return [Integer] the sum of all stacks' live bytes
@@ -359,10 +357,8 @@ module Memscope
     private
 
     def of_stacks(kept, **changes)
-      part = changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes),
-                                samples: kept.sum(&:samples), live_objects: live_objects && kept.sum(&:live_objects),
-                                error_bytes: Integer.sqrt(kept.sum { |stack| stack.error_bytes**2 }))
-      objects? ? part.with_errors : part
+      changed(**changes, stacks: kept, **WHOLE_ONLY, live_bytes: kept.sum(&:live_bytes), samples: kept.sum(&:samples),
+                         live_objects: live_objects && kept.sum(&:live_objects)).with_errors
     end
 
     def shown_values = { **super, started_at: started_at, since: since }.compact

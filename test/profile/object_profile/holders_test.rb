@@ -71,7 +71,7 @@ class ObjectHoldersTest < MemscopeTest
                           backend: :objects, rate_bytes: nil, windows: 20, coverage: nil, allocations: 20_000_000,
                           equal_windows: 20.0, windows_share: 1.0, epoch: 13, generations: [*0..12],
                           unjudged_generation: unjudged, live_objects: stacks.sum { |stack| stack[:live_objects] })
-    Memscope::ObjectProfile::Holders.growing(Memscope::Profile.of_objects(body)).map { |_path, lineno| lineno }
+    Memscope::ObjectProfile::Holders.growing(Memscope::Profile.capture(body)).map { |_path, lineno| lineno }
   end
 
   # A line that fills a cache at first, or that keeps the newest objects only, does not grow.

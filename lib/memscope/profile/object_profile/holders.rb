@@ -117,7 +117,7 @@ module Memscope
         # @return [String] the line's sampled objects that have survived a major GC
         def sampled(body, path, lineno)
           objects = body.delete(:objects)
-          profile = Profile.of_objects(body)
+          profile = Profile.capture(body)
           lines = Profile::Grouping.new(profile)
           judged = body[:stacks].zip(objects).select { |stack, _| stack[:generation] < profile.unjudged_generation }
           stacks = judged.map { |stack, one| [Profile::Stack.capture(stack), one] }
