@@ -14,8 +14,6 @@ module Memscope
       field :name, :symbol, null: false
       # @return [String]
       field :path, :string, null: false
-      # @return [Boolean, nil] whether LD_PRELOAD or ld.so.preload names it; nil if neither can be read
-      field :preloaded?, :boolean
     end
 
     # @return [String, nil] its command line, which the process may have overwritten; its name if the command line is
@@ -151,22 +149,15 @@ module Memscope
 
       def mallocs
         paths = read("maps", :mallocs).to_s.scan(%r{ (/[^\n]*)$}).flatten.uniq
-        preloads = [variables&.fetch(:LD_PRELOAD, ""), read("root/etc/ld.so.preload", nil)].compact
         paths.filter_map do |path|
           name, = MALLOCS.find { |_name, pattern| pattern.match?(File.basename(path)) }
-          { name: name, path: path, preloaded: preload(path, preloads) } if name
+          { name: name, path: path } if name
         end
       end
 
-      # A preloaded path can be a link to the mapped file, such as libjemalloc.so to libjemalloc.so.2.
-      def preload(path, preloads)
-        names = preloads.join(" ").split(/[\s:]+/).map { |given| File.basename(given) }.reject(&:empty?)
-        File.basename(path).start_with?(*names) unless preloads.empty?
-      end
-
       def variables
-        @variables ||= read("environ", :variables)&.scan(/(?:\A|\0)(#{VARIABLES.join('|')})=([^\0]*)/)
-                                                  &.to_h { |name, value| [name.to_sym, Field.line(value)] }
+        set = read("environ", :variables)&.scan(/(?:\A|\0)(#{VARIABLES.join('|')})=([^\0]*)/)
+        set&.to_h { |name, value| [name.to_sym, Field.line(value)] }
       end
 
       # @return [String, nil] the file's text; nil, with a reason, if it cannot be read

@@ -175,11 +175,9 @@ module Memscope
       def malloc
         return if @reading.reasons.key?(:mallocs)
 
-        libraries = @reading.mallocs.map do |library|
-          "#{library.name}#{' (preloaded)' if library.preloaded?}, #{library.path}"
-        end
+        libraries = @reading.mallocs.map { |library| "#{library.name}, #{library.path}" }
         libraries << "none; an allocator linked into the program is not visible from outside" if libraries.empty?
-        settings = @reading.variables.to_h.except(:LD_PRELOAD).map { |name, value| "#{name}=#{value}" }
+        settings = @reading.variables.to_h.map { |name, value| "#{name}=#{value}" }
         ["  mapped libraries that have a malloc:", *libraries.map { |text| @page.wrapped(text, indent: "    ") },
          *settings.map { |text| @page.wrapped("set: #{text}") }]
       end
