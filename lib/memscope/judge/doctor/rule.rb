@@ -10,7 +10,10 @@ module Memscope
     MEBIBYTE = Quantity::MEBIBYTE
     # Bytes. Amounts below it are not worth a remedy.
     FLOOR = 16 * MEBIBYTE
-    private_constant :MEBIBYTE, :FLOOR
+    # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
+    # verdict.
+    MARGIN = 1.1
+    private_constant :MEBIBYTE, :FLOOR, :MARGIN
 
     # One rule: its name and what it looks for, the bytes that it concerns, the thresholds that they must reach, and a
     # block that judges. An entry that depends on the process is the name of a figure, or a block that runs in Figures.
@@ -30,28 +33,7 @@ module Memscope
     # applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
     #
     # @api private
-    class Rule
-      # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the
-      # last verdict.
-      MARGIN = 1.1
-      private_constant :MARGIN
-
-      # @return [Symbol]
-      attr_reader :id
-
-      def initialize(id, subject, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes,
-                     &block)
-        @id = id
-        @subject = subject
-        @affected = affected
-        @inapplicable = inapplicable
-        @floor = floor
-        @ratio = ratio
-        @of = of
-        @block = block
-        freeze
-      end
-
+    Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
       # @param figures [Figures]
       # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
@@ -60,11 +42,11 @@ module Memscope
         unread = figures.ledger.reasons[:extension]
         return [check(:unknown, unread), nil] if unread
 
-        reason = figures.figure(@inapplicable)
+        reason = figures.figure(inapplicable)
         return [check(:inapplicable, reason), nil] if reason
 
-        bytes = figures.figure(@affected)
-        return [check(:unknown, figures.missing), nil] if @affected && bytes.nil?
+        bytes = figures.figure(affected)
+        return [check(:unknown, figures.missing), nil] if affected && bytes.nil?
 
         found = found(figures, bytes) or return [check(:clear), nil]
         beyond = figures.with_margin(MARGIN) { found(figures, bytes) }
@@ -73,21 +55,21 @@ module Memscope
 
       private
 
-      def check(outcome, reason = nil) = { id: id, subject: @subject, outcome: outcome, reason: reason }
+      def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
       def found(figures, bytes)
-        found = figures.figure(@block, bytes) if bytes.nil? || thresholds(figures).all? do |threshold|
+        found = figures.figure(block, bytes) if bytes.nil? || thresholds(figures).all? do |threshold|
           figures.reaches?(bytes, threshold)
         end
         found && { severity: :warning, confidence: :certain, evidence: {}, **found }
       end
 
-      def thresholds(figures) = [@floor, @ratio * (figures.figure(@of) || 0)]
+      def thresholds(figures) = [floor, ratio * (figures.figure(of) || 0)]
 
       def floors
-        return {} if @floor.zero? && @ratio.zero?
+        return {} if floor.zero? && ratio.zero?
 
-        { floor_bytes: @floor, floor_ratio: @ratio, floor_ratio_of: @of }
+        { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
       end
 
       # Returns the severity of the last verdict, but at least the severity with the margin and at most the one without.
@@ -114,7 +96,9 @@ module Memscope
       class << self
         private
 
-        def rule(...) = Rule.new(...)
+        def rule(id, subject, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
+          Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
+        end
       end
     end
   end
