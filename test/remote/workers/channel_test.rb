@@ -40,6 +40,15 @@ class WorkersChannelTest < MemscopeTest
     assert_equal rows.first(50), received(channel).tags
   end
 
+  # The master goes by the first fields of a Worker before it parses.
+  def test_how_a_report_begins
+    received = Memscope::Workers.const_get(:Received)
+
+    assert_equal Process.pid, received.sender(worker.to_json)
+    assert_nil received.sender(worker(role: :master, index: nil).to_json)
+    assert_nil received.sender(worker.to_json[0, 60])
+  end
+
   def test_a_report_is_dropped_where_the_master_is_behind
     channel = Memscope::Workers::Channel.new
     sent = Array.new(2000) { channel.send(worker) } # if one of them waited, it would wait for ever

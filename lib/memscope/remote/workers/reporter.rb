@@ -66,7 +66,10 @@ module Memscope
       end
 
       def costs(*readings)
-        readings.compact.to_h { |reading| [reading.kind.to_sym, reading.cost.to_h.slice(:wall_us, :gvl_us)] }
+        readings.compact.to_h do |reading|
+          cost = reading.cost
+          [reading.kind.to_sym, { wall_us: cost.wall_us, gvl_us: cost.gvl_us }]
+        end
       end
 
       def sizes(memory, unshared)
