@@ -261,7 +261,7 @@ class CLITest < MemscopeTest
     %w[profile --pid=1 --by=class] =>
       "--by: given class, allowed for this profile: line, caller, method, native, library, stack, generation, " \
       "tag, thread",
-    %w[top --every=0] => "invalid argument: --every=0; allowed: a number of seconds from 0.1 to 3600"
+    %w[top --every=0] => "invalid argument: --every=0; allowed: a number of seconds above 0, up to 86400"
   }.freeze
 
   def test_wrong_values_are_answered_with_the_option_s_own

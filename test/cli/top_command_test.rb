@@ -240,7 +240,8 @@ class CLITopTest < MemscopeTest
                  [ran.status.exitstatus, ran.err]
     ran = ChildProcess.run("exit Memscope::CLI.run(%w[top --every 0])", requires: ["memscope/cli/cli"])
 
-    assert_equal "memscope top: invalid argument: --every 0.0; allowed: a number of seconds from 0.1 to 3600\n", ran.err
+    assert_equal "memscope top: invalid argument: --every 0.0; allowed: a number of seconds above 0, up to 86400\n",
+                 ran.err
   end
 
   private

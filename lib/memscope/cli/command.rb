@@ -27,10 +27,9 @@ module Memscope
     #
     # @api private
     Limit = Struct.new(:fits, :words) do
-      # @param range [Range] of numbers
-      # @param what [String]
+      # @param range [Range<Integer>]
       # @return [Limit]
-      def self.of(range, what = "a number") = new(range.method(:cover?), "#{what} from #{range.min} to #{range.max}")
+      def self.of(range) = new(range.method(:cover?), "a number from #{range.min} to #{range.max}")
     end
 
     # What a command takes and says: `options` as for OptionParser#on, or with a Limit; `operands` for the help, and the

@@ -11,9 +11,6 @@ module Memscope
       # Defaults: bytes, and objects, that a line may keep.
       THRESHOLD = 1 << 20
       OBJECTS = 10_000
-      # Bytes between two samples; and the share of CPU time for objects: 1 watches every allocation.
-      RATE = 1 << 12
-      BUDGET = 1
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
         memory that was allocated after the warm-up. The exit status is COMMAND's own.
@@ -40,7 +37,7 @@ module Memscope
         exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
         ended the check
       TEXT
-      private_constant :THRESHOLD, :OBJECTS, :RATE, :BUDGET, :NOTES
+      private_constant :THRESHOLD, :OBJECTS, :NOTES
 
       declare "fail if a program's lines, or requests to an application, keep memory",
               "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
@@ -62,9 +59,9 @@ module Memscope
       def start
         objects = @given[:objects]
         threshold = @given.fetch(:threshold, objects ? OBJECTS : THRESHOLD)
+        # A sample for each 4 KiB; and every allocation of objects.
         hand_over("leaks", objects: objects, threshold: threshold, warmup: @given[:warmup], by: :line,
-                           backend: :imports, rate: RATE, budget: BUDGET,
-                           format: @given[:json] ? :json : :text)
+                           backend: :imports, rate: 4096, budget: 1, format: @given[:json] ? :json : :text)
       end
 
       def perform

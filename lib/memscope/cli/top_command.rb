@@ -11,13 +11,12 @@ module Memscope
       NOTES = <<~TEXT
         q quits. For a process that does not listen, top shows only the kernel's view.
       TEXT
-      INTERVALS = Limit.of(0.1..3600, "a number of seconds").freeze
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
-      private_constant :NOTES, :INTERVALS, :INTERRUPTED
+      private_constant :NOTES, :INTERRUPTED
 
       declare "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
-              options: [*PROCESS, ["--every SECONDS", Float, INTERVALS, "seconds between readings"]],
+              options: [*PROCESS, ["--every SECONDS", Float, SECONDS, "seconds between readings"]],
               notes: NOTES, defaults: { every: 2.0 }
 
       private
