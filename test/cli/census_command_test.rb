@@ -29,6 +29,7 @@ class CLICensusTest < MemscopeTest
     process = listening(LEAK)
 
     assert_match(/  slot bytes\n.*  40$/, memscope("--pid", process.pid.to_s, "--by", "slot_size"))
+    assert_match(/\A````text\nmemscope .*\n````\n\z/m, memscope("--pid", process.pid.to_s, "--markdown"))
     census = Memscope::Census.from_json(memscope("--pid", process.pid.to_s, "--json"))
 
     assert_equal [process.pid, 3_000],

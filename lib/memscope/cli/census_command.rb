@@ -34,7 +34,7 @@ module Memscope
 
       def calls = { census: @given.slice(:gc) }
 
-      def view = { by: @given[:by], limit: @given[:top] }
+      def view = { **super, by: @given[:by], limit: @given[:top] }
     end
   end
 end

@@ -39,7 +39,7 @@ module Memscope
                         ["--top N", NUMBER, Limit.of(HeapGraph::TOP), "how many rows to list"],
                         ["--strings", "look for Strings with the same content"], SINCE, EVERY],
               operands: "[DUMP [DUMP [DUMP]]]", most: 3, program: [:every], process: [:since],
-              notes: "#{NOTES}\n#{PROGRAM_NOTES}", defaults: { top: 10 }
+              exclusive: [%i[since markdown]], notes: "#{NOTES}\n#{PROGRAM_NOTES}", defaults: { top: 10 }
 
       private
 
