@@ -33,11 +33,8 @@ module Memscope
         # @return [Application] of this process
         def current
           gems = defined?(::Gem) ? ::Gem.loaded_specs.values : []
-          ROOTS.each do |source, find|
-            root = directory(&find)
-            return new(root: root, source: source, gems: gems, scripts: scripts) if root
-          end
-          new(gems: gems, scripts: scripts)
+          source, root = ROOTS.lazy.filter_map { |name, find| directory(&find)&.then { |path| [name, path] } }.first
+          new(root: root, source: source, gems: gems, scripts: scripts)
         end
 
         private

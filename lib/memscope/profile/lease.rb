@@ -62,9 +62,8 @@ module Memscope
       # @raise [Unavailable] unless a profile that was started as shared is running
       def stop_shared
         @lock.synchronize do
-          noun = @profiler.noun
-          raise Unavailable.new(:profile_not_running, noun, @profiler.name) unless @profiler.running?
-          raise Unavailable.new(:profile_not_shared, noun) unless shared?
+          raise Unavailable.new(:profile_not_running, @profiler.noun, @profiler.name) unless @profiler.running?
+          raise Unavailable.new(:profile_not_shared, @profiler.noun) unless shared?
 
           finish
         end
