@@ -88,10 +88,7 @@ module Memscope
       def value(name) = @form[name]&.last
 
       # @return [Object] the allowed value that the parameter names
-      def choice(name, allowed, default = nil)
-        given = value(name) || default
-        allowed.find { |one| one.to_s == given.to_s } || raise(HttpError.parameter(name, given, allowed.join(", ")))
-      end
+      def choice(name, allowed, default = nil) = HttpError.choose(name, value(name) || default, allowed)
 
       # The process of the page with the button.
       def place = named(@calls.choose(value("worker"), all: false)).first

@@ -67,12 +67,11 @@ module Memscope
         # @raise [HttpError] if the process does not answer
         def read(kind, **options) = @calls.read(place, kind, **options)
 
-        # @param allowed [Array<String>]
-        # @return [String] the parameter's value in the query
+        # @param allowed [Array<Object>]
+        # @return [Object] the allowed value that the query names
         # @raise [HttpError] if it is none of those allowed
         def choice(parameter, allowed, default)
-          given = @request.query[parameter]&.last || default
-          allowed.include?(given) ? given : raise(HttpError.parameter(parameter, given, allowed.join(", ")))
+          HttpError.choose(parameter, @request.query[parameter]&.last || default, allowed)
         end
       end
 

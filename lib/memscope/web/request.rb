@@ -16,6 +16,15 @@ module Memscope
         new(400, "#{name}: given #{given.to_s[0, 20].inspect}, allowed: #{allowed}.")
       end
 
+      # @param name [String] the parameter
+      # @param given [Object]
+      # @param allowed [Array<Object>]
+      # @return [Object] the allowed value that is written like the given one
+      # @raise [HttpError] if there is none
+      def self.choose(name, given, allowed)
+        allowed.find { |one| one.to_s == given.to_s } || raise(parameter(name, given, allowed.join(", ")))
+      end
+
       # @param error [Invalid] from a call of Memscope
       # @return [HttpError] without the name of that call
       def self.invalid(error) = new(400, "#{error.as}.")

@@ -35,7 +35,7 @@ module Memscope
 
         # @return [Symbol]
         # @raise [HttpError]
-        def by = choice("by", GROUPINGS.keys.map(&:name), "class").to_sym
+        def by = choice("by", GROUPINGS.keys, :class)
 
         # @return [String] the class in the form's field, from the query or the posted form; empty: any
         def paths_to = @form["paths_to"]&.last.to_s

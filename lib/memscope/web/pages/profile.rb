@@ -98,7 +98,7 @@ module Memscope
 
         # @return [Symbol] a key of `groupings`
         # @raise [HttpError]
-        def by = choice("by", groupings.keys.map(&:name), "line").to_sym
+        def by = choice("by", groupings.keys, :line)
 
         # @return [Report::ProfilePage] by the grouping of the query
         def table = @table ||= Report::ProfilePage.new(reading, by: by, limit: LINES, width: Report::Page::WIDEST)
@@ -141,7 +141,7 @@ module Memscope
         def profiler
           profilers = ClusterCalls::PROFILERS
           given = (@form["kind"] || @request.query["kind"])&.last || "malloc"
-          profilers[given] or raise HttpError.parameter("kind", given, profilers.keys.join(", "))
+          profilers.fetch(HttpError.choose("kind", given, profilers.keys))
         end
 
         def here = states.find { |one| one.place.pid == place.pid }
