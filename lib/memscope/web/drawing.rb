@@ -10,24 +10,36 @@ module Memscope
       # Heights, in pixels.
       BAR = 56
       METER = 10
-      private_constant :BAR, :METER
+      # The least width, in percent, on which a number fits on a phone.
+      LEGIBLE = 4
+      HATCHED = 'fill="url(#held)"'
+      private_constant :BAR, :METER, :LEGIBLE, :HATCHED
 
       module_function
 
       # Rows side by side, 100 % wide together.
       #
-      # @param sizes [Hash{Symbol => Integer}] bytes by row
+      # @param branches [Array<Pages::Overview::Branch>]
       # @param label [String] its content in words, for screen readers
       # @return [Markup]
-      def bar(sizes, label:)
-        whole = [sizes.values.sum, 1].max
+      def bar(branches, label:)
+        whole = [branches.sum(&:bytes), 1].max
         left = 0
-        drawn = sizes.map do |id, bytes|
-          from, width = [left, bytes].map { |part| 100.0 * part / whole }
-          left += bytes
-          rect("fill segment row-#{Markup.of(id)}", from, width, BAR)
+        drawn = branches.map do |one|
+          from, width, held = [left, one.bytes, one.held_bytes].map { |bytes| 100.0 * bytes / whole }
+          left += one.bytes
+          segment(one, from, width, held)
         end
         svg("bar", BAR, %(role="img" aria-label="#{Markup.of(label)}"), drawn.join)
+      end
+
+      def segment(branch, left, width, held)
+        drawn = rect("fill segment row-#{Markup.of(branch.owner)}", left, width, BAR) +
+                rect("held", left + width - held, held, BAR, HATCHED)
+        return drawn if width < LEGIBLE
+
+        drawn + %(<text class="mark row-#{Markup.of(branch.owner)}" x="#{percent(left + (width / 2))}" ) +
+          %(y="#{BAR / 2}" text-anchor="middle" dominant-baseline="central">#{Markup.of(branch.mark)}</text>)
       end
 
       # A share of a whole: used memory is solid, unused memory beside it is hatched.
@@ -40,15 +52,17 @@ module Memscope
         solid, hatched = [used, held].map { |share| 100.0 * share.clamp(0, 1) }
         svg("meter", METER, 'aria-hidden="true"',
             rect("track", 0, 100, METER) + rect("fill row-#{Markup.of(id)}", 0, solid + hatched, METER) +
-            rect("held", solid, hatched, METER, 'fill="url(#held)"'))
+            rect("held", solid, hatched, METER, HATCHED))
       end
 
       def rect(classes, left, width, height, attributes = nil)
         return "" unless width.positive?
 
-        left, width = [left, width].map { |number| format("%.4f%%", number) }
-        %(<rect class="#{classes}" x="#{left}" width="#{width}" height="#{height}" #{attributes}/>)
+        place = %(x="#{percent(left)}" width="#{percent(width)}" height="#{height}")
+        %(<rect class="#{classes}" #{place} #{attributes}/>)
       end
+
+      def percent(number) = format("%.4f%%", number)
 
       def svg(classes, height, attributes, body)
         size = %(width="100%" height="#{height}")

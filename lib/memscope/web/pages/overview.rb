@@ -47,6 +47,9 @@ module Memscope
 
         # A row with its number and shares on the page.
         Branch = Struct.new(:row, :mark, :owner, :held_bytes, :share, :branches) do
+          # @return [Integer] to be drawn
+          def bytes = [row.bytes, 0].max
+
           # @return [Boolean]
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
 
@@ -101,8 +104,7 @@ module Memscope
         # @return [Markup] the rows side by side
         def bar
           shares = branches.map { |branch| "#{branch.row.label} #{format('%.1f', 100 * branch.share)} %" }
-          Drawing.bar(branches.to_h { |branch| [branch.owner, [branch.row.bytes, 0].max] },
-                      label: "The resident set by owner: #{shares.join(', ')}")
+          Drawing.bar(branches, label: "The resident set by owner: #{shares.join(', ')}")
         end
 
         # @return [Integer] a lower bound of what is resident but unused
