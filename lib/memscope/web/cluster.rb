@@ -50,8 +50,6 @@ module Memscope
           new(place, yield)
         rescue HttpError => e
           new(place, nil, e.message)
-        rescue ArgumentError => e # the profile has been replaced by another one
-          new(place, nil, "#{place}: #{e.message}")
         end
 
         # @return [Boolean]
@@ -59,11 +57,6 @@ module Memscope
 
         # @return [Hash{Symbol => Object}] for JSON, without the result
         def summary = { **place.to_h, done: done?, reason: reason }
-
-        # @yieldparam place [Place]
-        # @yieldparam result [Object]
-        # @return [Outcome] the outcome of the block; self if this outcome is already a failure
-        def follow = done? ? self.class.attempt(place) { yield(place, result) } : self
       end
 
       # @yieldreturn [Workers]
@@ -191,18 +184,14 @@ module Memscope
 
       # @param profiler [Symbol] a value of PROFILERS
       # @param place [Place]
-      # @return [Profile] the running profile, or the last one
-      # @raise [HttpError] if there is none, or the process does not answer
-      def profile(profiler, place) = call(place, :"#{profiler}_snapshot")
-
-      # @param profiler [Symbol] a value of PROFILERS
-      # @param place [Place]
       # @param state [Hash{Symbol => Object}] the place's present state (profile_states)
       # @param form [Array<Object>] what the block makes of the profile, such as :text
       # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
       # @raise [HttpError] if there is none, or the process does not answer
       def kept_profile(profiler, place, state, *form)
-        profile = -> { @readings.fetch(:profile, profiler, place.pid, state) { profile(profiler, place) } }
+        profile = lambda do
+          @readings.fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") }
+        end
         return profile.call unless block_given?
 
         @readings.fetch(:rendered, profiler, place.pid, state, *form) { yield(profile.call) }

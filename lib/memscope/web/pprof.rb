@@ -61,7 +61,9 @@ module Memscope
       # A worker that failed becomes a comment in the profile of the others.
       def encoded(calls, states)
         outcomes = states.map do |one|
-          one.follow { |place, state| calls.kept_profile(@profiler, place, state) }
+          next one unless one.done?
+
+          ClusterCalls::Outcome.attempt(one.place) { calls.kept_profile(@profiler, one.place, one.result) }
         end
         found, missing = outcomes.partition(&:done?)
         raise HttpError.new(502, missing.map(&:reason).join(" ")) if found.empty?
