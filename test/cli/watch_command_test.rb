@@ -38,12 +38,27 @@ class CLIWatchTest < MemscopeTest
 
   def test_a_process_without_a_history
     process = listening
-    out, status = memscope("watch", "--pid", process.pid.to_s)
+    json, status = memscope("watch", "--pid", process.pid.to_s, "--json")
+    verdict = Memscope::Verdict.from_json(json)
 
-    assert_equal 0, status
-    assert_match(/Not judged: a history needs Memscope::History.start/, out)
-    assert_match(/MEMSCOPE_HISTORY=1/, out)
+    assert_equal [0, :too_early], [status, verdict.kind]
+    assert_match(/a history needs Memscope::History.start or MEMSCOPE_HISTORY=1/, verdict.reasons[:running])
     assert_nil top(process)[:verdict]
+  end
+
+  # It is read from here until somebody ends that.
+  def test_reading_a_process_without_a_history
+    process = listening("held = 'x' * 30_000_000")
+    command = [RbConfig.ruby, "-W0", "-Ilib", "exe/memscope", "watch", "--pid", process.pid.to_s]
+    watch = IO.popen({ "MEMSCOPE_SOCKET_DIRECTORY" => sockets }, command, err: %i[child out])
+    said = [watch.gets, watch.gets]
+    Process.kill(:INT, watch.pid)
+    text = watch.read
+
+    assert_match(/the process keeps no history: it is read from here/, said.first)
+    assert_match(/watch: Too early to tell: .* needs \d+ minutes more/, said.last)
+    assert_match(/· pid #{process.pid}$.*^  Too early to tell: /m, text)
+    assert_predicate Process.wait2(watch.pid).last, :success?
   end
 
   def test_a_file_gets_every_verdict

@@ -5,17 +5,20 @@ module Memscope
     # `memscope watch`: whether the memory of a process grows, by its history.
     class WatchCommand < Command
       NOTES = <<~TEXT
-        The process must keep its history. Puma's plugin, Workers.watch and Rails
-        start it; without them, set MEMSCOPE_HISTORY=1. The first verdict takes an hour
-        or more, and growth is called a leak once it has lasted for two. Until then,
-        the answer says how much longer it needs. There is a new verdict every five
-        minutes.
+        Puma's plugin, Workers.watch and Rails have a process keep its history;
+        MEMSCOPE_HISTORY=1 does so elsewhere. A process without one is read from here,
+        until it can be judged or Ctrl-C ends it; but not with --json or --every. The
+        first verdict takes an hour or more, and growth is called a leak once it has
+        lasted for two. Until then, the answer says how much longer it needs. There is a
+        new verdict every five minutes.
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT
       # The exit status for a leak.
       LEAK = 1
-      private_constant :NOTES, :LEAK
+      # Of so many samples of a process that is read from here, one is told.
+      EACH = 6
+      private_constant :NOTES, :LEAK, :EACH
 
       declare "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
               options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]],
@@ -37,9 +40,28 @@ module Memscope
 
       def show
         verdict = ask(:verdict)
-        history = ask(:history) unless @given[:json]
+        return tell(observed, History.read) if verdict.reasons.key?(:running) && !@given[:json] && !@given[:every]
+
+        tell(verdict, (ask(:history) unless @given[:json]))
+      end
+
+      def tell(verdict, history)
         deliver_readings([verdict], **(history&.known? ? { history: history } : {}))
         verdict.leak? ? LEAK : FINE
+      end
+
+      # The verdict on a process that keeps no history: as soon as there is one, or when somebody ends this.
+      def observed
+        Loading.whole { require_relative "../judge/history/outside" }
+        outside = History::Outside.new { |call, options| ask(call, **options) }
+        say("the process keeps no history: it is read from here every ten seconds; Ctrl-C ends that")
+        until (verdict = outside.tap(&:step).verdict).kind != :too_early
+          say(verdict.sentence) if (turn = turn.to_i + 1) % EACH == 1
+          sleep(History::Sampler::SECONDS)
+        end
+        verdict
+      rescue Interrupt
+        verdict || raise
       end
     end
   end

@@ -106,7 +106,7 @@ module Memscope
       # @return [Verdict] as Memscope.verdict
       def read(sampler, now: false)
         check_switch(:now, now)
-        (latest unless now) || of(sampler, replayed: REPLAYED)
+        (latest unless now) || of(sampler)
       end
 
       # @api private
@@ -117,19 +117,20 @@ module Memscope
       #
       # @api private
       # @return [Verdict]
-      def judge(sampler) = Runtime.current.verdict = of(sampler)
+      def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
 
       # @api private
       # @param sampler [#spacings, #reasons, #now] what takes the samples
       # @param replayed [Integer, nil] judge the epochs of the last N seconds in turn, ignoring earlier judgements;
       #   nil continues from this process's last judgement
       # @param cgroup [Cgroup, nil] nil: no limit
+      # @param envelope [Hash, nil] of another process, if the history is about that
       # @return [Verdict]
-      def of(sampler, replayed: nil, cgroup: Cgroup.read)
+      def of(sampler, replayed: REPLAYED, cgroup: Cgroup.read, envelope: nil)
         room = { limit_bytes: cgroup&.limit_bytes, working_set_bytes: cgroup&.working_set_bytes }
         body = Native.judge(sampler.spacings, *room.values.map(&:to_i), sampler.now, replayed)
         body = { **body, evidence: { **body[:evidence], **room }.compact, reasons: reasons(body, sampler.reasons) }
-        capture({ **body, remedy: remedy(body) })
+        capture({ **body, remedy: remedy(body, envelope ? envelope[:pid] : Process.pid) }, envelope)
       end
 
       private
@@ -142,10 +143,10 @@ module Memscope
         body[:verdict] == :too_early ? {} : body[:reasons].transform_values { |why| sampling[why[1].to_sym] || why }
       end
 
-      def remedy(body)
+      def remedy(body, pid)
         return (START if body[:reasons].key?(:running)) if body[:verdict] == :too_early
 
-        REMEDIES[body[:layer]]&.gsub("PID", Process.pid.to_s) unless body[:verdict] == :steady
+        REMEDIES[body[:layer]]&.gsub("PID", pid.to_s) unless body[:verdict] == :steady
       end
     end
 

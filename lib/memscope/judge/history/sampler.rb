@@ -196,15 +196,15 @@ module Memscope
         explain(failed: why)
       end
 
-      def totals
-        snapshot = Snapshot.read
+      def totals = { **of_snapshot(Snapshot.read), threads: Thread.list.size, requests: requests }
+
+      def of_snapshot(snapshot)
         gc = snapshot.gc
         malloc = snapshot.jemalloc || {}
         explain(malloc_active: snapshot.reasons[:jemalloc], malloc_resident: snapshot.reasons[:jemalloc])
         { rss: snapshot.rss_bytes, live_slots: gc[:heap_live_slots], live_bytes: live_bytes(gc, snapshot.gc_heaps),
-          old_objects: gc[:old_objects],
-          minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count], threads: Thread.list.size,
-          requests: requests, malloc_in_use: malloc[:in_use_bytes], malloc_active: malloc[:active_bytes],
+          old_objects: gc[:old_objects], minor_gcs: gc[:minor_gc_count], major_gcs: gc[:major_gc_count],
+          malloc_in_use: malloc[:in_use_bytes], malloc_active: malloc[:active_bytes],
           malloc_resident: malloc[:resident_bytes] }
       end
 
@@ -243,8 +243,7 @@ module Memscope
       end
 
       # glibc's own sum, mallinfo2, takes as long, and holds the arenas' locks.
-      def walk
-        ledger = Ledger.read(deep: true)
+      def walk(ledger = Ledger.read(deep: true))
         malloc = ledger.row(:malloc)
         explain(malloc_in_use: ledger.reasons[:deep])
         @trimmable_bytes = malloc && malloc.detail.values_at(:trimmable_private_bytes, :trimmable_bytes).compact.first
