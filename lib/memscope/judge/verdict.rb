@@ -106,12 +106,8 @@ module Memscope
       # @return [Verdict] as Memscope.verdict
       def read(sampler, now: false)
         check_switch(:now, now)
-        (latest unless now) || of(sampler)
+        (Runtime.current.verdict unless now) || of(sampler)
       end
-
-      # @api private
-      # @return [Verdict, nil] the last verdict on this process's history
-      def latest = Runtime.current.verdict
 
       # Judges the history, continuing from the earlier judgements, and keeps the verdict.
       #

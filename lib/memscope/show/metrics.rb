@@ -128,7 +128,7 @@ module Memscope
         case source
         when :snapshot then Snapshot.read
         when :cgroup then Cgroup.read
-        when :verdict then Verdict.latest
+        when :verdict then Runtime.current.verdict
         when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
         else read_costly(source)
         end

@@ -144,7 +144,7 @@ class HistorySamplerTest < MemscopeTest
       first = -NOW % 300
       (0..1800).step(10) { |at| step(@at = first + at) }
       kept = Memscope.verdict
-      pid = fork { exit!(Memscope::Verdict.latest.nil?) }
+      pid = fork { exit!(Memscope::Runtime.current.verdict.nil?) }
       Process.wait(pid)
       puts JSON.generate([times.map { |at| at - first }, kept.equal?(Memscope.verdict), kept.kind, kept.evidence[:points],
                           $?.success?, Memscope.verdict(now: true).equal?(kept)])
@@ -290,7 +290,7 @@ class HistorySamplerTest < MemscopeTest
       History.start
       sampler = Memscope::Runtime.current.history
       wait { sampler.send(:walk) && sampler.trimmable_bytes }
-      known = -> { [History::Sampler.trimmable_bytes, History::Sampler.reasons.keys] }
+      known = -> { [Memscope::Runtime.current.history&.trimmable_bytes, History::Sampler.reasons.keys] }
       reader, writer = IO.pipe
       Memscope::Snapshot.define_singleton_method(:read) { raise IOError, "no more files" }
       sampler.step

@@ -58,21 +58,12 @@ module Memscope
         # (see History.running?)
         def running? = !current.nil? && Runtime.current.sampling.run?(current)
 
-        # Adds readings that were taken for another purpose, so that the history need not take its own.
-        #
-        # @return [void]
-        def offer(ledger, memory) = current&.offer(ledger, memory)
-
         # @param series [Symbol]
         # @return [Integer, nil] seconds between its samples; nil if they are not taken
         def spacing(series) = current&.spacing(series)
 
         # @return [Hash{Symbol => Integer}] seconds between the samples of the series that are sampled rarely
         def spacings = current&.spacings || {}
-
-        # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
-        #   other processes share, if these are known
-        def trimmable_bytes = current&.trimmable_bytes
 
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
@@ -105,7 +96,8 @@ module Memscope
 
       # @return [Hash{Symbol => String}] why series have no samples
       attr_reader :reasons
-      # @return [Integer, nil]
+      # @return [Integer, nil] what a trim would return, as of the last walk of glibc's heaps; without the pages that
+      #   other processes share, if these are known
       attr_reader :trimmable_bytes
 
       # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them.
@@ -153,7 +145,9 @@ module Memscope
         failed(e)
       end
 
-      # (see Sampler.offer)
+      # Adds readings that were taken for another purpose, so that the history need not take its own.
+      #
+      # @return [void]
       def offer(ledger, memory)
         add({ **rows(ledger), **sizes(memory) })
         now = self.class.now

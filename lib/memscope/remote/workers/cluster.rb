@@ -30,9 +30,6 @@ module Memscope
       MOST = 100
       private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LOOKS, :MOST
 
-      # @return [Integer] pid of the master
-      attr_reader :pid
-
       # @param launcher [Puma::Launcher, nil] nil: no policy is followed
       def initialize(launcher = nil)
         @pid = Process.pid

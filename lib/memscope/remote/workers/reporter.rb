@@ -4,7 +4,7 @@ require_relative "../../process/ledger"
 require_relative "../../process/process_memory"
 require_relative "../../process/snapshot"
 require_relative "../../value/ttl_cache"
-Memscope::Loading.units :Arenas, :History, :Purge, :Verdict
+Memscope::Loading.units :Arenas, :Purge, :Tags
 
 module Memscope
   class Workers < Reading
@@ -42,27 +42,31 @@ module Memscope
         ledger = Ledger.read
         memory = ProcessMemory.read
         snapshot = Snapshot.read
-        unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited # or why it is unknown
+        unshared = unshared()
         interval = Configuration.effective(:metrics_ledger_interval_seconds)
         arenas = Arenas.read_for_metrics(@arenas, interval) if Configuration.effective(:metrics_arenas)
         tags = Tags.read_for_metrics(@tags, interval) if Native.tags_begun?
-        History::Sampler.offer(ledger, memory)
+        runtime = Runtime.current
+        runtime.history&.offer(ledger, memory)
         @samples += 1
         Worker.capture({ index: @index, pid: Process.pid, role: @role, booted_at: @booted_at, at: Clock.time,
                          rss_at_boot_bytes: @rss_at_boot, samples: @samples,
-                         verdict: Verdict.latest, reasons: reasons(ledger, memory, unshared),
+                         verdict: runtime.verdict, reasons: reasons(ledger, memory, unshared),
                          snapshot: snapshot, **sizes(memory, unshared), **rows(ledger), arenas: arenas&.levels,
                          tags: tags&.rows, costs: costs(ledger, memory, snapshot, arenas, tags) })
       end
 
       private
 
+      # Bytes, or why they are unknown.
+      def unshared = @inherited.is_a?(String) ? Native.unshared(@inherited) : @inherited
+
       def rows(ledger)
         return {} unless ledger.known?
 
         { rows: ledger.rows.to_h { |row| [row.id, row.bytes] }, leaves: ledger.leaf_bytes,
           unverified_rows: ledger.unverified_rows,
-          purge_bytes: Purge.least_bytes(ledger) || History::Sampler.trimmable_bytes }
+          purge_bytes: Purge.least_bytes(ledger) || Runtime.current.history&.trimmable_bytes }
       end
 
       def costs(*readings)

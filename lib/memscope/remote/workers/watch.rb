@@ -18,9 +18,6 @@ module Memscope
       AGAIN = (0.1..0.9)
       private_constant :SHARE, :PATIENCE, :AGAIN
 
-      # @return [Integer] pid of the process that it takes readings of
-      attr_reader :pid
-
       # @return [Reporter]
       attr_reader :reporter
 
@@ -32,7 +29,6 @@ module Memscope
       # @yieldparam worker [Worker] each reading
       # @yieldreturn [Boolean] whether it was delivered
       def initialize(reporter, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
-        @pid = Process.pid
         @reporter = reporter
         @master_pid = master_pid
         @controller = controller
