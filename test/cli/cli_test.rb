@@ -198,6 +198,7 @@ class CLITest < MemscopeTest
 
       assert_equal [0, ""], [ran.status, ran.err]
       assert_match(/^  report    print where/, ran.out)
+      assert_operator ran.out.lines.map { |line| line.chomp.length }.max, :<=, 80
     end
   end
 

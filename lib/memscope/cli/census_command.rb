@@ -17,7 +17,7 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      declare "count the objects of a process or of COMMAND by class, and show what grew",
+      declare "count the objects of a process by class, and show what grew",
               "memscope census --pid 4711 --gc --since before.json",
               "memscope census --gc --output census.txt -- bundle exec rake import",
               options: [*PROCESS, *TEXT, MARKDOWN, TOP, GC, SINCE, EVERY,

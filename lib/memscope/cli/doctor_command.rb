@@ -13,7 +13,7 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      declare "diagnose the memory of a process or of COMMAND, and suggest remedies",
+      declare "diagnose the memory of a process, and suggest remedies",
               "memscope doctor --pid 4711 --json --output diagnosis.json",
               "memscope doctor --every 600 --output app.txt -- bundle exec puma",
               options: [*PROCESS, *TEXT, MARKDOWN, SINCE, GC, ["--settings", "check the allocator's settings instead"],

@@ -19,11 +19,11 @@ module Memscope
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
       private_constant :NOTES, :FORMAT
 
-      declare "write a heap dump of a process or of COMMAND, without objects' contents",
+      declare "write a heap dump of a process, without objects' contents",
               "memscope dump --pid 4711 -o heap.pftrace", "memscope dump --from heap.json -o heap.pftrace",
               "memscope dump -o heap.heapsnapshot -- ruby app.rb",
               options: [*PROCESS, FORMAT,
-                        ["-o", "--output FILE", "default: memscope-PID with the format's extension"],
+                        ["-o", "--output FILE", "default: memscope-PID.EXTENSION"],
                         ["--json", "print the summary as JSON; FILE stays", "a dump in its format"],
                         ["--gc", "collect garbage first"], ["--from DUMP", "convert DUMP, without objects' contents"]],
               program: [], process: %i[from gc], notes: NOTES, exclusive: [%i[from pid socket gc]]

@@ -32,7 +32,7 @@ module Memscope
       TEXT
       private_constant :NOTES
 
-      declare "print who holds the objects of a process, of COMMAND or in a dump",
+      declare "print who holds the objects of a process, or those in a dump",
               "memscope heap --pid 4711 --paths-to Order",
               "memscope heap --output heap.txt -- bundle exec rake import",
               options: [*PROCESS, *TEXT, MARKDOWN, ["--paths-to CLASS", "print who holds instances of CLASS"],

@@ -39,7 +39,7 @@ module Memscope
       TEXT
       private_constant :THRESHOLD, :OBJECTS, :NOTES
 
-      declare "fail if a program's lines, or requests to an application, keep memory",
+      declare "fail if a program's lines or requests to an application keep memory",
               "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
               "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
               "memscope leaks config.ru --path=/orders",

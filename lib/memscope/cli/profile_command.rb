@@ -42,7 +42,7 @@ module Memscope
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
       private_constant :NOTES, :GROUPINGS, :BUDGETS, :PROFILER
 
-      declare "print which Ruby lines allocated live memory or objects of a process or COMMAND",
+      declare "print which Ruby lines allocated live memory or objects",
               "memscope profile --pid 4711 --seconds 60", "memscope profile --objects --pid 4711 --by class",
               "memscope profile --format=html --output heap.html -- bundle exec rake import",
               options: [*PROCESS, ["--objects", "profile Ruby objects instead of malloc memory"],
@@ -54,7 +54,7 @@ module Memscope
                         ["--format NAME", Profile::FORMATS.keys, Profile::FORMATS.keys.join(", ")],
                         ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
                          GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
-                         "class needs --objects; native is for malloc only"],
+                         "class needs --objects; native needs malloc"],
                         TEXT.last,
                         ["--seconds N", Float, SECONDS, "how long to profile (default: 60; COMMAND:", "until it ends)"],
                         ["--gc", "collect garbage before the report"],

@@ -29,7 +29,7 @@ module Memscope
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS
 
-      declare "print where the memory of a process or of COMMAND is, to the byte",
+      declare "print where the memory of a process is, to the byte",
               "memscope report --pid 4711 --json --output ledger.json",
               "memscope report --every 60 --output app.txt -- bundle exec puma",
               options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC, EVERY], program: [:every], notes: PROGRAM_NOTES,
