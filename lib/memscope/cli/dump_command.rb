@@ -12,8 +12,8 @@ module Memscope
         contents. Open perfetto files at https://ui.perfetto.dev, heapsnapshot in
         Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
         which must not exist yet.
-        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; `-` is
-        standard input.
+        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
+        zstd may have compressed it; `-` is standard input.
       TEXT
       FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze

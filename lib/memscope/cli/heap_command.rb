@@ -24,11 +24,11 @@ module Memscope
         paths lead to where memory has accumulated.
 
         DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
-        wrote; `-` is standard input, for one that is compressed. The report is then
-        about the objects in this file. Two dumps of one process, the earlier first,
-        show what is new in the later one: by what holds it, by class and by line. Three
-        show what is new in the second and still in the third. Write each dump right
-        after a garbage collection (GC.start).
+        wrote, compressed by gzip or zstd or not; `-` is standard input. The report is
+        then about the objects in this file. Two dumps of one process, the earlier
+        first, show what is new in the later one: by what holds it, by class and by
+        line. Three show what is new in the second and still in the third. Write each
+        dump right after a garbage collection (GC.start).
       TEXT
       private_constant :NOTES
 
