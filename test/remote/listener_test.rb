@@ -236,7 +236,8 @@ class ListenerTest < MemscopeTest
 
   # Else the listener would not come to the clients behind it, or would end.
   def test_whatever_a_request_raises_is_an_answer
-    calls = Memscope.const_get(:Calls)
+    require "memscope/remote/calls"
+    calls = Memscope::Calls
     [NoMemoryError, LoadError, Errno::EMFILE].each do |error|
       calls.stub(:check_actions, -> { raise error }) do
         assert_equal error.name, JSON.parse(calls.answer('{"call":"doctor","options":{"gc":true}}'))["kind"]

@@ -27,17 +27,23 @@ module Memscope
           socket&.close
         end
 
+        # @param what [String] a socket or a process
+        # @param uid [Integer] its owner's
+        # @return [void]
+        # @raise [Unreachable] if it is another user's, unless root asks
+        def check_user(what, uid)
+          return if [0, uid].include?(Process.euid)
+
+          raise Unreachable.new("#{what} is another user's (uid #{uid}); only that " \
+                                "user or root can ask it", :foreign)
+        end
+
         private
 
         # The uid that the listener must have: the owner of the socket. Only that user and root may connect.
         def owner(path)
           owner = File.lstat(path).uid
-          unless [0, owner].include?(Process.euid)
-            raise Unreachable.new("the socket #{path} is another user's (uid " \
-                                  "#{owner}); only that user or root can ask " \
-                                  "it", :foreign)
-          end
-
+          check_user("the socket #{path}", owner)
           Sockets.check_directory(File.dirname(path), owner)
           return owner if Sockets.socket?(path, owner)
 
@@ -82,11 +88,9 @@ module Memscope
         owner = uid
         found = paths(owner).find { |path| Sockets.socket?(path, owner) }
         return found if found
-        raise silence if [0, owner].include?(Process.euid)
 
-        raise Unreachable.new("process #{@pid} is another user's (uid #{owner}); " \
-                              "only that user or root can ask it",
-                              :foreign)
+        Target.check_user("process #{@pid}", owner)
+        raise silence
       end
 
       # @return [Unreachable] saying that the process does not listen, is gone, or cannot be looked at
