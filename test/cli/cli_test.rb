@@ -213,6 +213,7 @@ class CLITest < MemscopeTest
   end
 
   def test_version
+    assert_equal "memscope 0.1.0\n", ChildProcess.run_command(*command("report"), "--version").out
     [["version"], ["--version"], ["-v"]].each do |arguments|
       assert_match(/\Amemscope 0\.1\.0 \(ruby \d/, memscope(*arguments).out)
     end

@@ -120,9 +120,10 @@ class ExecStartTest < ExecTest
   end
 
   def test_memscope_in_a_path_with_a_space
-    ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", *ruby("puts 'started'"))
+    script = 'puts ENV["LD_PRELOAD"][/libjemalloc/]; p [ENV["RUBYLIB"]], $LOAD_PATH.grep(/copy/)'
+    ran = ChildProcess.run_command(*spaced_memscope, "exec", "--", *ruby(script), env: { "RUBYLIB" => "/a:/b" })
 
-    assert_exit 74, ran, out: "", err: /RUBYOPT, .*, cannot name .*copy.*; install memscope in another place; .* is not/
+    assert_exit 0, ran, out: %(libjemalloc\n["/a:/b"]\n[]\n)
   end
 
   # Another Ruby cannot load memscope's extension, and one before 3.1 none of its files.
@@ -241,6 +242,7 @@ class ExecUsageTest < MemscopeTest
       %w[ruby] => /unexpected argument: ruby; allowed: --allocator NAME, .*-- COMMAND/,
       %w[--allocator=tcmalloc -- true] => /--allocator=tcmalloc; allowed: jemalloc, glibc, or the path of a shared/,
       %w[--allocator=glibc --conf=narenas:2 -- true] => /--conf is for jemalloc; glibc does not read it$/,
+      %w[--conf=narenas:2 --conf prof:true -- true] => /--conf is given twice; allowed: all pairs in one/,
       %w[--allocator -- true] => /missing argument: --allocator; allowed: jemalloc/ }.each do |arguments, message|
       err = StringIO.new
 

@@ -16,10 +16,10 @@ module Memscope
         # @return [String] what the block returned in the child
         # @raise [Exception] that the block raised there
         # @raise [Failed] if there is no answer
-        def answer(deadline, &)
+        def answer(deadline, &block)
           flush_files
           Tempfile.create("memscope", binmode: true) do |file|
-            waiting = Process.detach(fork || serve(file, &))
+            waiting = Process.detach(fork || serve(file, &block))
             ended = waiting.join(deadline)
             file.rewind
             read(loaded(file.read) || raise(Failed, ended ? ending(ended.value) : silence(deadline)))

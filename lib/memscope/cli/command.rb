@@ -115,7 +115,7 @@ module Memscope
         @out = out
         @err = err
         @given = {}
-        @parser = OptionParser.new
+        @parser = OptionParser.new.tap { |parser| parser.version = VERSION }
         @allowed = {}
         [*@declared.options, ["-h", "--help", "print this"]].each { |words| define(words) }
       end
@@ -244,7 +244,8 @@ module Memscope
         @file.write(text)
         @file.flush
       rescue SystemCallError => e
-        File.unlink(output) if @file && !earlier
+        failure("--output #{output}: #{e.class.new.message}") if earlier
+        File.unlink(output) if @file
         refuse_output(output, e)
       end
 

@@ -27,6 +27,13 @@ module Memscope
                         ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]],
               program: [], process: nil, notes: NOTES, defaults: { allocator: "jemalloc" }
 
+      # (see Command#run)
+      def run(arguments)
+        given = arguments.take_while { |argument| argument != "--" }.grep(/\A--conf\b/)
+        usage_error("--conf is given twice; allowed: all pairs in one, separated by commas") if given.size > 1
+        super
+      end
+
       private
 
       # --profile is shorthand for --conf with MallocProfile::CONF.

@@ -17,15 +17,22 @@ module Memscope
 
     # @param name [String] of a command
     # @return [String, nil] its path, if it is an executable other than the Ruby that runs memscope, and so runs nothing
-    #   of memscope itself; nil also for a script, whose interpreter may be any, or a file that is not found
+    #   of memscope itself; nil also for env(1), for a script, whose interpreter may be any, or a file that is not found
     def self.stranger(name)
-      directories = name.include?("/") ? [""] : ENV.fetch("PATH", "").split(":")
-      path = directories.map { |directory| directory.empty? ? name : File.join(directory, name) }
-                        .find { |one| File.file?(one) && File.executable?(one) }
-      path if path && File.binread(path, ELF.bytesize) == ELF && !File.identical?(path, RbConfig.ruby)
+      path = find(name)
+      becomes_ruby = path.nil? || File.basename(path) == "env" || File.identical?(path, RbConfig.ruby)
+      path unless becomes_ruby || File.binread(path, ELF.bytesize) != ELF
     rescue SystemCallError
       nil # it may be executed, and not read
     end
+
+    # As execvp(3) finds a command.
+    def self.find(name)
+      directories = name.include?("/") ? [""] : ENV.fetch("PATH", "").split(":")
+      directories.map { |directory| directory.empty? ? name : File.join(directory, name) }
+                 .find { |path| File.file?(path) && File.executable?(path) }
+    end
+    private_class_method :find
   end
 end
 

@@ -27,8 +27,9 @@ module Memscope
     # @param env [Hash] Rack's environment
     # @return [Array(Integer, Hash, #each)]
     def call(env)
-      # Whatever kind of name the block returns, the request must not fail.
-      name = MallocProfile.shortened(@name.call(env).to_s) if Native.profile_runs? || Native.object_profile_runs?
+      # Whatever kind of name the block returns, in any encoding, the request must not fail.
+      name = Field.utf8(@name.call(env).to_s) if Native.profile_runs? || Native.object_profile_runs?
+      name &&= MallocProfile.shortened(name)
       name.to_s.empty? ? @app.call(env) : Memscope.tag(name) { @app.call(env) }
     end
 

@@ -21,10 +21,10 @@ module Memscope
     #   seconds that reading the value took
     # @yieldreturn [Object] a new value
     # @return [Object] the value, which is fresh or was read since this call began
-    def fetch(ttl, &)
+    def fetch(ttl, &block)
       called = @clock.call
       @mutex.synchronize do
-        read(&) unless fresh?(called, ttl)
+        read(&block) unless fresh?(called, ttl)
         raise @error if @error
 
         @value

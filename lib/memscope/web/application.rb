@@ -270,7 +270,8 @@ module Memscope
       end
 
       def log_refusal(request, refusal)
-        @refusals[refusal.sentence].fetch(LOGGED) { log(request, "refused: #{refusal.reason}") }
+        now = Object.new # the application's logger may raise, so it is not called within the cache
+        log(request, "refused: #{refusal.reason}") if @refusals[refusal.sentence].fetch(LOGGED) { now }.equal?(now)
       end
 
       # Logs exactly one line, whatever the request contains.
@@ -278,7 +279,6 @@ module Memscope
         peer = request.env["REMOTE_ADDR"].to_s[0, 60]
         line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"
         line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
-        logger = logger()
         logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
       end
 

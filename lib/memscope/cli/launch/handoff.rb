@@ -13,24 +13,27 @@ module Memscope
       # that the process execs.
       MODES = { "proof" => false, "profile" => true, "leaks" => true, "requires" => true, "report" => true }.freeze
       LIBRARY = File.expand_path("../../..", __dir__)
-      AUTORUN = "-r#{File.join(__dir__, 'autorun.rb')}".freeze
-      private_constant :MODES, :LIBRARY, :AUTORUN
+      # RUBYOPT is split at spaces. If the path contains one, Ruby finds the file through RUBYLIB, which is split at
+      # colons.
+      SPACED = LIBRARY.match?(/\s/)
+      AUTORUN = "-r#{SPACED ? 'memscope/cli/launch/autorun' : File.join(__dir__, 'autorun.rb')}".freeze
+      private_constant :MODES, :LIBRARY, :SPACED, :AUTORUN
 
       class << self
         # @param mode [String] a key of MODES
         # @param environment [Environment] to change
         # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
-        # @raise [Refusal] if RUBYOPT cannot name autorun.rb
+        # @raise [Refusal] if no variable can name autorun.rb
         def write(mode, environment, **order)
-          if AUTORUN.match?(/\s/)
-            raise Refusal, "RUBYOPT, which is split at spaces, cannot name #{LIBRARY}; " \
-                           "install memscope in another place"
+          if SPACED && LIBRARY.include?(":")
+            raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon"
           end
 
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
           environment[variable(mode)] = [Marshal.dump(values)].pack("m0")
-          # Several modes share RUBYOPT.
-          environment["RUBYOPT"] = [AUTORUN, *environment["RUBYOPT"].split - [AUTORUN]].join(" ")
+          # Several modes share these.
+          put_first(environment, "RUBYOPT", AUTORUN, " ")
+          put_first(environment, "RUBYLIB", LIBRARY, ":") if SPACED
         end
 
         # Called by autorun.rb. Removes from the environment whatever no later program of this process needs.
@@ -38,6 +41,7 @@ module Memscope
         # @return [Hash{String => Hash}] the orders for this process, by mode
         def read
           orders = MODES.filter_map { |mode, kept| [mode, take(mode, kept)] }.to_h.compact
+          $LOAD_PATH.delete(LIBRARY) if SPACED
           withdraw if MODES.keys.none? { |mode| ENV.key?(variable(mode)) }
           orders
         end
@@ -58,11 +62,16 @@ module Memscope
           order if meant
         end
 
-        def withdraw
-          options = ENV["RUBYOPT"].to_s.split
-          return unless options.delete(AUTORUN)
+        def put_first(environment, name, value, separator)
+          environment[name] = [value, *environment[name].to_s.split(separator) - [value]].join(separator)
+        end
 
-          ENV["RUBYOPT"] = (options.join(" ") unless options.empty?)
+        def withdraw
+          { "RUBYOPT" => [AUTORUN, " "], **(SPACED ? { "RUBYLIB" => [LIBRARY, ":"] } : {}) }
+            .each do |name, (value, separator)|
+              values = ENV.fetch(name, "").split(separator)
+              ENV[name] = (values.join(separator) unless values.empty?) if values.delete(value)
+            end
         end
 
         # RubyGems may install the extension in a directory other than the library's.

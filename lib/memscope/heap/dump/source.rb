@@ -26,7 +26,7 @@ module Memscope
         # @return [Object] the block's value
         # @raise [SystemCallError] if the file cannot be opened
         # @raise [Failed] if nobody writes to a FIFO, or if the command that decompresses the file is not installed
-        def open(path, &)
+        def open(path, &block)
           File.open(path, File::RDONLY | File::NONBLOCK | File::BINARY) do |file| # else, a FIFO's open waits for ever
             file.nonblock = false
             unless !file.stat.pipe? || file.wait_readable(TIMEOUT)
@@ -34,7 +34,7 @@ module Memscope
             end
 
             command = command_for(file) if file.stat.file?
-            command ? decompress(file, command, &) : yield(file)
+            command ? decompress(file, command, &block) : yield(file)
           end
         end
 

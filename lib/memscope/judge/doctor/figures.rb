@@ -172,8 +172,14 @@ module Memscope
         snapshot.gc.values_at(:malloc_increase_bytes_limit, :oldmalloc_increase_bytes_limit).compact.sum
       end
 
-      # @return [Boolean] whether malloc has grown by so much that a full GC should have run
-      def overdue? = unjudged_increase_bytes > 2 * gc_room
+      # Where a forked child cannot tell what is garbage, all that died since the last full GC may be, which is no bound
+      # worth a word, if it is much; unless Ruby, which usually collects once malloc has grown by gc_room, is late.
+      #
+      # @return [Integer, nil] garbage_bytes; nil if there is no such bound
+      def bounded_garbage_bytes
+        overdue = unjudged_increase_bytes > 2 * gc_room
+        garbage_bytes if garbage || overdue || garbage_bytes.to_i < 2 * FLOOR
+      end
 
       # @return [Array(String, String), nil] the call that switched the collector or its major collections off, and the
       #   one that switches it on

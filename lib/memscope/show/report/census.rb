@@ -9,7 +9,7 @@ module Memscope
       # The field below each heading.
       #
       # @api private
-      COLUMNS = { "%s" => :memsize_bytes, "%s in slots" => :slot_bytes, "objects" => :count,
+      COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count,
                   "old" => :old_count }.freeze
       private_constant :NAMES
 
@@ -60,7 +60,7 @@ module Memscope
       # The field below each heading.
       #
       # @api private
-      COLUMNS = { "+%s" => :memsize_bytes, "+%s in slots" => :slot_bytes, "+objects" => :count,
+      COLUMNS = { "+%s" => :memsize_bytes, "+in slots" => :slot_bytes, "+objects" => :count,
                   "+old" => :old_count, "objects" => :later_count }.freeze
 
       private

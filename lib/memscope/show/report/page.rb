@@ -270,7 +270,7 @@ module Memscope
         ["  unavailable or approximate:", *explained(same, indent: "    ")]
       end
 
-      # A listing of the sums of rows, one line for each group of them. "%s" in a heading is the unit of its bytes, "+"
+      # A listing of the sums of rows, one line for each group of them. "%s" in a heading is the unit of bytes, "+"
       # stands for growth.
       #
       # @param columns [Hash{String => Symbol}, Array<Array(String, Symbol)>] the field below each heading
@@ -282,19 +282,19 @@ module Memscope
         groups = groups.reject { |_name, rows| rows.empty? }
         headings = columns.map { |heading, _field| heading.sub("%s", scale&.unit.to_s) }
         lines = groups.map do |group, rows|
-          numbers = columns.map { |heading, field| [heading, rows.map { |row| value(row, field) }] }
-          [*numbers.map { |heading, values| sum_cell(heading, values, scale) }, group]
+          numbers = columns.map { |heading, field| [heading, field, rows.map { |row| value(row, field) }] }
+          [*numbers.map { |heading, field, values| sum_cell(heading, field, values, scale) }, group]
         end
         @page.listing([*headings, name], lines, **listing)
       end
 
       def value(row, field) = row.public_send(field)
 
-      def sum_cell(heading, numbers, scale)
+      def sum_cell(heading, field, numbers, scale)
         return @page.unknown if numbers.include?(nil)
 
         growth = heading.start_with?("+")
-        return growth ? signed(numbers.sum) : count(numbers.sum) unless heading.include?("%s")
+        return growth ? signed(numbers.sum) : count(numbers.sum) unless field.end_with?("bytes")
 
         growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
       end

@@ -17,10 +17,7 @@ module Memscope
             returns: "There is nothing to return.",
             why: "Ruby without a program is about as large. Run the doctor again after some work." }
         end,
-        # Where a forked child cannot tell what is garbage, all that died since the last full GC may be, which is no
-        # bound worth a word; unless Ruby, which usually collects once malloc has grown by gc_room, is late.
-        rule(:possible_garbage, "garbage that counts as in use", :garbage_bytes,
-             inapplicable: -> { "what is garbage is unknown" unless garbage || overdue? },
+        rule(:possible_garbage, "garbage that counts as in use", :bounded_garbage_bytes,
              floor: 2 * FLOOR, ratio: 0.10) do |bytes|
           grown = unjudged_increase_bytes
           gain = garbage&.gain(forked: environment.forked? || false)
