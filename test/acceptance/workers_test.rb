@@ -139,13 +139,18 @@ class WorkersAcceptanceTest < MemscopeTest
       assert_page_says_whom_it_reaches server
       assert_match(/^worker 0 \(pid #{pids[0]}\)\nmemscope /, server.post("/memscope/purge.txt", lever: "gc").body)
       assert_includes server.post("/memscope/purge.html", lever: "gc").body, "2 of 2 workers answered"
+      predicted = server.post("/memscope/purge.html", lever: "gc", dry_run: "1").body
+
+      assert_includes predicted, "<h1>Nothing changed: prediction only</h1>"
     end
   end
 
   def assert_all_purged(server, pids)
     [{ lever: "gc" }, { lever: "gc", worker: "all" }].each do |form|
-      found = JSON.parse(server.post("/memscope/purge", form).body)["workers"]
+      answer = JSON.parse(server.post("/memscope/purge", form).body)
+      found = answer["workers"]
 
+      assert_equal(answer["returned_bytes"], found.sum { |one| one["result"]["returned_bytes"] })
       assert_equal(pids.zip([0, 1], [nil, nil]), found.map { |one| one.values_at("pid", "index", "reason") })
       assert_equal(pids, found.map { |one| Memscope::Purge::Result.from_h(one["result"]).pid })
     end

@@ -83,14 +83,18 @@ class LaunchProgramTest < LaunchTest
   end
 
   def test_nothing_is_known_of_scripts_and_of_what_is_not_there
-    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil Launch.stranger(path) } }
+    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil Launch.stranger([path]) } }
 
-    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil Launch.stranger(name) }
+    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil Launch.stranger([name]) }
   end
 
   def test_what_is_not_this_ruby
-    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| Launch.stranger(name) })
-    assert_match(%r{/sh\z}, Launch.stranger("sh"))
+    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| Launch.stranger([name]) })
+    assert_match(%r{/sh\z}, Launch.stranger(["sh"]))
+    assert_nil Launch.stranger(%w[env A=1 ruby -i -u RUBYOPT=])
+    [%w[RUBYOPT=-W0], %w[-i], %w[-u RUBYOPT], %w[--ignore-environment]].each do |arguments|
+      assert_match(%r{/env\z}, Launch.stranger(["env", *arguments, "ruby"]))
+    end
   end
 end
 

@@ -195,6 +195,9 @@ class WebApplicationTest < WebCase
     response = post({ "lever" => "all", "dry_run" => "1" }, { **OWN, **JSON_PLEASE })
 
     assert JSON.parse(response.body)["dry_run"]
+    refused = post({ "lever" => "all", "dry_run" => "true" }, { **OWN, **JSON_PLEASE })
+
+    assert_equal [400, 'dry_run: given "true", allowed: 0, 1.'], [refused.status, JSON.parse(refused.body)["error"]]
     assert_nil JSON.parse(response.body)["after"]
   end
 

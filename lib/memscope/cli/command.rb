@@ -308,7 +308,7 @@ module Memscope
       # extension; another program may become this Ruby.
       def hand_over(mode, environment = Launch::Environment.new(ENV), **order)
         failure(Memscope.unsupported_reason) unless Memscope.supported?
-        other = Launch.stranger(@command.first)
+        other = Launch.stranger(@command)
         say("#{other} is not #{RbConfig.ruby}: nothing is done unless it becomes that Ruby by exec") if other
         display = Report::Display.of(@err).to_h.slice(:width, :color) unless output
         write_order(mode, environment, **display.to_h, **order)

@@ -21,7 +21,7 @@ module Memscope
         @calls = calls
       end
 
-      # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only.
+      # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only, "0" or nothing to purge.
       #
       # @return [Array<ClusterCalls::Outcome>] for each process, a Purge::Result
       def purge
@@ -32,7 +32,7 @@ module Memscope
         end
 
         levers = given.include?(ClusterCalls::ALL) ? [] : given.map(&:to_sym)
-        @calls.purge(places, levers, dry_run: value("dry_run") == "1")
+        @calls.purge(places, levers, dry_run: set?("dry_run"))
       end
 
       # @return [Boolean] whether the form asks for a full GC before the page is read
@@ -59,7 +59,7 @@ module Memscope
         choice("do", %w[take])
         paths_to = value("paths_to").to_s.strip
         @calls.call(place, :take_heap_graph, timeout: :graph, paths_to: (paths_to unless paths_to.empty?),
-                                             strings: value("strings") == "1")
+                                             strings: set?("strings"))
       end
 
       # @return [Array(File, String)] the dump, open for reading, and a name for it
@@ -89,6 +89,8 @@ module Memscope
 
       # @return [Object] the allowed value that the parameter names
       def choice(name, allowed, default = nil) = HttpError.choose(name, value(name) || default, allowed)
+
+      def set?(name) = choice(name, %w[0 1], "0") == "1"
 
       # The process of the page with the button.
       def place = named(@calls.choose(value("worker"), all: false)).first

@@ -88,11 +88,22 @@ module Memscope
         # @return [Purge::Result, nil] of the only process; nil if several workers were called
         def result = (outcomes.first.result if outcomes.one?)
 
-        # @return [String] the result, or the outcomes by worker
+        # @return [Boolean] whether it is only predicted
+        def dry_run? = outcomes.filter_map(&:result).any?(&:dry_run?)
+
+        # @return [Integer, nil] fall of RSS: a page that several workers shared counts once for each. nil for a dry
+        #   run, and if that of one worker is unknown
+        def returned_bytes = sum(&:returned_bytes)
+
+        # @return [Integer, nil] what the machine gained, or nil as above
+        def returned_private_bytes = sum(&:returned_private_bytes)
+
+        # @return [String] the result, or the sum and the outcomes by worker
         def json
           return result.to_json if result
 
-          JSON.generate(workers: outcomes.map { |one| { **one.summary, result: one.result } })
+          JSON.generate(returned_bytes: returned_bytes, returned_private_bytes: returned_private_bytes,
+                        workers: outcomes.map { |one| { **one.summary, result: one.result } })
         end
 
         # @return [String] the same as `json`, as text
@@ -101,6 +112,13 @@ module Memscope
 
           texts = outcomes.map { |one| one.reason || one.result.to_s(unicode: true) }
           outcomes.zip(texts).map { |one, text| "#{one.place}\n#{text}\n" }.join("\n")
+        end
+
+        private
+
+        def sum(&)
+          known = outcomes.filter_map(&:result).map(&)
+          known.sum unless known.empty? || known.include?(nil)
         end
       end
     end

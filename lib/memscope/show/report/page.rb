@@ -276,7 +276,7 @@ module Memscope
       # @param columns [Hash{String => Symbol}, Array<Array(String, Symbol)>] the field below each heading
       # @param name [String] the heading of the groups
       # @param groups [Array<Array(String, Array<Object>)>] each with its rows; those without rows are left out
-      # @param scale [Scale, nil] of the bytes
+      # @param scale [Scale, nil] of the bytes; nil: they are shown to the byte
       # @param listing [Hash{Symbol => Object}] as for Page#listing
       def sums(columns, name, groups, scale = nil, **listing)
         groups = groups.reject { |_name, rows| rows.empty? }
@@ -294,7 +294,7 @@ module Memscope
         return @page.unknown if numbers.include?(nil)
 
         growth = heading.start_with?("+")
-        return growth ? signed(numbers.sum) : count(numbers.sum) unless field.end_with?("bytes")
+        return growth ? signed(numbers.sum) : count(numbers.sum) unless scale && field.end_with?("bytes")
 
         growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
       end
