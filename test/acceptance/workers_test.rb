@@ -65,7 +65,7 @@ class WorkersAcceptanceTest < MemscopeTest
   end
 
   # Whatever a worker does unshares memory: a GC unshares the pages that it marks, a request the slots that it fills. So
-  # that is done first, until nothing more becomes private.
+  # that is done first. Garbage of it, some MiB, is freed at any time.
   def assert_unshared(server)
     churned = []
     server.until_found("both") { (churned << server.get("/churn")).uniq.size == 2 }
@@ -77,9 +77,9 @@ class WorkersAcceptanceTest < MemscopeTest
       [worker.pid, worker.unshared_since_fork_bytes - before[worker.index].unshared_since_fork_bytes]
     end
 
-    assert_in_delta 64 * MEBIBYTE, grown.delete(dirty), 0.05 * 64 * MEBIBYTE
-    assert_in_delta 64 * MEBIBYTE, shared[dirty] - smaps(dirty)["Shared_Dirty"], 0.05 * 64 * MEBIBYTE
-    assert_in_delta 0, grown.values.first, 3 * MEBIBYTE
+    assert_in_delta 64 * MEBIBYTE, grown.delete(dirty), 8 * MEBIBYTE
+    assert_in_delta 64 * MEBIBYTE, shared[dirty] - smaps(dirty)["Shared_Dirty"], 8 * MEBIBYTE
+    assert_in_delta 0, grown.values.first, 8 * MEBIBYTE
   end
 
   def assert_two_threads(server)

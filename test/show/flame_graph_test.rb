@@ -19,6 +19,9 @@ class FlameGraphTest < MemscopeTest
                                     [%i[string tap set main], 2, 0], [[], 1, 1]]))
   end
 
+  DRAWN = "document.readyState === 'complete' && " \
+          "(!document.querySelector('#chart') || document.querySelector('#chart g.frame') !== null)"
+
   def opened(profile, **device)
     skip ChildProcess::WITHOUT_BUNDLE if ChildProcess::WITHOUT_BUNDLE
     Dir.mktmpdir do |directory|
@@ -26,6 +29,7 @@ class FlameGraphTest < MemscopeTest
       File.write(path, profile.to_html)
       Browser.page(**device) do |page|
         page.go_to("file://#{path}")
+        page.until_found("drawn page") { page.evaluate(DRAWN) }
         yield page
 
         assert_empty page.complaints
