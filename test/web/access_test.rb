@@ -213,6 +213,17 @@ class WebAccessTest < WebCase
     end
   end
 
+  def test_a_logger_that_raises_opens_nothing
+    broken = Object.new
+    def broken.warn(_line) = raise(IOError, "closed stream")
+    configuration = Settings.new(actions: true, logger: broken)
+    closed = Memscope::Web::Application.new(configuration: -> { configuration }, rails_env: -> {})
+    errors = StringIO.new
+
+    2.times { assert_equal 403, get("/", { "rack.errors" => errors }, on: closed).status }
+    assert_match(/\Amemscope web: .* refused: no access is configured.*\n\z/, errors.string)
+  end
+
   # Whatever the requests contain, there is one log line a minute for each reason.
   def test_two_hundred_refused_requests_are_two_lines
     now = 0.0

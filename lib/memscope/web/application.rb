@@ -270,16 +270,16 @@ module Memscope
       end
 
       def log_refusal(request, refusal)
-        now = Object.new # the application's logger may raise, so it is not called within the cache
-        log(request, "refused: #{refusal.reason}") if @refusals[refusal.sentence].fetch(LOGGED) { now }.equal?(now)
+        @refusals[refusal.sentence].fetch(LOGGED) { log(request, "refused: #{refusal.reason}") }
       end
 
       # Logs exactly one line, whatever the request contains.
       def log(request, text)
-        peer = request.env["REMOTE_ADDR"].to_s[0, 60]
-        line = "memscope web: #{request.verb} #{request.path} from #{peer}: #{text}"
+        line = "memscope web: #{request.verb} #{request.path} from #{request.env['REMOTE_ADDR'].to_s[0, 60]}: #{text}"
         line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
         logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
+      rescue StandardError # of the application's logger
+        request.env["rack.errors"]&.puts(line)
       end
 
       def logger
