@@ -85,14 +85,15 @@ class HostsTest < MemscopeTest
     end
   end
 
-  # A transaction that is open, a subscription, and a thread that waits for an answer.
+  # A transaction that is open, a subscription, and a thread that waits for an answer. A client that has been idle for
+  # 30 seconds would ask for a PONG by itself.
   def test_connections_to_redis
     skip_without_redis
     in_directory do |directory|
       with_redis(directory) do |socket|
         answer = child_json(<<~RUBY, requires: %w[redis-client], bundler: true)
           #{READ}
-          one, waiting, admin = Array.new(3) { RedisClient.new(path: #{socket.dump}, timeout: 60) }
+          one, waiting, admin = Array.new(3) { RedisClient.new(path: #{socket.dump}, timeout: 60, idle_timeout: nil) }
           one.call("MULTI")
           one.call("SET", "key", "committed")
           news = RedisClient.new(path: #{socket.dump}, timeout: 60).pubsub
