@@ -557,7 +557,7 @@ class ObjectProfileTest < MemscopeTest
     estimates = child(<<~RUBY)
       profile
       Memscope::MallocProfile.start(backend: :imports, rate: 1 << 14)
-      $held = Array.new(5000) { |number| "x" * 4000 }
+      $held = Array.new(20_000) { |number| "x" * 1000 }
       full_gc
       lines = [PROFILE.stop, Memscope::MallocProfile.stop].map { |read| read.by(:line).first }
       puts JSON.generate(lines.map { |line| [line.live_bytes, line.error_bytes, line.samples] })
