@@ -160,14 +160,14 @@ class WebClusterTest < WebCase
   def test_a_worker_that_does_not_answer
     stopped = listening
     halt(stopped)
-    calls = calls([worker(stopped.pid, 0)], reading: 0.3)
+    calls = calls([worker(stopped.pid, 0)], reading: 1)
     started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
-    errors = Array.new(3) do
+    errors = Array.new(5) do
       assert_raises(Memscope::Web::HttpError) { calls.read(calls.place({}), :ledger) }
     end
 
-    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 0.9
-    assert_equal [[502, "Worker 0 (pid #{stopped.pid}) failed: process #{stopped.pid} does not answer within 0.3 s."]],
+    assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC) - started, :<, 5, "five waits of a second"
+    assert_equal [[502, "Worker 0 (pid #{stopped.pid}) failed: process #{stopped.pid} does not answer within 1 s."]],
                  errors.map { |error| [error.status, error.message] }.uniq
   ensure
     Process.kill(:CONT, stopped.pid)
