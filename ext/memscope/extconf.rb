@@ -5,8 +5,9 @@
 
 require "mkmf"
 
-unless RUBY_ENGINE == "ruby"
-  # JRuby and TruffleRuby have no heap that this extension could read: the gem installs, loads and says so.
+unless RUBY_ENGINE == "ruby" && RUBY_PLATFORM.include?("linux")
+  # JRuby and TruffleRuby have no heap that this extension could read, and other systems than Linux no /proc: the gem
+  # installs, loads and says so.
   File.write("Makefile", dummy_makefile($srcdir).join)
   exit
 end

@@ -6,9 +6,8 @@ require "fileutils"
 require "open3"
 require "tmpdir"
 
-# Builds the engine and each C test of test/engine and test/ruby in four flavours, and runs them: with the system's
-# compiler; against musl; as on a system other than Linux, where every reader returns "unsupported"; and with
-# AddressSanitizer and UBSan.
+# Builds the engine and each C test of test/engine and test/ruby in three flavours, and runs them: with the system's
+# compiler; against musl; and with AddressSanitizer and UBSan.
 class CTestsTest < Minitest::Test
   parallelize_me!
 
@@ -21,7 +20,7 @@ class CTestsTest < Minitest::Test
   IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
   # IN_FULL: as many repetitions as make a test of estimates certain.
   FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1 -DIN_FULL] : %w[gcc],
-               musl: %w[musl-gcc], not_linux: %w[gcc -U__linux__],
+               musl: %w[musl-gcc],
                sanitized: %w[gcc -fsanitize=address,undefined -fno-sanitize-recover=undefined] }.freeze
   # The other flavours are built in bin/check.
   CHOSEN = IN_FULL ? FLAVOURS.keys : %i[gcc].freeze

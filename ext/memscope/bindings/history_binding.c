@@ -135,11 +135,7 @@ static VALUE events_to_array(int64_t boot) {
 }
 
 int64_t memscope_boot_second(void) {
-#ifdef CLOCK_BOOTTIME
     return ((int64_t)memscope_clock_ns(CLOCK_REALTIME) - (int64_t)memscope_clock_ns(CLOCK_BOOTTIME)) / 1000000000;
-#else
-    return 0;
-#endif
 }
 
 /* Native.history -> {started_at:, curves:, events:, reasons:, cost:}; nil without a sample or event. Tier T1. */

@@ -135,7 +135,6 @@ static void test_forks_beside_threads(void) {
 }
 
 int main(void) {
-#ifdef __linux__
     memscope_descriptors_guard();
     test_a_forked_child_has_none();
     test_a_number_used_again();
@@ -143,6 +142,5 @@ int main(void) {
     test_more_than_are_noted();
     test_what_cannot_be_opened();
     test_forks_beside_threads();
-#endif
     return 0;
 }

@@ -4,13 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#ifdef __linux__
-
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define NOBODY 65534
 #define SEEN ((uintptr_t)0x5a5a5a5a5a5a5a5a)
@@ -120,17 +117,3 @@ int main(void) {
     memscope_own_memory_close(&memory);
     return 0;
 }
-
-#else
-
-int main(void) {
-    struct memscope_own_memory memory;
-    uintptr_t value = 42, address = (uintptr_t)&value, seen;
-
-    EXPECT(memscope_own_memory_open(&memory) == MEMSCOPE_UNSUPPORTED);
-    memscope_own_memory_read_each(&memory, &address, 1, sizeof seen, &seen);
-    EXPECT(seen == 0 && !memscope_own_memory_read(&memory, address, &seen, sizeof seen));
-    return 0;
-}
-
-#endif

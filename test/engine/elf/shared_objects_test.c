@@ -37,8 +37,6 @@ static bool stop_at_once(const struct memscope_shared_object *object, void *cont
     return false;
 }
 
-#ifdef __linux__
-
 int main(void) {
     struct found found = {.address = dlsym(RTLD_DEFAULT, "malloc")};
     Dl_info info;
@@ -58,17 +56,3 @@ int main(void) {
         EXPECT(memscope_shared_objects_generation() != generation);
     return 0;
 }
-
-#else
-
-int main(void) {
-    struct found found = {.address = &found};
-
-    memscope_each_shared_object(look, &found);
-    memscope_each_shared_object(stop_at_once, &found.objects);
-    EXPECT(found.objects == 0);
-    EXPECT(memscope_shared_objects_generation() == 0);
-    return 0;
-}
-
-#endif

@@ -7,11 +7,9 @@
 
 #include <string.h>
 
-#ifdef __linux__
 #include <dlfcn.h>
 #include <link.h>
 #include <unistd.h>
-#endif
 
 static void add(struct memscope_scratch *scratch, struct memscope_functions *functions,
                 struct memscope_function function) {
@@ -70,7 +68,7 @@ static void test_prefers(void) {
     memscope_scratch_close(&scratch);
 }
 
-#if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__x86_64__) || defined(__aarch64__)
 
 /* Neither inlined nor exported: only .symtab lists it. */
 static __attribute__((noinline)) int known_to_symtab_only(int number) {

@@ -27,8 +27,6 @@ static void test_whether_a_fork_pays(void) {
     EXPECT(memscope_fork_pays(30, 0, 1000));
 }
 
-#ifdef __linux__
-
 static void test_prediction(void) {
     uint64_t before = memscope_fork_predicted_ns(), first;
     char *volatile block = malloc(64 * MIB); /* volatile: gcc 16 drops a memset that nothing reads before free */
@@ -51,21 +49,6 @@ static void test_room(void) {
     EXPECT(most.needed_bytes > least.needed_bytes);
     EXPECT(least.free_bytes > 0);
 }
-
-#else
-
-static void test_prediction(void) {
-    EXPECT(memscope_fork_predicted_ns() == 0);
-}
-
-static void test_room(void) {
-    struct memscope_fork_room room;
-
-    memscope_fork_room_read(1, &room);
-    EXPECT(room.needed_bytes == 0 && room.free_bytes > 0);
-}
-
-#endif
 
 static void test_slot_rate(void) {
     memscope_slot_rate rate = 2000;

@@ -2,8 +2,6 @@
 #include "../expect.h"
 #include "fork/forked_child.h"
 
-#ifdef __linux__
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -314,15 +312,3 @@ int main(void) {
     test_refusal(ENOMEM, MEMSCOPE_NO_MEMORY);
     return 0;
 }
-
-#else
-
-int main(void) {
-    struct memscope_forked_child child;
-
-    EXPECT(memscope_forked_child_start(&child, NULL, NULL, -1, 1) == MEMSCOPE_UNSUPPORTED && child.pid == 0);
-    memscope_forked_child_end(&child);
-    return 0;
-}
-
-#endif

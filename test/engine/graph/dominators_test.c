@@ -1,7 +1,7 @@
 #include "planted.h"
 
 /* Full size in one flavour of the build only; the others check the same code for other faults. */
-#if defined(__linux__) && defined(__OPTIMIZE__)
+#ifdef __OPTIMIZE__
 #define LIST_NODES 2000000
 #define RANDOM_GRAPHS 1000
 #else

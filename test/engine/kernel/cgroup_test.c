@@ -6,8 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifdef __linux__
-
 static char root[] = "cgroup_test_XXXXXX";
 
 static void make_directory(const char *name) {
@@ -105,20 +103,11 @@ static void test_read_says_why_not(void) {
     EXPECT(cgroup.headroom.status == MEMSCOPE_NOT_FOUND && cgroup.host_memory.status == MEMSCOPE_NOT_FOUND);
 }
 
-#endif
-
 int main(void) {
-#ifdef __linux__
     EXPECT(mkdtemp(root));
     test_read_finds_the_limit_above();
     test_read_derives_what_is_known();
     test_read_of_another_process();
     test_read_says_why_not();
-#else
-    struct memscope_cgroup cgroup;
-
-    EXPECT(memscope_cgroup_read("self", "/proc", "/sys/fs/cgroup", &cgroup) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(cgroup.version == MEMSCOPE_CGROUP_NONE);
-#endif
     return 0;
 }

@@ -2,6 +2,7 @@
 #include "kernel/process.h"
 #include "kernel/residency.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,10 +11,6 @@
 
 static struct memscope_scratch list, names;
 static const struct memscope_mappings_memory memory = {&list, &names};
-
-#ifdef __linux__
-
-#include <errno.h>
 
 #if __has_include(<linux/seccomp.h>) /* musl-gcc does not find the kernel's headers */
 
@@ -158,17 +155,3 @@ int main(void) {
     test_many_zero_pages_by_pagemap(page);
     return 0;
 }
-
-#else
-
-int main(void) {
-    struct memscope_mappings mappings = {0};
-    struct memscope_residency residency;
-
-    EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(residency.source == MEMSCOPE_RESIDENCY_NONE && residency.range_count == 0);
-    (void)list, (void)names;
-    return 0;
-}
-
-#endif

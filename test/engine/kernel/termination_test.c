@@ -1,16 +1,13 @@
 #include "../expect.h"
 #include "kernel/termination.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#ifdef __linux__
-
-#include <errno.h>
-#include <sys/syscall.h>
 
 #ifdef __GLIBC__
 #include "../refuse_call.h"
@@ -90,17 +87,3 @@ int main(void) {
 #endif
     return 0;
 }
-
-#else
-
-int main(void) {
-    uint64_t ticks;
-    bool by_pidfd;
-
-    EXPECT(memscope_process_started(getpid(), &ticks) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(memscope_process_started_parse("", &ticks) == MEMSCOPE_UNSUPPORTED);
-    EXPECT(memscope_process_terminate(getpid(), 0, &by_pidfd) == MEMSCOPE_UNSUPPORTED);
-    return 0;
-}
-
-#endif

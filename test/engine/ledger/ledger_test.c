@@ -15,8 +15,6 @@
 
 static const struct memscope_ruby_layout no_ruby;
 
-#if defined(__linux__)
-
 static struct memscope_ledger read_ledger(enum memscope_ledger_malloc malloc_kind) {
     struct memscope_images images;
     struct memscope_ledger_request request = {.malloc = malloc_kind, .ruby = &no_ruby, .images = &images};
@@ -272,18 +270,3 @@ int main(void) {
 #endif
     return 0;
 }
-
-#else
-
-int main(void) {
-    struct memscope_images images = {0};
-    struct memscope_ledger_request request = {.ruby = &no_ruby, .images = &images};
-    struct memscope_ledger ledger;
-
-    EXPECT(memscope_ledger_read(&request, &ledger) != MEMSCOPE_OK);
-    EXPECT(ledger.residency.source == MEMSCOPE_RESIDENCY_NONE);
-    memscope_ledger_close(&ledger);
-    return 0;
-}
-
-#endif

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 
 #define STACKS 3
 #define STACK_PAGES 4

@@ -80,7 +80,7 @@ static void test_unknown_elements(void) {
     EXPECT(arenas.list[0].free_bytes == 2 && arenas.list[0].free_blocks == 1);
 }
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 
 static int exit_of_child = -1;
 

@@ -8,7 +8,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#ifdef __linux__
 #include <sys/syscall.h>
 
 #ifndef MFD_CLOEXEC
@@ -19,7 +18,6 @@
 #endif
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434 /* on every architecture but Alpha, whose headers have it */
-#endif
 #endif
 
 /* At most this many open descriptors are noted; children inherit the others. */
@@ -149,8 +147,6 @@ void memscope_descriptor_close(int descriptor) {
     errno = error;
 }
 
-#ifdef __linux__
-
 /* Uses syscall because glibc has memfd_create and its flags only since 2.27. */
 int memscope_descriptor_of_memory(const char *name) {
     int descriptor;
@@ -186,25 +182,3 @@ bool memscope_descriptors_of_pipe(int ends[2]) {
     leave();
     return made;
 }
-
-#else
-
-int memscope_descriptor_of_memory(const char *name) {
-    (void)name;
-    errno = ENOSYS;
-    return -1;
-}
-
-int memscope_descriptor_of_process(pid_t pid) {
-    (void)pid;
-    errno = ENOSYS;
-    return -1;
-}
-
-bool memscope_descriptors_of_pipe(int ends[2]) {
-    ends[0] = ends[1] = -1;
-    errno = ENOSYS;
-    return false;
-}
-
-#endif

@@ -3,9 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#ifdef __linux__
 #include <sys/random.h>
-#endif
 
 static uint64_t rotate(uint64_t word, int bits) {
     return word << bits | word >> (64 - bits);
@@ -29,10 +27,8 @@ static void mix(uint64_t state[4], int rounds) {
 void memscope_hash_key_draw(struct memscope_hash_key *key) {
     struct timespec now = {0};
 
-#ifdef __linux__
     if (getrandom(key, sizeof *key, GRND_NONBLOCK) == (ssize_t)sizeof *key)
         return;
-#endif
     clock_gettime(CLOCK_MONOTONIC, &now);
     key->words[0] = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uintptr_t)&now;
     key->words[1] = (uintptr_t)memscope_hash_key_draw;

@@ -2,7 +2,6 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* Precedes the items in the mapping. */
@@ -47,12 +46,8 @@ static void *items_of(struct header *header) {
 
 /* With THP set to madvise, a mapping gets huge pages only if it asks for them; the kernel may refuse. */
 static void advise(struct header *header, size_t size, bool sparse) {
-#if defined(MADV_HUGEPAGE) && defined(MADV_NOHUGEPAGE)
     if (size >= LARGE && (sparse || in_child))
         madvise(header, size, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-#else
-    (void)header, (void)size, (void)sparse;
-#endif
 }
 
 static struct header *map(size_t size, bool sparse) {
@@ -115,32 +110,18 @@ void *memscope_array_map_unwritten(size_t count, size_t item_size) {
 void *memscope_array_grow(void *array, size_t count, size_t item_size) {
     struct header *header = header_of(array);
     size_t size;
+    void *base;
 
     if (!size_mapping(count, item_size, &size))
         return NULL;
     if (size <= header->size)
         return array;
-#ifdef MREMAP_MAYMOVE
-    {
-        void *base = mremap(header, header->size, size, MREMAP_MAYMOVE);
-
-        if (base == MAP_FAILED)
-            return NULL;
-        header = base;
-        header->size = size;
-        return items_of(header);
-    }
-#else
-    {
-        struct header *larger = map(size, header->sparse);
-
-        if (larger == NULL)
-            return NULL;
-        memcpy(items_of(larger), array, header->size - HEADER);
-        munmap(header, header->size);
-        return items_of(larger);
-    }
-#endif
+    base = mremap(header, header->size, size, MREMAP_MAYMOVE);
+    if (base == MAP_FAILED)
+        return NULL;
+    header = base;
+    header->size = size;
+    return items_of(header);
 }
 
 void memscope_array_unmap(void *array) {

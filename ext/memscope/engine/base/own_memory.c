@@ -2,12 +2,9 @@
 
 #include "base/descriptors.h"
 
-#include <string.h>
-
-#ifdef __linux__
-
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -132,29 +129,6 @@ struct memscope_range memscope_own_memory_window(const struct memscope_own_memor
 
     return (struct memscope_range){start, start == 0 ? 0 : start + WINDOW_BYTES};
 }
-
-#else
-
-enum memscope_status memscope_own_memory_open(struct memscope_own_memory *memory) {
-    *memory = (struct memscope_own_memory){.descriptor = -1, .pipe_in = -1, .refusal = MEMSCOPE_UNSUPPORTED};
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-void memscope_own_memory_close(struct memscope_own_memory *memory) {
-    memory->descriptor = -1;
-}
-
-bool memscope_own_memory_read(const struct memscope_own_memory *memory, uintptr_t address, void *into, size_t size) {
-    (void)memory, (void)address, (void)into, (void)size;
-    return false;
-}
-
-struct memscope_range memscope_own_memory_window(const struct memscope_own_memory *memory) {
-    (void)memory;
-    return (struct memscope_range){0, 0};
-}
-
-#endif
 
 void memscope_own_memory_read_each(const struct memscope_own_memory *memory, const uintptr_t *addresses, size_t count,
                                    size_t size, void *into) {

@@ -77,9 +77,7 @@ void *memscope_lasting_map(size_t size) {
         munmap(base, size);
         return NULL;
     }
-#ifdef MADV_NOHUGEPAGE
     madvise(base, size, MADV_NOHUGEPAGE);
-#endif
     list_scratch((uintptr_t)base, (uintptr_t)base + size, EVERYONE);
     return base;
 }
@@ -114,9 +112,7 @@ enum memscope_status memscope_scratch_open(struct memscope_scratch *scratch) {
 
         if (base == MAP_FAILED)
             continue;
-#ifdef MADV_DONTFORK
         madvise(base, size, MADV_DONTFORK);
-#endif
         scratch->base = base;
         scratch->reserved = size;
         scratch->slot = list_scratch((uintptr_t)base, (uintptr_t)base + size, getpid());
@@ -171,10 +167,8 @@ void memscope_scratch_pretouch(struct memscope_scratch *scratch, size_t size) {
 }
 
 void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited) {
-#ifdef MADV_DOFORK
     if (scratch->base != NULL)
         madvise(scratch->base, scratch->reserved, inherited ? MADV_DOFORK : MADV_DONTFORK);
-#endif
 }
 
 void memscope_scratch_close(struct memscope_scratch *scratch) {

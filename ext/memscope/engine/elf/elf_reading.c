@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#if defined(__linux__) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
 
 #include <elf.h>
 

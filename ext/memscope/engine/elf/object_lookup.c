@@ -1,9 +1,6 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "elf/object_lookup.h"
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 
 #include <dlfcn.h>
 

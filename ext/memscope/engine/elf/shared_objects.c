@@ -1,9 +1,4 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* dl_iterate_phdr */
-#endif
 #include "elf/shared_objects.h"
-
-#ifdef __linux__
 
 #include <elf.h>
 #include <link.h>
@@ -414,48 +409,6 @@ void memscope_shared_object_import_slots(const struct memscope_shared_object *ob
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context) {
     (void)object, (void)visit, (void)context;
-}
-
-#endif
-
-#else
-
-void memscope_each_shared_object(memscope_shared_object_visitor visit, void *context) {
-    (void)visit, (void)context;
-}
-
-uint64_t memscope_shared_objects_generation(void) {
-    return 0;
-}
-
-const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name) {
-    (void)object, (void)name;
-    return NULL;
-}
-
-bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name) {
-    (void)object, (void)name;
-    return false;
-}
-
-void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
-                                         memscope_import_slot_visitor visit, void *context) {
-    (void)object, (void)visit, (void)context;
-}
-
-struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object) {
-    (void)object;
-    return (struct memscope_range){0};
-}
-
-bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address) {
-    (void)object, (void)address;
-    return false;
-}
-
-void memscope_shared_object_symbols_ending(const struct memscope_shared_object *object, const char *suffix,
-                                           memscope_symbol_visitor visit, void *context) {
-    (void)object, (void)suffix, (void)visit, (void)context;
 }
 
 #endif

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#ifdef __linux__
-
 #include "base/descriptors.h"
 #include "base/mapped_array.h"
 #include "fork/fork_cost.h"
@@ -317,37 +315,3 @@ void memscope_forked_child_end(struct memscope_forked_child *child) {
     kill(child->pid, SIGKILL);
     reap(child);
 }
-
-#else
-
-enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
-                                                 void *argument, int keep, unsigned deadline_ms) {
-    (void)work, (void)argument, (void)keep, (void)deadline_ms;
-    memset(child, 0, sizeof *child);
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_forked_child_answer(int answer, const void *bytes, size_t size) {
-    (void)answer, (void)bytes, (void)size;
-    return false;
-}
-
-uint64_t memscope_forked_child_grown_bytes(void) {
-    return 0;
-}
-
-bool memscope_is_forked_child(void) {
-    return false;
-}
-
-enum memscope_forked_progress memscope_forked_child_receive(struct memscope_forked_child *child, void *bytes,
-                                                            size_t size, size_t *received) {
-    (void)child, (void)bytes, (void)size, (void)received;
-    return MEMSCOPE_FORKED_ENDED;
-}
-
-void memscope_forked_child_end(struct memscope_forked_child *child) {
-    (void)child;
-}
-
-#endif

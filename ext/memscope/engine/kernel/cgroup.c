@@ -17,8 +17,6 @@ static void mark_unread(struct memscope_cgroup *cgroup, enum memscope_status sta
     cgroup->pressure_status = status;
 }
 
-#ifdef __linux__
-
 /* One file of one directory, as far as it fits; consecutive rows of the tables that name the same file share it. */
 struct loaded_file {
     const char *directory;
@@ -324,19 +322,3 @@ enum memscope_status memscope_cgroup_read(const char *process, const char *proc_
     derive(cgroup);
     return MEMSCOPE_OK;
 }
-
-#else
-
-enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,
-                                          struct memscope_cgroup *cgroup) {
-    (void)process;
-    (void)proc_root;
-    (void)cgroup_root;
-    memset(cgroup, 0, sizeof *cgroup);
-    mark_unread(cgroup, MEMSCOPE_UNSUPPORTED);
-    cgroup->host_memory.status = MEMSCOPE_UNSUPPORTED;
-    cgroup->cpus.status = MEMSCOPE_UNSUPPORTED;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

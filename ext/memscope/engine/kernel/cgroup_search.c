@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef __linux__
-
 static enum memscope_status join(char *path, size_t capacity, const char *directory, const char *rest) {
     int length = snprintf(path, capacity, "%s%s", directory, rest);
 
@@ -158,5 +156,3 @@ enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,
     search_mounts(search);
     return search->status;
 }
-
-#endif

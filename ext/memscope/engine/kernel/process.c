@@ -99,8 +99,6 @@ enum memscope_status memscope_process_memory_parse(const char *text, enum memsco
     return found ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
 
-#ifdef __linux__
-
 /*
  * The kept descriptor, with its device and inode as fstat reported them at opening. It is safe to change all three
  * while another thread uses them: a descriptor is read only after fstat confirms that the number now names a statm of
@@ -325,30 +323,3 @@ enum memscope_status memscope_process_memory_read(const char *process, struct me
     memory->status = memscope_process_status_read(process, memory);
     return memory->smaps_rollup == MEMSCOPE_OK ? MEMSCOPE_OK : memory->status;
 }
-
-#else
-
-void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
-    *start = 0;
-    *end = 0;
-}
-
-enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
-    (void)statm;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_process_status_read(const char *process, struct memscope_process_memory *memory) {
-    (void)process, (void)memory;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_process_memory_read(const char *process, struct memscope_process_memory *memory) {
-    (void)process;
-    memset(memory, 0, sizeof *memory);
-    memory->smaps_rollup = MEMSCOPE_UNSUPPORTED;
-    memory->status = MEMSCOPE_UNSUPPORTED;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

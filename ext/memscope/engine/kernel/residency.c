@@ -6,8 +6,6 @@
 
 #define SEARCH_LIMIT ((uintptr_t)1 << 30)
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -347,19 +345,6 @@ enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
     residency->refusal = status;
     return read_smaps(mappings, memory, residency);
 }
-
-#else
-
-enum memscope_status memscope_residency_read(struct memscope_mappings *mappings,
-                                             const struct memscope_mappings_memory *memory,
-                                             struct memscope_residency *residency) {
-    (void)mappings, (void)memory;
-    memset(residency, 0, sizeof *residency);
-    residency->refusal = MEMSCOPE_UNSUPPORTED;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif
 
 static size_t position(const struct memscope_residency *residency, uintptr_t address) {
     return memscope_range_position(residency->ranges, residency->range_count, sizeof *residency->ranges, address);

@@ -1,7 +1,5 @@
 #include "kernel/returnable.h"
 
-#ifdef __linux__
-
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,16 +23,3 @@ enum memscope_status memscope_returnable(void) {
     munmap(page, size);
     return status;
 }
-
-#else
-
-enum memscope_status memscope_returnable(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_is_locked(uintptr_t start, uintptr_t end) {
-    (void)start, (void)end;
-    return false;
-}
-
-#endif

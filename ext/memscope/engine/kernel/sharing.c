@@ -1,7 +1,5 @@
 #include "kernel/sharing.h"
 
-#ifdef __linux__
-
 #include "base/descriptors.h"
 #include "kernel/own_children.h"
 
@@ -135,39 +133,3 @@ enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges,
         *bytes += count(&sharing, ranges[index].start, ranges[index].end, &own_anonymous);
     return close_after(&sharing, status);
 }
-
-#else
-
-enum memscope_status memscope_sharing_open(struct memscope_sharing *sharing, struct memscope_scratch *scratch) {
-    (void)scratch;
-    sharing->entries = NULL;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_sharing_close(struct memscope_sharing *sharing) {
-    sharing->entries = NULL;
-    return MEMSCOPE_OK;
-}
-
-uint64_t memscope_sharing_between(struct memscope_sharing *sharing, uintptr_t start, uintptr_t end) {
-    (void)sharing, (void)start, (void)end;
-    return 0;
-}
-
-enum memscope_status memscope_sharing_anonymous(const struct memscope_residency *residency,
-                                                struct memscope_scratch *scratch, const struct memscope_range **ranges,
-                                                size_t *range_count) {
-    (void)residency, (void)scratch;
-    *ranges = NULL;
-    *range_count = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_sharing_ended(const struct memscope_range *ranges, size_t range_count,
-                                            struct memscope_scratch *scratch, uint64_t *bytes) {
-    (void)ranges, (void)range_count, (void)scratch;
-    *bytes = 0;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

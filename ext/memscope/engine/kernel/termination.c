@@ -1,7 +1,5 @@
 #include "kernel/termination.h"
 
-#ifdef __linux__
-
 #include "base/descriptors.h"
 #include "base/text_file.h"
 
@@ -67,26 +65,3 @@ enum memscope_status memscope_process_terminate(pid_t pid, uint64_t started, boo
         memscope_descriptor_close(descriptor);
     return status;
 }
-
-#else
-
-enum memscope_status memscope_process_started_parse(const char *text, uint64_t *ticks) {
-    (void)text;
-    (void)ticks;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_process_started(pid_t pid, uint64_t *ticks) {
-    (void)pid;
-    (void)ticks;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_process_terminate(pid_t pid, uint64_t started, bool *by_pidfd) {
-    (void)pid;
-    (void)started;
-    *by_pidfd = false;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

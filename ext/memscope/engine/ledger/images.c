@@ -6,11 +6,7 @@
 
 #include "elf/shared_objects.h"
 
-#ifdef __linux__
 #include <link.h>
-#endif
-
-#ifdef __linux__
 
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -129,11 +125,8 @@ static bool take_symbols(const struct memscope_shared_object *object, void *cont
     return true;
 }
 
-#endif
-
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images) {
     memset(images, 0, sizeof *images);
-#ifdef __linux__
     struct scan scan = {.scratch = scratch, .images = images};
 
     images->list = memscope_scratch_take(scratch, 0);
@@ -144,9 +137,6 @@ void memscope_images_read(struct memscope_scratch *scratch, struct memscope_imag
     if (images->zeroed != NULL)
         memscope_each_shared_object(list_zeroed, &scan);
     memscope_each_shared_object(take_symbols, images);
-#else
-    (void)scratch;
-#endif
 }
 
 void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims) {

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 
 /* One db_desc: size in bits, element count, byte offset (nptl_db/db_info.c). */
 struct descriptor {

@@ -1,6 +1,3 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "malloc/allocator.h"
 
 #include "elf/shared_objects.h"
@@ -8,6 +5,7 @@
 #include "malloc/jemalloc.h"
 #include "malloc/mallinfo.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,10 +51,6 @@ void memscope_allocator_tcmalloc_version(memscope_tc_version say, char *text, si
     say(&major, &minor, &patch);
     snprintf(text, capacity, "%d.%d%s", major, minor, patch ? patch : "");
 }
-
-#ifdef __linux__
-
-#include <malloc.h>
 
 #define WEAK __attribute__((weak))
 
@@ -290,14 +284,6 @@ void memscope_allocator_load(void) {
         !prove_musl(&server))
         say_unknown(&server);
 }
-
-#else
-
-void memscope_allocator_load(void) {
-    snprintf(current.proof, sizeof current.proof, "not supported on this platform");
-}
-
-#endif
 
 bool memscope_allocator_live_bytes(uint64_t *bytes) {
     struct memscope_jemalloc_stats stats;

@@ -1,16 +1,10 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* environ, strcasestr */
-#endif
 #include "malloc/allocator_environment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
-
-#ifdef __linux__
-
 #include <sys/auxv.h>
+#include <unistd.h>
 
 /*
  * Parts of variables' names, in upper or lower case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and
@@ -34,14 +28,11 @@ static bool is_about_an_allocator(const char *entry) {
     return false;
 }
 
-#endif
-
 /* Entries "NAME=value", each ended by a NUL, then zeros. Written once; entries that do not fit are left out. */
 static char captured[16384];
 static bool ignored;
 
 void memscope_allocator_environment_capture(void) {
-#ifdef __linux__
     size_t used = 0;
 
     ignored = getauxval(AT_SECURE) != 0;
@@ -53,7 +44,6 @@ void memscope_allocator_environment_capture(void) {
         memcpy(captured + used, *entry, size);
         used += size;
     }
-#endif
 }
 
 bool memscope_allocator_environment_is_ignored(void) {

@@ -1,9 +1,4 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE
-#endif
 #include "malloc/allocator.h"
-
-#ifdef __linux__
 
 #include "elf/shared_objects.h"
 #include "malloc/jemalloc.h"
@@ -188,17 +183,3 @@ const char *memscope_other_allocator_reason(const struct memscope_other_allocato
     return other->allocated_bytes > 0 ? "malloc does not go through it, but a library allocates from it"
                                       : "loaded but serves nothing: malloc does not go through it";
 }
-
-#else
-
-const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other) {
-    (void)other;
-    return "unsupported";
-}
-
-size_t memscope_allocator_others(const struct memscope_other_allocator **others) {
-    *others = NULL;
-    return 0;
-}
-
-#endif

@@ -7,7 +7,7 @@
 #include "base/mapped_array.h"
 #include "base/text_file.h"
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 #include <malloc.h>
 #define HAS_MALLOC_INFO
 #endif

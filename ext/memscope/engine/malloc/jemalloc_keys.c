@@ -2,8 +2,6 @@
 
 #include <errno.h>
 
-#ifdef __linux__
-
 #define WEAK __attribute__((weak))
 
 /*
@@ -24,16 +22,12 @@ extern WEAK int je_mallctlbymib(const size_t *mib, size_t miblen, void *oldp, si
 extern WEAK size_t je_sallocx(const void *block, int flags);
 extern WEAK const char *je_malloc_conf;
 
-#endif
-
 struct memscope_jemalloc_binding memscope_jemalloc_binding(void) {
-#ifdef __linux__
     if (mallctl && mallctlnametomib && mallctlbymib)
         return (struct memscope_jemalloc_binding){"", mallctl, mallctlnametomib, mallctlbymib, sallocx, &malloc_conf};
     if (je_mallctl && je_mallctlnametomib && je_mallctlbymib)
         return (struct memscope_jemalloc_binding){"je_",           je_mallctl, je_mallctlnametomib,
                                                   je_mallctlbymib, je_sallocx, &je_malloc_conf};
-#endif
     return (struct memscope_jemalloc_binding){.prefix = ""};
 }
 

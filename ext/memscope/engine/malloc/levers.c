@@ -15,8 +15,6 @@ const char *memscope_lever_name(enum memscope_lever lever) {
     return names[lever];
 }
 
-#ifdef __linux__
-
 #define WEAK __attribute__((weak))
 
 /* Declared as in malloc.h, mimalloc.h, gperftools/malloc_extension_c.h and google/tcmalloc's internal C interface. */
@@ -92,22 +90,3 @@ bool memscope_lever_collectable_bytes(uint64_t *bytes) {
     *bytes = value;
     return known;
 }
-
-#else
-
-const char *memscope_lever_missing(enum memscope_lever lever) {
-    (void)lever;
-    return "unsupported";
-}
-
-enum memscope_status memscope_lever_run(enum memscope_lever lever) {
-    (void)lever;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-bool memscope_lever_collectable_bytes(uint64_t *bytes) {
-    *bytes = 0;
-    return false;
-}
-
-#endif

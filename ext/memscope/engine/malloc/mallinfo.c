@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 #include <malloc.h>
 #if __GLIBC_PREREQ(2, 33)
 #define HAS_MALLINFO2

@@ -7,8 +7,6 @@
 #include "malloc/allocator.h"
 #include "sampling/import_sampler.h"
 
-#ifdef __linux__
-
 #include <malloc.h>
 
 /* The lowest bits of a glibc chunk's size are flags. */
@@ -156,39 +154,3 @@ uint64_t memscope_blocks_freed_unseen(void) {
 uint64_t memscope_blocks_without_room(void) {
     return owners ? atomic_load(&owners->lost) : 0;
 }
-
-#else
-
-enum memscope_status memscope_block_owners_start(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-void memscope_block_owners_stop(void) {
-}
-
-uint32_t memscope_owner_set(uint32_t owner) {
-    return owner;
-}
-
-uint32_t memscope_owner(void) {
-    return MEMSCOPE_OWNER_OUTSIDE;
-}
-
-void memscope_owner_give(uintptr_t block, uint32_t owner) {
-    (void)block, (void)owner;
-}
-
-struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner) {
-    (void)owner;
-    return (struct memscope_owned_blocks){0};
-}
-
-uint64_t memscope_blocks_freed_unseen(void) {
-    return 0;
-}
-
-uint64_t memscope_blocks_without_room(void) {
-    return 0;
-}
-
-#endif

@@ -1,6 +1,6 @@
 #include "sampling/import_counter.h"
 
-#if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
 #include "elf/shared_objects.h"
 #include "sampling/malloc_imports.h"

@@ -4,7 +4,7 @@
 #include "elf/shared_objects.h"
 #include "sampling/native_frames.h"
 
-#if defined(__linux__) && defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
 
 #include "sampling/malloc_imports.h"
 

@@ -15,9 +15,9 @@
 #include "sampling/sampled_stack.h"
 
 /*
- * Takes the first steps of start: finds the functions to replace, and maps the table. Returns MEMSCOPE_UNSUPPORTED off
- * Linux, with a C library other than glibc, and on processors other than x86-64 and aarch64, and MEMSCOPE_NO_MEMORY if
- * the table cannot be mapped.
+ * Takes the first steps of start: finds the functions to replace, and maps the table. Returns MEMSCOPE_UNSUPPORTED
+ * with a C library other than glibc, and on processors other than x86-64 and aarch64, and MEMSCOPE_NO_MEMORY if the
+ * table cannot be mapped.
  */
 enum memscope_status memscope_import_sampler_prepare(void);
 

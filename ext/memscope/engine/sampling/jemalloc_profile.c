@@ -6,8 +6,14 @@
 #include "malloc/jemalloc_keys.h"
 #include "sampling/native_frames.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /* ---- parsing ---------------------------------------------------------------------------------------------------- */
 
@@ -198,15 +204,6 @@ struct memscope_jemalloc_inflation memscope_jemalloc_profile_inflation(const str
     return (struct memscope_jemalloc_inflation){(uint64_t)active, (int64_t)allocated};
 }
 
-#ifdef __linux__
-
-#include <errno.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 /* ---- jemalloc's switches ---------------------------------------------------------------------------------------- */
 
 typedef void (*backtrace_hook)(void **words, unsigned *length, unsigned room);
@@ -335,30 +332,3 @@ enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scr
     memscope_descriptor_close(descriptor);
     return status;
 }
-
-#else
-
-enum memscope_jemalloc_profiling memscope_jemalloc_profiling(void) {
-    return MEMSCOPE_PROFILING_OTHER;
-}
-
-enum memscope_status memscope_jemalloc_profile_prepare(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_jemalloc_profile_start(unsigned rate_log, memscope_stack_reader reader) {
-    (void)rate_log, (void)reader;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-void memscope_jemalloc_profile_stop(void) {
-}
-
-enum memscope_status memscope_jemalloc_profile_read(struct memscope_scratch *scratch,
-                                                    struct memscope_sampled_stacks *stacks) {
-    (void)scratch;
-    *stacks = (struct memscope_sampled_stacks){0};
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-#endif

@@ -35,7 +35,7 @@ bool memscope_probe_stack(void) {
     return true;
 }
 
-#if defined(__linux__) && defined(__GLIBC__)
+#ifdef __GLIBC__
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -7,9 +7,7 @@
 #include <ruby/debug.h>
 #include <string.h>
 
-#ifdef __linux__
 #include <sys/prctl.h>
-#endif
 
 #define DEEPEST 32 /* frames */
 
@@ -36,10 +34,8 @@ void memscope_object_records_clear(void) {
 }
 
 static void record_thread(char thread[16]) {
-#ifdef __linux__
     if (prctl(PR_GET_NAME, thread) == 0)
         return;
-#endif
     thread[0] = '\0';
 }
 

@@ -17,9 +17,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#ifdef __linux__
 #include <sys/prctl.h>
-#endif
 
 #define NATIVE_LIMIT 40
 #define RUBY_LIMIT 64
@@ -160,7 +158,6 @@ static _Atomic(uint64_t) readings, nanoseconds;
 
 static uint32_t thread_name(void) {
     uint32_t index = 0;
-#ifdef __linux__
     char name[16]; /* TASK_COMM_LEN */
 
     if (prctl(PR_GET_NAME, name) != 0)
@@ -168,7 +165,6 @@ static uint32_t thread_name(void) {
     if (begin_reading())
         index = memscope_intern_thread_name(name, strnlen(name, sizeof name));
     end_reading();
-#endif
     return index;
 }
 
