@@ -21,6 +21,7 @@ module Signatures
     # @return [String] content of FILE
     def generate
       require "memscope"
+      Memscope.eager_load!
       require "yard"
       YARD::Registry.clear
       YARD::Logger.instance.enter_level(YARD::Logger::ERROR) do
