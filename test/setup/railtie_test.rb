@@ -124,7 +124,7 @@ class RailtieTest < MemscopeTest
     assert_equal 'false false 5 "" true', lines.last
     assert_empty lines.grep(/listens/)
     assert_equal(["MEMSCOPE_LISTEN: given \"si\", allowed: #{words}, an absolute path; listen is false",
-                  'MEMSCOPE_USERNAME: given "a:b", allowed: text without ":"; username is ""',
+                  'MEMSCOPE_USERNAME: given "a:b", allowed: a String that is not empty, without ":"; username is ""',
                   "MEMSCOPE_ACTIONS: given \"of\", allowed: #{words}; actions is false",
                   "MEMSCOPE_BACKGROUND_THREAD: given \"of\", allowed: #{words}; " \
                   "background_thread is true"],

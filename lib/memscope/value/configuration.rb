@@ -53,24 +53,16 @@ module Memscope
       # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
-      # One setting so far, for threads that ask for it again and again.
-      #
-      # @api private
-      # @param name [Symbol]
-      # @return [Object]
-      def setting(name)
-        return so_far.public_send(name) if settled? || name == :logger
-
-        @given.fetch(name) { from_environment(SETTINGS.fetch(name)) }
-      end
-
-      # As `setting`, for code that runs before the application is loaded, which may change it.
+      # One setting so far, for threads that ask for it again and again, and for code that runs before the application,
+      # which may change it, is loaded.
       #
       # @api private
       # @param name [Symbol]
       # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def effective(name)
-        setting(name)
+        return so_far.public_send(name) if settled? || name == :logger
+
+        @given.fetch(name) { from_environment(SETTINGS.fetch(name)) }
       rescue ArgumentError
         SETTINGS.fetch(name).safe
       end

@@ -2,11 +2,23 @@
 
 module Memscope
   class Configuration
-    # The values that a setting allows. `accept` takes a value from code, `parse` the text of an environment variable,
-    # which is never empty; both return the value as the configuration holds it, frozen, or WRONG.
+    # The values that a setting allows. `accept` takes a value, and returns it as the configuration holds it, frozen, or
+    # WRONG.
     #
     # @api private
-    Type = Struct.new(:allowed, :allowed_in_environment, :accept, :parse)
+    Type = Struct.new(:allowed, :accept) do
+      # @return [String] the same for an environment variable
+      def allowed_in_environment
+        allowed.delete_prefix("nil, ").sub("true, false", Types::WORDS.keys.join(", ")).gsub(/:(?=\w)/, "")
+      end
+
+      # @param text [String] of an environment variable, not empty
+      # @return [Object] as `accept` returns the first of the text's meanings that the setting allows
+      def parse(text)
+        values = Types.meanings(text).map(&accept)
+        values.find(-> { Types::WRONG }) { |value| !Types::WRONG.equal?(value) }
+      end
+    end
 
     # @api private
     module Types
@@ -15,81 +27,68 @@ module Memscope
       WORDS = { "1" => true, "true" => true, "on" => true, "yes" => true,
                 "0" => false, "false" => false, "off" => false, "no" => false }.freeze
       # A number in the environment.
-      SECONDS = /\A\d{1,9}(\.\d{1,9})?\z/
+      NUMBER = /\A\d{1,9}(\.\d{1,9})?\z/
 
-      SWITCH = Type.new("true, false", WORDS.keys.join(", "),
-                        ->(value) { [true, false].include?(value) ? value : WRONG },
-                        ->(text) { WORDS.fetch(text.b.downcase, WRONG) }).freeze
+      SWITCH = Type.new("true, false", ->(value) { [true, false].include?(value) ? value : WRONG }).freeze
 
       # Paths are absolute, because the process may change its directory.
-      ACCEPT_PATH = lambda do |value|
+      PATH = Type.new("nil, an absolute path", lambda do |value|
         path = value.respond_to?(:to_path) ? value.to_path : value
         return path if path.nil?
 
         fits = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/") && !path.b.include?("\0")
         fits ? String.new(path).freeze : WRONG
-      end
-      private_constant :WORDS, :SECONDS, :ACCEPT_PATH
+      end).freeze
 
-      PATH = Type.new("nil, an absolute path", "an absolute path", ACCEPT_PATH, ACCEPT_PATH).freeze
-
-      SWITCH_OR_PATH = Type.new("true, false, an absolute path",
-                                "#{SWITCH.allowed_in_environment}, an absolute path",
-                                ->(value) { [true, false].include?(value) ? value : ACCEPT_PATH.call(value) || WRONG },
-                                ->(text) { (text.start_with?("/") ? ACCEPT_PATH : SWITCH.parse).call(text) }).freeze
+      SWITCH_OR_PATH = Type.new("true, false, an absolute path", lambda do |value|
+        [true, false].include?(value) ? value : PATH.accept.call(value) || WRONG
+      end).freeze
+      private_constant :NUMBER
 
       module_function
+
+      # @param text [String]
+      # @return [Array<Object>] what the text can mean: a switch, a Symbol, a number, itself
+      def meanings(text)
+        word = text.b.downcase
+        [*WORDS[word], *(word.to_sym if word.ascii_only?), *(text.to_f if text.b.match?(NUMBER)), text]
+      end
 
       # @param without [String, nil] a character that the text must not contain
       # @return [Type] text, or nil
       def text(without: nil)
-        accept = lambda do |value|
+        Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}", lambda do |value|
           return value if value.nil?
           return WRONG unless value.is_a?(String) && !value.empty?
 
           [*without, "\0"].any? { |character| value.b.include?(character) } ? WRONG : String.new(value).freeze
-        end
-        Type.new("nil, a String that is not empty#{", without #{without.inspect}" if without}",
-                 "text#{" without #{without.inspect}" if without}", accept, accept)
+        end)
       end
 
       # ActiveSupport's durations count as Numeric, too.
       #
-      # @param range [Range<Integer>]
+      # @param range [Range<Numeric>]
+      # @param seconds [Boolean] whether it is a length of time
       # @param optional [Boolean] whether it can be nil
-      # @return [Type] a length of time
-      def seconds(range, optional: false)
-        accept = lambda do |value|
+      # @return [Type] a number
+      def number(range, seconds: false, optional: false)
+        allowed = "a number #{'of seconds ' if seconds}from #{range.begin} to #{range.end}"
+        Type.new("#{'nil, ' if optional}#{allowed}", lambda do |value|
           return value if value.nil? && optional
           return WRONG unless value.is_a?(Numeric) && value.real? && range.cover?(value.to_f)
 
-          (value % 1).zero? ? value.to_i : value.to_f
-        end
-        allowed = "a number of seconds from #{range.begin} to #{range.end}"
-        Type.new("#{'nil, ' if optional}#{allowed}", allowed, accept,
-                 ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
+          seconds && (value % 1).zero? ? value.to_i : value.to_f
+        end)
       end
 
       # @param names [Array<Symbol>]
       # @return [Type] one of them
-      def one_of(*names)
-        Type.new(names.map(&:inspect).join(", "), names.join(", "),
-                 ->(value) { names.include?(value) ? value : WRONG },
-                 ->(text) { names.find { |name| name.name == text.b.downcase } || WRONG })
-      end
-
-      # @param range [Range<Numeric>]
-      # @return [Type] a number
-      def number(range)
-        accept = ->(value) { value.is_a?(Numeric) && value.real? && range.cover?(value.to_f) ? value.to_f : WRONG }
-        allowed = "a number from #{range.begin} to #{range.end}"
-        Type.new(allowed, allowed, accept, ->(text) { text.b.match?(SECONDS) ? accept.call(text.to_f) : WRONG })
-      end
+      def one_of(*names) = Type.new(names.map(&:inspect).join(", "), ->(name) { names.include?(name) ? name : WRONG })
 
       # @return [Type] an object that responds to all of the methods, or nil; only code can set it
       def responding(*methods, allowed:)
-        accept = ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } ? value : WRONG }
-        Type.new(allowed, nil, accept, nil)
+        fits = ->(value) { value.nil? || methods.all? { |name| value.respond_to?(name) } }
+        Type.new(allowed, ->(value) { fits[value] ? value : WRONG })
       end
     end
 
@@ -104,23 +103,18 @@ module Memscope
       # @!attribute [r] variable
       #   @return [String, nil] the environment variable; nil if only code can set it
       # @!attribute [r] sentence
-      #   @return [String] its meaning, in whole sentences
+      #   @return [String] its meaning; docs/configuration.md has the details
       # @!attribute [r] example
       #   @return [String] code that sets it
       attr_reader :name, :default, :safe, :variable, :sentence, :example
 
       # @param type [Type]
-      # @param safe [Object]
       # @param secret [Boolean] whether its value must not be shown
-      def initialize(name, type:, sentence:, example:, default: nil, variable: nil, safe: default, secret: false)
-        @name = name
+      # @param attributes [Hash{Symbol => Object}] of `attr_reader`
+      def initialize(type:, secret: false, **attributes)
         @type = type
-        @default = default
-        @safe = safe
-        @variable = variable
-        @sentence = sentence
-        @example = example
         @secret = secret
+        attributes.each { |name, value| instance_variable_set(:"@#{name}", value) }
         freeze
       end
 
@@ -147,7 +141,7 @@ module Memscope
         text = environment[variable] if variable
         return [default, nil] if text.nil? || text.empty?
 
-        value = @type.parse.call(text)
+        value = @type.parse(text)
         return [value, nil] unless Types::WRONG.equal?(value)
 
         [safe, Invalid.new(variable, given(text), allowed_in_environment)]
@@ -165,55 +159,37 @@ module Memscope
     # Every setting, by name, in the order in which they are documented.
     SETTINGS = {
       listen: {
-        type: Types::SWITCH_OR_PATH, default: false, safe: false, variable: "MEMSCOPE_LISTEN", example: "true",
-        sentence: "Whether this process answers, on a Unix socket that only its own " \
-                  "user and root can open, memscope's commands that take `--pid`. A " \
-                  "path places the socket outside of `socket_directory`. With " \
-                  "`plugin :memscope`, Puma and what it forks always have such " \
-                  "sockets: workers ask their master over them, and a purge reaches " \
-                  "each worker."
+        type: Types::SWITCH_OR_PATH, default: false, variable: "MEMSCOPE_LISTEN", example: "true",
+        sentence: "Whether this process answers commands that take `--pid`, on a Unix socket of its own user."
       },
       socket_directory: {
         type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY", example: '"/run/app/memscope"',
-        sentence: "The directory of the sockets, owned by this process's user, with " \
-                  "mode 0700. By default it is `$XDG_RUNTIME_DIR/memscope`, or " \
-                  "`memscope-UID` in the directory for temporary files."
+        sentence: "The directory of the sockets, owned by this process's user, with mode 0700."
       },
       username: {
         type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
-        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic " \
-                  "authentication). Without both, and without `authorize`, " \
-                  "Memscope::Web is closed, except to a browser on the same machine " \
-                  "under Rails in development and test."
+        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication)."
       },
       password: {
         type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
-        example: 'ENV.fetch("MEMORY_PASSWORD")',
-        sentence: "The password that goes with `username`."
+        example: 'ENV.fetch("MEMORY_PASSWORD")', sentence: "The password that goes with `username`."
       },
       authorize: {
         type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
         example: '->(request) { request.env["warden"]&.user&.admin? }',
-        sentence: "An object that decides on access instead of `username` and " \
-                  "`password`. It is called with the Rack::Request and allows the " \
-                  "request by returning anything but nil or false."
+        sentence: "An object that decides on access instead of `username` and `password`."
       },
       actions: {
         type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
-        sentence: "Whether users of Memscope::Web and of the socket can return " \
-                  "memory with a purge, collect garbage, write a heap dump, and " \
-                  "start or stop a profile. If false, they can only read."
+        sentence: "Whether users of Memscope::Web and of the socket can act: purge, collect garbage, dump, profile."
       },
       worker_interval_seconds: {
-        type: Types.seconds(1..3600), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
-        sentence: "How often each worker of Puma reports its memory to the master, " \
-                  "with `plugin :memscope`."
+        type: Types.number(1..3600, seconds: true), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
+        sentence: "How often each worker of Puma reports its memory to the master, with `plugin :memscope`."
       },
       metrics_ledger_interval_seconds: {
-        type: Types.seconds(1..86_400, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL", example: "60",
-        sentence: "The least time between two ledger readings for the metrics, each " \
-                  "of which takes tens of milliseconds per gigabyte. If nil, no " \
-                  "ledger is read, and its families are not exported."
+        type: Types.number(1..86_400, seconds: true, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL",
+        example: "60", sentence: "The least time between two ledger readings for the metrics; nil for no ledger."
       },
       metrics_arenas: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
@@ -221,80 +197,45 @@ module Memscope
       },
       metrics_objects: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
-        sentence: "Whether the metrics count the objects of the classes with the " \
-                  "most memory, by a census at most once in " \
-                  "`metrics_ledger_interval_seconds`, or once a minute if that is " \
-                  "nil. Puma's workers are not counted."
+        sentence: "Whether the metrics count the objects of the classes with the most memory, by a census."
       },
       objects_profile: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
-        sentence: "Whether a profile of Ruby's objects runs for as long as the " \
-                  "process, at one percent of its CPU time. For lines that keep " \
-                  "growing, it finds what holds their objects, by a heap graph in a " \
-                  "forked child, at most every ten minutes. Forked workers continue " \
-                  "the profile; a process that creates a Ractor ends it. Before Ruby " \
-                  "3.3, the profile also makes allocation slower, by a third where a " \
-                  "program does nothing else. Without Rails, only the environment " \
-                  "variable starts it."
+        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent of its CPU time."
       },
       history: {
         type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY", example: "false",
-        sentence: "Whether Rails, Puma's master and workers (with `plugin " \
-                  ":memscope`) and a process that has called " \
-                  "`Memscope::Workers.watch`, such as Sidekiq's, keep the history of " \
-                  "their memory, which `Memscope.history` returns: by a thread that " \
-                  "uses at most a thousandth of a core, in 380 KiB. In any other " \
-                  "process, only the environment variable starts it."
+        sentence: "Whether Rails, Puma and processes that have called `Memscope::Workers.watch` keep a history."
       },
       policy: {
         type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY", example: ":observe",
-        sentence: "Whether Puma's master (with `plugin :memscope`) and a process " \
-                  "that has called `Memscope::Workers.watch`, such as Sidekiq's, " \
-                  "look once a minute at how near their memory is to the container's " \
-                  "limit, and decide whether to purge a worker or to restart one. " \
-                  "With `:observe` they log what they would do; with `:act` they do " \
-                  "it. In Puma's master, which does not always load the application, " \
-                  "only the environment variable is sure to be seen. With a " \
-                  "`worker_interval_seconds` above 60 they look only that often, and " \
-                  "above 150 they do nothing."
+        sentence: "Whether workers are purged or restarted near the container's limit, or only a log says which."
       },
       policy_soft: {
         type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
-        sentence: "The share of the container's memory limit above which the policy " \
-                  "does something, if it lasts five minutes. Above 0.95, or this " \
-                  "share if it is larger, a restart comes first."
+        sentence: "The share of the container's memory limit above which the policy acts, if it lasts five minutes."
       },
       policy_interval_seconds: {
-        type: Types.seconds(1..604_800), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL", example: "1800",
-        sentence: "The least time between two restarts of workers. Above 0.95 of the " \
-                  "limit it is 300 s, unless this is less. The policy makes either " \
-                  "up to a fifth longer."
+        type: Types.number(1..604_800, seconds: true), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL",
+        example: "1800", sentence: "The least time between two restarts of workers."
       },
       policy_min_uptime_seconds: {
-        type: Types.seconds(0..604_800), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME", example: "3600",
-        sentence: "The shortest time that a worker must have run before the policy " \
-                  "restarts it. If the limit is about to be reached, and the last " \
-                  "restart was at least this long ago, 600 s are enough for one worker."
+        type: Types.number(0..604_800, seconds: true), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME",
+        example: "3600", sentence: "The shortest time that a worker must have run before the policy restarts it."
       },
       policy_supervised: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
-        sentence: "Whether something, such as systemd or Kubernetes, starts this " \
-                  "process again when it ends with success, so that the policy may " \
-                  "restart it. Puma's workers need no setting: their master starts " \
-                  "them again."
+        sentence: "Whether something, such as systemd, starts this process again when it ends with success."
       },
       background_thread: {
         type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
-        sentence: "Whether each forked worker of Puma turns on jemalloc's background " \
-                  "threads again: a fork stops them."
+        sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."
       },
       logger: {
         type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
         example: "Logger.new($stderr)",
-        sentence: "Where memscope logs, for example why a request was refused. If " \
-                  "nil, `Rails.logger`, or nothing without Rails; the policy's " \
-                  "decisions then go to the log of Puma or Sidekiq."
+        sentence: "Where memscope logs, for example why a request was refused; nil for `Rails.logger`."
       }
-    }.to_h { |name, options| [name, Setting.new(name, **options)] }.freeze
+    }.to_h { |name, setting| [name, Setting.new(name: name, safe: setting[:default], **setting)] }.freeze
   end
 end
