@@ -348,12 +348,13 @@ class ObjectProfileTest < MemscopeTest
   # Each GC begins an epoch, and old generations merge.
   def test_the_objects_of_each_stack_are_known_if_a_gc_runs_during_the_reading
     samples, objects = child(<<~RUBY)
+      class Held; end
       profile(budget: 1)
-      $held = Array.new(100) { |round| GC.start if round % 10 == 0; Array.new(200) { Object.new } }
+      $held = Array.new(100) { |round| GC.start if round % 10 == 0; Array.new(200) { Held.new } }
       GC.stress = true
       body = Memscope.const_get(:Native).object_profile_with_objects
       GC.stress = false
-      mine = body[:stacks].each_index.select { |index| body[:stacks][index][:class_name] == "Object" }
+      mine = body[:stacks].each_index.select { |index| body[:stacks][index][:class_name] == "Held" }
       samples = mine.sum { |index| [body[:stacks][index][:samples], 64].min }
       puts JSON.generate([samples, mine.sum { |index| body[:objects][index].bytesize / 16 }])
     RUBY
