@@ -51,7 +51,7 @@ class DoctorAcceptanceTest < MemscopeTest
                   "Thread"],
     "anonymous mappings" => [:unattributed_growth, "20.times { MAP.call(2_000_000, 0x22, -1) }", "--mappings"],
     "shared memory" => [:shared_memory_growth, <<~RUBY, "--mappings"]
-      file = File.open("/dev/shm/memscope-\#{Process.pid}", "w+")
+      file = File.open("/dev/shm/memscope-grown-\#{Process.pid}", "w+")
       File.unlink(file.path)
       file.truncate(40_000_000)
       MAP.call(40_000_000, 1, file.fileno)
@@ -79,6 +79,8 @@ class DoctorAcceptanceTest < MemscopeTest
 
       assert_equal id, found.id, grown.text
       assert_includes found.remedy, command
+      assert_includes found.title, "of it in /dev/shm/memscope-grown-" if name == "shared memory"
+
       assert_match(/^  next:\n    #{Regexp.escape(found.remedy.lines.first)}$/, grown.text)
       assert_in_delta grown.diagnosis.changes[:rss], grown.diagnosis.changes.except(:rss, :uss).each_value.sum, 8192
     end

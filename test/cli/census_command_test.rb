@@ -36,6 +36,16 @@ class CLICensusTest < MemscopeTest
                  [census.pid, census.by(:class).find { |row| row.name == "Leaked" }.count]
   end
 
+  # All memory of a process that shares it with no other is its own.
+  def test_private_pages
+    process = listening(LEAK)
+    shown = memscope("--pid", process.pid.to_s, "--private")
+
+    assert_match(/^  [\d,]+ objects on pages that no other process shares: /, shown)
+    assert_match(/ 3,000 .* Leaked$/, shown)
+    refute_includes memscope("--pid", process.pid.to_s), "shares"
+  end
+
   def test_a_program_when_it_ends
     result = ChildProcess.run_command(*ChildProcess.ruby, "-rmemscope/cli/cli", "-e",
                                       "exit Memscope::CLI.run(ARGV)", "--", "census", "--gc", "--by", "class", "--top",

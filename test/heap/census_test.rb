@@ -46,6 +46,9 @@ class CensusTest < MemscopeTest
     error = assert_raises(ArgumentError) { Memscope.census(gc: nil) }
 
     assert_equal "Memscope.census: gc: given nil, allowed: true, false", error.message
+    error = assert_raises(ArgumentError) { Memscope.census(private: 1) }
+
+    assert_equal "Memscope.census: private: given 1, allowed: true, false", error.message
     assert_raises(TypeError) { census - Memscope.snapshot }
     assert_raises(TypeError) { Memscope.snapshot - census }
   end

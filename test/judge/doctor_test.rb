@@ -666,6 +666,22 @@ class DoctorRowsTest < DoctorTest
     refute_includes found.explanation, "Process.warmup"
   end
 
+  def test_the_heap_that_becomes_private_is_counted_by_class
+    parts = [[40, 40], [75, 5]].map { |uss, heap| { process_memory: { uss_bytes: mebibytes(uss) }, shared_heap: heap } }
+    found = between(*parts).first
+
+    assert_equal [:unshared_growth, "memscope census --pid 7 --private"], [found.id, found.remedy]
+    assert_includes found.explanation, "By row: Ruby heap 35.0 MiB."
+  end
+
+  def test_the_file_that_grew_is_named
+    files = ->(sizes) { { shared_files: sizes.transform_values { |size| mebibytes(size) } } }
+    grown = between({ **row(:shared_memory, 25), **files.call({ "/dev/shm/a": 5, "/dev/shm/b": 20 }) },
+                    { **row(:shared_memory, 125), **files.call({ "/dev/shm/a": 100, "/dev/shm/b": 25 }) }).first
+
+    assert_equal "100.0 MiB more is shared memory: 95.0 MiB of it in /dev/shm/a", grown.title
+  end
+
   def test_full_gcs_make_shared_memory_private
     parts = [[40, 8], [143, 10]].map do |uss, number|
       { process_memory: { uss_bytes: mebibytes(uss) }, snapshot: { gc: { count: 40, major_gc_count: number } } }
@@ -683,6 +699,17 @@ class DoctorRowsTest < DoctorTest
     assert_match(/^  In 60 s, RSS changed by \+15\.0 MiB: jit \+15\.0, private 0\.0\. RSS 2,2\d\d\.\d\s+MiB\.$/,
                  grown.to_s)
     assert_equal grown, Memscope::Diagnosis.from_json(grown.to_json)
+  end
+
+  def test_the_noise_of_the_history_is_no_growth
+    steady = Histories.judge(5) { {} }
+    noisy = [4, 8].map do |noise|
+      Memscope::Verdict.from_h(steady.to_h.merge(evidence: { **steady.evidence, noise_bytes: mebibytes(noise) }))
+    end
+
+    grown = noisy.map { |verdict| between({ **row(:jit, 5) }, { **row(:jit, 20), verdict: verdict }).grown? }
+
+    assert_equal [true, false], grown
   end
 
   # A setting that no warning names does not help where memory grows.

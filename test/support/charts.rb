@@ -17,7 +17,8 @@ module Charts
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
-        objects: differences[:objects], garbage: differences[:garbage], verdict: differences[:verdict],
+        objects: differences[:objects], garbage: differences[:garbage],
+        shared_files: differences[:shared_files], verdict: differences[:verdict],
         lint: lint(malloc[:name], differences[:problems] || [], differences[:environment]),
         total_cost: Bodies.cost }
     )
@@ -59,16 +60,19 @@ module Charts
     detail = { in_use_bytes: in_use, held_by_objects_bytes: in_use - untracked, **malloc[:detail] }
     size = malloc[:rows].sum { |row| row[:bytes] }.fdiv(MEBIBYTE)
     sharing = { shared_bytes: malloc[:shared] * MEBIBYTE, private_bytes: ((size - malloc[:shared]) * MEBIBYTE).to_i }
-    rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows], **sharing), heap_row,
+    rows = [Bodies.row(:malloc, "malloc", size, detail: detail, children: malloc[:rows], **sharing),
+            heap_row(differences[:shared_heap]),
             Bodies.row(:files, "files", 20), *differences[:rows]]
     body = Bodies.ledger(rows: rows, allocator: allocator(malloc[:name], differences[:allocator]),
                          held_by_objects_bytes: in_use - untracked, garbage_max_bytes: 10 * MEBIBYTE)
     reading(:Ledger, body, differences.fetch(:ledger, {}))
   end
 
-  def heap_row
+  # Other processes also map `shared` MiB of it, if that is known.
+  def heap_row(shared)
+    sharing = shared ? { shared_bytes: shared * MEBIBYTE, private_bytes: (40 - shared) * MEBIBYTE } : {}
     Bodies.row(:ruby_heap, "Ruby heap", 40, children: [Bodies.row(:live_slots, "live slots", 36),
-                                                       Bodies.row(:free_slots, "free slots", 4)])
+                                                       Bodies.row(:free_slots, "free slots", 4)], **sharing)
   end
 
   def allocator(name, differences)

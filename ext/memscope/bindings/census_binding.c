@@ -10,6 +10,7 @@
 
 struct census_scan {
     struct memscope_heap_listing listing;
+    struct memscope_census_excluded excluded;
     struct memscope_census_child child;
     struct memscope_census census;
     bool collect; /* run a full GC first */
@@ -38,6 +39,7 @@ static void take_in_child(struct census_scan *scan) {
         return;
     }
     scan->child.listing = &scan->listing;
+    scan->child.excluded = scan->excluded;
     status = memscope_census_child_start(&scan->child);
     if (status != MEMSCOPE_OK) {
         scan->refusal = left_out(scan, memscope_reason_child_refused(status));
@@ -103,7 +105,7 @@ static void take(struct census_scan *scan) {
     if (belongs_in_child(scan))
         take_in_child(scan);
     else
-        memscope_census_take(&scan->listing, &scan->listing.scratch, &scan->census);
+        memscope_census_take(&scan->listing, &scan->excluded, &scan->listing.scratch, &scan->census);
     if (NIL_P(scan->refusal) && scan->census.refusal != NULL)
         scan->refusal = memscope_reason(scan->census.refusal);
 }
@@ -178,7 +180,8 @@ static VALUE read_census(VALUE argument) {
     if (scan->bounded)
         predict(scan);
     collect_or_finish(scan);
-    take(scan);
+    if (NIL_P(scan->refusal))
+        take(scan);
     hash = rb_hash_new();
     set_totals(hash, scan);
     set_rows(hash, scan);
@@ -202,17 +205,26 @@ static VALUE close_census(VALUE argument) {
 /*
  * budget_us: if it is nil, the census is taken in the process; if it is 0, always in a child. Otherwise the census is
  * taken in the process if it is predicted to hold the GVL for no longer than budget_us, or for no longer than a fork
- * would.
+ * would. excluded: nil; ranges whose objects are not counted, or the reason why they are unknown (Native.inherited).
  */
-static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us) {
+static VALUE native_census(VALUE self, VALUE collect, VALUE budget_us, VALUE excluded) {
     struct census_scan scan = {.collect = RTEST(collect),
                                .bounded = !NIL_P(budget_us),
                                .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
                                .refusal = Qnil};
+    VALUE hash;
 
-    return rb_ensure(read_census, (VALUE)&scan, close_census, (VALUE)&scan);
+    if (RB_TYPE_P(excluded, T_STRING)) {
+        scan.excluded.ranges = (const void *)RSTRING_PTR(excluded);
+        scan.excluded.count = (size_t)RSTRING_LEN(excluded) / sizeof *scan.excluded.ranges;
+    } else {
+        scan.refusal = excluded;
+    }
+    hash = rb_ensure(read_census, (VALUE)&scan, close_census, (VALUE)&scan);
+    RB_GC_GUARD(excluded);
+    return hash;
 }
 
 void Init_memscope_census(void) {
-    rb_define_singleton_method(rb_mMemscopeNative, "census", native_census, 2);
+    rb_define_singleton_method(rb_mMemscopeNative, "census", native_census, 3);
 }

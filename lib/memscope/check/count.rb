@@ -17,7 +17,7 @@ module Memscope
         Native.clear_stack
         Native.collect_garbage
         blocks, malloc_bytes = in_use if malloc
-        body = Native.census(Thread.list.size > 1, nil) # collects again if other threads may have left garbage
+        body = Native.census(Thread.list.size > 1, nil, nil) # collects again if other threads may have left garbage
         why = Reasons.sentences(body[:reasons]).values.join("; ")
         raise Unavailable.new(:objects_uncounted, why) unless body[:total_count]
 

@@ -14,6 +14,8 @@ module Memscope
         since then with --since FILE; with --gc both times, garbage is not growth.
         Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
         forked by that process counts a large heap, and only the fork stops Ruby.
+        In a forked worker, --private counts what it no longer shares with its parent
+        and siblings: the classes whose objects were written to, or lie beside those.
       TEXT
       private_constant :NOTES
 
@@ -21,8 +23,9 @@ module Memscope
               "memscope census --pid 4711 --gc --since before.json",
               "memscope census --gc --output census.txt -- bundle exec rake import",
               options: [*PROCESS, *TEXT, MARKDOWN, TOP, GC, SINCE, EVERY,
+                        ["--private", "only objects on pages that no other process shares"],
                         ["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")]],
-              program: [:every], process: [:since], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
+              program: [:every], process: %i[since private], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
               defaults: { by: :class, top: Report::CensusPage::ROWS }
 
       private
@@ -32,7 +35,7 @@ module Memscope
         super.map { |reading| since ? reading - since : reading }
       end
 
-      def calls = { census: @given.slice(:gc) }
+      def calls = { census: @given.slice(:gc, :private) }
 
       def view = { **super, by: @given[:by], limit: @given[:top] }
     end

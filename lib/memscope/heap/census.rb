@@ -59,6 +59,8 @@ module Memscope
     field :ages, [Row], null: false
     # @return [Boolean] whether garbage was collected for this census
     field :collected?, :boolean
+    # @return [Boolean, nil] whether only objects on pages that no other process shares were counted; nil: all were
+    field :private?, :boolean, sparse: true
     # @return [Integer, nil] GC.count when the objects were counted
     field :gc_count, :count
     together :total_count, :total_slot_bytes, :total_memsize_bytes, :total_old_count, :gc_count
@@ -73,7 +75,7 @@ module Memscope
 
     class << self
       # (see Memscope.census)
-      def read(gc: false) = of(Native.census(check_switch(:gc, gc), nil))
+      def read(gc: false, private: false) = take(gc, private, nil)
 
       # Like `read`, but for surfaces, which take a census repeatedly or for other processes. Waits without the GVL for
       # a garbage collection under way. A forked child counts if counting in this process is predicted to take more than
@@ -81,13 +83,18 @@ module Memscope
       #
       # @api private
       # @return [Census]
-      def bounded(gc: false, budget_us: BUDGET_US) = of(Native.census(check_switch(:gc, gc), budget_us))
+      def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us)
 
       private
 
-      def of(body)
+      # What was shared before the collection counts as shared: the collection itself writes to pages.
+      def take(collect, private, budget_us)
+        check_switch(:gc, collect)
+        shared = Native.inherited if check_switch(:private, private)
+        body = Native.census(collect, budget_us, shared)
         GROUPINGS.each_value { |rows| body[rows].sort_by! { |row| [-row[:memsize_bytes], row[:name]] } }
         body[:reasons][:names] = :names_from_code if body[:total_count]
+        body[:private] = private || nil
         capture(body)
       end
     end

@@ -99,8 +99,12 @@ module Memscope
       checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
     end
 
-    # @return [Boolean] whether RSS, USS or a row has grown by more than GROWN since an earlier diagnosis
-    def grown? = changes.to_h.each_value.any? { |bytes| bytes > GROWN }
+    # @return [Boolean] whether RSS, USS or a row has grown since an earlier diagnosis: by more than GROWN and, if the
+    #   history knows the noise of RSS, by more than two of its standard deviations
+    def grown?
+      noise = evidence.verdict&.evidence&.fetch(:noise_bytes, nil)
+      changes.to_h.each_value.any? { |bytes| bytes > [GROWN, 2 * noise.to_f].max }
+    end
 
     # @api private
     # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis

@@ -69,7 +69,7 @@ module Memscope
       fragmentation: Call.new(:Fragmentation, []),
       mappings: Call.new(:Mappings, []),
       ruby_heap: Call.new(:RubyHeap, %w[collect]),
-      census: Call.new(:Census, %w[gc]),
+      census: Call.new(:Census, %w[gc private]),
       heap_graph: Call.new(:HeapGraph, %w[top paths_to strings deadline]),
       take_census: Call.new(%i[Census list], %w[gc]),
       kept_censuses: Call.new(%i[Census list], []),
@@ -182,7 +182,10 @@ module Memscope
       end
 
       # For other processes: counts in a forked child if a count would stop this process for long.
-      def census(gc: false) = LastReadings.census(gc: gc)
+      # A census of private pages is not kept: a later one would have grown by what it leaves out.
+      def census(gc: false, private: false)
+        private ? Census.bounded(gc: gc, private: private) : LastReadings.census(gc: gc)
+      end
 
       def take_census(gc: false) = census(gc: gc).then { kept_censuses }
 

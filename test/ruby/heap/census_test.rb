@@ -58,7 +58,7 @@ class CensusOfTheHeapTest < MemscopeTest
         GC.disable
         before = GC.stat(:total_allocated_objects)
         ObjectSpace.count_objects(counts)
-        body = NATIVE.census(false, nil)
+        body = NATIVE.census(false, nil, nil)
         after = GC.stat(:total_allocated_objects)
         counted = [counts.to_h.dup, body, GC.stat(:old_objects), after - before]
         GC.enable
@@ -86,11 +86,50 @@ class CensusOfTheHeapTest < MemscopeTest
     assert_equal answer["totals"].first - (RUBY_VERSION < "4" ? 0 : answer["fields"].first), by_class.first
   end
 
+  # A write to an object copies its page: the objects on copied pages are a forked process's own.
+  def test_private_objects_are_those_on_pages_that_were_written_to
+    alone, inherited, written, in_child = child_json(<<~RUBY)
+      require "json"
+      class Kept; def initialize = @number = 1; end
+      class Written < Kept; end
+      KEPT = [Kept, Written].map { |owner| Array.new(20_000) { owner.new } }
+      counts = lambda do |census|
+        rows = census.by(:class).to_h { |row| [row.name, row.count] }
+        [rows.fetch("Kept", 0), rows.fetch("Written", 0), census.private?, census.walked_in]
+      end
+      counts.call(Memscope.census(private: true))
+      4.times { GC.start }
+      GC.disable
+      alone = counts.call(Memscope.census(private: true))
+      reader, writer = IO.pipe
+      fork do
+        own = -> { counts.call(Memscope.census(private: true)) }
+        before = own.call
+        KEPT.last.each { |object| object.instance_variable_set(:@number, 2) }
+        child = counts.call(Memscope::Census.bounded(private: true, budget_us: 0))
+        writer.write(JSON.generate([before, own.call, child]))
+        writer.close
+        exit!(0)
+      end
+      writer.close
+      puts JSON.generate([alone, *JSON.parse(reader.read)])
+    RUBY
+
+    assert_equal [20_000, 20_000, true, "process"], alone
+    # Of the first, those on a page with some of the second, or with an object that the test itself makes.
+    assert_operator inherited.first(2).max, :<, 1_000
+    [written, in_child].each do |kept, whole, *|
+      assert_operator kept, :<, 1_000
+      assert_equal 20_000, whole
+    end
+    assert_equal "child", in_child.last
+  end
+
   # Two copies of one process, so that neither sees what the other has made. All pages of a copy are resident.
   def test_slot_bytes_are_the_ledgers_live_slots
     ledger, *censuses = child_json(<<~RUBY)
       #{PLANTED}
-      calls = [[:ledger, false, false, true, false], [:census, false, nil], [:census, false, 0]]
+      calls = [[:ledger, false, false, true, false], [:census, false, nil, nil], [:census, false, 0, nil]]
       2.times { calls.each { |call| NATIVE.public_send(*call) } }
       pipes = calls.map { IO.pipe }
       GC.start
@@ -121,7 +160,7 @@ class CensusOfTheHeapTest < MemscopeTest
         GC.start
         GC.disable
         all = memsize
-        body = NATIVE.census(false, nil)
+        body = NATIVE.census(false, nil, nil)
         classes = rows(body, :classes)
         planted = [Text, Rows, Pairs, Point, Wide, Integer, Planted].map do |type|
           heirs = type == Planted ? [Heir] : []
@@ -220,7 +259,7 @@ class CensusOfTheHeapTest < MemscopeTest
       #{PLANTED}
       def files = Dir.children("/proc/self/fd").size
       def maps = File.foreach("/proc/self/maps").count
-      def many(count) = count.times { |index| index % 50 == 0 ? Memscope::Census.bounded(budget_us: 0) : NATIVE.census(false, nil) }
+      def many(count) = count.times { |index| index % 50 == 0 ? Memscope::Census.bounded(budget_us: 0) : NATIVE.census(false, nil, nil) }
       many(500)
       GC.start
       before = [Memscope.rss, files, maps]

@@ -63,6 +63,7 @@ struct recent {
 };
 
 struct pass {
+    const struct memscope_census_excluded *excluded;
     struct memscope_scratch *scratch;
     struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA; empty if it is not known */
     struct memscope_census *census;
@@ -237,8 +238,27 @@ static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_byt
     return slot_bytes + memscope_held_bytes_asked(&pass->held, object, slot_bytes);
 }
 
+/* The first excluded range that ends after the address; the end of the list if none does. */
+static const struct memscope_range *excluded_after(const struct memscope_census_excluded *excluded, uintptr_t address) {
+    const struct memscope_range *range = excluded->ranges;
+
+    for (size_t left = excluded->count; left > 0;) {
+        size_t half = left / 2;
+
+        if (range[half].end > address) {
+            left = half;
+        } else {
+            range += half + 1;
+            left -= half + 1;
+        }
+    }
+    return range;
+}
+
 static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct tally *all, struct tally *old) {
     uintptr_t slot = page->start + page->slots_offset;
+    const struct memscope_range *excluded = excluded_after(pass->excluded, slot);
+    const struct memscope_range *last = pass->excluded->ranges + pass->excluded->count;
 
     for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
         int type = RB_BUILTIN_TYPE((VALUE)slot);
@@ -246,7 +266,9 @@ static bool visit_page(struct pass *pass, const struct memscope_heap_page *page,
         size_t size;
 
         __builtin_prefetch((const void *)(slot + AHEAD));
-        if (type == RUBY_T_NONE)
+        while (excluded < last && excluded->end <= slot)
+            excluded++;
+        if (type == RUBY_T_NONE || (excluded < last && excluded->start <= slot))
             continue;
         cell = cell_of(pass, (VALUE)slot, type);
         if (cell == NULL)
@@ -427,9 +449,9 @@ static bool name_rows(struct pass *pass) {
     return named;
 }
 
-void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
-                          struct memscope_census *census) {
-    struct pass pass = {.scratch = scratch, .census = census};
+void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
+                          struct memscope_scratch *scratch, struct memscope_census *census) {
+    struct pass pass = {.excluded = excluded, .scratch = scratch, .census = census};
     uint64_t start = memscope_thread_ns();
     size_t used = scratch->used;
 
@@ -467,7 +489,7 @@ static bool take_and_answer(void *argument, int answer) {
 
     if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
         return false;
-    memscope_census_take(child->listing, &scratch, &child->found);
+    memscope_census_take(child->listing, &child->excluded, &scratch, &child->found);
     if (child->found.refusal == NULL)
         share(&child->found, child->shared);
     return memscope_forked_child_answer(answer, &child->found, sizeof child->found);

@@ -6,6 +6,7 @@
 #ifndef MEMSCOPE_CENSUS_H
 #define MEMSCOPE_CENSUS_H
 
+#include "base/range.h"
 #include "base/status.h"
 #include "fork/forked_child.h"
 #include "ruby/heap/ruby_heap.h"
@@ -50,12 +51,18 @@ struct memscope_census {
     size_t scratch_bytes;
 };
 
+/* Ascending, disjoint address ranges, which outlast the census: objects that begin in one are not counted. */
+struct memscope_census_excluded {
+    const struct memscope_range *ranges;
+    size_t count;
+};
+
 /*
  * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other
  * Ractor alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
  */
-void memscope_census_take(const struct memscope_heap_listing *listing, struct memscope_scratch *scratch,
-                          struct memscope_census *census);
+void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
+                          struct memscope_scratch *scratch, struct memscope_census *census);
 
 /* How long a census of this many slots will take in the process, judging by the last one. */
 uint64_t memscope_census_predicted_ns(uint64_t slots);
@@ -66,6 +73,7 @@ void memscope_census_took(const struct memscope_census *census);
 /* A census in a forked child. Rows and names come through a mapping that parent and child share. */
 struct memscope_census_child {
     const struct memscope_heap_listing *listing;
+    struct memscope_census_excluded excluded;
     struct memscope_forked_child process;
     struct memscope_census found; /* the answer; rows and names last until the end */
     char *shared;

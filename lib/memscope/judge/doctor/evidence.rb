@@ -5,7 +5,7 @@ require_relative "../../process/snapshot"
 require_relative "../../process/ruby_heap"
 require_relative "../../process/process_memory"
 require_relative "../../process/cgroup"
-Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Verdict
+Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Mappings, :Verdict
 Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope
@@ -99,6 +99,9 @@ module Memscope
       # @return [Array<String>, nil] names of loaded extensions that call mmap themselves; nil unless memory that no
       #   allocator owns is large
       field :mappers, :strings, sparse: true
+      # @return [Hash{Symbol => Integer}, nil] resident bytes of the largest files and areas of shared memory, by name;
+      #   nil unless shared memory is large
+      field :shared_files, :sizes, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
       # @return [Cost] of all of these readings together, with the wait between snapshots
@@ -111,8 +114,10 @@ module Memscope
       PART = 1 << 20
       # The name in a table of symbols.
       MMAP = /\0mmap(?:64)?\0/n
+      # How many of them are listed.
+      MAX_SHARED_FILES = 10
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
-      private_constant :MANY, :MOMENT, :PART, :MMAP, :OF_ARENAS
+      private_constant :MANY, :MOMENT, :PART, :MMAP, :MAX_SHARED_FILES, :OF_ARENAS
 
       # Takes all of the readings. Tier T3.
       #
@@ -134,9 +139,20 @@ module Memscope
                                                     arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
+      def self.large?(ledger, row) = (ledger.row(row)&.bytes || 0) >= GROWN
+
+      def self.shared_files(ledger)
+        return unless large?(ledger, :shared_memory)
+
+        files = Mappings.read.group_by(&:name).map do |name, mappings|
+          [name.to_sym, mappings.sum { |mapping| mapping.rows[:shared_memory] || 0 }]
+        end
+        files.select { |_name, bytes| bytes.positive? }.max_by(MAX_SHARED_FILES, &:last).to_h
+      end
+
       # What is not of Ruby itself, and names mmap among its symbols.
       def self.mappers(ledger)
-        return unless (ledger.row(:unattributed)&.bytes || 0) >= GROWN
+        return unless large?(ledger, :unattributed)
 
         ruby = $LOADED_FEATURES.grep(%r{/enc/encdb\.so\z}).first.to_s.delete_suffix("enc/encdb.so")
         others = $LOADED_FEATURES.grep(/\.so\z/).reject do |path|
@@ -155,7 +171,7 @@ module Memscope
 
       def self.known(ledger, blocks)
         { verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
-          mappers: mappers(ledger) }
+          mappers: mappers(ledger), shared_files: shared_files(ledger) }
       end
 
       def self.of_jemalloc(ledger) = ([Arenas.read, Fragmentation.read] if ledger.allocator.name == :jemalloc)
@@ -169,7 +185,8 @@ module Memscope
       end
 
       def self.total_cost(readings, wall_us) = { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
-      private_class_method :known, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :total_cost
+      private_class_method :known, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files,
+                           :total_cost
     end
   end
 end

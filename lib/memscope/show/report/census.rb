@@ -30,7 +30,8 @@ module Memscope
       def reasons = sentences
 
       def lede
-        whole = "#{counted(@reading.total_count, 'objects')}: " \
+        where = " on pages that no other process shares" if @reading.private?
+        whole = "#{counted(@reading.total_count, 'objects')}#{where}: " \
                 "#{size(@reading.total_slot_bytes)} in slots, " \
                 "#{size(@reading.total_memsize_bytes)} in all"
         garbage = "garbage included; --gc (gc: true) collects it first"

@@ -18,11 +18,17 @@ module Memscope
         jit: ["JIT code", "Ruby compiles the methods that are called often."],
         ruby_internal: ["Ruby's own memory", "Memory that Ruby maps by itself."]
       }.freeze
-      # How many stacks or mappings came, for people.
+      # How many stacks or mappings came, and which file grew most, for people.
       MORE = {
         stacks: lambda do
           more = stacks_more.select { |_what, number| number.positive? }
           more.map { |what, number| "#{count(number)} #{what} more" }.join(", ") if more.any?
+        end,
+        shared_memory: lambda do
+          before = earlier.evidence.shared_files.to_h
+          files = evidence.shared_files.to_h.map { |file, bytes| [file, bytes - before.fetch(file, 0)] }
+          file, more = files.max_by(&:last)
+          "#{size(more)} of it in #{file}" if more&.positive?
         end,
         unattributed: lambda do
           more = ledger.mappings.to_i - earlier.ledger.mappings.to_i
@@ -52,10 +58,11 @@ module Memscope
                :unshared_growth_bytes) do |bytes|
           own = ledger.rows.filter_map do |row|
             before = earlier.row(row.id)&.private_bytes
-            [row.label, row.private_bytes - before] if before && row.private_bytes
+            [row, row.private_bytes - before] if before && row.private_bytes
           end
-          most = own.select { |_label, grown| grown >= MEBIBYTE }.max_by(3, &:last)
-          most = most.map { |label, grown| "#{label} #{size(grown)}" }.join(", ")
+          rows = own.select { |_row, grown| grown >= MEBIBYTE }.max_by(3, &:last)
+          most = rows.map { |row, grown| "#{row.label} #{size(grown)}" }.join(", ")
+          objects = rows.first&.first&.id == :ruby_heap
           collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
           { title: "#{size(bytes)} that other processes shared has become private",
             lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS " \
@@ -64,7 +71,7 @@ module Memscope
             why: [("By row: #{most}." unless most.empty?),
                   ("#{counted(collections, 'full GCs')} ran meanwhile#{AGES}" if collections.positive?)],
             returns: "Only the end of the process makes these pages shared again.",
-            remedy: [command("report", "--shared"), nil] }
+            remedy: [objects ? command("census", "--private") : command("report", "--shared"), nil] }
         end
       ].freeze
       private_constant :ROWS, :MORE, :AGES, :ROW_GROWTH
