@@ -60,7 +60,7 @@ class ContractTest < MemscopeTest
             stacks: %i[main threads fibers vm], files: %i[ruby extensions c_library others] }.freeze
 
   COMMANDS = %w[report doctor census heap dump purge top ps profile leaks tags requires watch
-                exec version].freeze
+                exec].freeze
   PAGES = %w[/ /history /objects /profile /allocator /objects.json /objects.txt /allocator.json /allocator.txt
              /metrics].freeze
   # The other pages answer that no profile is running, or no census or heap graph was taken, if none is.

@@ -58,8 +58,8 @@ class CLICensusTest < MemscopeTest
   end
 
   def test_wrong_arguments
-    { %w[--by colour] => "memscope census: invalid argument: --by colour; allowed: class, type, imemo, slot_size, age",
-      %w[--top 0] => "memscope census: invalid argument: --top 0; allowed: a number from 1 to 10000",
+    { %w[--by colour] => "memscope census: --by: given \"colour\", allowed: class, type, imemo, slot_size, age",
+      %w[--top 0] => "memscope census: --top: given \"0\", allowed: a number from 1 to 10000",
       %w[--since /nowhere.json] => "memscope census: --since /nowhere.json: No such file or directory" }
       .each do |arguments, message|
         err = StringIO.new
@@ -74,7 +74,7 @@ class CLICensusTest < MemscopeTest
     File.write(file, "password: 1234")
     err = StringIO.new
 
-    assert_equal 64, Memscope::CLI.run(["census", "--since", file], out: StringIO.new, err: err)
+    assert_equal 74, Memscope::CLI.run(["census", "--since", file], out: StringIO.new, err: err)
     assert_match(/given 14 bytes of invalid or truncated JSON, allowed: the text of to_json$/, err.string)
     refute_includes err.string, "password"
   end
@@ -84,7 +84,7 @@ class CLICensusTest < MemscopeTest
     File.write(file, Memscope.rss.to_json)
     err = StringIO.new
 
-    assert_equal 64, Memscope::CLI.run(["census", "--since", file], out: StringIO.new, err: err)
+    assert_equal 74, Memscope::CLI.run(["census", "--since", file], out: StringIO.new, err: err)
     assert_match(/\Amemscope census: --since #{file}: given .*, allowed: .*Memscope::Census/, err.string)
   end
 

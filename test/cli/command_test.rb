@@ -113,7 +113,7 @@ class CLIPidTest < MemscopeTest
     gone = Process.spawn("true").tap { |pid| Process.wait(pid) }
     %w[report doctor purge].each do |command|
       assert_fails(74, "memscope #{command}: there is no process #{gone}\n", command, "--pid", gone.to_s)
-      assert_fails(64, /\Amemscope #{command}: invalid argument: --pid 0; allowed: a process ID, as `memscope ps`/,
+      assert_fails(64, /\Amemscope #{command}: --pid: given "0", allowed: a process ID, as `memscope ps`/,
                    command, "--pid", "0")
     end
   end

@@ -111,7 +111,7 @@ class CLIDoctorTest < MemscopeTest
       path = File.join(directory, "other.json")
       File.write(path, "[]")
 
-      assert_equal [64, ""], doctor("--since", path).to_a.first(2)
+      assert_equal [74, ""], doctor("--since", path).to_a.first(2)
       assert_match(/\Amemscope doctor: --since .*other\.json: .*allowed: /, doctor("--since", path).err)
       assert_equal [74, ""], doctor("--since", "#{path}.gone").to_a.first(2)
     end

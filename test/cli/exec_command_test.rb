@@ -75,7 +75,7 @@ class ExecStartTest < ExecTest
   def test_glibc_drops_what_is_preloaded
     ran = exec("--allocator=glibc", "--", *ruby("puts #{MAPPED}"), preload: "libjemalloc.so.2")
 
-    assert_exit 0, ran, out: "nil\n", err: "memscope exec: LD_PRELOAD: libjemalloc.so.2 is removed\n"
+    assert_exit 0, ran, out: "nil\n", err: "memscope exec: LD_PRELOAD: libjemalloc.so.2 becomes unset\n"
   end
 
   def test_what_is_there_already_is_merged_and_said
@@ -83,10 +83,9 @@ class ExecStartTest < ExecTest
     ran = exec("--conf=narenas:2", "--", *ruby('puts ENV.values_at("LD_PRELOAD", "MALLOC_CONF")'),
                env: { "LD_PRELOAD" => other, "MALLOC_CONF" => "narenas:3,tcache:true" })
 
-    assert_exit 0, ran, out: "libjemalloc.so.2:#{other}\ntcache:true,narenas:2\n", err: <<~TEXT
-      memscope exec: LD_PRELOAD: libjemalloc.so.2 is put before #{other}
-      memscope exec: MALLOC_CONF: narenas:2 replaces narenas:3
-      memscope exec: MALLOC_CONF: tcache:true is kept
+    assert_exit 0, ran, out: "libjemalloc.so.2:#{other}\nnarenas:2,tcache:true\n", err: <<~TEXT
+      memscope exec: LD_PRELOAD: #{other} becomes libjemalloc.so.2:#{other}
+      memscope exec: MALLOC_CONF: narenas:3,tcache:true becomes narenas:2,tcache:true
     TEXT
   end
 
@@ -240,10 +239,11 @@ class ExecUsageTest < MemscopeTest
   def test_usage_errors
     { [] => /no command given; allowed: -- COMMAND/, %w[--] => /no command given/,
       %w[ruby] => /unexpected argument: ruby; allowed: --allocator NAME, .*-- COMMAND/,
-      %w[--allocator=tcmalloc -- true] => /--allocator=tcmalloc; allowed: jemalloc, glibc, or the path of a shared/,
+      %w[--allocator=tcmalloc -- true] => /--allocator: given "tcmalloc", allowed: jemalloc, glibc, or the path of/,
       %w[--allocator=glibc --conf=narenas:2 -- true] => /--conf is for jemalloc; glibc does not read it$/,
-      %w[--conf=narenas:2 --conf prof:true -- true] => /--conf is given twice; allowed: all pairs in one/,
-      %w[--allocator -- true] => /missing argument: --allocator; allowed: jemalloc/ }.each do |arguments, message|
+      %w[--conf=narenas:2 --conf prof:true -- true] => /--conf is given twice$/,
+      %w[--allocator -- true] => /missing argument: --allocator; allowed: --allocator NAME/ }
+      .each do |arguments, message|
       err = StringIO.new
 
       assert_equal 64, Memscope::CLI.run(["exec", *arguments], out: StringIO.new, err: err)

@@ -34,13 +34,13 @@ class LaunchEnvironmentTest < LaunchTest
     changes, notes = changed("LD_PRELOAD" => " /a.so:/b.so ") { |environment| environment.serve("/j.so") }
 
     assert_equal({ "LD_PRELOAD" => "/j.so:/a.so:/b.so" }, changes)
-    assert_equal ["LD_PRELOAD: /j.so is put before /a.so:/b.so"], notes
+    assert_equal ["LD_PRELOAD:  /a.so:/b.so  becomes /j.so:/a.so:/b.so"], notes
   end
 
   def test_the_same_library_is_preloaded_once
     changes, notes = changed("LD_PRELOAD" => "/j.so") { |environment| environment.serve("/j.so") }
 
-    assert_equal [{ "LD_PRELOAD" => "/j.so" }, []], [changes, notes]
+    assert_equal [{}, []], [changes, notes]
   end
 
   def test_preloaded_allocators_are_dropped
@@ -48,8 +48,8 @@ class LaunchEnvironmentTest < LaunchTest
     changes, notes = changed(given) { |environment| environment.serve("glibc") }
 
     assert_equal({ "LD_PRELOAD" => "/a.so" }, changes)
-    assert_equal ["LD_PRELOAD: /usr/lib/libjemalloc.so.2:libtcmalloc_minimal.so.4 is removed, /a.so is kept"], notes
-    assert_equal [{ "LD_PRELOAD" => nil }, ["LD_PRELOAD: libmimalloc.so is removed"]],
+    assert_equal ["LD_PRELOAD: #{given['LD_PRELOAD']} becomes /a.so"], notes
+    assert_equal [{ "LD_PRELOAD" => nil }, ["LD_PRELOAD: libmimalloc.so becomes unset"]],
                  changed("LD_PRELOAD" => "libmimalloc.so") { |environment| environment.serve("glibc") }
     assert_equal [{}, []], changed("LD_PRELOAD" => "/a.so") { |environment| environment.serve("glibc") }
   end
@@ -58,9 +58,9 @@ class LaunchEnvironmentTest < LaunchTest
     given = { "MALLOC_CONF" => "narenas:8,background_thread:true" }
     changes, notes = changed(given) { |environment| environment.configure("narenas:2,tcache:false") }
 
-    assert_equal({ "MALLOC_CONF" => "background_thread:true,narenas:2,tcache:false" }, changes)
-    assert_equal ["MALLOC_CONF: narenas:2,tcache:false replaces narenas:8",
-                  "MALLOC_CONF: background_thread:true is kept"], notes
+    assert_equal({ "MALLOC_CONF" => "narenas:2,background_thread:true,tcache:false" }, changes)
+    assert_equal ["MALLOC_CONF: narenas:8,background_thread:true becomes " \
+                  "narenas:2,background_thread:true,tcache:false"], notes
   end
 
   def test_a_path_that_cannot_be_preloaded
@@ -83,18 +83,15 @@ class LaunchProgramTest < LaunchTest
   end
 
   def test_nothing_is_known_of_scripts_and_of_what_is_not_there
-    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil Launch.stranger([path]) } }
+    ["#!/bin/sh\n", ""].each { |text| with_script(text) { |path| assert_nil Launch.stranger(path) } }
 
-    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil Launch.stranger([name]) }
+    ["nowhere-to-be-found", "/nowhere/script", "", "/"].each { |name| assert_nil Launch.stranger(name) }
   end
 
   def test_what_is_not_this_ruby
-    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| Launch.stranger([name]) })
-    assert_match(%r{/sh\z}, Launch.stranger(["sh"]))
-    assert_nil Launch.stranger(%w[env A=1 ruby -i -u RUBYOPT=])
-    [%w[RUBYOPT=-W0], %w[-i], %w[-u RUBYOPT], %w[--ignore-environment]].each do |arguments|
-      assert_match(%r{/env\z}, Launch.stranger(["env", *arguments, "ruby"]))
-    end
+    assert_equal([nil, "/bin/true"], ["ruby", "/bin/true"].map { |name| Launch.stranger(name) })
+    assert_match(%r{/sh\z}, Launch.stranger("sh"))
+    assert_nil Launch.stranger("env")
   end
 end
 

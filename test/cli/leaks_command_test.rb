@@ -60,8 +60,8 @@ class CLILeaksTest < MemscopeTest
   { [] => "given nothing, allowed: a rackup file such as config.ru, -- COMMAND",
     %w[one.ru] => "given one.ru, allowed: a rackup file such as config.ru, -- COMMAND",
     %w[one.ru two.ru] => "unexpected argument: two.ru; allowed: ",
-    %w[one.ru --requests=99] => "invalid argument: --requests=99; allowed: a number from 100 to 1000000",
-    %w[one.ru --path=orders] => "invalid argument: --path=orders; allowed: a path that begins with /",
+    %w[one.ru --requests=99] => "--requests: given \"99\", allowed: a number from 100 to 1000000",
+    %w[one.ru --path=orders] => "--path: given \"orders\", allowed: a path that begins with /",
     %w[one.ru --threshold=3] => "--threshold is only for -- COMMAND" }
     .each do |arguments, message|
     define_method("test_wrong_arguments_#{arguments.join('_').gsub(/\W+/, '_')}") do

@@ -230,8 +230,8 @@ class CLIProfileTest < MemscopeTest
   end
 
   def test_usage
-    assert_match(/no process given; allowed: --pid N/, profile.last)
+    assert_match(/no process given; allowed: --pid, /, profile.last)
     assert_match(/--from and --pid exclude each other/, profile("--pid=1", "--from=x").last)
-    assert_match(/--rate=3; allowed/, profile("--pid=1", "--rate=3").last)
+    assert_match(/--rate: given "3", allowed/, profile("--pid=1", "--rate=3").last)
   end
 end

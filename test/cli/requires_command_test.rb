@@ -157,6 +157,6 @@ class CLIRequiresTest < MemscopeTest
   end
 
   def test_wrong_values
-    assert_includes requires("--top=0", "1").err, "--top=0; allowed: a number from 1 to 10000"
+    assert_includes requires("--top=0", "1").err, "--top: given \"0\", allowed: a number from 1 to 10000"
   end
 end

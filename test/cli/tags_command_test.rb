@@ -49,6 +49,6 @@ class CLITagsTest < MemscopeTest
     status, _out, err = tags("--pid", "1", "--top", "0")
 
     assert_equal 64, status
-    assert_match(/\Amemscope tags: invalid argument: --top 0; allowed: a number from 1 to 10000/, err)
+    assert_match(/\Amemscope tags: --top: given "0", allowed: a number from 1 to 10000/, err)
   end
 end

@@ -12,8 +12,6 @@ module Memscope
         kind (T_STRING, imemo_iseq). So does garbage, unless --gc collects it first. To
         find what grows, save one census with --json --output FILE, and print the growth
         since then with --since FILE; with --gc both times, garbage is not growth.
-        Counting stops Ruby for 5 to 12 ms per million objects. With --pid, a child
-        forked by that process counts a large heap, and only the fork stops Ruby.
         In a forked worker, --private counts what it no longer shares with its parent
         and siblings: the classes whose objects were written to, or lie beside those.
       TEXT
@@ -24,14 +22,14 @@ module Memscope
               "memscope census --gc --output census.txt -- bundle exec rake import",
               options: [*PROCESS, *TEXT, MARKDOWN, TOP, GC, SINCE, EVERY,
                         ["--private", "only objects on pages that no other process shares"],
-                        ["--by NAME", Census::GROUPINGS.keys, Census::GROUPINGS.keys.join(", ")]],
+                        ["--by NAME", Limit.one_of(Census::GROUPINGS.keys), Census::GROUPINGS.keys.join(", ")]],
               program: [:every], process: %i[since private], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
               defaults: { by: :class, top: Report::CensusPage::ROWS }
 
       private
 
       def read
-        since = earlier(Census)
+        since = saved(Census, :since)
         super.map { |reading| since ? reading - since : reading }
       end
 

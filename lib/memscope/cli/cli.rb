@@ -10,25 +10,10 @@ module Memscope
   # and 2 means critical findings; from leaks and watch, 1 means that memory grows. A program that memscope
   # execs exits with its own status.
   module CLI
-    # `memscope version`: this memscope, and the Ruby that runs it.
-    class VersionCommand < Command
-      declare "print the version of memscope and of Ruby", "memscope version --json", options: TEXT.first(1)
-
-      private
-
-      def perform
-        require "json"
-        json = "#{JSON.generate(memscope: VERSION, ruby: RUBY_VERSION)}\n" if @given[:json]
-        Command.write(@out, json || "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n")
-      end
-    end
-
     # The names of the commands.
-    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps
-                  exec version].freeze
+    COMMANDS = %w[report doctor census heap dump profile leaks tags requires watch purge top ps exec].freeze
 
-    COMMANDS[..-2].each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
-    autoload :DumpFiles, "#{__dir__}/dump_files.rb"
+    COMMANDS.each { |name| autoload :"#{name.capitalize}Command", "#{__dir__}/#{name}_command.rb" }
 
     class << self
       # Runs one command.
@@ -40,8 +25,8 @@ module Memscope
       def run(arguments, out: $stdout, err: $stderr)
         name, *rest = arguments
         return Command.write(out, overview) if %w[-h --help help].include?(name)
+        return Command.write(out, version) if %w[-v --version version].include?(name)
 
-        name = "version" if %w[-v --version].include?(name)
         command = named(name) if COMMANDS.include?(name)
         command ? command.new(out: out, err: err).run(rest) : refuse(name, err)
       rescue Failure => e
@@ -50,6 +35,8 @@ module Memscope
       end
 
       private
+
+      def version = "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n"
 
       def named(name) = const_get(:"#{name.capitalize}Command")
 

@@ -22,15 +22,27 @@ module Memscope
       end
     end
 
-    # What the argument of an option may be, besides its type: `fits` is called with the argument, `words` are for
-    # messages.
+    # What the argument of an option may be: `type[text]` is its value, or nil; `fits` judges that; `words` are
+    # for messages.
     #
     # @api private
-    Limit = Struct.new(:fits, :words) do
+    Limit = Struct.new(:type, :fits, :words) do
       # @param range [Range<Integer>]
       # @return [Limit]
-      def self.of(range) = new(range.method(:cover?), "a number from #{range.min} to #{range.max}")
+      def self.of(range) = new(NUMBER, range.method(:cover?), "a number from #{range.min} to #{range.max}")
+
+      # @param names [Array<Symbol>]
+      # @return [Limit]
+      def self.one_of(names) = new(names.to_h { |name| [name.name, name] }, :itself.to_proc, names.join(", "))
+
+      # @param text [String]
+      # @return [Object, nil] nil if the text is not allowed
+      def value(text) = type[text]&.then { |value| value if fits.call(value) }
     end
+
+    NUMBER = ->(text) { Integer(text, 10, exception: false) }
+    FRACTION = ->(text) { Float(text, exception: false) }
+    private_constant :NUMBER, :FRACTION
 
     # What a command takes and says: `options` as for OptionParser#on, or with a Limit; `operands` for the help, and the
     # most of them; whether it can become COMMAND, then `program` names the options for that alone, and `process` those
@@ -51,23 +63,19 @@ module Memscope
       USAGE = 64
       # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
-      # Characters of an argument that a complaint repeats.
-      MAX_GIVEN = 80
-
-      NUMBER = OptionParser::DecimalInteger
       # Seconds, up to a day.
-      SECONDS = Limit.new(->(seconds) { seconds.positive? && seconds <= 86_400 },
+      SECONDS = Limit.new(FRACTION, ->(seconds) { seconds.positive? && seconds <= 86_400 },
                           "a number of seconds above 0, up to 86400").freeze
       # Options of several commands.
-      PROCESS = [["--pid N", NUMBER, Limit.new(:positive?.to_proc, "a process ID, as `memscope ps` lists them"),
+      PROCESS = [["--pid N", Limit.new(NUMBER, :positive?.to_proc, "a process ID, as `memscope ps` lists them"),
                   "process N; memscope ps lists those that listen"],
                  ["--socket PATH", "the process that listens at PATH"]].freeze
       TEXT = [["--json", "print JSON, one object per line"],
               ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      TOP = ["--top N", NUMBER, Limit.of(1..10_000), "how many rows to list"].freeze
+      TOP = ["--top N", Limit.of(1..10_000), "how many rows to list"].freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
       DECLARED = { most: 0, process: [], exclusive: [], defaults: {} }.freeze
-      private_constant :DECLARED, :NUMBER, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE, :MAX_GIVEN
+      private_constant :DECLARED, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE
 
       class << self
         # @return [String]
@@ -116,7 +124,6 @@ module Memscope
         @err = err
         @given = {}
         @parser = OptionParser.new.tap { |parser| parser.version = VERSION }
-        @allowed = {}
         [*@declared.options, ["-h", "--help", "print this"]].each { |words| define(words) }
       end
 
@@ -150,11 +157,10 @@ module Memscope
         limit, = words.grep(Limit)
         name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
         default = @declared.defaults[name]&.then { |value| "default: #{value}" }
-        @allowed[name] = limit&.words || words.grep(Array).first&.join(", ")
-        @parser.on(*words.grep_v(Limit), *default) do |value|
-          raise OptionParser::InvalidArgument, value.to_s if limit && !limit.fits.call(value)
-
-          @given[name] = value
+        @parser.on(*words.grep_v(Limit), *default) do |given|
+          usage_error("#{dashed(name)} is given twice") if @given.key?(name) && given != true
+          @given[name] = limit ? limit.value(given) : given
+          usage_error("#{dashed(name)}: given #{Field.excerpt(given)}, allowed: #{limit.words}") if @given[name].nil?
         end
       end
 
@@ -175,30 +181,22 @@ module Memscope
       # @return [String] "--paths-to" for :paths_to
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
-      def refuse(complaint, allowed = nil) = usage_error("#{complaint}; allowed: #{allowed || self.allowed.join(', ')}")
-
-      def refuse_arguments(error)
-        given = Field.line(error.args.join(" ")[0, MAX_GIVEN])
-        case error
-        when OptionParser::InvalidArgument, OptionParser::MissingArgument then allowed = allowed_by(error.args.first)
-        when OptionParser::InvalidOption
-          given = Command.questioned(given, @parser.top.list.map { |switch| switch.long.first })
-        end
-        refuse("#{error.reason}: #{given}", allowed)
+      def refuse(complaint)
+        allowed = [*@parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
+        usage_error("#{complaint}; allowed: #{allowed.join(', ')}")
       end
 
-      # What may be given to an option, by its name or its beginning.
-      def allowed_by(option)
-        name = option[/[^-=][^=]*/]
-        switch = @parser.top.list.find { |one| one.switch_name.start_with?(name) || one.short.include?(name) }
-        @allowed[switch.switch_name.tr("-", "_").to_sym] || switch.arg.strip
+      def refuse_arguments(error)
+        given = Field.line(error.args.join(" ")[0, 80])
+        if error.is_a?(OptionParser::InvalidOption)
+          given = Command.questioned(given, @parser.top.list.map { |switch| switch.long.first })
+        end
+        refuse("#{error.reason}: #{given}")
       end
 
       def usage_error(message) = raise(Failure.new(message, USAGE))
 
       def failure(message) = raise(Failure.new(message, INPUT_OUTPUT))
-
-      def allowed = [*@parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
 
       # The operands, for the help.
       def operands
@@ -211,7 +209,7 @@ module Memscope
       # Writes to FILE, else to standard output.
       #
       # @yieldparam display [Report::Display] how to format the text
-      def deliver = output ? create(yield(Report::Display.new(unicode: true))) : Command.write(@out, yield(display))
+      def deliver = output ? create(yield(display)) : Command.write(@out, yield(display))
 
       # Writes readings: as JSON, one reading per line, or as pages, to which `view` passes options.
       def deliver_readings(readings, **view)
@@ -222,19 +220,30 @@ module Memscope
         end
       end
 
-      def display = @display ||= Report::Display.of(@out)
+      def display(io = @out) = output ? Report::Display.new(unicode: true) : Report::Display.of(io)
 
       def output = @given[:output]
 
-      # Reads a file that an option names. A file that is too large to have come from memscope is not read to its end.
-      def read_in_full(path, option)
-        text = File.open(path) { |file| file.read(Client::LONGEST_ANSWER + 1).to_s }
-        return text unless text.bytesize > Client::LONGEST_ANSWER
-
-        failure("#{option} #{path}: has more than #{Client::LONGEST_ANSWER >> 20} " \
-                "MiB, the most that memscope reads")
+      # @param kind [Class] of reading
+      # @param option [Symbol] names a file with its JSON, of which no more is read than memscope can have written
+      # @return [Reading, nil] nil if the option is not given
+      def saved(kind, option)
+        path = @given[option] or return
+        kind.from_json(File.read(path, Client::LONGEST_ANSWER).to_s)
+      rescue Invalid => e
+        failure("#{dashed(option)} #{path}: #{e.as}")
       rescue SystemCallError => e
-        failure("#{option} #{path}: #{e.class.new.message}")
+        failure("#{dashed(option)} #{path}: #{e.class.new.message}")
+      end
+
+      # What to open for a DUMP: `-` is standard input.
+      def file_of(dump) = dump == "-" ? "/dev/stdin" : dump
+
+      # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
+      def refuse_dump(path, why)
+        written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
+        failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
+                "#{"; memscope writes #{written}, but does not read it" if written}")
       end
 
       # Writes to FILE, which is created at first, with mode 0600, and removed again if it cannot be written in full.
@@ -290,15 +299,14 @@ module Memscope
       def asking
         yield
       rescue Invalid => e
-        option = dashed(e.argument)
-        usage_error(e.as(@parser.top.list.any? { |switch| switch.long.first == option } ? option : e.argument))
+        usage_error(e.as(@given.key?(e.argument&.to_sym) ? dashed(e.argument) : e.argument))
       rescue Client::Unreachable, Client::Failed, Purge::Busy => e
         failure(e.message)
       end
 
       def launch
         usage_error("no command given; allowed: -- COMMAND [ARG...]") if @command.empty?
-
+        failure(Memscope.unsupported_reason) unless Memscope.supported?
         start
       rescue Launch::Refusal => e
         failure("#{e.message}; #{@command.first} is not started")
@@ -307,11 +315,9 @@ module Memscope
       # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's
       # extension; another program may become this Ruby.
       def hand_over(mode, environment = Launch::Environment.new(ENV), **order)
-        failure(Memscope.unsupported_reason) unless Memscope.supported?
-        other = Launch.stranger(@command)
+        other = Launch.stranger(@command.first)
         say("#{other} is not #{RbConfig.ruby}: nothing is done unless it becomes that Ruby by exec") if other
-        display = Report::Display.of(@err).to_h.slice(:width, :color) unless output
-        write_order(mode, environment, **display.to_h, **order)
+        write_order(mode, environment, display: display(@err).to_h, **order)
         reserve_output { become(environment) }
       end
 
@@ -321,7 +327,6 @@ module Memscope
       # @param conf [String] pairs for MALLOC_CONF
       # @param profiled [Boolean] whether they enable jemalloc's profiler because memscope was asked for it
       def served(allocator, conf, profiled:)
-        failure(Memscope.unsupported_reason) unless Memscope.supported?
         Launch::Environment.new(ENV).tap do |environment|
           environment.serve(allocator)
           environment.configure(conf) unless conf.empty?

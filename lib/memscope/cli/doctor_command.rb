@@ -26,7 +26,7 @@ module Memscope
       def calls = { (@given[:settings] ? :lint : :doctor) => @given.slice(:gc) }
 
       def read
-        since = earlier(Diagnosis)
+        since = saved(Diagnosis, :since)
         super.map { |reading| since ? compared(reading, since) : reading }
       end
 

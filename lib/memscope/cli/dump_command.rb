@@ -5,8 +5,6 @@ module Memscope
     # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: writes a heap
     # dump of a Ruby program when it ends; `memscope dump --from DUMP`: converts a dump of ObjectSpace.dump_all.
     class DumpCommand < Command
-      include DumpFiles
-
       NOTES = <<~TEXT
         The dump has names of classes, constants and variables, but no objects'
         contents. Open perfetto files at https://ui.perfetto.dev, heapsnapshot in
@@ -15,7 +13,7 @@ module Memscope
         DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
         zstd may have compressed it; `-` is standard input.
       TEXT
-      FORMAT = ["--format FORMAT", Dump::FORMATS.keys.map(&:name), "perfetto, heapsnapshot or objspace;",
+      FORMAT = ["--format FORMAT", Limit.one_of(Dump::FORMATS.keys), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
       private_constant :NOTES, :FORMAT
 
@@ -32,16 +30,15 @@ module Memscope
 
       def perform
         dump = @given[:from] ? converted(@given[:from]) : written
-        Command.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**display.to_h))
+        Command.write(@out, @given[:json] ? "#{dump.to_json}\n" : dump.to_s(**Report::Display.of(@out).to_h))
       end
 
       def converted(dump)
         usage_error("--from needs --output FILE") unless output
         from = file_of(dump)
-        check_dump(from)
-        Dump.convert(from, output, format: @given[:format]&.to_sym || format_of_output)
+        Dump.convert(from, output, format: @given[:format] || format_of_output)
       rescue SystemCallError => e
-        refuse_output(output, e)
+        File.readable?(from) ? refuse_output(output, e) : refuse_dump(dump, e.class.new.message)
       rescue Dump::Failed => e
         refuse_dump(dump, e.message)
       end
@@ -60,20 +57,18 @@ module Memscope
       end
 
       def start
-        failure(Memscope.unsupported_reason) unless Memscope.supported?
         environment = Launch::Environment.new(ENV)
-        order = { title: self.class.title, status: INPUT_OUTPUT, dump: free_path(Process.pid), format: format }
-        Launch::Handoff.write("report", environment, json: @given[:json], **order)
+        order = { dump: free_path(Process.pid), format: format, display: Report::Display.of(@err).to_h }
+        write_order("report", environment, output: nil, json: @given[:json], **order)
         become(environment)
       end
 
-      def format = @given[:format]&.to_sym || (output ? format_of_output : :perfetto)
+      def format = @given[:format] || (output ? format_of_output : :perfetto)
 
       # The format that FILE's extension stands for.
       def format_of_output
         Dump.format_of(output) ||
-          usage_error("--output #{output}: of no known format; allowed: --format, or " \
-                      "a file that ends with " \
+          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
                       "#{Dump::FORMATS.values.flatten.join(', ')}")
       end
 

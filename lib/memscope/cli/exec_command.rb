@@ -6,17 +6,14 @@ module Memscope
     class ExecCommand < Command
       NOTES = <<~TEXT
         COMMAND starts with the allocator in LD_PRELOAD. Before a Ruby program runs its
-        script, it proves that this allocator serves its malloc and heeds MALLOC_CONF,
-        also if a script such as bundle or a shell becomes it by exec; otherwise it does
-        not start. memscope does not see which malloc a program binds that is not Ruby.
-        The exit status is 74 if COMMAND is not started, 127 if it is not found, 126 if
-        it cannot be executed, otherwise COMMAND's own.
+        script, it proves that this allocator serves its malloc and heeds MALLOC_CONF;
+        otherwise it does not start. Other programs prove nothing. The exit status is 74
+        if COMMAND is not started, 127 if it is not found, 126 if it cannot be executed,
+        otherwise COMMAND's own.
 
-        --profile is refused with jemalloc 5.3.0, which can crash when a thread ends
-        while its profiler is enabled. `memscope profile --backend=imports` needs
-        neither --profile nor a restart.
+        --profile is refused with jemalloc 5.3.0, whose profiler can crash.
       TEXT
-      ALLOCATORS = Limit.new(->(name) { %w[jemalloc glibc].include?(name) || name.include?("/") },
+      ALLOCATORS = Limit.new(:itself.to_proc, ->(name) { %w[jemalloc glibc].include?(name) || name.include?("/") },
                              "jemalloc, glibc, or the path of a shared library").freeze
       private_constant :NOTES, :ALLOCATORS
 
@@ -26,13 +23,6 @@ module Memscope
                         ["--conf PAIRS", "merge into MALLOC_CONF, replacing keys"],
                         ["--profile", "enable jemalloc's profiler, for", "memscope profile and MallocProfile"]],
               program: [], process: nil, notes: NOTES, defaults: { allocator: "jemalloc" }
-
-      # (see Command#run)
-      def run(arguments)
-        given = arguments.take_while { |argument| argument != "--" }.grep(/\A--conf\b/)
-        usage_error("--conf is given twice; allowed: all pairs in one, separated by commas") if given.size > 1
-        super
-      end
 
       private
 

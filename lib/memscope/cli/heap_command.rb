@@ -6,13 +6,10 @@ module Memscope
     # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown from the first such file to the second;
     # `memscope heap -- COMMAND`: who holds the objects of a Ruby program when it ends.
     class HeapCommand < ReportCommand
-      include DumpFiles
-
       NOTES = <<~TEXT
-        A forked child of the process follows all references between its objects. This
-        takes 1 to 3 s per million objects; the process keeps running meanwhile. The
-        report states the child's own memory and how long the fork stopped Ruby. No
-        object's contents are shown.
+        A forked child of the process follows all references between its objects: 1 to
+        3 s per million objects, while the process keeps running. No object's contents
+        are shown.
 
         A class or an object retains what would be freed without it: its own bytes, and
         those of all objects that are reachable only through it. One row can include
@@ -20,15 +17,12 @@ module Memscope
 
         To find what grows, save one report with --json --output FILE (and --top 1000),
         and print what grew with --since FILE: first what retains it, then the classes.
-        --paths-to CLASS leaves out the instances of subclasses. Without --paths-to, the
-        paths lead to where memory has accumulated.
+        --paths-to CLASS leaves out the instances of subclasses.
 
         DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
-        wrote, compressed by gzip or zstd or not; `-` is standard input. The report is
-        then about the objects in this file. Two dumps of one process, the earlier
-        first, show what is new in the later one: by what holds it, by class and by
-        line. Three show what is new in the second and still in the third. Write each
-        dump right after a garbage collection (GC.start).
+        wrote, compressed by gzip or zstd or not; `-` is standard input. Two dumps of
+        one process, the earlier first, show what is new in the later one; three show
+        what is new in the second and still in the third.
       TEXT
       private_constant :NOTES
 
@@ -36,7 +30,7 @@ module Memscope
               "memscope heap --pid 4711 --paths-to Order",
               "memscope heap --output heap.txt -- bundle exec rake import",
               options: [*PROCESS, *TEXT, MARKDOWN, ["--paths-to CLASS", "print who holds instances of CLASS"],
-                        ["--top N", NUMBER, Limit.of(HeapGraph::TOP), "how many rows to list"],
+                        ["--top N", Limit.of(HeapGraph::TOP), "how many rows to list"],
                         ["--strings", "look for Strings with the same content"], SINCE, EVERY],
               operands: "[DUMP [DUMP [DUMP]]]", most: 3, program: [:every], process: [:since],
               exclusive: [%i[since markdown]], notes: "#{NOTES}\n#{PROGRAM_NOTES}", defaults: { top: 10 }
@@ -64,7 +58,7 @@ module Memscope
       end
 
       def read
-        @since = earlier(HeapGraph)
+        @since = saved(HeapGraph, :since)
         reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph], **all_rows)
         refuse_class(reading) if reading.reasons.key?(:target_count)
         [@since && @given[:json] ? reading - @since : reading]
@@ -74,7 +68,6 @@ module Memscope
       def all_rows = @since ? { top: HeapGraph::TOP.max } : {}
 
       def of_dumps(dumps)
-        dumps.each { |dump| check_dump(dump) }
         call = dumps.one? ? :read : :growth
         reading = asking { HeapGraph.public_send(call, *dumps, **@given.slice(:top, :paths_to)) }
         return reading if reading.known?
@@ -95,14 +88,8 @@ module Memscope
 
       # No class has this name, or the class has no instances.
       def refuse_class(reading)
-        given = @given[:paths_to]
-        usage_error("--paths-to #{Command.questioned(given, names_of_classes)}: #{reading.reasons[:target_count]}")
-      end
-
-      def names_of_classes
-        return HeapGraph.read(@dump, top: HeapGraph::TOP.max).retained.map(&:name) if @dump
-
-        ask(:census).classes.map(&:name)
+        given = Command.questioned(@given[:paths_to], reading.retained.map(&:name))
+        usage_error("--paths-to #{given}: #{reading.reasons[:target_count]}")
       end
 
       def calls = { heap_graph: @given.slice(:top, :paths_to, :strings) }

@@ -15,32 +15,26 @@ module Memscope
     ELF = "\x7FELF".b.freeze
     private_constant :ELF
 
-    # @param command [Array<String>]
-    # @return [String, nil] the path of its program, if that is an executable other than the Ruby that runs memscope,
-    #   and so runs nothing of memscope itself; nil also for env(1) that keeps RUBYOPT, for a script, whose interpreter
-    #   may be any, and for a file that is not found
-    def self.stranger(command)
-      path = find(command.first)
-      return if path.nil? || File.identical?(path, RbConfig.ruby)
+    # @param name [String] of a program
+    # @return [String, nil] its path, if that is an executable other than the Ruby that runs memscope, and so runs
+    #   nothing of memscope itself; nil also for env(1), for a script, whose interpreter may be any, and for a file that
+    #   is not found
+    def self.stranger(name)
+      path = find(name)
+      return if path.nil? || File.basename(path) == "env" || File.identical?(path, RbConfig.ruby)
 
-      path unless passes_on?(path, command.drop(1)) || File.binread(path, ELF.bytesize) != ELF
+      path if File.binread(path, ELF.bytesize) == ELF
     rescue SystemCallError
       nil # it may be executed, and not read
     end
 
     # As execvp(3) finds a command.
     def self.find(name)
-      directories = name.include?("/") ? [""] : ENV.fetch("PATH", "").split(":")
-      directories.map { |directory| directory.empty? ? name : File.join(directory, name) }
-                 .find { |path| File.file?(path) && File.executable?(path) }
+      directories = name.include?("/") ? ["."] : ENV.fetch("PATH", "").split(":")
+      paths = directories.map { |directory| File.absolute_path(name, directory) }
+      paths.find { |path| File.file?(path) && File.executable?(path) }
     end
-
-    # Whether it is env(1), and neither sets RUBYOPT nor removes variables.
-    def self.passes_on?(path, arguments)
-      own = arguments.take_while { |argument| argument.match?(/\A-|=/) }
-      File.basename(path) == "env" && own.grep(/\A(?:RUBYOPT=|-[iuS]?\z|-u|--(?!chdir))/).empty?
-    end
-    private_class_method :find, :passes_on?
+    private_class_method :find
   end
 end
 

@@ -8,9 +8,8 @@ module Memscope
     # allocated after the warm-up; with --objects, too many Ruby objects. `memscope leaks config.ru`: whether an
     # application keeps memory with each request to one path.
     class LeaksCommand < Command
-      # Defaults: bytes, and objects, that a line may keep.
-      THRESHOLD = 1 << 20
-      OBJECTS = 10_000
+      # How many bytes, and with --objects how many objects, a line may keep by default.
+      THRESHOLDS = { nil => 1 << 20, true => 10_000 }.freeze
       NOTES = <<~TEXT
         When COMMAND ends, memscope collects garbage and prints, by line, the live
         memory that was allocated after the warm-up. The exit status is COMMAND's own.
@@ -19,49 +18,43 @@ module Memscope
 
         COMMAND should repeat the same work. The warm-up ends after --warmup seconds or,
         without --objects, when COMMAND calls Memscope::MallocProfile.next_generation.
-        The report goes to standard error, or to FILE; the verdict to standard error.
-        Neither covers child processes.
+        The report goes to standard error, or to FILE. Child processes are not judged.
 
         With --objects, a line fails if the number of Ruby objects that it keeps exceeds
-        the threshold, and the first and the second half of the time after the warm-up
-        both added some. The verdict says what retains them.
+        the threshold, and both halves of the time after the warm-up added some.
 
-        The application of config.ru is loaded into this process (use bundle exec for
-        its gems); RAILS_ENV and RACK_ENV are production unless one of them is set. The
-        requests are made in ten rounds. After each, garbage is collected, and what is
-        in use is counted: objects, malloc's blocks. Memory grows if objects of a class,
-        all objects, or malloc's blocks have increased by at least one per request
-        (rounded) in each of the last five rounds. A few more requests then find the
-        lines that allocate what grows. Any status but 200 to 299 ends the check.
+        The application of config.ru is loaded into this process, in production unless
+        RAILS_ENV or RACK_ENV is set. Memory grows if objects or malloc's blocks have
+        increased by at least one per request in each of the last five of ten rounds.
 
         exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
         ended the check
       TEXT
-      private_constant :THRESHOLD, :OBJECTS, :NOTES
+      private_constant :THRESHOLDS, :NOTES
 
       declare "fail if a program's lines or requests to an application keep memory",
               "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
               "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
               "memscope leaks config.ru --path=/orders",
               options: [["--objects", "judge Ruby objects instead of malloc memory"],
-                        ["--threshold NUMBER", NUMBER, Limit.new(:positive?.to_proc, "a number above 0"),
+                        ["--threshold NUMBER", Limit.new(NUMBER, :positive?.to_proc, "a number above 0"),
                          "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
                          "objects (default: 10000)"],
-                        ["--warmup SECONDS", Float, SECONDS, "ignore the first SECONDS"],
-                        ["--path PATH", Limit.new(->(path) { path.start_with?("/") }, "a path that begins with /"),
+                        ["--warmup SECONDS", SECONDS, "ignore the first SECONDS"],
+                        ["--path PATH",
+                         Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, "a path that begins with /"),
                          "config.ru: the path to request"],
-                        ["--requests N", NUMBER, Limit.of(Check::REQUESTS), "config.ru: how many requests"], *TEXT],
+                        ["--requests N", Limit.of(Check::REQUESTS), "config.ru: how many requests"], *TEXT],
               operands: "[config.ru]", most: 1, program: %i[objects threshold warmup], process: %i[path requests],
               notes: NOTES, defaults: { warmup: 1.0, path: "/", requests: 1000 }
 
       private
 
       def start
-        objects = @given[:objects]
-        threshold = @given.fetch(:threshold, objects ? OBJECTS : THRESHOLD)
+        threshold = @given.fetch(:threshold, THRESHOLDS[@given[:objects]])
         # A sample for each 4 KiB; and every allocation of objects.
-        hand_over("leaks", objects: objects, threshold: threshold, warmup: @given[:warmup], by: :line,
-                           backend: :imports, rate: 4096, budget: 1, format: @given[:json] ? :json : :text)
+        hand_over("leaks", threshold: threshold, **@given.slice(:objects, :warmup), by: :line, backend: :imports,
+                           rate: 4096, budget: 1, format: @given[:json] ? :json : :text)
       end
 
       def perform

@@ -10,34 +10,26 @@ module Memscope
         The process must allow actions (its setting `actions`). The profile does not see
         allocations made before it started. Backend `auto` is jemalloc's profiler, if
         that was enabled when the process started (memscope exec --profile), else
-        `imports`, which needs no settings: it patches the process's calls to malloc
-        while the profile runs. The report names the backend. If a profile is already
-        running, it continues with its own backend and rate, and the report shows only
-        the change during --seconds N.
+        `imports`, which needs no settings. If a profile is already running, it goes on,
+        and the report shows only the change during --seconds N.
 
         The report separates memory that has survived a full garbage collection from
-        memory that was allocated after the last one, which may be garbage. A longer
-        profile sees more of the process's own collections; --gc adds one at its end.
+        memory that was allocated after the last one, which may be garbage. --gc adds a
+        collection at the end.
 
         With --objects, the report shows which lines allocated live objects, and their
-        classes (--by class). The profile takes --budget of the process's CPU time: the
-        default is 0.01; 1 watches every allocation. A Ractor that the process creates
-        ends the profile.
+        classes (--by class). The profile takes --budget of the process's CPU time; 1
+        watches every allocation.
 
-        With -- COMMAND, before it reports, memscope collects garbage, so that the
-        report shows only live memory. The report goes to standard error, or to FILE.
-        Each process that COMMAND forks, such as a Puma worker, also reports when it
-        ends. Its report includes inherited memory and goes to standard error, or to
-        FILE with its pid in the name (heap.4711.html). A process that calls exit! or is
-        killed does not report, nor do other programs that COMMAND starts. For a running
-        process that listens, use --pid. The exit status is COMMAND's own.
-
-        Backend `auto` is jemalloc's profiler, if the program starts with it enabled
-        (memscope exec --profile), else `imports`. Backend `jemalloc` starts the program
-        under jemalloc, with its profiler; not under 5.3.0, whose profiler can crash.
+        With -- COMMAND, garbage is collected before the report, which goes to standard
+        error, or to FILE. Each process that COMMAND forks also reports when it ends, to
+        FILE with its pid in the name (heap.4711.html); one that calls exit! or is
+        killed does not. Backend `jemalloc` starts the program under jemalloc, with its
+        profiler; not under 5.3.0, whose profiler can crash. The exit status is
+        COMMAND's own.
       TEXT
       GROUPINGS = (Profile::GROUPINGS | Profile::OBJECT_GROUPINGS).freeze
-      BUDGETS = Limit.new(ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
+      BUDGETS = Limit.new(FRACTION, ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
       private_constant :NOTES, :GROUPINGS, :BUDGETS, :PROFILER
@@ -46,27 +38,25 @@ module Memscope
               "memscope profile --pid 4711 --seconds 60", "memscope profile --objects --pid 4711 --by class",
               "memscope profile --format=html --output heap.html -- bundle exec rake import",
               options: [*PROCESS, ["--objects", "profile Ruby objects instead of malloc memory"],
-                        ["--budget SHARE", Float, BUDGETS, "with --objects: the share of CPU time to take"],
-                        ["--backend NAME", MallocProfile::BACKENDS, "jemalloc, imports (GOT hooks) or auto (default)"],
-                        ["--rate BYTES", NUMBER,
-                         Limit.new(MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
-                         "bytes between samples, a power of two", "(default: #{MallocProfile::RATE})"],
-                        ["--format NAME", Profile::FORMATS.keys, Profile::FORMATS.keys.join(", ")],
-                        ["--by NAME", GROUPINGS, "group the report by #{GROUPINGS.first(4).join(', ')},",
+                        ["--budget SHARE", BUDGETS, "with --objects: the share of CPU time to take"],
+                        ["--backend NAME", Limit.one_of(MallocProfile::BACKENDS), "jemalloc, imports or auto"],
+                        ["--rate BYTES",
+                         Limit.new(NUMBER, MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
+                         "bytes between samples, a power of two"],
+                        ["--format NAME", Limit.one_of(Profile::FORMATS.keys), Profile::FORMATS.keys.join(", ")],
+                        ["--by NAME", Limit.one_of(GROUPINGS), "group the report by #{GROUPINGS.first(4).join(', ')},",
                          GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
                          "class needs --objects; native needs malloc"],
                         TEXT.last,
-                        ["--seconds N", Float, SECONDS, "how long to profile (default: 60; COMMAND:", "until it ends)"],
+                        ["--seconds N", SECONDS, "how long to profile (default: 60; COMMAND:", "until it ends)"],
                         ["--gc", "collect garbage before the report"],
                         ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]],
-              program: [], process: %i[gc from], notes: NOTES, defaults: { format: :text, by: :line },
+              program: [], process: %i[gc from], notes: NOTES,
+              defaults: { format: :text, by: :line, backend: :auto, rate: MallocProfile::RATE,
+                          budget: ObjectProfile::BUDGET },
               exclusive: [%i[objects backend rate from], %i[from pid socket]]
 
       private
-
-      def backend = @given.fetch(:backend, :auto)
-
-      def rate = @given.fetch(:rate, MallocProfile::RATE)
 
       def seconds = @given.fetch(:seconds, 60.0)
 
@@ -77,8 +67,8 @@ module Memscope
 
       def check_options
         usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
-        usage_error("--budget is only for --objects") if @given.key?(:budget) && !objects?
-        check_by(objects? ? Profile::OBJECT_GROUPINGS : Profile::GROUPINGS) unless from
+        usage_error("--budget is only for --objects") unless objects? || @given[:budget] == ObjectProfile::BUDGET
+        check_by(objects? ? Profile::OBJECT_GROUPINGS : Profile::GROUPINGS) unless @given[:from]
       end
 
       def check_by(allowed)
@@ -86,13 +76,11 @@ module Memscope
         usage_error("--by: given #{by}, allowed for this profile: #{allowed.join(', ')}") unless allowed.include?(by)
       end
 
-      def objects_options = { budget: @given.fetch(:budget, ObjectProfile::BUDGET) }
-
       def perform
         check_options
-        usage_error("no process given; allowed: --pid N, --socket PATH, --from FILE, -- COMMAND") unless from || other?
+        usage_error("no process given; allowed: --pid, --socket, --from, -- COMMAND") unless @given[:from] || other?
 
-        reserve_output { write(from ? read : asking { asked }) }
+        reserve_output { write(saved(Profile, :from) || asking { asked }) }
         FINE
       end
 
@@ -102,14 +90,9 @@ module Memscope
         running, jemalloc = other.call(:"#{profiler}_state").values_at("running", "jemalloc")
         return changed if running
 
-        recorded(objects? ? objects_options : { rate: rate, backend: chosen(jemalloc) })
-      end
-
-      # The report names the backend.
-      def chosen(jemalloc)
-        return backend unless backend == :auto
-
-        jemalloc ? :jemalloc : :imports
+        backend = @given[:backend]
+        backend = jemalloc ? :jemalloc : :imports if backend == :auto
+        recorded(objects? ? @given.slice(:budget) : { rate: @given[:rate], backend: backend })
       end
 
       def changed
@@ -130,20 +113,8 @@ module Memscope
       # If this command is killed, the other process stops profiling by itself.
       def recorded(options)
         token = other.call(:"#{profiler}_start", seconds: seconds, **options)
-        begin
-          wait
-        ensure
-          profile = other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
-        end
-        profile
-      end
-
-      def from = @given[:from]
-
-      def read
-        Profile.from_json(read_in_full(from, "--from"))
-      rescue Invalid => e
-        failure("--from #{from}: #{e.as}")
+        wait
+        other.call(:"#{profiler}_stop", token: token, **@given.slice(:gc))
       end
 
       def write(profile)
@@ -154,14 +125,9 @@ module Memscope
       def start
         check_options
         usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
-        return hand_over(self.class.title, **order, **objects_options) if objects?
-
-        environment = Launch::Environment.new(ENV)
-        environment = served("jemalloc", PROFILER, profiled: true) if backend == :jemalloc
-        hand_over(self.class.title, environment, backend: backend, rate: rate, **order)
+        environment = served("jemalloc", PROFILER, profiled: true) if @given[:backend] == :jemalloc
+        hand_over("profile", *environment, **@given.slice(:objects, :format, :by, :seconds, :backend, :rate, :budget))
       end
-
-      def order = @given.slice(:objects, :format, :by, :seconds)
     end
   end
 end

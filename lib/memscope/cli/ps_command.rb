@@ -10,10 +10,8 @@ module Memscope
         Every command that has --pid can query a process that listens
         (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
         kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
-        whether the memory grows, as in memscope watch, for processes that keep their
-        history; "no answer": it did not answer within 0.3 s. What leaks comes first,
-        then what rose or fills a cache, then the others, each by RSS. Only root sees
-        other users' processes in full.
+        as in memscope watch; "no answer": not within 0.3 s. What leaks comes first,
+        then what rose or fills a cache, then the others, each by RSS.
       TEXT
       COLUMNS = %w[pid RSS PSS USS malloc listens verdict command].freeze
       UNITS = ["", "MiB", "MiB", "MiB", "", "", "", ""].freeze

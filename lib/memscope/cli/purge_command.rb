@@ -8,12 +8,10 @@ module Memscope
         A lever is one way to return memory. The levers run in this order:
         #{Purge::LEVERS.join(', ')}.
         tcache, decay and purge are for jemalloc, trim for glibc, collect for mimalloc
-        and tcmalloc. gc and compact stop all Ruby threads, compact several times
-        longer; in a forked worker, both make shared memory private, which costs the
-        machine memory. Without levers, those of the allocator run; gc and compact only
-        if they are predicted to stop Ruby for at most #{Purge::LONGEST_PAUSE_MS} ms and share no memory
-        with other processes. --dry-run predicts all levers. Without --pid or --socket,
-        memscope's own process is purged.
+        and tcmalloc. gc and compact stop all Ruby threads; in a forked worker, both
+        make shared memory private, which costs the machine memory. Without levers,
+        those of the allocator run; gc and compact only if they are predicted to stop
+        Ruby for at most #{Purge::LONGEST_PAUSE_MS} ms and share no memory with others.
       TEXT
       private_constant :NOTES
 

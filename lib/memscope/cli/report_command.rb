@@ -7,12 +7,9 @@ module Memscope
     class ReportCommand < Command
       PROGRAM_NOTES = <<~TEXT
         With -- COMMAND, memscope becomes that program, and the report goes to standard
-        error, or to FILE. Only the started process reports: when it ends, and with
-        --every also at that interval. It still does so after it execs another Ruby
-        program. It does not report if it is killed, calls exit! or Process.daemon, or
-        execs a program that is not Ruby or ignores RUBYOPT. The exit status is
-        COMMAND's own. With --every, Ruby does not detect deadlocks, because memscope's
-        thread is in a timed sleep.
+        error, or to FILE. Only the started process reports, also past exec: when it
+        ends, unless it is killed or calls exit! or Process.daemon, and every --every
+        seconds. The exit status is COMMAND's own.
       TEXT
       GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
@@ -24,7 +21,7 @@ module Memscope
                    workers: "Puma's processes" }.freeze
       MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
       SINCE = ["--since FILE", "print what grew since the report", "in FILE, written with --json"].freeze
-      EVERY = ["--every SECONDS", Float, SECONDS, "with COMMAND: also report at this interval"].freeze
+      EVERY = ["--every SECONDS", SECONDS, "with COMMAND: also report at this interval"].freeze
       OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
                 .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
       private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS
@@ -72,13 +69,6 @@ module Memscope
         raise if @given.key?(:socket) || depths.any? || e.why == :gone
 
         ExternalProcess.read(@given[:pid]).tap { say("#{e.message}; this is the kernel's view only") }
-      end
-
-      # @return [Reading, nil] the earlier reading, in the file of --since
-      def earlier(kind)
-        kind.from_json(read_in_full(@given[:since], "--since")) if @given[:since]
-      rescue Invalid => e
-        usage_error("--since #{@given[:since]}: #{e.as}")
       end
     end
   end

@@ -5,12 +5,11 @@ module Memscope
     # `memscope requires -- COMMAND`: what each file and gem that a Ruby program loads costs.
     class RequiresCommand < Command
       NOTES = <<~TEXT
-        The report goes to standard error, or to FILE, when COMMAND ends. Load order
-        matters: memory that is in use at the end is charged to the file that was being
-        loaded when it was allocated, the innermost one. All costs sum to the growth of
-        the rows "live slots" and "in use" of `memscope report` while COMMAND ran. Only
-        the started process is measured, even past exec; no children. There is no report
-        if it is killed or calls exit!. The exit status is COMMAND's own.
+        The report goes to standard error, or to FILE, when COMMAND ends, unless it is
+        killed or calls exit!. Load order matters: memory that is in use at the end is
+        charged to the innermost file that was being loaded when it was allocated. Only
+        the started process is measured, even past exec. The exit status is COMMAND's
+        own.
       TEXT
       private_constant :NOTES
 

@@ -10,8 +10,7 @@ module Memscope
         The process must set tags, by memscope's middleware for Rack or Sidekiq, or by
         Memscope.tag. Retained counts need a running object profile (the setting
         `objects_profile`, or memscope profile --objects --pid N meanwhile), two full
-        garbage collections since that began, and 10 samples. What a running profile
-        grew by: memscope profile --objects --pid N --seconds 600 --by tag.
+        garbage collections since that began, and 10 samples.
       TEXT
       private_constant :NOTES
 

@@ -9,8 +9,7 @@ module Memscope
         MEMSCOPE_HISTORY=1 does so elsewhere. A process without one is read from here,
         until it can be judged or Ctrl-C ends it; but not with --json or --every. The
         first verdict takes an hour or more, and growth is called a leak once it has
-        lasted for two. Until then, the answer says how much longer it needs. There is a
-        new verdict every five minutes.
+        lasted for two. There is a new verdict every five minutes.
 
         exit status: 0 no leak, or too early to tell; 1 a leak
       TEXT
@@ -21,7 +20,7 @@ module Memscope
       private_constant :NOTES, :LEAK, :EACH
 
       declare "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
-              options: [*PROCESS, *TEXT, ["--every SECONDS", Float, SECONDS, "repeat, until the process ends"]],
+              options: [*PROCESS, *TEXT, ["--every SECONDS", SECONDS, "repeat, until the process ends"]],
               notes: NOTES
 
       private

@@ -15,8 +15,8 @@ module Memscope
         Launch.const_get("Program#{mode.capitalize}").new(order)
       end
 
-      # @param order [Hash{Symbol => Object}] title; status, for a program that is not started; output, extension, width
-      #   and color; the rest is for the mode
+      # @param order [Hash{Symbol => Object}] title; status, for a program that is not started; output, extension, and
+      #   display: the program writes to the same terminal as memscope; the rest is for the mode
       def initialize(order)
         @order = order
         @pid = Process.pid
@@ -67,13 +67,6 @@ module Memscope
       rescue SystemCallError => e
         complain(e.message)
         $stderr
-      end
-
-      # How to format texts: the program writes to the same terminal as the memscope command.
-      def display
-        require_relative "../../show/report"
-        { unicode: Report::Display.encoding(@io) == Encoding::UTF_8,
-          **@order.slice(:width, :color) }
       end
 
       # @return [nil]

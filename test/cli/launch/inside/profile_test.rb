@@ -325,19 +325,19 @@ class ProgramProfileUsageTest < MemscopeTest
   end
 
   def test_what_is_wrong_is_named
-    { "--rate=1000" => /invalid argument: --rate=1000; allowed: a power of two/,
-      "--rate=x" => /invalid argument: --rate=x; allowed: a power of two/, "--rate=0" => /argument: --rate=0;/,
-      "--rate=-512" => /argument: --rate=-512;/,
-      "--backend=hope" => /argument: --backend=hope; allowed: auto, jemalloc, imports$/,
-      "--format=png" => /argument: --format=png; allowed: text, json/,
-      "--seconds=0" => /invalid argument: --seconds=0; allowed/,
+    { "--rate=1000" => /--rate: given "1000", allowed: a power of two/,
+      "--rate=x" => /--rate: given "x", allowed: a power of two/, "--rate=0" => /--rate: given "0"/,
+      "--rate=-512" => /--rate: given "-512"/,
+      "--backend=hope" => /--backend: given "hope", allowed: auto, jemalloc, imports$/,
+      "--format=png" => /--format: given "png", allowed: text, json/,
+      "--seconds=0" => /--seconds: given "0", allowed/,
       "--format=pprof" => /--format=pprof is binary: give --output FILE/ }.each do |option, message|
       assert_refused message, "profile", option
     end
   end
 
   def test_of_leaks_too
-    assert_refused(/--threshold=0; allowed: a number above 0/, "leaks", "--threshold=0")
+    assert_refused(/--threshold: given "0", allowed: a number above 0/, "leaks", "--threshold=0")
     assert_equal 64, Memscope::CLI.run(["leaks"], out: StringIO.new, err: StringIO.new)
   end
 end

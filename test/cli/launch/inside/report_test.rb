@@ -93,7 +93,7 @@ class ProgramReportAtTheEndTest < ProgramReportTest
 
   def test_a_daemon_does_not_report_and_the_help_says_so
     assert_exit 0, report("--", *ruby("Process.daemon")), out: "", err: ""
-    assert_match(/does\s+not\s+report\s+if .*\sProcess\.daemon/m, report("--help").out)
+    assert_match(/unless it .*\sProcess\.daemon/m, report("--help").out)
   end
 
   def test_it_comes_after_the_programs_own_handlers
@@ -252,7 +252,7 @@ class ProgramReportRefusalTest < ProgramReportTest
   def test_a_variable_that_env_sets_afterwards
     ran = report("--json", "--", "env", "RUBYOPT=-W0", *ruby("puts 'started'"))
 
-    assert_exit 0, ran, out: "started\n", err: /\Amemscope report: .*env is not #{RbConfig.ruby}: nothing is .*\n\z/
+    assert_exit 0, ran, out: "started\n", err: ""
     ran = report("--json", "--", "env", "RUBYLIB=/a", "MALLOC_CONF=", "LD_PRELOAD=", *ruby("puts 'started'"))
 
     assert_exit 0, ran, out: "started\n"
@@ -262,9 +262,9 @@ class ProgramReportRefusalTest < ProgramReportTest
   def test_usage_errors
     seconds = "allowed: a number of seconds above 0, up to 86400"
     { %w[--] => "no command given; allowed: -- COMMAND",
-      %w[--every=0 -- ruby] => "invalid argument: --every=0; #{seconds}",
-      %w[--every=86401 -- ruby] => "invalid argument: --every=86401; #{seconds}",
-      %w[--every=1e300 -- ruby] => seconds, %w[--every=x -- ruby] => "invalid argument: --every=x; #{seconds}",
+      %w[--every=0 -- ruby] => "--every: given \"0\", #{seconds}",
+      %w[--every=86401 -- ruby] => "--every: given \"86401\", #{seconds}",
+      %w[--every=1e300 -- ruby] => seconds, %w[--every=x -- ruby] => "--every: given \"x\", #{seconds}",
       %w[--yaml -- ruby] => "invalid option: --yaml", %w[x -- ruby] => "unexpected argument: x" }
       .each do |arguments, message|
       err = StringIO.new

@@ -13,8 +13,6 @@ module Memscope
 
       private
 
-      def prepare = require_relative("../../../profile/leaks")
-
       def forked = nil
 
       def watch
@@ -49,6 +47,7 @@ module Memscope
 
       # What retains objects can be found only while they are sampled, so the profile of objects goes on.
       def judge(ended)
+        require_relative "../../../profile/leaks"
         leaks = Profile::Leaks.new(objects? ? profiler.snapshot : last, warm: warm, ended: ended,
                                                                         threshold: @order[:threshold])
         leaks.held_by(retainers(leaks.entries.first(MAX_RETAINED))) if objects?

@@ -20,10 +20,7 @@ module Memscope
       # @return [void]
       def start
         load_memscope
-        # Required before the profile starts: required later, their memory would be part of the profile.
-        require_relative "../../../value/forks"
-        Loading.unit(:Profile)
-        prepare
+        Loading.unit(:Profile) # loaded later, its memory would be part of the profile
         profile
         report_at_exit
         watch
@@ -33,9 +30,6 @@ module Memscope
       end
 
       private
-
-      # What a subclass needs before the profile starts.
-      def prepare; end
 
       def forked
         @parent = @pid
@@ -74,11 +68,8 @@ module Memscope
       # needs no settings.
       def profile_malloc
         backend = @order[:backend]
-        MallocProfile.start(rate: @order[:rate], backend: backend == :auto ? :jemalloc : backend)
-      rescue Unavailable
-        raise unless backend == :auto
-
-        MallocProfile.start(rate: @order[:rate], backend: :imports)
+        backend = Native.jemalloc_profiling == :on ? :jemalloc : :imports if backend == :auto
+        MallocProfile.start(rate: @order[:rate], backend: backend)
       end
 
       def write(_ending)
@@ -89,7 +80,7 @@ module Memscope
       def last = profiler.running? ? profiler.stop : profiler.snapshot
 
       def deliver(profile)
-        view = @order[:format] == :text ? display : {}
+        view = @order[:format] == :text ? @order[:display] : {}
         text = profile.formatted(@order[:format], by: @order[:by], **view)
         return @io.write(text) unless @parent && @order[:output]
 

@@ -34,7 +34,7 @@ module Memscope
         return @io.write(readings.map { |reading| "#{reading.to_json}\n" }.join) if @order[:json]
 
         @io.write(heading(ending)) if @order[:every]
-        @io.write(readings.map { |reading| reading.to_s(**display, **@order[:view].to_h) }.join("\n"))
+        @io.write(readings.map { |reading| reading.to_s(**@order[:display].to_h, **@order[:view].to_h) }.join("\n"))
         @io.write("\n") unless ending
       end
 

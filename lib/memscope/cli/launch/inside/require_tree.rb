@@ -26,9 +26,9 @@ module Memscope
 
       # @return [Array<Hash{Symbol => Object}>] the program first
       def nodes
-        nodes = [program, *kept.map { |entry| node(entry) }]
-        @ids.each { |number, id| charge(nodes[id], @owned[number]) }
-        nodes
+        program = { id: 0, parent: nil, path: $PROGRAM_NAME, gem: nil, lazy: false, mapped_bytes: 0 }
+        numbers = @ids.keys.group_by { |number| id(number) }
+        [program, *kept.map { |entry| node(entry) }].map { |node| node.merge(costs(numbers[node[:id]])) }
       end
 
       # @param pairs [Array<Array(Integer, String)>] the number of a file, and an already loaded feature it required
@@ -53,25 +53,16 @@ module Memscope
         end
       end
 
-      def program = blank(0, nil, $PROGRAM_NAME, nil)
-
       def node(entry)
         path = (entry.path || entry.feature).to_s.scrub
-        mapped = @files.values_at(*entry.mapped).compact.sum
-        blank(@ids[entry.number], id(entry.parent), path, gem_of(path)).merge(lazy: entry.autoloaded,
-                                                                              mapped_bytes: mapped)
+        { id: id(entry.number), parent: id(entry.parent), path: path, gem: gem_of(path), lazy: entry.autoloaded,
+          mapped_bytes: @files.values_at(*entry.mapped).compact.sum }
       end
 
-      def blank(id, parent, path, gem)
-        { id: id, parent: parent, path: path, gem: gem, lazy: false, objects: 0, objects_bytes: 0, malloc_bytes: 0,
-          mapped_bytes: 0 }
-      end
-
-      def charge(node, figures)
-        objects, objects_bytes, _blocks, malloc_bytes = figures
-        node[:objects] += objects
-        node[:objects_bytes] += objects_bytes
-        node[:malloc_bytes] += malloc_bytes
+      # What these owners have together.
+      def costs(numbers)
+        objects, objects_bytes, _blocks, malloc_bytes = @owned.values_at(*numbers).transpose.map(&:sum)
+        { objects: objects, objects_bytes: objects_bytes, malloc_bytes: malloc_bytes }
       end
 
       # @return [Array<Array(String, String)>] directories, each with the gem's name, "ruby" or "application", the
