@@ -13,37 +13,59 @@ module Memscope
       TEXT
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
-      private_constant :NOTES, :INTERRUPTED
+      # The largest share of time that readings may take.
+      SHARE = 0.1
+      private_constant :NOTES, :INTERRUPTED, :SHARE
 
       declare "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
-              options: [*PROCESS, ["--every SECONDS", Float, SECONDS, "seconds between readings"]],
+              options: [*PROCESS, ["--every SECONDS", SECONDS, "seconds between readings"]],
               notes: NOTES, defaults: { every: 2.0 }
 
       private
 
       def perform
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
-        terminal = Top::Terminal.new($stdin, @out)
-        usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N") unless terminal.there?
+        unless [$stdin, @out].all?(&:tty?)
+          usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N")
+        end
 
-        terminal.open { watch(terminal, source) }
+        Top::Terminal.new($stdin, @out).open { |terminal| watch(terminal, source) }
       rescue Interrupt
         INTERRUPTED
       end
 
       def watch(terminal, source)
         view = Top::View.new(unicode: display.unicode)
-        reader = Top::Reader.new(source, @given[:every]) { terminal.ring }
+        reader = Forks.background("memscope top") { read(source) { |frame| terminal.events << frame } }
+        reader.report_on_exception = false
         loop do
-          terminal.draw(view.lines(reader.frame, *terminal.size))
-          case terminal.key
+          terminal.draw(view.lines(*terminal.size))
+          case event = terminal.events.pop
+          when Hash then view.add(event)
           when "q", :closed then return FINE
           when "\x03" then return INTERRUPTED
           when "\x1a" then terminal.suspend
           end
         end
       ensure
-        reader&.stop
+        reader&.kill&.join
+      end
+
+      # Runs in a thread of its own, so that top answers keys even if the other process hangs.
+      def read(source)
+        frame = {}
+        until frame[:over]
+          started = Clock.now
+          yield frame = reading(source)
+          sleep([@given[:every], (Clock.now - started) / SHARE].max)
+        end
+      end
+
+      # An error is shown until a reading succeeds.
+      def reading(source)
+        source.read
+      rescue Client::Unreachable, Client::Failed, SystemCallError => e
+        { note: e.message }
       end
     end
   end

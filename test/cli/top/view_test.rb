@@ -11,14 +11,12 @@ class CLITopViewTest < MemscopeTest
 
   def setup
     @view = Memscope::CLI::Top::View.new(unicode: true)
-    @moment = 0
   end
 
   # @return [Array<String>] the rows after the last of these readings
   def rows(*readings, columns: 100)
-    readings.each do |rows|
-      @lines = @view.lines({ title: "t", rows: rows, moment: @moment += 1, long: :end }, columns, 24)
-    end
+    readings.each { |rows| @view.add(title: "t", rows: rows, long: :end) }
+    @lines = @view.lines(columns, 24)
     @lines[3...-2]
   end
 

@@ -11,10 +11,7 @@ module Memscope
     module Top
       # All visible Ruby processes, by RSS.
       class AllProcesses
-        # @return [Boolean] whether further readings would be pointless
-        def over? = false
-
-        # @return [Hash{Symbol => Object}] parts of a frame, see Reader
+        # @return [Hash{Symbol => Object}] parts of a frame, see View
         def read
           entries = Peers.entries
           rows = entries.map do |entry|
@@ -37,10 +34,7 @@ module Memscope
           @client = client
         end
 
-        # @return [Boolean] whether the process is gone
-        def over? = @over || false
-
-        # @return [Hash{Symbol => Object}] parts of a frame; only a note if the process is gone
+        # @return [Hash{Symbol => Object}] parts of a frame; only a note, and `over`, if the process is gone
         def read
           ledger = @client.call(:ledger)
           { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
@@ -49,10 +43,9 @@ module Memscope
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
 
-          @over = e.why == :gone
-          raise unless @over
+          raise unless e.why == :gone
 
-          { note: "#{e.message}; these are its last numbers" }
+          { note: "#{e.message}; these are its last numbers", over: true }
         end
 
         private
@@ -75,50 +68,6 @@ module Memscope
           { title: "pid #{process.pid}: kernel's view only (process does not listen)",
             rows: [[:rss, process.rss_bytes, "RSS"],
                    *KERNELS.map { |name, text| [name, process.public_send(name), text] }] }
-        end
-      end
-
-      # Reads a source at an interval, in a thread of its own, so that top answers keys even if the other process hangs.
-      class Reader
-        # The largest share of time that readings may take.
-        SHARE = 0.1
-        private_constant :SHARE
-
-        # The latest frame, what top shows at one moment: rows of [id, bytes, text], of which the first is RSS for a
-        # single process; what becomes of a `long` text (see Report::Table); `title`, `verdict` (the sentence of its
-        # verdict), `note` and `moment`.
-        #
-        # @return [Hash{Symbol => Object}]
-        attr_reader :frame
-
-        # @param source [AllProcesses, OneProcess]
-        # @param every [Float] seconds
-        # @yield when there is a new frame
-        def initialize(source, every, &news)
-          @frame = { title: "memscope top", rows: [], note: "reading" }.freeze
-          @thread = Forks.background("memscope top") { work(source, every, &news) }
-          @thread.report_on_exception = false
-        end
-
-        # @return [void]
-        def stop = @thread.kill.join
-
-        private
-
-        def work(source, every)
-          until source.over?
-            started = Clock.now
-            @frame = { **@frame, **reading(source) }.freeze
-            yield
-            sleep([every, (Clock.now - started) / SHARE].max)
-          end
-        end
-
-        # An error is shown until a reading succeeds.
-        def reading(source)
-          { note: nil, **source.read, moment: Clock.now }
-        rescue Client::Unreachable, Client::Failed, SystemCallError => e
-          { note: e.message }
         end
       end
     end

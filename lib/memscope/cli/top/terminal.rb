@@ -15,33 +15,28 @@ module Memscope
         USUAL = [80, 24].freeze
         private_constant :ENTER, :LEAVE, :USUAL
 
+        # @return [Thread::Queue] keys, :resized, :closed if the terminal is gone, and what others add
+        attr_reader :events
+
         # @param input [IO]
         # @param output [IO]
         def initialize(input, output)
           @input = input
           @output = output
+          @events = Thread::Queue.new
         end
 
-        # @return [Boolean] whether input and output are terminals
-        def there? = [@input, @output].all? { |io| io.respond_to?(:tty?) && io.tty? }
-
-        # @yield while the alternate screen is shown
+        # @yieldparam terminal [Terminal] while the alternate screen is shown
         def open
-          @news, @alarm = IO.pipe
           @mode = @input.console_mode
-          before = trap(:WINCH) { ring }
+          trap(:WINCH) { @events << :resized }
           enter
-          yield
+          keys = Forks.background("memscope keys") { listen }
+          yield self
         ensure
-          trap(:WINCH, before || "DEFAULT")
+          keys&.kill
           leave
-          [@news, @alarm].compact.each(&:close)
         end
-
-        # Has `key` return.
-        #
-        # @return [void]
-        def ring = @alarm.write_nonblock(".", exception: false)
 
         # @return [Array(Integer, Integer)] columns and lines
         def size
@@ -60,19 +55,6 @@ module Memscope
           @output.flush
         end
 
-        # Waits for a key, a resize, or a call of `ring`.
-        #
-        # @return [String, Symbol, nil] the key; :closed if the terminal is gone; nil otherwise
-        def key
-          ready, = IO.select([@input, @news])
-          @news.read_nonblock(64, exception: false) if ready.include?(@news)
-          return unless ready.include?(@input)
-
-          @input.read_nonblock(1, exception: false).then { |key| key.nil? ? :closed : key }
-        rescue EOFError, Errno::EIO
-          :closed
-        end
-
         # Returns the terminal to the shell, as Ctrl-Z does, until the shell continues the process.
         #
         # @return [void]
@@ -83,6 +65,12 @@ module Memscope
         end
 
         private
+
+        def listen
+          loop { @events << @input.readchar }
+        rescue IOError, SystemCallError
+          @events << :closed
+        end
 
         def enter
           @input.raw!

@@ -20,30 +20,19 @@ module Memscope
         # @param unicode [Boolean] false: plain ASCII
         def initialize(unicode:)
           @unicode = unicode
+          @frame = { title: "memscope top", rows: [], long: :cut, note: "reading" }
           @series = {}
         end
 
-        # @param frame [Hash{Symbol => Object}] of Reader
-        # @param columns [Integer]
-        # @param lines [Integer]
-        # @return [Array<String>] as many and as long as fit
-        def lines(frame, columns, lines)
-          remember(frame)
-          page = Report::Page.new(unicode: @unicode, width: columns)
-          foot = [frame[:note].to_s, "q quit"]
-          frame = { long: :cut, **frame, rows: frame[:rows].first([lines - 3 - foot.size, 0].max) }
-          ["memscope #{VERSION}   #{frame[:title]}", frame[:verdict].to_s, *table(frame, page), *foot]
-            .last(lines).map { |text| page.cut(text, columns) }
-        end
+        # @param frame [Hash{Symbol => Object}] the parts that are to be shown from now on: rows of [id, bytes, text],
+        #   of which the first is RSS for a single process; what becomes of a `long` text (see Report::Table); `title`,
+        #   `verdict` (a sentence) and `note`, which is of this frame alone
+        # @return [void]
+        def add(frame)
+          @frame = { **@frame, note: nil, **frame }
+          return unless frame.key?(:rows)
 
-        private
-
-        # Adds a frame to the series, but only once: the same frame may be drawn again.
-        def remember(frame)
-          return if frame[:moment].nil? || frame[:moment] == @moment
-
-          later = !@moment.nil?
-          @moment = frame[:moment]
+          later = !@began.nil?
           @began ||= Time.now
           @series = frame[:rows].to_h do |id, bytes|
             series = @series.fetch(id) { { first: bytes, new: later, values: [] } }
@@ -51,10 +40,23 @@ module Memscope
           end
         end
 
-        def table(frame, page)
-          scale = [MEBIBYTE, *frame[:rows].map { |id, *| spread(id) }].max if page.width >= ROOM
-          rows = frame[:rows].map { |row| cells(row, page, scale) }
-          page.listing(["MiB", "change", *("" if scale), legend(scale)], rows, long: frame[:long]).to_a
+        # @param columns [Integer]
+        # @param lines [Integer]
+        # @return [Array<String>] as many and as long as fit
+        def lines(columns, lines)
+          page = Report::Page.new(unicode: @unicode, width: columns)
+          foot = [@frame[:note].to_s, "q quit"]
+          rows = @frame[:rows].first([lines - 3 - foot.size, 0].max)
+          ["memscope #{VERSION}   #{@frame[:title]}", @frame[:verdict].to_s, *table(rows, page), *foot]
+            .last(lines).map { |text| page.encoded(text)[0, columns] }
+        end
+
+        private
+
+        def table(rows, page)
+          scale = [MEBIBYTE, *rows.map { |id, *| spread(id) }].max if page.width >= ROOM
+          cells = rows.map { |row| cells(row, page, scale) }
+          page.listing(["MiB", "change", *("" if scale), legend(scale)], cells, long: @frame[:long]).to_a
         end
 
         def values(id) = @series.fetch(id, { values: [] })[:values].compact
