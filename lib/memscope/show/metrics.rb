@@ -55,9 +55,7 @@ module Memscope
 
       # The reports of Puma's workers to their master; none if no reporting was started, since Workers.read would then
       # read this process itself, in tier T2.
-      def reports
-        workers? && Workers.current ? Workers.read : []
-      end
+      def reports = workers? && Workers.current ? Workers.read : []
 
       # By label: the master, and for each index the worker that booted last, since two workers have the same index for
       # a while in a phased restart.
@@ -93,7 +91,17 @@ module Memscope
       CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
       # Seconds between two censuses if no interval for ledgers is configured.
       INTERVAL = 60
-      private_constant :CACHES, :INTERVAL
+      # How each source is read; the allocator is the same for the life of the process.
+      SOURCES = {
+        snapshot: ->(_interval) { Snapshot.read }, cgroup: ->(_interval) { Cgroup.read },
+        verdict: ->(_interval) { Runtime.current.verdict },
+        allocator: ->(_interval) { CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read } },
+        ledger: ->(interval) { CACHES[:ledger].fetch(interval) { Ledger.read } },
+        arenas: ->(interval) { Arenas.read_for_metrics(CACHES[:arenas], interval) },
+        tags: ->(interval) { Tags.read_for_metrics(CACHES[:tags], interval) },
+        census: ->(interval) { CACHES[:census].fetch(interval || INTERVAL) { Census.bounded } }
+      }.freeze
+      private_constant :CACHES, :INTERVAL, :SOURCES
 
       # @return [Hash{Symbol => Reading}] the readings so far, by source
       attr_reader :taken
@@ -102,49 +110,25 @@ module Memscope
       #   #metrics_objects]
       def initialize(configuration)
         @interval = configuration.metrics_ledger_interval_seconds
-        @arenas = configuration.metrics_arenas
-        @objects = configuration.metrics_objects
-        @tags = Native.tags_begun?
+        # Tags are read only once there are any.
+        @wanted = { ledger: @interval, arenas: configuration.metrics_arenas, census: configuration.metrics_objects,
+                    tags: Native.tags_begun? }.freeze
         @taken = {}
       end
 
       # @param source [Symbol] as Definition#source
       # @return [Boolean] whether the configuration excludes it
-      def excluded?(source) = source == :ledger && !@interval
+      def excluded?(source) = source == :ledger && !@wanted[:ledger]
 
       # @param source [Symbol] as Definition#source
       # @return [Reading, Hash, nil] nil if there is none, or if the configuration excludes it
       def [](source)
         return taken if source == :taken
         return (Workers.current&.own if Metrics.workers?) if source == :policy
+        return unless @wanted.fetch(source, true)
 
-        @taken.fetch(source) { (reading = read(source)) && (@taken[source] = reading) }
+        @taken.fetch(source) { (reading = SOURCES.fetch(source).call(@interval)) && (@taken[source] = reading) }
       end
-
-      private
-
-      # The allocator is the same for the life of the process.
-      def read(source)
-        case source
-        when :snapshot then Snapshot.read
-        when :cgroup then Cgroup.read
-        when :verdict then Runtime.current.verdict
-        when :allocator then CACHES[:allocator].fetch(Float::INFINITY) { Allocator.read }
-        else read_costly(source)
-        end
-      end
-
-      # Reads a source above T1 only if the configuration asks for it, and tags only once there are any.
-      def read_costly(source)
-        case source
-        when :tags then Tags.read_for_metrics(CACHES[:tags], @interval) if @tags
-        when :ledger then CACHES[:ledger].fetch(@interval) { Ledger.read } if @interval
-        when :arenas then Arenas.read_for_metrics(CACHES[:arenas], @interval) if @arenas
-        when :census then kept(:census) { Census.bounded } if @objects
-        end
-      end
-
-      def kept(source, &) = CACHES[source].fetch(@interval || INTERVAL, &)
     end
 
     # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum

@@ -33,10 +33,6 @@ module Memscope
     # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes, 50 tags) and never come from
     # users: tags are names of actions and jobs.
     class Definition
-      # Sources that are the same for all workers.
-      SHARED = %i[allocator cgroup].freeze
-      private_constant :SHARED
-
       # @!attribute [r] name
       #   @return [String] "memscope_ledger_bytes"
       # @!attribute [r] type
@@ -76,7 +72,7 @@ module Memscope
       def reported? = !@report.nil?
 
       # @return [Boolean] whether it is the same for all workers, and has no label :worker
-      def shared? = SHARED.include?(source)
+      def shared? = %i[allocator cgroup].include?(source)
 
       # @return [Array<Symbol>] all labels that a sample may have
       def label_names = shared? ? labels : [*labels, :worker]
@@ -108,63 +104,52 @@ module Memscope
       end
     end
 
-    # Groups of families: for each name, what is read, and the help.
+    # Groups of families: by the end of each name, what is read, and the help.
     #
     # @api private
     module Tables
       # Keys of GC.stat. A key that this Ruby does not have yields no sample.
       GC = {
-        "gc_live_slots" => [:heap_live_slots, "Slots of Ruby's heap that hold an object, uncollected garbage included"],
-        "gc_free_slots" => [:heap_free_slots, "Slots of Ruby's heap without an object"],
-        "gc_heap_pages" => [:heap_allocated_pages, "Pages of Ruby's heap"],
-        "gc_old_objects" => [:old_objects, "Objects that only a major collection marks"],
-        "gc_malloc_increase_bytes" =>
-          [:malloc_increase_bytes, "Allocated through malloc since the last " \
-                                   "collection: a trigger, not usage"],
-        "gc_malloc_increase_limit_bytes" =>
-          [:malloc_increase_bytes_limit, "The increase that starts a collection"],
-        "gc_oldmalloc_increase_bytes" =>
-          [:oldmalloc_increase_bytes, "Allocated through malloc since the last major " \
-                                      "collection: a trigger, not usage"],
-        "gc_oldmalloc_increase_limit_bytes" =>
-          [:oldmalloc_increase_bytes_limit, "The increase that starts a major collection"],
-        "gc_compactions_total" => [:compact_count, "Compactions of Ruby's heap"],
-        "gc_allocated_objects_total" => [:total_allocated_objects, "Objects allocated"],
-        "gc_freed_objects_total" => [:total_freed_objects, "Objects freed by collections"],
-        "gc_allocated_pages_total" => [:total_allocated_pages, "Pages added to Ruby's heap"],
-        "gc_freed_pages_total" => [:total_freed_pages, "Pages of Ruby's heap that were freed"]
+        live_slots: [:heap_live_slots, "Slots of Ruby's heap that hold an object, uncollected garbage included"],
+        free_slots: [:heap_free_slots, "Slots of Ruby's heap without an object"],
+        heap_pages: [:heap_allocated_pages, "Pages of Ruby's heap"],
+        old_objects: [:old_objects, "Objects that only a major collection marks"],
+        malloc_increase_bytes: [:malloc_increase_bytes, "Allocated since the last collection: a trigger, not usage"],
+        malloc_increase_limit_bytes: [:malloc_increase_bytes_limit, "The increase that starts a collection"],
+        oldmalloc_increase_bytes: [:oldmalloc_increase_bytes, "Allocated since the last major collection: a trigger"],
+        oldmalloc_increase_limit_bytes: [:oldmalloc_increase_bytes_limit, "The increase that starts a major GC"],
+        compactions_total: [:compact_count, "Compactions of Ruby's heap"],
+        allocated_objects_total: [:total_allocated_objects, "Objects allocated"],
+        freed_objects_total: [:total_freed_objects, "Objects freed by collections"],
+        allocated_pages_total: [:total_allocated_pages, "Pages added to Ruby's heap"],
+        freed_pages_total: [:total_freed_pages, "Pages of Ruby's heap that were freed"]
       }.freeze
-      GC_COLLECTIONS = { minor: :minor_gc_count, major: :major_gc_count }.freeze
       GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
 
       # Keys of Snapshot#jemalloc.
       JEMALLOC = {
-        "jemalloc_allocated_bytes" => [:allocated_bytes, "Allocated from jemalloc, thread caches included"],
-        "jemalloc_active_bytes" => [:active_bytes, "In pages with allocations in them"],
-        "jemalloc_metadata_bytes" => [:metadata_bytes, "Metadata of jemalloc"],
-        "jemalloc_resident_bytes" => [:resident_bytes, "The most that jemalloc can have resident; not the RSS"],
-        "jemalloc_mapped_bytes" => [:mapped_bytes, "Mapped by jemalloc; not comparable with resident"],
-        "jemalloc_retained_bytes" => [:retained_bytes, "Address space that jemalloc keeps; hardly any is resident"],
-        "jemalloc_thread_caches_bytes" => [:tcache_bytes, "Free in thread caches"],
-        "jemalloc_slab_slack_bytes" => [:slab_slack_bytes, "Free in slabs that are partly in use"],
-        "jemalloc_arenas" => [:narenas, "Arenas"],
-        "jemalloc_background_threads" => [:background_threads, "Threads of jemalloc that purge unused pages"]
+        allocated_bytes: [:allocated_bytes, "Allocated from jemalloc, thread caches included"],
+        active_bytes: [:active_bytes, "In pages with allocations in them"],
+        metadata_bytes: [:metadata_bytes, "Metadata of jemalloc"],
+        resident_bytes: [:resident_bytes, "The most that jemalloc can have resident; not the RSS"],
+        mapped_bytes: [:mapped_bytes, "Mapped by jemalloc; not comparable with resident"],
+        retained_bytes: [:retained_bytes, "Address space that jemalloc keeps; hardly any is resident"],
+        thread_caches_bytes: [:tcache_bytes, "Free in thread caches"],
+        slab_slack_bytes: [:slab_slack_bytes, "Free in slabs that are partly in use"],
+        arenas: [:narenas, "Arenas"],
+        background_threads: [:background_threads, "Threads of jemalloc that purge unused pages"]
       }.freeze
       # Families with a label: the label, the key of Snapshot#jemalloc for each of its values, and help. Keys for the
       # label :pages count pages; `jemalloc_parts` converts these to bytes.
       JEMALLOC_PARTS = {
-        "jemalloc_unused_bytes" =>
-          [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
-           "Free pages that jemalloc keeps: dirty pages stay resident, muzzy pages " \
-           "until the kernel reclaims them"],
-        "jemalloc_purged_bytes_total" =>
-          [:pages, { dirty: :dirty_purged, muzzy: :muzzy_purged }, "Free pages that jemalloc has returned"],
-        "jemalloc_allocations_total" =>
-          [:size, { small: :small_nmalloc, large: :large_nmalloc },
-           "Allocations by size class; those from a thread cache count when the cache is filled"],
-        "jemalloc_deallocations_total" =>
-          [:size, { small: :small_ndalloc, large: :large_ndalloc },
-           "Deallocations by size class; those into a thread cache count when the cache is flushed"]
+        unused_bytes: [:pages, { dirty: :pdirty, muzzy: :pmuzzy },
+                       "Free pages that jemalloc keeps: dirty ones stay resident, muzzy ones until reclaimed"],
+        purged_bytes_total: [:pages, { dirty: :dirty_purged, muzzy: :muzzy_purged },
+                             "Free pages that jemalloc has returned"],
+        allocations_total: [:size, { small: :small_nmalloc, large: :large_nmalloc },
+                            "Allocations by size class; those from a thread cache count when the cache is filled"],
+        deallocations_total: [:size, { small: :small_ndalloc, large: :large_ndalloc },
+                              "Deallocations by size class; those into a thread cache count when it is flushed"]
       }.freeze
 
       # Methods of Cgroup.
@@ -172,11 +157,9 @@ module Memscope
         limit_bytes: "The effective limit; no sample where there is none",
         current_bytes: "Charged to the group and those below it, page cache included",
         peak_bytes: "The most charged so far",
-        working_set_bytes: "Current usage minus inactive page cache; Kubernetes " \
-                           "evicts by this figure",
+        working_set_bytes: "Current usage minus inactive page cache; Kubernetes evicts by this figure",
         headroom_bytes: "The limit minus this group's own working set",
-        hierarchy_headroom_bytes: "The smallest headroom under the limits of the " \
-                                  "group and of the groups above it",
+        hierarchy_headroom_bytes: "The smallest headroom under the limits of the group and of the groups above it",
         high_bytes: "The kernel throttles the group above this usage; no sample where it is not set",
         swap_bytes: "Swapped out",
         swap_limit_bytes: "The limit of swap; no sample where there is none",
@@ -215,35 +198,28 @@ module Memscope
 
       # Fields of Tags::Row.
       TAG = {
-        "tag_runs_total" => [:runs, "Runs (requests, jobs) that have begun, by tag, of the 50 that retain most"],
-        "tag_running" => [:running, "Runs in progress"],
-        "tag_allocated_objects" => [:allocated_objects, "Objects that a run allocates; needs a profile of objects"],
-        "tag_malloc_allocated_bytes" =>
-          [:malloc_allocated_bytes, "Allocated through malloc by a run; needs " \
-                                    "jemalloc or a malloc profile"],
-        "tag_live_objects" =>
-          [:live_objects, "Live objects that runs have allocated since the profile of objects began"],
-        "tag_live_bytes" => [:live_bytes, "Bytes of these, with the malloc memory that they report"],
-        "tag_malloc_live_bytes" =>
-          [:malloc_live_bytes, "Live memory that runs have allocated through malloc " \
-                               "since the malloc profile began"],
-        "tag_retained_objects" =>
-          [:retained_objects, "Objects that 1,000 runs retain; no sample for a tag " \
-                              "with too few of them"],
-        "tag_retained_objects_error" => [:retained_objects_error, "One standard error of that number"]
+        runs_total: [:runs, "Runs (requests, jobs) that have begun, by tag, of the 50 that retain most"],
+        running: [:running, "Runs in progress"],
+        allocated_objects: [:allocated_objects, "Objects that a run allocates; needs a profile of objects"],
+        malloc_allocated_bytes: [:malloc_allocated_bytes,
+                                 "Allocated through malloc by a run; needs jemalloc or a malloc profile"],
+        live_objects: [:live_objects, "Live objects that runs have allocated since the profile of objects began"],
+        live_bytes: [:live_bytes, "Bytes of these, with the malloc memory that they report"],
+        malloc_live_bytes: [:malloc_live_bytes,
+                            "Live memory that runs have allocated through malloc since the malloc profile began"],
+        retained_objects: [:retained_objects, "Objects that 1,000 runs retain; no sample for a tag with too few runs"],
+        retained_objects_error: [:retained_objects_error, "One standard error of that number"]
       }.freeze
 
       # Families that only the workers' reports have, beside those of Worker::COLUMNS.
       WORKER = {
-        "worker_rss_growth_bytes_per_second" =>
-          [->(worker) { worker.verdict&.bytes_per_hour&.fdiv(3_600) },
-           "How fast the worker's RSS grows without steps, warm-up and load; no " \
-           "sample while it is too early to tell"],
-        "worker_phase" => [:phase, "Puma's phase: each phased restart adds one"],
-        "worker_boot_time_seconds" =>
-          [->(worker) { worker.booted_at&.to_f&.round(3) }, "When the worker started, in seconds since 1970"],
-        "worker_report_time_seconds" =>
-          [->(worker) { worker.at&.to_f&.round(3) }, "When the worker last reported, in seconds since 1970"]
+        rss_growth_bytes_per_second: [->(worker) { worker.verdict&.bytes_per_hour&.fdiv(3_600) },
+                                      "How fast its RSS grows, without steps and warm-up; no sample while too early"],
+        phase: [:phase, "Puma's phase: each phased restart adds one"],
+        boot_time_seconds: [->(worker) { worker.booted_at&.to_f&.round(3) },
+                            "When the worker started, in seconds since 1970"],
+        report_time_seconds: [->(worker) { worker.at&.to_f&.round(3) },
+                              "When the worker last reported, in seconds since 1970"]
       }.freeze
 
       # Keys of Cost, for the readings of a collection and for those in the workers' reports.
@@ -297,30 +273,29 @@ module Memscope
       Definition.new("ruby_heap_bytes", "Pages of Ruby's heap, whether resident or not", :snapshot,
                      Tables.method(:heap_bytes)),
       Definition.new("gc_collections_total", "Garbage collections", :snapshot,
-                     ->(snapshot) { Tables::GC_COLLECTIONS.transform_values { |key| snapshot.gc[key] } },
+                     ->(snapshot) { { minor: snapshot.gc[:minor_gc_count], major: snapshot.gc[:major_gc_count] } },
                      labels: %i[kind]),
       Definition.new("gc_time_seconds_total", "Time spent in collections, rounded down to milliseconds", :snapshot,
                      ->(snapshot) { snapshot.gc[:time]&.fdiv(1_000) }),
-      *Tables::GC.map { |name, (key, help)| Definition.new(name, help, :snapshot, ->(snapshot) { snapshot.gc[key] }) },
+      *Tables::GC.map do |name, (key, help)|
+        Definition.new("gc_#{name}", help, :snapshot, ->(snapshot) { snapshot.gc[key] })
+      end,
       *Tables::JEMALLOC.map do |name, (key, help)|
-        Definition.new(name, help, :snapshot, ->(snapshot) { snapshot.jemalloc&.[](key) })
+        Definition.new("jemalloc_#{name}", help, :snapshot, ->(snapshot) { snapshot.jemalloc&.[](key) })
       end,
       *Tables::JEMALLOC_PARTS.map do |name, (label, keys, help)|
         read = ->(snapshot) { snapshot.jemalloc ? Tables.jemalloc_parts(snapshot.jemalloc, label, keys) : {} }
-        Definition.new(name, help, :snapshot, read, labels: [label])
+        Definition.new("jemalloc_#{name}", help, :snapshot, read, labels: [label])
       end,
       *Tables::CGROUP.map { |name, help| Definition.new("cgroup_#{name}", help, :cgroup, name) },
       Definition.new("cgroup_cpus", "How many CPUs' time the group may use; no sample without a quota", :cgroup,
                      :cpu_limit),
       Definition.new("cgroup_events_total", "Events at the limits, by the kernel's names", :cgroup,
-                     ->(cgroup) { cgroup.events || {} }, labels: %i[event]),
+                     ->(cgroup) { cgroup.events.to_h }, labels: %i[event]),
       Definition.new("cgroup_pressure_seconds_total", "Time in which some, or all, tasks waited for memory", :cgroup,
-                     lambda { |cgroup|
-                       (cgroup.pressure || {}).transform_values { |stall| stall[:total_us]&.fdiv(1_000_000) }
-                     }, labels: %i[stall]),
-      Definition.new("ledger_bytes",
-                     "Resident memory by its proven owner, or unattributed; sums to " \
-                     "memscope_ledger_rss_bytes",
+                     ->(cgroup) { cgroup.pressure.to_h.transform_values { |stall| stall[:total_us]&.fdiv(1_000_000) } },
+                     labels: %i[stall]),
+      Definition.new("ledger_bytes", "Resident memory by its proven owner, or unattributed; sums to ledger_rss_bytes",
                      :ledger, :leaf_bytes, report: :leaves, labels: %i[row]),
       Definition.new("ledger_rss_bytes", "Resident memory that the ledger's own scan saw", :ledger, :rss_bytes,
                      report: :ledger_rss_bytes),
@@ -343,13 +318,13 @@ module Memscope
                      ->(census) { census.by(:class).first(20).to_h { |row| [row.name, row.count] } },
                      labels: %i[class]),
       *Tables::TAG.map do |name, (field, help)|
-        Definition.new(name, help, :tags, ->(tags) { Tables.by_tag(tags.rows, field) },
+        Definition.new("tag_#{name}", help, :tags, ->(tags) { Tables.by_tag(tags.rows, field) },
                        report: ->(worker) { Tables.by_tag(worker.tags || [], field) }, labels: %i[tag])
       end,
       *Worker::COLUMNS.filter_map do |field, (_heading, help)|
         Definition.new("worker_#{field}", help, nil, report: field) if help
       end,
-      *Tables::WORKER.map { |name, (report, help)| Definition.new(name, help, nil, report: report) },
+      *Tables::WORKER.map { |name, (report, help)| Definition.new("worker_#{name}", help, nil, report: report) },
       *Tables::READING.map do |name, (key, help)|
         read = ->(taken) { taken.transform_values { |reading| reading.cost.public_send(key).fdiv(1_000_000) } }
         report = ->(worker) { worker.costs&.transform_values { |cost| cost[key].fdiv(1_000_000) } }
