@@ -111,8 +111,8 @@ class ExternalProcessTest < MemscopeTest
 
     assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
     assert_includes text.gsub(/\s+/, " "), "This is the kernel's view only, because the process does not listen."
-    assert_includes text.gsub(/\s+/, " "), "Only the process itself knows its memory in malloc and in Ruby: let it " \
-                                           "require \"memscope\", and start it with MEMSCOPE_LISTEN=1."
+    assert_includes text.gsub(/\s+/, " "), "For its memory in malloc and in Ruby, let it require " \
+                                           "\"memscope\", and start it with MEMSCOPE_LISTEN=1."
     assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
   end
 

@@ -82,15 +82,11 @@ module Memscope
 
       # One Array for all stacks with the same frames: frames (leaf first), live bytes, samples, error.
       def stacks
-        sums = Hash.new { |hash, frames| hash[frames] = [0, 0, 0] }
-        @profile.stacks.each do |stack|
-          sum = sums[stack.frames]
-          sum[0] += stack.live_bytes
-          sum[1] += stack.samples
-          sum[2] += stack.error_bytes**2
+        sums = @profile.stacks.group_by(&:frames).map do |frames, stacks|
+          squared = stacks.sum { |stack| stack.error_bytes**2 }
+          [path(frames), stacks.sum(&:live_bytes), stacks.sum(&:samples), Integer.sqrt(squared)]
         end
-        sums.reject { |_frames, (bytes)| bytes.zero? }
-            .map { |frames, (bytes, samples, squared)| [path(frames), bytes, samples, Integer.sqrt(squared)] }
+        sums.reject { |_path, bytes,| bytes.zero? }
       end
 
       def path(frames) = frames.empty? ? [@profile.frames.size] : frames

@@ -31,12 +31,11 @@ module Memscope
 
       def lede
         where = " on pages that no other process shares" if @reading.private?
-        whole = "#{counted(@reading.total_count, 'objects')}#{where}: " \
-                "#{size(@reading.total_slot_bytes)} in slots, " \
-                "#{size(@reading.total_memsize_bytes)} in all"
+        sizes = "#{size(@reading.total_slot_bytes)} in slots, #{size(@reading.total_memsize_bytes)} in all"
         garbage = "garbage included; --gc (gc: true) collects it first"
         garbage = "after a garbage collection" if @reading.collected?
-        ["  #{whole}", "  #{count(@reading.total_old_count)} are old; #{garbage}"]
+        ["  #{counted(@reading.total_count, 'objects')}#{where}: #{sizes}",
+         "  #{count(@reading.total_old_count)} are old; #{garbage}"]
       end
 
       # Classes of less than 0.05 MiB are among the others.

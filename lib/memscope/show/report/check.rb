@@ -14,13 +14,10 @@ module Memscope
 
       private
 
-      def title
-        return unless @reading.path
+      def title = ([super, @page.joined(["GET #{@reading.path}", @reading.target])] if @reading.path)
 
-        default = " (default)" if @reading.reasons.key?(:environment)
-        [@page.joined(["memscope #{@reading.memscope}", "ruby #{@reading.ruby}",
-                       "RAILS_ENV #{@reading.environment}#{default}", "pid #{@reading.pid}"]),
-         @page.joined(["GET #{@reading.path}", @reading.target])]
+      def subject
+        ["RAILS_ENV #{@reading.environment}#{' (default)' if @reading.reasons.key?(:environment)}", *super]
       end
 
       def sections
@@ -41,9 +38,8 @@ module Memscope
         return unless (objects = @reading.per_iteration(:objects))
 
         slots, malloc, rss = %i[slot_bytes malloc_bytes rss_bytes].map { |name| bytes(@reading.per_iteration(name)) }
-        @page.wrapped("Each of the last #{count(@reading.judged_iterations)} " \
-                      "requests added #{format('%+.1f', objects)} objects, slots " \
-                      "#{slots}, malloc #{malloc}, RSS #{rss}.")
+        @page.wrapped("Each of the last #{count(@reading.judged_iterations)} requests added " \
+                      "#{format('%+.1f', objects)} objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
       end
 
       def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
@@ -64,10 +60,8 @@ module Memscope
         return "Steady: nothing grows in #{rounds}." unless @reading.uncounted_bytes
 
         "Steady: nothing grows by one per #{each} in #{rounds}, but malloc does, by " \
-          "#{counted(@reading.uncounted_bytes, 'bytes')}: a String, an Array or a " \
-          "Hash that is kept may grow (a log in memory, a list of numbers), or " \
-          "something leaks less often. If #{longer} shows as much per #{each}, it is " \
-          "a leak."
+          "#{counted(@reading.uncounted_bytes, 'bytes')}: a String, an Array or a Hash that is kept may grow, or " \
+          "something leaks less often. If #{longer} shows as much per #{each}, it is a leak."
       end
 
       def rounds
@@ -104,18 +98,14 @@ module Memscope
         names = @reading.grown.filter_map { |one| one.layer == :malloc ? ":malloc" : one.name&.inspect }
         allow = " To allow it: ignore: [#{names.join(', ')}], or max: " \
                 "#{@reading.grown.map(&:per_iteration).max}."
-        @page.wrapped("It is a leak, or a cache that is still filling: #{longer} " \
-                      "tells.#{allow unless @reading.path}")
+        @page.wrapped("It is a leak, or a cache that is still filling: #{longer} tells.#{allow unless @reading.path}")
       end
 
       def longer = @reading.path ? "--requests=#{@reading.longer_iterations}" : "warmup: #{@reading.longer_iterations}"
 
       def expired
-        return if @reading.expired.empty?
-
-        @page.wrapped("Released some seconds after the last request, by a timer or " \
-                      "by a thread that ended, so not growth: " \
-                      "#{@reading.expired.join(', ')}.")
+        names = @reading.expired.join(", ")
+        @page.wrapped("Released some seconds after the last request, so not growth: #{names}.") unless names.empty?
       end
 
       def reasons = unavailable(@reading.reasons.except(:environment))

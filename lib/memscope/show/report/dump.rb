@@ -17,10 +17,8 @@ module Memscope
       def reasons = sentences([])
 
       def sections
-        [["  #{@reading.path}",
-          "  #{counted(@reading.objects, 'objects')}, " \
-          "#{counted(@reading.references, 'references')}, " \
-          "#{mebibytes(@reading.bytes)} MiB, without objects' contents",
+        counts = "#{counted(@reading.objects, 'objects')}, #{counted(@reading.references, 'references')}"
+        [["  #{@reading.path}", "  #{counts}, #{mebibytes(@reading.bytes)} MiB, without objects' contents",
           "  #{OPENS.fetch(@reading.format)}"]]
       end
 

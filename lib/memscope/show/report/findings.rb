@@ -63,8 +63,7 @@ module Memscope
 
         def incomplete(checks)
           unknown, made = checks.partition { |check| check.outcome == :unknown }
-          "No problems found by #{counted(made.size, 'checks')}; " \
-            "#{count(unknown.size)} could not be made, see below"
+          "No problems found by #{counted(made.size, 'checks')}; #{count(unknown.size)} could not be made, see below"
         end
       end
 
@@ -74,20 +73,22 @@ module Memscope
 
       def title = @page.title(ledger)
 
-      def sections = [verdict, growth, *@reading.map { |finding| lines(finding) }, next_step, checked]
+      def sections
+        first = [@page.wrapped(verdict), *collected, *changes]
+        [first, growth, *@reading.map { |finding| lines(finding) }, next_step, checked]
+      end
 
       def reasons = nil
 
       def verdict
         bad, = @reading.partition(&:unhealthy?)
-        return [@page.wrapped(self.class.without_problems(@reading)), *collected, *changes] if bad.empty?
+        return self.class.without_problems(@reading) if bad.empty?
 
         counts = bad.group_by(&:severity).map do |severity, found|
           severity == :critical ? "#{found.size} critical" : counted(found.size, "warnings")
         end
         now = self.class.returned(@reading)
-        [@page.wrapped("#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"),
-         *collected, *changes]
+        "#{counts.join(' and ')}. #{rss}#{"; #{now} can be released now" if now}.#{only_later(bad)}"
       end
 
       # A leak is a finding.
@@ -112,9 +113,7 @@ module Memscope
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
         return if later.empty? || self.class.returned(later)
 
-        return " Some need a restart to fix." if later.size < bad.size
-
-        bad.one? ? " The warning needs a restart to fix." : " All need a restart to fix."
+        later.size < bad.size ? " Some need a restart to fix." : " A restart is needed."
       end
 
       def lines(finding)

@@ -57,11 +57,18 @@ module Memscope
 
       def of_others(rows) = rows.reject { |row| Terms.own?(row.name) }
 
+      def objects(number, bytes) = number ? "#{counted(number, 'objects')}, #{size(bytes)}" : "unknown"
+
       # What the roots at the beginnings of paths are, unless their names say so.
       def roots(paths)
         names = paths.map { |path| path.steps.first.name }.uniq & Terms::ROOTS.keys
         @page.wrapped(names.map { |name| "(#{name}): #{Terms::ROOTS[name]}" }.join("; ")) if names.any?
       end
+
+      def dumps = ("dump #{@reading.source}" if @reading.source)
+
+      # A dump does not say which process it is from.
+      def title = dumps ? @page.joined(["memscope #{@reading.memscope}", dumps]) : super
 
       def footer = @page.wrapped(cost)
 
@@ -76,11 +83,9 @@ module Memscope
       def sections = @reading.known? ? [*lacking, totals, paths, classes, sites] : []
 
       def totals
-        garbage = "; garbage: #{counted(@reading.new_garbage_count, 'objects')}, #{size(@reading.new_garbage_bytes)}"
-        @page.wrapped("new: #{counted(@reading.new_count, 'objects')}, " \
-                      "#{size(@reading.new_bytes)}#{garbage}; in all " \
-                      "#{signed(@reading.total_count)} objects, " \
-                      "#{signed_mebibytes(@reading.total_bytes)} MiB")
+        garbage = objects(@reading.new_garbage_count, @reading.new_garbage_bytes)
+        all = "#{signed(@reading.total_count)} objects, #{signed_mebibytes(@reading.total_bytes)} MiB"
+        @page.wrapped("new: #{objects(@reading.new_count, @reading.new_bytes)}; garbage: #{garbage}; in all #{all}")
       end
 
       def paths
@@ -96,8 +101,7 @@ module Memscope
         listed({ "new %s" => :bytes, "new objects" => :count }, "allocated at", @reading.sites, &:name)
       end
 
-      # A dump does not say which process it is from.
-      def title = @page.joined(["memscope #{@reading.memscope}", "dumps #{@reading.sources.join(', ')}"])
+      def dumps = "dumps #{@reading.sources.join(', ')}"
     end
 
     # A heap graph: what is reachable and what is garbage; where memory has accumulated, or the paths to objects of one
@@ -114,15 +118,10 @@ module Memscope
 
       # A dump without roots does not say what is reachable.
       def totals
-        reading = @reading
-        place = reading.source && reading.roots.empty? ? "in the dump" : "reachable"
-        @page.wrapped("#{place}: " \
-                      "#{objects(reading.reachable_count, reading.reachable_bytes)}; " \
-                      "garbage: " \
-                      "#{objects(reading.garbage_count, reading.garbage_bytes)}")
+        place = @reading.source && @reading.roots.empty? ? "in the dump" : "reachable"
+        garbage = objects(@reading.garbage_count, @reading.garbage_bytes)
+        @page.wrapped("#{place}: #{objects(@reading.reachable_count, @reading.reachable_bytes)}; garbage: #{garbage}")
       end
-
-      def objects(number, bytes) = number ? "#{counted(number, 'objects')}, #{size(bytes)}" : "unknown"
 
       def paths
         return @page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}") if none?
@@ -140,16 +139,14 @@ module Memscope
 
       def sought
         shown = ", the first #{@reading.paths.size} of them" if @reading.path_count > @reading.paths.size
-        "paths to #{@reading.paths_to} " \
-          "(#{counted(@reading.target_count, 'objects')}): " \
-          "#{counted(@reading.path_count, 'kinds')}#{shown}"
+        all = "(#{counted(@reading.target_count, 'objects')}): #{counted(@reading.path_count, 'kinds')}"
+        "paths to #{@reading.paths_to} #{all}#{shown}"
       end
 
       def retained
         rows = listed({ "retained %s" => :retained_bytes, "own %s" => :bytes, "objects" => :count }, "class",
                       of_others(@reading.retained), &CLASS)
-        note = "Objects retain what would be freed without them. What one class " \
-               "retains may be part of what another retains, so do not sum the rows."
+        note = "Objects retain what would be freed without them. Rows can overlap, so do not sum them."
         [rows, @page.wrapped(note)] if rows
       end
 
@@ -166,9 +163,8 @@ module Memscope
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
                       found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
         [*([rows] if rows),
-         @page.wrapped("#{count(found.duplicate_count)} of " \
-                       "#{counted(found.count, 'Strings')} are duplicates of others; " \
-                       "the duplicates take #{size(found.saved_bytes)}")]
+         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
+                       "others; the duplicates take #{size(found.saved_bytes)}")]
       end
 
       def cost
@@ -176,13 +172,6 @@ module Memscope
 
         "#{super} in a child; the child used #{size(@reading.child_bytes)} of its " \
           "own, and its fork took #{milliseconds(@reading.pause_ms * 1000)}"
-      end
-
-      # A dump does not say which process it is from.
-      def title
-        return super unless @reading.source
-
-        @page.joined(["memscope #{@reading.memscope}", "dump #{@reading.source}"])
       end
     end
   end

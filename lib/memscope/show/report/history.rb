@@ -36,11 +36,8 @@ module Memscope
 
       # When all rows had been sampled: a change of RSS must not have begun before those of the rows, its parts.
       def begun
-        return @begun if @begun
-
         rows = @reading.series & History::ROWS
-        times = rows.filter_map { |id| @reading.points(id).find(&:min)&.at }
-        @begun = times.max || @reading.started_at
+        @begun ||= rows.filter_map { |id| @reading.points(id).find(&:min)&.at }.max || @reading.started_at
       end
 
       def row(id, unit)
@@ -61,7 +58,8 @@ module Memscope
       def sparkline(values, unit)
         least, most = values.minmax
         scale = [most - least, unit == :bytes ? MEBIBYTE : [most / 100, 1].max].max
-        Sparkline.of(Sparkline.parts(values, SPAN), scale: scale, unicode: @page.unicode?)
+        parts = values.each_slice(values.size.fdiv(SPAN).ceil).map(&:last)
+        Sparkline.of(parts, scale: scale, unicode: @page.unicode?)
       end
     end
   end

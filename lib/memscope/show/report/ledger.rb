@@ -9,13 +9,13 @@ module Memscope
     # through malloc.
     class LedgerPage < ReadingPage
       SCANS = { pagemap_scan: "kernel scan", pagemap: "pagemap", smaps: "smaps" }.freeze
-      NUMBER_WIDTH = 9
-      PERCENT_WIDTH = 9
-      DETAIL_COLUMN = 42
+      HEADINGS = ["MiB".rjust(7), "of RSS".rjust(7), "shared".rjust(9)].freeze
+      # The columns of a label, if details follow it.
+      LABEL = 20
       # A bound on garbage of more than this part of the RSS says nothing.
       WIDE = 4
       UNTOLD = "How much of the live slots and of malloc memory is garbage is unknown"
-      private_constant :WIDE, :UNTOLD, :SCANS, :NUMBER_WIDTH, :PERCENT_WIDTH, :DETAIL_COLUMN
+      private_constant :WIDE, :UNTOLD, :SCANS, :HEADINGS, :LABEL
 
       # @param ledger [Ledger]
       # (see ReadingPage#initialize)
@@ -23,9 +23,6 @@ module Memscope
         super
         @sum = ledger.rows.sum(&:bytes)
         @sharing = ledger.rows.any?(&:shared_bytes)
-        @detail_column = DETAIL_COLUMN + (@sharing ? NUMBER_WIDTH + 2 : 0)
-        numbers = [@sum, *ledger.each_path.map { |_path, row| row.bytes }]
-        @number_width = [NUMBER_WIDTH, *numbers.map { |bytes| mebibytes(bytes).length + 2 }].max
       end
 
       # @param collected [Ledger::Collected]
@@ -72,38 +69,32 @@ module Memscope
       end
 
       def table
-        [@page.highlighted(line("MiB", "of RSS", @sharing ? "shared".rjust(NUMBER_WIDTH) : "")),
-         *@reading.rows.filter(&:visible?).flat_map { |row| row_lines(row) },
-         line(mebibytes(@sum), percent(@sum), "#{shared(shared_sum)}#{closing}")]
+        headings = HEADINGS.first(@sharing ? 3 : 2)
+        lines = [*@reading.rows.filter(&:visible?).flat_map { |row| lines_of(row) },
+                 [numbers(@sum, percent(@sum), shared_sum), closing, []]]
+        room = @page.room([headings, *lines.map(&:first)])
+        @page.listing([*headings, ""], lines.map { |numbers, *text| [*numbers, fitting(*text, room)] })
       end
 
-      def row_lines(row)
+      def lines_of(row)
         below = @page.branches(visible_children(row)) { |child| visible_children(child) }
-        [row_line(row, percent(row.bytes), ""),
-         *below.map { |branches, child| row_line(child, "", " #{branches}") }]
+        [[numbers(row.bytes, percent(row.bytes), row.shared_bytes), row.label, RowItems.of(row)],
+         *below.map do |branches, child|
+           [numbers(child.bytes, "", child.shared_bytes), " #{branches}#{child.label}", RowItems.of(child)]
+         end]
       end
 
       def visible_children(row) = row.children.filter(&:visible?)
 
-      def row_line(row, percent, branches)
-        line(mebibytes(row.bytes), percent, "#{shared(row.shared_bytes)}#{branches}#{row.label}", RowItems.of(row))
-      end
-
-      # The cell of shared memory in MiB, if the ledger was read with `shared: true`.
-      def shared(bytes) = ("#{(bytes ? mebibytes(bytes) : @page.unknown).rjust(NUMBER_WIDTH)}  " if @sharing)
-
-      def line(number, percent, label, items = [])
-        text = "#{number.rjust(@number_width)}#{percent.rjust(PERCENT_WIDTH)}  #{label}"
-        "#{text}#{fitting(items, text.length)}"[0, @page.width].rstrip
-      end
+      # With shared memory if the ledger was read with `shared: true`.
+      def numbers(bytes, percent, shared) = [mebibytes(bytes), percent, *(cell(shared) if @sharing)]
 
       # As many items as fit in the column of details; if not even one fits there, as many as fit right after the label.
-      def fitting(items, length)
-        gaps = [[@detail_column - length, 2].max, 2]
-        choices = gaps.flat_map do |gap|
-          items.length.downto(1).map { |number| "#{' ' * gap}#{items.first(number).join(', ')}" }
+      def fitting(label, items, room)
+        choices = [label.ljust(LABEL), label].flat_map do |text|
+          items.size.downto(1).map { |number| "#{text}  #{items.first(number).join(', ')}" }
         end
-        choices.find { |text| length + text.length <= @page.width }
+        choices.find { |text| text.length <= room } || label
       end
 
       def percent(bytes) = @reading.rss_bytes.zero? ? "" : format("%.1f %%", 100.0 * bytes / @reading.rss_bytes)

@@ -112,13 +112,11 @@ module Memscope
     # The three ratios, each with its two sizes; then the memory that is free but resident, by what returns it. A
     # page of size classes has what is stuck in slabs of each size.
     class FragmentationPage < MallocPage
-      WHERE = { rss_bytes: "of the process", resident_bytes: "in malloc", active_bytes: "in pages in use",
-                allocated_bytes: "allocated" }.freeze
       # By label: the field of the ratio, and the fields of its two sizes.
       RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
                  "resident / active" => %i[resident_to_active resident_bytes active_bytes],
                  "active / allocated" => %i[active_to_allocated active_bytes allocated_bytes] }.freeze
-      private_constant :WHERE, :RATIOS
+      private_constant :RATIOS
 
       private
 
@@ -129,8 +127,7 @@ module Memscope
       def ratios
         rows = RATIOS.filter_map do |name, (ratio, *parts)|
           value = @reading.public_send(ratio) or next
-          sizes = parts.map { |part| "#{size(@reading.public_send(part))} #{WHERE.fetch(part)}" }
-          [format("%.2f", value), "#{name}: #{sizes.join(' / ')}"]
+          [format("%.2f", value), "#{name}: #{parts.map { |part| size(@reading.public_send(part)) }.join(' / ')}"]
         end
         @page.listing(%w[ratio of], rows) if rows.any?
       end

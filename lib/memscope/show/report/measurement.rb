@@ -28,14 +28,10 @@ module Memscope
       end
 
       def listings
-        { "class" => @reading.classes, "line" => @reading.lines }.map do |name, rows|
-          listing(name, rows) unless rows.nil? || rows.empty?
+        { "class" => @reading.classes.to_a, "line" => @reading.lines.to_a }.map do |name, rows|
+          groups = summed(rows, "more").map { |row, some| [row.is_a?(String) ? row : row.name, some] }
+          sums(COLUMNS, name, groups, long: :end) if rows.any?
         end
-      end
-
-      def listing(name, rows)
-        groups = summed(rows, "more").map { |row, some| [row.is_a?(String) ? row : row.name, some] }
-        sums(COLUMNS, name, groups, long: :end)
       end
 
       def ledger

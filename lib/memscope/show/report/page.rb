@@ -30,12 +30,7 @@ module Memscope
                   plus_minus: "±", ellipsis: "…" }.freeze
       ASCII = { branch: "|- ", last: "`- ", bar: "|   ", gap: "    ", dot: " - ", unknown: "-",
                 plus_minus: "+-", ellipsis: "..." }.freeze
-      # Characters that take two columns of a terminal: East Asian Wide and Fullwidth of UAX #11, and emoji.
-      WIDE = /(?![\uff61-\uffdc])[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}]|
-              [\p{Emoji_Presentation}\u3000-\u303e\uff01-\uff60]/x
-      # Characters of zero width.
-      NARROW = /[\p{Mn}\p{Me}\p{Cf}]/
-      private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII, :WIDE, :NARROW
+      private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII
 
       # @param allocator [Allocator]
       # @return [String] "glibc 2.36 serves malloc (proved)"
@@ -151,18 +146,6 @@ module Memscope
 
       # @param text [String]
       # @param columns [Integer]
-      # @return [String] the beginning of the text that fits into that many columns of a terminal, in the page's
-      #   encoding
-      def cut(text, columns)
-        text = encoded(text)
-        return text[0, columns] if text.ascii_only?
-
-        left = columns
-        text.each_char.take_while { |character| (left -= columns_of(character)) >= 0 }.join
-      end
-
-      # @param text [String]
-      # @param columns [Integer]
       # @return [String] the end of a long text, since that says most; a path is cut between directories if that leaves
       #   enough of it
       def ending(text, columns)
@@ -182,7 +165,7 @@ module Memscope
           case long
           when :wrap then before + wrapped(text, indent: indent).delete_prefix(indent)
           when :lines then before + text.gsub("\n", "\n#{indent}  ")
-          else cut("#{before}#{long == :end ? ending(text, @width - before.length) : text}", @width).rstrip
+          else "#{before}#{long == :end ? ending(text, @width - before.length) : text}"[0, @width].rstrip
           end
         end
         [highlighted(lines.first), *lines.drop(1)]
@@ -202,8 +185,6 @@ module Memscope
           wide && lots.last.size > 1 ? lots << [first, column] : lots.last << column
         end
       end
-
-      def columns_of(character) = { NARROW => 0, WIDE => 2 }.find { |set, _| character.match?(set) }&.last || 1
     end
 
     # A reading as text: a title, sections with a blank line between them, the reasons of missing numbers, and a footer.

@@ -19,7 +19,7 @@ module Memscope
         [*(counted(number, "workers") if number.positive?), "pid #{@reading.pid}"]
       end
 
-      def sections = [sizes, rows, legend, growth, policy, [*old, *whys]]
+      def sections = [sizes, rows, legend, growth, policy, whys]
 
       def policy = @reading.filter_map(&:policy_decision).map { |text| @page.wrapped("policy: #{text}") }
 
@@ -75,19 +75,8 @@ module Memscope
       def legend
         return unless many?
 
-        @page.wrapped("PSS divides each shared page among the processes that share " \
-                      "it, so the sum of PSS is what all processes use. unshared: " \
-                      "memory that was shared with the parent right after the fork " \
-                      "and is private now.")
-      end
-
-      # The workers of an earlier phase, which Puma's phased restart is about to end.
-      def old
-        newest = @reading.filter_map(&:phase).max
-        @reading.select { |worker| worker.phase && worker.phase < newest }.map do |worker|
-          @page.wrapped("#{name(worker)}, pid #{worker.pid}, is of phase " \
-                        "#{worker.phase}; the newest is #{newest}")
-        end
+        @page.wrapped("PSS divides each shared page among those that share it, so its sum is what all use. unshared: " \
+                      "memory that was shared with the parent right after the fork and is private now.")
       end
 
       def whys
@@ -155,15 +144,12 @@ module Memscope
       def footer = "  read in #{milliseconds(@reading.cost.wall_us)}"
 
       def limits
-        view = if @reading.listens?
-                 "This is the kernel's view only. The process listens; for its own " \
-                   "report, run memscope report --pid #{@reading.pid}."
-               else
-                 "This is the kernel's view only, because the process does not " \
-                   "listen. Only the process itself knows its memory in malloc and " \
-                   "in Ruby: let it require \"memscope\", and start it with " \
-                   "MEMSCOPE_LISTEN=1."
-               end
+        view = "This is the kernel's view only. The process listens; for its own report, run memscope report --pid " \
+               "#{@reading.pid}."
+        unless @reading.listens?
+          view = "This is the kernel's view only, because the process does not listen. For its memory in malloc and " \
+                 "in Ruby, let it require \"memscope\", and start it with MEMSCOPE_LISTEN=1."
+        end
         [@page.wrapped(@reading.command.to_s[0, 200]), @page.wrapped(view)]
       end
 

@@ -80,8 +80,7 @@ module Memscope
         @entries = by_survival(profile.by(by)).select { |entry| !entry.live_bytes.zero? || entry.samples.positive? }
         @limit = [limit, @entries.size].min
         @signed = profile.difference?
-        several = @reading.stacks.map(&:generation).uniq.size > 1
-        @aged = several && by != :generation && !@signed && !@judged
+        @old = @judged || (profile.generation unless @signed || by == :generation)
       end
 
       # @return [String] the profile's total in one sentence
@@ -180,14 +179,11 @@ module Memscope
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
 
       def rate
-        if @reading.objects?
-          return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. " \
-                 "#{format(ERROR, @page.plus_minus, '99')}"
-        end
+        error = format(ERROR, @page.plus_minus, @reading.objects? ? "99" : "99.7")
+        return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. #{error}" if @reading.objects?
 
-        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per " \
-          "#{size(@reading.rate_bytes)} allocated. " \
-          "#{format(ERROR, @page.plus_minus, '99.7')}"
+        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
+          "#{error}"
       end
 
       def cost
@@ -209,12 +205,7 @@ module Memscope
 
       def amounts(entry)
         [*beside("called from", entry, entry.callers), *beside("allocated at", entry, entry.lines),
-         *(native(entry.native) if entry.native && @by != :native), *ages(entry)]
-      end
-
-      def ages(entry)
-        [(age(entry) if @aged),
-         ("#{size(@reading.survived(entry.generations))} survived a full GC" if @judged&.positive?)].compact
+         *(native(entry.native) if entry.native && @by != :native), *age(entry)]
       end
 
       # Columns of a place.
@@ -256,13 +247,9 @@ module Memscope
 
       def amount(bytes) = @signed ? "#{signed_mebibytes(bytes)} MiB" : size(bytes)
 
-      # The share of live bytes from before the current generation.
       def age(entry)
-        whole = entry.generations.values.sum
-        return unless whole.positive?
-
-        old = entry.generations.sum { |generation, live| generation < @reading.generation ? live : 0 }
-        "#{format('%.0f', 100.0 * old / whole)} % in old generations"
+        old = entry.generations.sum { |generation, live| generation < @old.to_i ? live : 0 }
+        "#{size(old)} #{@judged ? 'survived a full GC' : 'is of older generations'}" unless old.zero?
       end
     end
   end

@@ -26,9 +26,8 @@ module Memscope
       def coverage
         share = @reading.coverage or return
 
-        "The samples account for #{format('%.0f', 100 * share)} % of the growth in " \
-          "the allocator's own " \
-          "count#{', since older memory was freed in the meantime' if share > SURPLUS}."
+        freed = ", since older memory was freed in the meantime" if share > SURPLUS
+        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count#{freed}."
       end
 
       def unseen_calls
@@ -37,11 +36,9 @@ module Memscope
         # The root: the error of the samples that so much growth leads to.
         return unless grown - seen >= [Quantity::MEBIBYTE, 3 * Math.sqrt([grown, 0].max * @reading.rate_bytes)].max
 
-        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the " \
-          "samples account for #{size([seen, 0].max)}. The rest was allocated by " \
-          "calls that the backend imports does not see: through FFI (Fiddle, ffi), " \
-          "through dlsym, or inside the C library. jemalloc's profiler sees them: " \
-          "memscope exec --profile -- COMMAND."
+        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
+          "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports misses: through FFI, " \
+          "dlsym or the C library itself. jemalloc's profiler sees them: memscope exec --profile -- COMMAND."
       end
 
       def outside_malloc
@@ -57,12 +54,12 @@ module Memscope
 
       # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
       def flaws
-        overhead = @reading.overhead
-        [("#{counted(overhead.dropped_samples, 'samples')} had no room and are missing." if
-           overhead.dropped_samples.positive?),
-         (LATE % counted(overhead.lost_frees, "frees") if overhead.lost_frees.positive?),
-         ("Sampling itself adds #{size(overhead.inflated_bytes)} to jemalloc's active bytes." if
-           overhead.inflated_bytes&.positive?)].compact
+        dropped, lost, added = %i[dropped_samples lost_frees inflated_bytes].map do |name|
+          @reading.overhead.public_send(name).to_i
+        end
+        [*("#{counted(dropped, 'samples')} had no room and are missing." if dropped.positive?),
+         *(LATE % counted(lost, "frees") if lost.positive?),
+         *("Sampling itself adds #{size(added)} to jemalloc's active bytes." if added.positive?)]
       end
     end
   end

@@ -47,15 +47,10 @@ module Memscope
       end
 
       def outcome
-        before = @reading.before.rss_bytes
-        after = @reading.after&.rss_bytes
-        unless before && after
-          return [*(@page.wrapped("RSS #{mebibytes(before)} MiB; #{changed}") if before), *gained, *garbage]
-        end
-
-        gained = gained()
-        returned = ": #{mebibytes(@reading.returned_bytes)} returned" unless gained
-        ["  RSS #{mebibytes(before)} MiB before, #{mebibytes(after)} after#{returned}", *gained]
+        before, after = [@reading.before, @reading.after].map { |ledger| ledger&.rss_bytes }
+        now = "; #{changed}"
+        now = " before, #{mebibytes(after)} after: #{mebibytes(@reading.returned_bytes)} returned" if after
+        [*(@page.wrapped("RSS #{mebibytes(before)} MiB#{now}") if before), *gained, *(garbage unless after)]
       end
 
       def changed
@@ -76,10 +71,8 @@ module Memscope
         return @page.wrapped(LedgerPage.of_collection(@reading.before.collected)) if @reading.before.collected
         return unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
-        @page.wrapped("Up to #{size(most)} of what is in use may be garbage. gc " \
-                      "frees it and later levers return it, but the prediction " \
-                      "leaves it out. --dry-run --gc (dry_run with gc: true) " \
-                      "collects it first.")
+        @page.wrapped("Up to #{size(most)} of what is in use may be garbage, which the prediction leaves out. " \
+                      "--dry-run --gc (dry_run with gc: true) collects it first.")
       end
 
       def rows

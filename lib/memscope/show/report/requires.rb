@@ -21,9 +21,8 @@ module Memscope
       def sections = [lede, gems, costly]
 
       def lede
-        lines = ["#{mebibytes(@reading.bytes)} MiB in use: " \
-                 "#{mebibytes(@reading.objects_bytes)} in objects, " \
-                 "#{mebibytes(@reading.malloc_bytes)} through malloc",
+        objects, malloc = [@reading.objects_bytes, @reading.malloc_bytes].map { |bytes| mebibytes(bytes) }
+        lines = ["#{mebibytes(@reading.bytes)} MiB in use: #{objects} in objects, #{malloc} through malloc",
                  "#{mebibytes(@reading.mapped_bytes)} MiB of mapped files are resident too", "#{files}; #{rest}"]
         [@page.wrapped(@reading.program), "", *lines.map { |line| @page.wrapped(line) }]
       end

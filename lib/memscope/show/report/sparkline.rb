@@ -18,13 +18,6 @@ module Memscope
         least = values.compact.min
         values.map { |value| value ? levels[(value - least) * (levels.size - 1) / scale] : " " }.join
       end
-
-      # @param values [Array<Numeric, nil>]
-      # @param columns [Integer]
-      # @return [Array<Numeric, nil>] the last known value of each part, if the list is cut into at most `columns` parts
-      def parts(values, columns)
-        values.each_slice([values.size.fdiv(columns).ceil, 1].max).map { |part| part.compact.last }
-      end
     end
   end
 end
