@@ -313,6 +313,20 @@ class WorkersTest < MemscopeTest
     assert_equal ["a reading failed: no (IOError)", nil], told
   end
 
+  # glibc gives that thread an arena, so that the reading leaves alone what the main thread shares with a master.
+  def test_the_first_reading_is_there_at_once_but_not_from_this_thread
+    read_in = nil
+    sampler = Memscope::Workers::Reporter.new(role: :worker, index: 0)
+    reading = sampler.read
+    watch = Memscope::Workers::Watch.new(sampler)
+    sampler.stub(:read, -> { reading.tap { read_in = Thread.current } }) { watch.start }
+
+    assert_same reading, watch.own
+    assert_equal "memscope sampler", read_in.name
+  ensure
+    Memscope::Runtime.current.sampling.cancel(watch)
+  end
+
   def test_watch_starts_a_killed_thread_again
     counted = child_json(<<~RUBY, requires: ["json"])
       Memscope.configure { |c| c.history = false }

@@ -24,11 +24,14 @@ module Memscope
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
       # How many GCs an object survives until it is old (RVALUE_OLD_AGE in Ruby's gc.c).
       OLD_AGE = 3
+      # How often glibc is asked for a large block, and its bytes: each time it files up to 10,000 free chunks
+      # (MAX_ITERS in malloc.c).
+      LARGE = { times: 100, bytes: 100_000 }.freeze
       # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
       LOOKS = (0.5..2.0)
       # The most reports that are taken at a time.
       MOST = 100
-      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LOOKS, :MOST
+      private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LARGE, :LOOKS, :MOST
 
       # @param launcher [Puma::Launcher, nil] nil: no policy is followed
       def initialize(launcher = nil)
@@ -52,17 +55,24 @@ module Memscope
         listen("worker #{index} cannot be asked")
         reporter = Reporter.new(role: :worker, index: index)
         watch = Watch.new(reporter, master_pid: @pid) { |worker| @channel.send(worker) }
-        History.start if Configuration.effective(:history) # before the first reading, which the history uses
+        start_history if Configuration.effective(:history) # before the first reading, which the history uses
         watch.start
         Runtime.current.workers = watch
       end
 
       # Runs in the master before it forks. A GC writes to objects that it frees, and to those that survive a third GC,
       # which become old. If the master's first GCs ran later, it would need its own copies of pages that it shares with
-      # its workers.
+      # its workers. So would every process of pages with what these GCs freed, once it is used again or filed by size:
+      # glibc does that at the first malloc of a large block, and writes to each free chunk.
       #
       # @return [void]
-      def prepare_fork = OLD_AGE.times { collect }
+      def prepare_fork
+        OLD_AGE.times { collect }
+        return if Native.levers[:trim]
+
+        Native.run_lever(:trim)
+        LARGE[:times].times { String.new(capacity: LARGE[:bytes]).clear }
+      end
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
       #
@@ -150,6 +160,13 @@ module Memscope
       end
 
       private
+
+      # At once, unlike in other children of a process that samples itself: the first report has a verdict.
+      def start_history
+        History.start
+        runtime = Runtime.current
+        runtime.sampling.schedule(runtime.history) if runtime.history && runtime.forked_from_sampled
+      end
 
       # The time in which four reports come.
       def pause = (4.0 * Configuration.effective(:worker_interval_seconds) / [@reports.size, 16].max).clamp(LOOKS)

@@ -16,7 +16,9 @@ module Memscope
       PATIENCE = 2
       # After which part of the interval a report that was refused is tried again.
       AGAIN = (0.1..0.9)
-      private_constant :SHARE, :PATIENCE, :AGAIN
+      # Seconds between two looks whether the first reading is there.
+      MOMENT = 0.005
+      private_constant :SHARE, :PATIENCE, :AGAIN, :MOMENT
 
       # @return [Reporter]
       attr_reader :reporter
@@ -39,19 +41,24 @@ module Memscope
         @troubles = {}
       end
 
-      # Takes the first reading before it returns; the thread of Runtime::Sampling takes the later ones.
+      # Returns once the thread of Runtime::Sampling has taken the first reading. It is not taken here: glibc gives that
+      # thread an arena, while what a worker's main thread allocates (most of it for YJIT, which compiles these methods)
+      # would fill holes in 1,500 pages that the worker shares with its master.
       #
       # @return [void]
       def start
-        seconds = step
-        Runtime.current.sampling.schedule(self, seconds)
+        sampling = Runtime.current.sampling
+        @begun = false
+        sampling.schedule(self)
+        sleep MOMENT until @begun || !sampling.run?(self)
       end
 
-      # Takes a reading. The policy acts in the listener's thread, if there is one: it waits for what it does.
+      # Takes a reading. After all but the first, the policy acts in the listener's thread, if there is one: it waits
+      # for what it does.
       #
       # @return [Float] seconds to wait before the next
       def call
-        step.tap { @controller&.run_soon }
+        step.tap { @begun ? @controller&.run_soon : @begun = true }
       end
 
       # Starts the thread again if it was killed.
