@@ -107,7 +107,7 @@ module Memscope
       # @return [String] the answer, one line
       def answer(line)
         name, options = parse(line)
-        "#{JSON.generate(ok: run(name, **options))}\n"
+        JSON.generate(ok: run(name, **options)) << "\n"
       rescue StandardError, NoMemoryError, ScriptError, SystemStackError => e
         failure(e)
       end

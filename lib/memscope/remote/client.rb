@@ -168,16 +168,19 @@ module Memscope
 
     def read(socket, deadline)
       text = +""
+      buffer = +"" # of 64 KiB, which are freed at once
       until text.end_with?("\n")
         raise too_slow unless socket.wait_readable([deadline - Clock.now, 0].max)
 
-        part = socket.read_nonblock(1 << 16, exception: false)
+        part = socket.read_nonblock(1 << 16, buffer, exception: false)
         raise EOFError, "no answer" if part.nil?
 
         text << part unless part == :wait_readable
         raise Failed, "the answer of process #{@pid} is too long" if text.bytesize > LONGEST_ANSWER
       end
       text
+    ensure
+      buffer.clear
     end
 
     def too_slow = Unreachable.new("process #{@pid} does not answer within #{@timeout} s", :busy)

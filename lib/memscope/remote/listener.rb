@@ -119,6 +119,7 @@ module Memscope
       @inode = File.lstat(path).ino
       @wake, @alarm = IO.pipe
       @connections = []
+      @part = "".b
       @rested = Clock.now
       @open = true
       @thread = Forks.background("memscope listener") { turn while @open }
@@ -225,7 +226,7 @@ module Memscope
       _pid, uid = Sockets.peer(socket)
       return socket.close unless [0, Process.euid].include?(uid)
 
-      @connections << Connection.new(socket).tap(&:go_on)
+      @connections << Connection.new(socket, @part).tap(&:go_on)
     rescue SystemCallError
       socket.close
     end
@@ -249,7 +250,8 @@ module Memscope
       yield.tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }
     end
 
-    # One client: reads one line and writes one line, each within its deadline. Never blocks.
+    # One client: reads one line and writes one line, each within its deadline. Never blocks. Leaves little garbage,
+    # which Puma's master seldom collects.
     #
     # @api private
     class Connection
@@ -264,8 +266,10 @@ module Memscope
       attr_reader :request
 
       # @param socket [UNIXSocket]
-      def initialize(socket)
+      # @param part [String] which `read` overwrites, the same one for all clients
+      def initialize(socket, part)
         @socket = socket
+        @part = part
         @buffer = +"".b
         @deadline = Clock.now + PATIENCE
       end
@@ -297,11 +301,11 @@ module Memscope
         @over = true # the client is gone
       end
 
-      # @param text [String] one line
+      # @param text [String] one line, which is cleared once it is written
       # @return [void]
       def answer(text)
         @request = nil
-        @answer = text.b
+        @answer = text.force_encoding(Encoding::BINARY)
         @deadline = Clock.now + FETCHING
         go_on
       end
@@ -309,7 +313,7 @@ module Memscope
       private
 
       def read
-        part = @socket.read_nonblock(Calls::LONGEST_REQUEST + 1, exception: false)
+        part = @socket.read_nonblock(Calls::LONGEST_REQUEST + 1, @part, exception: false)
         return if part == :wait_readable
         return @over = true if part.nil?
 
@@ -329,8 +333,8 @@ module Memscope
         count = @socket.write_nonblock(@answer, exception: false)
         return if count == :wait_writable
 
-        @answer = @answer.byteslice(count..)
-        @over = @answer.empty?
+        @over = count == @answer.bytesize
+        @over ? @answer.clear : @answer = @answer.byteslice(count..)
       end
     end
     private_constant :Connection

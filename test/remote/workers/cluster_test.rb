@@ -54,4 +54,32 @@ class WorkersClusterTest < MemscopeTest
     assert_operator returned, :>, 8_000
     assert_operator dirtied, :<, 4_000
   end
+
+  # Puma's master seldom collects garbage: what it allocates for each report and each question stays for long.
+  def test_no_buffer_is_left_for_a_collection
+    report, question = child_json(<<~RUBY, requires: %w[json tmpdir memscope])
+      require "memscope/remote/workers/cluster"
+      Memscope.eager_load!
+      cluster = Memscope::Workers::Cluster.new
+      cluster.run
+      Memscope::Runtime.current.sampling.cancel(cluster)
+      text = Memscope::Workers::Reporter.new(role: :worker, index: 0).read.to_json
+      writer = cluster.instance_variable_get(:@channel).instance_variable_get(:@writer)
+      report = ->(times) { times.times { writer.send(text, 0) && cluster.send(:receive) } }
+      socket = Memscope.listen(path: File.join(Dir.mktmpdir, "socket")).path
+      ask = 'ARGV[1].to_i.times { UNIXSocket.open(ARGV[0]) { |one| one.puts("{\\"call\\":\\"workers\\"}") || one.read } }'
+      question = ->(times) { system(RbConfig.ruby, "-rsocket", "-e", ask, socket, times.to_s, exception: true) }
+      GC.disable
+      bytes = [report, question].map do |work|
+        work.call(3)
+        before = GC.stat(:malloc_increase_bytes)
+        work.call(20)
+        (GC.stat(:malloc_increase_bytes) - before) / 20
+      end
+      puts JSON.generate(bytes)
+    RUBY
+
+    assert_operator report, :<, 8_192
+    assert_operator question, :<, 16_384
+  end
 end

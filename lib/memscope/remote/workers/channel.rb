@@ -63,9 +63,10 @@ module Memscope
     #
     # @api private
     class Received
-      # How a worker's report begins.
+      # How a worker's report begins, and how many of its bytes this is at most.
       HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
-      private_constant :HEAD
+      MOST = 64
+      private_constant :HEAD, :MOST
 
       # @return [Integer]
       attr_reader :index, :pid
@@ -74,9 +75,12 @@ module Memscope
       # @return [String, nil] why the last report is not understood, once `worker` has tried
       attr_reader :fault
 
+      # Matches a copy: Ruby keeps the text of the last match, so that `receive` could not overwrite it and would need
+      # new memory for the next report.
+      #
       # @param text [String]
       # @return [Integer, nil] the pid of the worker that sent it; nil if it is no worker's report
-      def self.sender(text) = (text[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
+      def self.sender(text) = (text.byteslice(0, MOST)[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
 
       # @param text [String] its first report
       # @raise [ArgumentError] unless it is understood

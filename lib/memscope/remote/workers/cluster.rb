@@ -151,10 +151,13 @@ module Memscope
       # @return [Cluster] whose JSON is that of `read`
       def answer(_type) = self
 
+      # Only the listener calls this: the next call overwrites the text, so that none is left for a garbage collection.
+      #
       # @return [String] `read` as JSON, for which no report is parsed
       def to_json(*)
         head, list, tail = Workers.of([], since: Cost.now).to_json.b.partition('"workers":[')
-        text = head << list << (@own ||= master.to_json)
+        text = (@text ||= +"").force_encoding(Encoding::BINARY)
+        text[0..] = head << list << (@own ||= master.to_json)
         known.each { |one, phase| one.is_a?(Worker) ? text << "," << one.to_json : one.write(text << ",", phase) }
         (text << tail).force_encoding(Encoding::UTF_8)
       end
