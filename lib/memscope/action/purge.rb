@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "purge/run"
+require_relative "purge/forecast"
+require_relative "purge/result"
 
 module Memscope
   # Returns memory to the kernel and measures how much, for Memscope.purge.
@@ -23,7 +24,14 @@ module Memscope
   #
   # The allocator's levers run without the GVL: other Ruby threads wait for the allocator's locks only.
   module Purge
-    extend Levers
+    autoload :Compaction, File.join(__dir__, "purge", "compaction.rb")
+
+    # Every lever, in order.
+    LEVERS = %i[gc compact tcache decay purge trim collect].freeze
+
+    # Another thread of this process is purging or tuning. Only one thread can do so at a time; others fail at once
+    # rather than wait. A child forked meanwhile can purge.
+    class Busy < StandardError; end
 
     class << self
       # Implements Memscope.purge.
@@ -38,7 +46,22 @@ module Memscope
       # @return [Result] of a dry run
       def forecast(evidence) = Run.new([], dry_run: true).forecast(evidence)
 
-      # Predicts how much the lever `allocators_lever` (:purge, :trim or :collect) returns. Tier T1.
+      # @api private
+      # @param levers [Array<Symbol>]
+      # @return [Hash{Symbol => String, nil}] for each of these levers, why this process cannot run it; nil if it can
+      def missing(levers = LEVERS)
+        compact = Compaction.missing if levers.include?(:compact)
+        { gc: nil, compact: compact, **Reasons.sentences(Native.levers) }.slice(*levers)
+      end
+
+      # @api private
+      # @return [Symbol, nil] the lever that returns all unused memory of this process's allocator; nil if none does
+      def allocators_lever
+        missing = Native.levers
+        %i[purge trim collect].find { |lever| missing[lever].nil? }
+      end
+
+      # Predicts how much `allocators_lever` returns. Tier T1.
       #
       # @api private
       # @param ledger [Ledger]
@@ -50,6 +73,205 @@ module Memscope
         forecast = Forecast.of(lever, ledger, collect: false)
         (forecast.private_bytes || forecast.bytes)&.begin
       end
+
+      # @api private
+      # @yield while no other thread of this process purges or tunes
+      # @raise [Busy]
+      def with_exclusive_purge
+        result = nil
+        return result if Native.with_exclusive_purge { result = yield }
+
+        raise Busy, "another thread of this process is purging or tuning; try again when it has finished"
+      end
     end
+
+    # One purge: checks its arguments, so that invalid ones are refused before anything is done; then reads a ledger
+    # and, for each lever, makes a forecast, runs the lever and reads a ledger again.
+    #
+    # @api private
+    class Run
+      CALL = "Memscope.purge"
+
+      # Takes the arguments of Memscope.purge.
+      #
+      # @raise [ArgumentError] naming the argument, what was given and what is allowed
+      def initialize(levers, dry_run: false, gc: false)
+        Result.check_switch(:dry_run, dry_run)
+        check_collection(gc, dry_run)
+        @named = levers.any?
+        missing = Purge.missing(@named ? levers : LEVERS)
+        @levers = available(missing)
+        check_levers(levers - @levers, missing)
+        @refused = missing.slice(*HOLDING_GVL).compact
+        @left_out = {}
+        @collect = gc
+        @dry_run = dry_run
+        @ledgers = []
+      end
+
+      # @return [Result]
+      # @raise [Busy]
+      def result
+        start = Cost.now
+        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
+        Result.capture(body(Cost.now - start))
+      end
+
+      # @param evidence [Diagnosis::Evidence]
+      # @return [Result] of a dry run: each lever predicted by itself, from these readings
+      def forecast(evidence)
+        start = Cost.now
+        @ledgers << evidence.ledger
+        leave_out(evidence.ledger)
+        @done = @levers.map do |name|
+          gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
+          lever(name, gc || Forecast.of(name, evidence.ledger, heap: evidence.ruby_heap, collect: false))
+        end
+        Result.capture(body(Cost.now - start))
+      end
+
+      private
+
+      def predict
+        ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]
+        leave_out(ledger)
+        @levers.map do |name|
+          lever(name, Forecast.of_garbage(name, @blocks) ||
+                      Forecast.of(name, ledger, collect: @collect, heap: heap))
+        end
+      end
+
+      # With `gc`, returns no heap: Forecast then reads the heap right after a collection, which allows a narrower
+      # forecast than the heap read here, in which there may be garbage.
+      def survey
+        ledger, @blocks, heap = Ledger.survey(gc: @collect)
+        @ledgers << ledger
+        [ledger, (heap unless @collect)]
+      end
+
+      # The first ledger is deep if the lever that runs first may need one.
+      def run_all
+        leave_out(read((@named ? @levers : @levers - HOLDING_GVL).first(1)))
+        [*@levers, nil].each_cons(2).map { |name, following| run(name, following) }
+      end
+
+      # Predicts what the levers that hold the GVL do besides returning memory. Unless levers were named, those that do
+      # harm are left out of a purge; a dry run predicts them too.
+      def leave_out(ledger)
+        @harms = @levers.intersect?(HOLDING_GVL) ? Harm.of(ledger) : {}
+        return if @named
+
+        @left_out = @harms.slice(*@levers).transform_values(&:left_out).compact
+        @levers -= @left_out.keys unless @dry_run
+      end
+
+      # The ledgers before and after trimming are deep: the first for the forecast, the second so that the rows before
+      # and after can be compared.
+      def read(levers, gc: false)
+        Ledger.read(deep: levers.include?(:trim), shared: true, gc: gc).tap { |ledger| @ledgers << ledger }
+      end
+
+      def run(name, following)
+        before = @ledgers.last
+        forecast = Forecast.of(name, before, collect: true)
+        microseconds, failure = HOLDING_GVL.include?(name) ? run_ruby(name) : run_allocator(name)
+        after = read([name, following])
+        lever(name, forecast, **falls(before, after),
+              wall_ms: microseconds / 1000.0, reason: failure || forecast.reason)
+      end
+
+      def run_ruby(name)
+        start = Cost.now
+        name == :gc ? GC.start : Compaction.run
+        [Cost.now - start, nil]
+      rescue NotImplementedError => e # compaction became impossible after the levers were chosen
+        [Cost.now - start, e.message]
+      end
+
+      def run_allocator(name)
+        wall_ns, failure = Native.run_lever(name)
+        [wall_ns / 1000, Reasons.sentence(failure)]
+      end
+
+      def lever(name, forecast, **done)
+        harm = @harms[name]
+        forecast = forecast.unsharing(harm.unshared_bytes) if name == :gc && harm.unshares?
+        Lever.capture({ name: name,
+                        predicted_bytes: forecast.bytes&.begin,
+                        predicted_max_bytes: forecast.bytes&.end,
+                        predicted_private_bytes: forecast.private_bytes&.begin,
+                        predicted_private_max_bytes: forecast.private_bytes&.end,
+                        predicted_pause_ms: harm&.pause_ms, rows: {}, gvl: HOLDING_GVL.include?(name),
+                        reason: forecast.reason, **done })
+      end
+
+      # From one ledger to another: the fields of a Lever and of a Result.
+      def falls(before, after)
+        all, own = %i[rss_bytes private_bytes].map do |size|
+          sizes = [before, after].map(&size)
+          sizes.reduce(:-) if sizes.all?
+        end
+        { returned_bytes: all, returned_private_bytes: own, rows: all ? row_falls(before, after) : {} }
+      end
+
+      # The rows' falls by path, as deep as both ledgers go, the largest change first. They sum to the fall of RSS.
+      def row_falls(before, after)
+        ledgers = [before, after].map { |ledger| ledger.each_path.to_h { |path, row| [path, row] } }
+        falls = common_paths(ledgers).to_h do |path|
+          [path, ledgers.map { |rows| rows[path]&.bytes || 0 }.reduce(:-)]
+        end
+        falls.reject { |_path, bytes| bytes.zero? }.sort_by { |_path, bytes| -bytes.abs }.to_h
+      end
+
+      # The paths of the rows that are at the top or directly below a row that both ledgers split, and that at most one
+      # of the ledgers splits.
+      def common_paths(ledgers)
+        split = ledgers.map { |rows| rows.reject { |_path, row| row.leaf? }.keys }.reduce(:&)
+        (ledgers.flat_map(&:keys).uniq - split).select do |path|
+          above = path[%r{\A(.+)/}, 1]
+          above.nil? || split.include?(above.to_sym)
+        end
+      end
+
+      def body(took)
+        before = @ledgers.first
+        after = @ledgers.last unless @dry_run
+        { allocator: before.allocator.name, dry_run: @dry_run, levers: @done,
+          finished_gc: @blocks&.finished_gc?,
+          uncounted_bytes: (@blocks.uncounted_bytes if @blocks&.garbage),
+          **(after ? falls(before, after) : { rows: {} }),
+          before: before, after: after, left_out: @left_out,
+          reasons: { **@refused, **reasons(@ledgers) }, cost: cost(Cost.sum(@ledgers.map(&:cost)), took) }
+      end
+
+      def reasons(ledgers) = ledgers.map(&:reasons).reduce(:merge).slice(:extension, :rss_bytes, :shared)
+
+      def cost(ledgers, took)
+        held = @done.select(&:gvl?).sum { |lever| ((lever.wall_ms || 0) * 1000).to_i }
+        { **ledgers, tier: :T3, wall_us: took, gvl_us: ledgers[:gvl_us] + held }
+      end
+
+      def available(missing) = LEVERS.select { |lever| missing.fetch(lever, "not named").nil? }
+
+      def check_collection(collect, dry_run)
+        return if [dry_run, false].include?(collect)
+
+        refuse("gc", collect, dry_run ? "true, false" : "false; a purge has the lever :gc instead")
+      end
+
+      def check_levers(wrong, missing)
+        return if wrong.empty?
+
+        lever = wrong.first
+        served = ", and #{server} serves malloc" unless HOLDING_GVL.include?(lever)
+        why = "; #{lever.inspect} is not available: #{missing[lever]}#{served}" if missing[lever]
+        refuse("lever", lever, "#{available(Purge.missing).map(&:inspect).join(', ')}#{why}")
+      end
+
+      def server = Native.allocator[:name].then { |name| name == :unknown ? "something unknown" : name }
+
+      def refuse(argument, given, allowed) = Field.refuse(argument, given, allowed, call: CALL)
+    end
+    private_constant :Run
   end
 end

@@ -1,10 +1,18 @@
 # frozen_string_literal: true
 
 require_relative "../../process/ruby_heap/compaction_forecast"
+require_relative "../../value/quantity"
 Memscope::Loading.unit :Arenas
 
 module Memscope
   module Purge
+    # The levers that hold the GVL, and how many times as long as one full GC each takes: a Process.warmup also
+    # compacts, and a compaction has several passes. Measured: see benchmark/purge.rb and Compaction.
+    FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
+    # The levers that hold the GVL.
+    HOLDING_GVL = FULL_GCS.keys.freeze
+    # The longest predicted stop of Ruby, in milliseconds, by a lever that was not named.
+    LONGEST_PAUSE_MS = 200
     # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
     # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
@@ -150,6 +158,42 @@ module Memscope
         end
       end
     end
-    private_constant :Forecast, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :TRIMS, :FOUND_BY_DRY_RUN
+
+    # What a lever that holds the GVL is predicted to do besides returning memory: for how many milliseconds it stops
+    # Ruby, and how many bytes at most it writes to that other processes share, so that this process needs its own
+    # copies. Either is nil if unknown.
+    #
+    # @api private
+    Harm = Struct.new(:pause_ms, :unshared_bytes) do
+      include Quantity
+
+      # @param ledger [Ledger] read with `shared: true`
+      # @return [Hash{Symbol => Harm}] by lever
+      def self.of(ledger)
+        pause = Native.gc_pause_ms
+        shared = ledger.row(:ruby_heap)&.shared_bytes
+        FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
+      end
+
+      # @return [Boolean]
+      def long? = pause_ms.nil? || pause_ms > LONGEST_PAUSE_MS
+
+      # @return [Boolean] whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly
+      #   every page of the heap holds an object that a GC frees or ages, or that a compaction moves
+      def unshares? = unshared_bytes.nil? || unshared_bytes >= Quantity::MEBIBYTE
+
+      # @return [String, nil] why a purge that does not name the lever leaves it out; nil if it runs
+      def left_out
+        effects = [("stop Ruby for #{pause_ms ? "about #{pause(pause_ms)}" : 'an unknown time'}" if long?),
+                   ("make #{unshared} private, which other processes share now" if unshares?)].compact
+        "left out: it would #{effects.join(' and ')}; name it to run it" if effects.any?
+      end
+
+      private
+
+      def unshared = unshared_bytes ? "up to #{size(unshared_bytes)}" : "an unknown amount of memory"
+    end
+    private_constant :Forecast, :Harm, :FULL_GCS, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :TRIMS,
+                     :FOUND_BY_DRY_RUN
   end
 end
