@@ -28,24 +28,77 @@ module Memscope
     # The process could not answer, or this memscope does not understand the answer; the message says which.
     class Failed < StandardError; end
 
-    require_relative "client_target" # a class inside this one
-
     # The largest answer, in bytes.
     LONGEST_ANSWER = 64 * 1024 * 1024
     # Seconds between two attempts to connect while the listener's backlog is full.
     PAUSE = 0.05
     private_constant :PAUSE
 
-    # A client of the process that listens at a path, such as the path given to Memscope.listen. A pid alone leads only
-    # to a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
-    #
-    # @param path [String] the path of the socket
-    # @param timeout [Numeric] seconds to wait for an answer
-    # @return [Client]
-    # @raise [ArgumentError] unless the path is absolute, and short enough for a socket
-    # @raise [Unreachable] if no process listens there, or if the socket or its directory is another user's, open to
-    #   others, or a link
-    def self.at(path, timeout: 60) = new(Target.listening_at(path), path: path, timeout: timeout)
+    class << self
+      # A client of the process that listens at a path, such as the path given to Memscope.listen. A pid alone leads
+      # only to a socket named PID.sock, or to the one that MEMSCOPE_LISTEN names.
+      #
+      # @param path [String] the path of the socket
+      # @param timeout [Numeric] seconds to wait for an answer
+      # @return [Client]
+      # @raise [ArgumentError] unless the path is absolute, and short enough for a socket
+      # @raise [Unreachable] if no process listens there, or if the socket or its directory is another user's, open to
+      #   others, or a link
+      def at(path, timeout: 60)
+        owner = owner(Sockets.check_path(path))
+        socket, pid, uid = connect(path)
+        return new(pid, path: path, timeout: timeout) if uid == owner && pid.positive?
+
+        raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
+      rescue Errno::EAGAIN
+        raise Unreachable.new("the process that listens at #{path} accepts no connections: its queue of them is full",
+                              :busy)
+      rescue SystemCallError => e
+        raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
+      ensure
+        socket&.close
+      end
+
+      # Connects without waiting.
+      #
+      # @api private
+      # @param path [String]
+      # @return [Array(Socket, Integer, Integer)] and the pid and the uid of the process that called listen(2)
+      # @raise [SystemCallError] EAGAIN if the listener's backlog is full
+      def connect(path)
+        socket = Socket.new(:UNIX, :STREAM)
+        socket.connect_nonblock(Socket.sockaddr_un(path))
+        [socket, *socket.getsockopt(:SOCKET, :PEERCRED).unpack("iI")]
+      rescue SystemCallError, ArgumentError
+        socket&.close
+        raise
+      end
+
+      # @api private
+      # @param what [String] a socket or a process
+      # @param uid [Integer] its owner's
+      # @return [void]
+      # @raise [Unreachable] if it is another user's, unless root asks
+      def check_user(what, uid)
+        return if [0, uid].include?(Process.euid)
+
+        raise Unreachable.new("#{what} is another user's (uid #{uid}); only that user or root can ask it", :foreign)
+      end
+
+      private
+
+      # The uid that the listener must have: the owner of the socket. Only that user and root may connect.
+      def owner(path)
+        stat = File.lstat(path)
+        check_user("the socket #{path}", stat.uid)
+        Sockets.check_directory(File.dirname(path), stat.uid)
+        return stat.uid if stat.socket?
+
+        raise Sockets::Refused, "#{path} is a #{stat.ftype}; allowed: a socket"
+      rescue Sockets::Refused => e
+        raise Unreachable.new(e.message, :untrusted)
+      end
+    end
 
     # @return [Integer]
     attr_reader :pid
@@ -57,8 +110,10 @@ module Memscope
     def initialize(pid, path: nil, timeout: 60)
       seconds = timeout.is_a?(Numeric) && timeout.real? && timeout.positive?
       Field.refuse("timeout", timeout, "seconds above 0", call: "Memscope::Client.new") unless seconds
-      @target = Target.new(pid, path)
+      valid = pid.is_a?(Integer) && pid.between?(1, 0x7fff_ffff)
+      Field.refuse("pid", pid, "the number of a process") unless valid
       @pid = pid
+      @path = path && Sockets.check_path(path)
       @timeout = timeout
     end
 
@@ -92,7 +147,10 @@ module Memscope
 
     # @api private
     # @raise [Unreachable] if there is no such process
-    def check = @target.check
+    def check
+      @status = nil
+      uid
+    end
 
     private
 
@@ -124,7 +182,8 @@ module Memscope
       socket.write(request)
       parsed(read(socket, deadline))
     rescue IOError, SystemCallError => e
-      raise Unreachable.new("process #{@pid} hung up: #{e.message}", @target.alive? ? :busy : :gone)
+      check
+      raise Unreachable.new("process #{@pid} hung up: #{e.message}", :busy)
     ensure
       socket&.close
     end
@@ -150,16 +209,15 @@ module Memscope
     # The listener must be the requested process: not a child that inherited the socket, nor any other process. Returns
     # nil while the listener's backlog is full.
     def connect
-      socket = Sockets.connect(@target.path)
-      pid, uid = Sockets.peer(socket)
-      return socket if pid == @pid && uid == @target.uid
+      socket, pid, uid = Client.connect(path)
+      return socket if pid == @pid && uid == self.uid
 
       socket.close
       raise Unreachable.new("process #{pid} of uid #{uid} holds the socket of process #{@pid}", :untrusted)
     rescue Errno::EAGAIN
       nil
     rescue Errno::ECONNREFUSED, Errno::ENOENT
-      raise @target.silence
+      silent
     rescue Errno::EACCES
       raise Unreachable.new("this user may not enter the directory of process #{@pid}'s socket", :foreign)
     rescue SystemCallError => e # for instance a socket of another type
@@ -184,5 +242,61 @@ module Memscope
     end
 
     def too_slow = Unreachable.new("process #{@pid} does not answer within #{@timeout} s", :busy)
+
+    # The process's effective uid.
+    def uid = status("Uid").split[1].to_i
+
+    # Raises an error saying that the process is gone, cannot be looked at, or does not listen.
+    def silent
+      check
+      raise Unreachable.new("process #{@pid} does not listen: let it require \"memscope\" and start it with " \
+                            "MEMSCOPE_LISTEN=1, or call Memscope.listen in it", :silent)
+    end
+
+    # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
+    def path
+      Client.check_user("process #{@pid}", uid)
+      paths = [*@path, *listed, *configured].uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
+      paths.find { |path| socket?(path) } || silent
+    end
+
+    # Whether it is a socket of the process's user, and not a link.
+    def socket?(path)
+      stat = File.lstat(path)
+      stat.socket? && stat.uid == uid
+    rescue SystemCallError
+      false
+    end
+
+    # Paths that end in PID.sock in the kernel's list of listening Unix sockets (flag 00010000) in the process's network
+    # namespace.
+    def listed
+      name = "#{status('NSpid').split.last || @pid}.sock"
+      sockets = File.binread("/proc/#{@pid}/net/unix").scan(%r{^\S+ \S+ \S+ 00010000 \S+ \S+ +\d+ (/.*)$}n).flatten
+      sockets.select { |path| path.end_with?("/#{name}") }
+    rescue SystemCallError
+      []
+    end
+
+    # A path of another name, from the process's environment, if that can be read.
+    def configured
+      File.binread("/proc/#{@pid}/environ")[%r{(?:\A|\0)MEMSCOPE_LISTEN=(/[^\0]*)}n, 1]
+    rescue SystemCallError
+      nil
+    end
+
+    def status(key)
+      @status ||= File.read("/proc/#{@pid}/status")
+      raise gone if @status.match?(/^State:\s*[ZX]/) # ended, and not yet reaped by its parent
+
+      @status[/^#{key}:\s*(.*)$/, 1].to_s
+    rescue Errno::ENOENT, Errno::ESRCH
+      raise gone
+    rescue SystemCallError => e # hidepid=1, or no descriptors left in this process
+      why = [Errno::EACCES, Errno::EPERM].include?(e.class) ? :foreign : :busy
+      raise Unreachable.new("/proc/#{@pid}/status: #{e.class.new.message}", why)
+    end
+
+    def gone = Unreachable.new("there is no process #{@pid}", :gone)
   end
 end

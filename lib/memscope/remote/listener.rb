@@ -120,7 +120,6 @@ module Memscope
       @wake, @alarm = IO.pipe
       @connections = []
       @part = "".b
-      @rested = Clock.now
       @open = true
       @thread = Forks.background("memscope listener") { turn while @open }
       @thread.report_on_exception = false
@@ -185,10 +184,10 @@ module Memscope
       return unless @open
 
       moment = Clock.now # calls can be slow: a client that has written meanwhile is read before it can be dropped
-      accept if ready.include?(@server)
       (ready & @connections).each(&:go_on)
       answer
       work
+      accept if ready.include?(@server) # last: it raises if no descriptors are left
     rescue StandardError
       sleep PAUSE if @open # an exception must not end a program that sets Thread.abort_on_exception
     ensure
@@ -196,16 +195,15 @@ module Memscope
     end
 
     def drop(moment)
-      done, @connections = @connections.partition { |one| one.over? || one.deadline < moment }
+      done, @connections = @connections.partition { |one| one.over || one.deadline < moment }
       done.each(&:close)
     end
 
     def wait
-      resting = @connections.size >= MOST || Clock.now < @rested
-      own = resting ? [@wake] : [@wake, @server]
+      own = @connections.size < MOST ? [@wake, @server] : [@wake]
       reading, writing = @connections.partition(&:reading?)
-      soonest = [*@connections.map(&:deadline), *(@rested if resting)].min
-      seconds = soonest && (soonest - Clock.now).clamp(0, nil)
+      soonest = @connections.map(&:deadline).min
+      seconds = (soonest - Clock.now).clamp(0, nil) if soonest
       ready = IO.select(own + reading, writing, nil, seconds).to_a.flatten
       @wake.read_nonblock(64, exception: false) if ready.include?(@wake) && @open
       ready
@@ -216,19 +214,8 @@ module Memscope
         socket = @server.accept_nonblock(exception: false)
         break if socket == :wait_readable
 
-        welcome(socket)
+        @connections << Connection.new(socket, @part)
       end
-    rescue SystemCallError
-      @rested = Clock.now + PAUSE # no descriptors left, for instance
-    end
-
-    def welcome(socket)
-      _pid, uid = Sockets.peer(socket)
-      return socket.close unless [0, Process.euid].include?(uid)
-
-      @connections << Connection.new(socket, @part).tap(&:go_on)
-    rescue SystemCallError
-      socket.close
     end
 
     def answer
@@ -247,7 +234,7 @@ module Memscope
     # The time that a call takes does not count against the clients' deadlines.
     def lasting
       began = Clock.now
-      yield.tap { @connections.each { |connection| connection.postpone(Clock.now - began) } }
+      yield.tap { @connections.each { |connection| connection.deadline += Clock.now - began } }
     end
 
     # One client: reads one line and writes one line, each within its deadline. Never blocks. Leaves little garbage,
@@ -260,10 +247,13 @@ module Memscope
       FETCHING = 10.0
 
       # @return [Float] when the client is dropped, in seconds of CLOCK_MONOTONIC
-      attr_reader :deadline
+      attr_accessor :deadline
 
       # @return [String, nil] the request, from its arrival until it is answered
       attr_reader :request
+
+      # @return [Boolean] whether nothing is left to do
+      attr_reader :over
 
       # @param socket [UNIXSocket]
       # @param part [String] which `read` overwrites, the same one for all clients
@@ -272,6 +262,9 @@ module Memscope
         @part = part
         @buffer = +"".b
         @deadline = Clock.now + PATIENCE
+        @over = ![0, Process.euid].include?(socket.getpeereid.first)
+      rescue SystemCallError
+        @over = true # the client is gone
       end
 
       # @return [IO] for IO.select
@@ -280,17 +273,8 @@ module Memscope
       # @return [Boolean] whether no answer is ready to be written
       def reading? = @answer.nil?
 
-      # @return [Boolean] whether nothing is left to do
-      def over? = @over || false
-
       # @return [void]
       def close = @socket.close
-
-      # @param seconds [Float] how much later the client is dropped
-      # @return [void]
-      def postpone(seconds)
-        @deadline += seconds
-      end
 
       # Reads or writes as much as it can without blocking.
       #
@@ -317,11 +301,10 @@ module Memscope
         return if part == :wait_readable
         return @over = true if part.nil?
 
-        @buffer << part
-        line, ending = @buffer.partition("\n")
-        if line.bytesize > Calls::LONGEST_REQUEST then refuse
-        elsif !ending.empty? then @request = line
-        end
+        line, ending = (@buffer << part).partition("\n")
+        return refuse if line.bytesize > Calls::LONGEST_REQUEST
+
+        @request = line unless ending.empty?
       end
 
       def refuse

@@ -20,22 +20,13 @@ module Memscope
       # @return [String] the directory for this process's socket, created if missing
       # @raise [Refused]
       def directory(configured = nil)
-        path = configured || candidates(Process.euid).first
+        path = configured || default_directory
         make(path)
         check_directory(path, Process.euid)
       rescue SystemCallError => e
         raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; " \
                        "allowed: one that exists or can be created, set with " \
                        "MEMSCOPE_SOCKET_DIRECTORY"
-      end
-
-      # The default directories for a user's sockets, the likeliest first.
-      #
-      # @param uid [Integer]
-      # @return [Array<String>]
-      def candidates(uid)
-        runtime = ENV.fetch("XDG_RUNTIME_DIR", "") if uid == Process.euid
-        [*(File.join(runtime, "memscope") if runtime&.start_with?("/")), File.join(Dir.tmpdir, "memscope-#{uid}")]
       end
 
       # @param path [String]
@@ -85,35 +76,6 @@ module Memscope
         raise Refused, "the socket #{path}: #{e.class.new.message}"
       end
 
-      # @param path [String]
-      # @param uid [Integer] the required owner
-      # @return [Boolean] whether it is a socket of that user, and not a link
-      def socket?(path, uid)
-        stat = File.lstat(path)
-        stat.socket? && stat.uid == uid
-      rescue SystemCallError
-        false
-      end
-
-      # Connects without waiting.
-      #
-      # @param path [String]
-      # @return [Socket]
-      # @raise [SystemCallError] EAGAIN if the listener's backlog is full
-      def connect(path)
-        socket = Socket.new(:UNIX, :STREAM)
-        socket.connect_nonblock(Socket.sockaddr_un(path))
-        socket
-      rescue SystemCallError, ArgumentError
-        socket&.close
-        raise
-      end
-
-      # @param socket [BasicSocket]
-      # @return [Array(Integer, Integer)] pid and uid of the other end, as in struct ucred: of the client, or of the
-      #   process that called listen(2)
-      def peer(socket) = socket.getsockopt(:SOCKET, :PEERCRED).unpack("iI")
-
       # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
       # with a listener stays.
       #
@@ -130,25 +92,34 @@ module Memscope
 
       private
 
+      def default_directory
+        runtime = ENV.fetch("XDG_RUNTIME_DIR", "")
+        runtime.start_with?("/") ? "#{runtime}/memscope" : File.join(Dir.tmpdir, "memscope-#{Process.euid}")
+      end
+
       def make(path)
         Dir.mkdir(path, 0o700)
       rescue Errno::EEXIST
         nil
       end
 
+      # Whether it is a socket of this user, not a link, on which nobody listens.
       def stale?(path)
-        return false unless socket?(path, Process.euid)
-
-        connect(path).close
-        false
+        own_socket?(path) &&
+          !Socket.open(:UNIX, :STREAM) { |socket| socket.connect_nonblock(Socket.sockaddr_un(path)) }
       rescue Errno::ECONNREFUSED
         true
       rescue SystemCallError
         false
       end
 
+      def own_socket?(path)
+        stat = File.lstat(path)
+        stat.socket? && stat.owned?
+      end
+
       def occupant(path)
-        socket?(path, Process.euid) ? "another process listens there" : "a #{File.lstat(path).ftype} is there"
+        own_socket?(path) ? "another process listens there" : "a #{File.lstat(path).ftype} is there"
       rescue SystemCallError
         "something was there"
       end
