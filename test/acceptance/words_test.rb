@@ -89,6 +89,6 @@ class WordsTest < WebCase
 
   def page(verdict)
     readings, = counting(verdict: -> { verdict }, history: -> { Memscope.history })
-    get("/history", BROWSER, on: application(readings: readings)).body
+    get("/history", BROWSER, on: application(processes: readings)).body
   end
 end

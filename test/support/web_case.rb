@@ -29,10 +29,10 @@ class WebCase < MemscopeTest
 
   def log = @log ||= Log.new([])
 
-  def application(rails_env: "development", readings: Memscope::Web::Readings.new, clock: unhurried, **settings)
+  def application(rails_env: "development", processes: Memscope::Web::Processes.new, clock: unhurried, **settings)
     configuration = Settings.new(actions: true, logger: log, **settings)
     Memscope::Web::Application.new(configuration: -> { configuration }, rails_env: -> { rails_env },
-                                   readings: readings, clock: clock)
+                                   processes: processes, clock: clock)
   end
 
   # A clock that advances a minute at each look, so that every refusal is logged.
@@ -53,14 +53,14 @@ class WebCase < MemscopeTest
     request("POST", path, { params: fields, **env }, **options)
   end
 
-  # Cheap readings, and how often each was taken.
+  # Processes of which some kinds of readings are cheap, and how often each was taken.
   def counting(clock: nil, **kinds)
     counts = Hash.new(0)
     mutex = Mutex.new
     known = kinds.to_h do |kind, read|
       [kind, ->(*arguments) { mutex.synchronize { counts[kind] += 1 }.then { read.call(*arguments) } }]
     end
-    [Memscope::Web::Readings.new(known, **{ clock: clock }.compact), counts]
+    [Memscope::Web::Processes.new(known, **{ clock: clock }.compact), counts]
   end
 
   def basic(username, password) = { "HTTP_AUTHORIZATION" => "Basic #{["#{username}:#{password}"].pack('m0')}" }

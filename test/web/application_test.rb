@@ -80,7 +80,7 @@ class WebApplicationTest < WebCase
   def test_what_comes_from_outside_is_escaped
     mapping = { start: 4096, end: 8192, resident_bytes: 4096, permissions: "rw-p", rows: { "<b>": 4096 },
                 name: %(/tmp/"><script>alert('1')<) }
-    app = application(readings: counting(mappings: lambda {
+    app = application(processes: counting(mappings: lambda {
       Memscope::Mappings.capture({ rss_bytes: 4096, source: :pagemap, unmapped_bytes: 0, mappings: [mapping],
                                    reasons: {}, cost: { tier: :T2, wall_us: 1, gvl_us: 1, scratch_bytes: 0 } })
     }).first)
@@ -149,7 +149,7 @@ class WebApplicationTest < WebCase
 
   # Both use the same reading, since the clock stands still.
   def test_head_is_get_without_the_body
-    app = application(readings: Memscope::Web::Readings.new(clock: -> { 0.0 }))
+    app = application(processes: Memscope::Web::Processes.new(clock: -> { 0.0 }))
     %w[/arenas.json /assets/memscope.css /nothing].each do |path|
       head = request("HEAD", path, OWN, on: app)
       full = request("GET", path, OWN, on: app)
@@ -246,7 +246,7 @@ class WebApplicationTest < WebCase
       sleep 0.01 until threads&.-([Thread.current])&.all?(&:stop?)
       Memscope.ledger
     end)
-    app = application(readings: readings)
+    app = application(processes: readings)
     threads = Array.new(200) { Thread.new { get("/ledger.json", on: app).status } }
 
     assert_equal [200], threads.map(&:value).uniq
@@ -255,7 +255,7 @@ class WebApplicationTest < WebCase
 
   def test_a_reading_that_fails_fails_for_all_who_wait_and_is_not_taken_again_at_once
     readings, counts = counting(clock: -> { 0.0 }, ledger: -> { raise IOError, "gone: /proc/self/secret" })
-    app = application(readings: readings)
+    app = application(processes: readings)
     responses = Array.new(3) { get("/ledger.json", on: app) }
 
     assert_equal 1, counts[:ledger]
@@ -268,7 +268,7 @@ class WebApplicationTest < WebCase
 
   def test_after_a_purge_all_is_read_anew
     readings, counts = counting(ledger: -> { Memscope.ledger })
-    app = application(readings: readings)
+    app = application(processes: readings)
     get("/ledger.json", on: app)
     post({ "lever" => "gc" }, on: app)
     get("/ledger.json", on: app)
@@ -277,7 +277,7 @@ class WebApplicationTest < WebCase
   end
 
   def test_metrics
-    app = application(readings: counting(metrics: -> { "memscope_rss_bytes 1\n" }).first)
+    app = application(processes: counting(metrics: -> { "memscope_rss_bytes 1\n" }).first)
     response = get("/metrics", { "HTTP_ACCEPT" => "application/openmetrics-text" }, on: app)
 
     assert_equal "text/plain; version=0.0.4; charset=utf-8", response["content-type"]

@@ -44,7 +44,7 @@ module Memscope
       # @api private
       # @param evidence [Diagnosis::Evidence] of this process
       # @return [Result] of a dry run
-      def forecast(evidence) = Run.new([], dry_run: true).forecast(evidence)
+      def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
       # @api private
       # @param levers [Array<Symbol>]
@@ -109,28 +109,28 @@ module Memscope
         @ledgers = []
       end
 
+      # @param evidence [Diagnosis::Evidence, nil] for a dry run: predicts each lever from these readings
       # @return [Result]
       # @raise [Busy]
-      def result
+      def result(evidence = nil)
         start = Cost.now
-        @done = @dry_run ? predict : Purge.with_exclusive_purge { run_all }
-        Result.capture(body(Cost.now - start))
-      end
-
-      # @param evidence [Diagnosis::Evidence]
-      # @return [Result] of a dry run: each lever predicted by itself, from these readings
-      def forecast(evidence)
-        start = Cost.now
-        @ledgers << evidence.ledger
-        leave_out(evidence.ledger)
-        @done = @levers.map do |name|
-          gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
-          lever(name, gc || Forecast.of(name, evidence.ledger, heap: evidence.ruby_heap, collect: false))
-        end
+        @done = if evidence then forecast(evidence)
+                elsif @dry_run then predict
+                else Purge.with_exclusive_purge { run_all }
+                end
         Result.capture(body(Cost.now - start))
       end
 
       private
+
+      def forecast(evidence)
+        @ledgers << evidence.ledger
+        leave_out(evidence.ledger)
+        @levers.map do |name|
+          gc = Forecast.of_collection(evidence.garbage&.collected, evidence.ledger) if name == :gc
+          lever(name, gc || Forecast.of(name, evidence.ledger, heap: evidence.ruby_heap, collect: false))
+        end
+      end
 
       def predict
         ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]

@@ -18,9 +18,11 @@ module Memscope
     # The process does not allow the action.
     class Refused < StandardError; end
 
-    # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), and the names of its
-    # options.
-    Call = Struct.new(:type, :options) do
+    # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), the names of its
+    # options, and the class and the method that read it, unless Calls has a method of the call's name.
+    Call = Struct.new(:type, :options, :reader) do
+      def initialize(type, options, reader = [type, :read]) = super
+
       # @param value [Object] parsed JSON from another process
       # @return [Object] the reading
       # @raise [ArgumentError]
@@ -78,9 +80,9 @@ module Memscope
       process_memory: Call.new(:ProcessMemory, []),
       cgroup: Call.new(:Cgroup, []),
       history: Call.new(:History, []),
-      verdict: Call.new(:Verdict, %w[now]),
+      verdict: Call.new(:Verdict, %w[now], %i[History verdict]),
       lint: Call.new(:Lint, []),
-      doctor: Call.new(:Diagnosis, %w[gc]),
+      doctor: Call.new(:Diagnosis, %w[gc], %i[Doctor read]),
       diagnosis_with_forecast: Call.new(:"Calls::Diagnosed", []),
       workers: Call.new(:Workers, []),
       tags: Call.new(:Tags, []),
@@ -112,17 +114,16 @@ module Memscope
         failure(e)
       end
 
-      # Runs a call in this process: the private method of its name here; without one, the `read` of the class that it
-      # returns.
+      # Runs a call in this process: the private method of its name here; without one, the call's reader.
       #
       # @param name [Symbol] a key of CALLS
       # @return [Object] the answer, not yet JSON
       # @raise [Refused] for an action, if this process allows none
       def run(name, **options)
-        call = CALLS.fetch(name)
         return send(name, **options) if singleton_class.private_method_defined?(name, false)
 
-        Loading.unit(call.type).read(**options)
+        unit, read = CALLS.fetch(name).reader
+        Loading.unit(unit).public_send(read, **options)
       end
 
       # @return [String] the answer for an error, one line, with the parts of an Invalid
@@ -166,10 +167,6 @@ module Memscope
 
       def rss = Memscope.rss
 
-      def doctor(gc: false) = Loading.unit(:Doctor).read(gc: gc)
-
-      def verdict(now: false) = Loading.unit(:History).verdict(now: now)
-
       def heap_graph(paths_to: nil, **options)
         graph = HeapGraph.take(paths_to: class_name(paths_to), **options)
         graph.known? ? LastReadings.keep(graph) : graph
@@ -201,8 +198,8 @@ module Memscope
 
       # In Puma's master, the reports as they came: none is parsed.
       def workers
-        type = Loading.unit(CALLS[:workers].type)
-        type.current ? type.current.answer(type) : type.read
+        current = Runtime.current.workers
+        current.respond_to?(:answer) ? current.answer : Loading.unit(CALLS[:workers].type).read
       end
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.

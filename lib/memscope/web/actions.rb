@@ -1,5 +1,9 @@
 # frozen_string_literal: true
 
+require "fileutils"
+require "tmpdir"
+require_relative "page"
+
 module Memscope
   module Web
     # A posted form that changes processes, or walks a heap: POST /purge, /profile, /doctor, /census, /heap or /dump.
@@ -7,82 +11,150 @@ module Memscope
     # that the page with the button showed: if given, no other process is changed, except with worker=all in a cluster.
     # Without both, all workers are meant.
     #
-    # Methods raise HttpError for invalid parameters, or if the request reached a process other than the page's.
+    # Methods return what the page that answers is to show, as Page.new takes it. They raise HttpError for invalid
+    # parameters, or if the request reached a process other than the page's.
     #
     # @api private
     class Actions
-      LEVERS = Purge::LEVERS.map(&:name).freeze
-      private_constant :LEVERS
+      LEVERS = [*Purge::LEVERS.map(&:name), Processes::ALL].freeze
+      # Seconds after which a profile that was started from a page ends automatically.
+      PROFILE_SECONDS = 3600
+      # Seconds that a heap dump may take: a browser waits meanwhile.
+      DUMP_SECONDS = 30
+      private_constant :LEVERS, :PROFILE_SECONDS, :DUMP_SECONDS
+
+      # What a purge returned in one process, or in several workers.
+      class Returned < Page
+        # @return [Purge::Result, nil] of the only process; nil if several workers were called
+        def result = (outcomes.first.result if outcomes.one?)
+
+        # @return [Boolean] whether it is only predicted
+        def dry_run? = outcomes.filter_map(&:result).any?(&:dry_run?)
+
+        # @return [Integer, nil] fall of RSS: a page that several workers shared counts once for each. nil for a dry
+        #   run, and if that of one worker is unknown
+        def returned_bytes = sum(&:returned_bytes)
+
+        # @return [Integer, nil] what the machine gained, or nil as above
+        def returned_private_bytes = sum(&:returned_private_bytes)
+
+        # @return [String] the result, or the sum and the outcomes by worker
+        def to_json(*)
+          return result.to_json if result
+
+          JSON.generate(returned_bytes: returned_bytes, returned_private_bytes: returned_private_bytes,
+                        workers: outcomes.map { |one| { **one.summary, result: one.result } })
+        end
+
+        # @return [String] the same as text
+        def to_s(**)
+          texts = outcomes.map { |one| one.reason || one.result.to_s(unicode: true) }
+          result ? texts.first : outcomes.zip(texts).map { |one, text| "#{one.place}\n#{text}\n" }.join("\n")
+        end
+
+        private
+
+        def sum(&)
+          known = outcomes.filter_map(&:result).map(&)
+          known.sum unless known.empty? || known.include?(nil)
+        end
+      end
+
+      # @return [Hash{String => Array<String>}]
+      attr_reader :form
 
       # @param form [Hash{String => Array<String>}]
-      # @param calls [ClusterCalls]
-      def initialize(form, calls)
+      # @param processes [Processes]
+      def initialize(form, processes)
         @form = form
-        @calls = calls
+        @processes = processes
       end
+
+      # @return [Boolean] whether the form asks for a full GC
+      def collect? = value("do") == "gc"
 
       # Parameters: `lever`, names, or "all"; `dry_run`, "1" to predict only, "0" or nothing to purge.
       #
-      # @return [Array<ClusterCalls::Outcome>] for each process, a Purge::Result
+      # @return [Hash] outcomes: for each process, a Purge::Result
+      # @raise [HttpError] also if only one process was called, and it did not answer
       def purge
         given = @form.fetch("lever", [])
-        unknown = given - LEVERS - [ClusterCalls::ALL]
-        if given.empty? || unknown.any?
-          raise HttpError.parameter("lever", unknown.first, [*LEVERS, ClusterCalls::ALL].join(", "))
-        end
+        unknown = given - LEVERS
+        raise HttpError.parameter("lever", unknown.first, LEVERS.join(", ")) if given.empty? || unknown.any?
 
-        levers = given.include?(ClusterCalls::ALL) ? [] : given.map(&:to_sym)
-        @calls.purge(places, levers, dry_run: set?("dry_run"))
+        levers = given.include?(Processes::ALL) ? [] : given.map(&:to_sym)
+        { outcomes: run_purge(places, levers, dry_run: set?("dry_run")) }
       end
 
-      # @return [Boolean] whether the form asks for a full GC before the page is read
-      def collect? = value("do") == "gc"
-
-      # @return [Purge::Result] of a full GC in the process of the page
+      # Parameters: `do`, "gc".
+      #
+      # @return [Hash] collected: of a full GC in the process of the page
       def collect
         choice("do", %w[gc])
-        @calls.purge([place], [:gc], dry_run: false).first.result
+        { collected: run_purge([place], [:gc]).first.result }
       end
 
       # Parameters: `do`, "take", or "gc" to collect garbage first.
       #
-      # @return [Array<Census>] the last two
+      # @return [Hash] taken: the last two
       def census
         choice("do", %w[take gc])
-        @calls.call(place, :take_census, gc: collect?)
+        { taken: { census: @processes.call(place, :take_census, gc: collect?) } }
       end
 
       # Parameters: `paths_to`, a class's name, or empty; `strings`, "1" to look for duplicates.
       #
-      # @return [Array<HeapGraph>] the graph
-      def heap_graph
+      # @return [Hash] taken: the graph
+      def heap
         choice("do", %w[take])
         paths_to = value("paths_to").to_s.strip
-        @calls.call(place, :take_heap_graph, timeout: :graph, paths_to: (paths_to unless paths_to.empty?),
-                                             strings: set?("strings"))
+        options = { paths_to: (paths_to unless paths_to.empty?), strings: set?("strings") }
+        { taken: { heap: @processes.call(place, :take_heap_graph, timeout: :graph, **options) } }
       end
 
+      # Has the process write a heap dump, to a path that no other user may open. The path is removed before this method
+      # returns, whether or not there is a dump. Parameters: `format`, one of Dump::FORMATS.
+      #
       # @return [Array(File, String)] the dump, open for reading, and a name for it
       # @raise [HttpError] also if there is no dump
       def dump
         format = choice("format", Dump::FORMATS.keys, Dump::FORMATS.keys.first)
         place = place()
-        [@calls.dump(place, format), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
+        directory = Dir.mktmpdir("memscope-")
+        path = File.join(directory, "dump")
+        @processes.call(place, :dump, timeout: :graph, path: path, format: format, deadline: DUMP_SECONDS)
+        [File.open(path, "rb"), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
+      rescue SystemCallError => e
+        raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
+      ensure
+        remove(directory) if directory
       end
 
-      # Parameters: `do`, "start" or "stop"; `kind`, "malloc", with `backend` and `rate`, or "objects", with `budget`.
+      # Parameters: `do`, "start", "stop", or "gc" to collect garbage; `kind`, "malloc", with `backend` and `rate`, or
+      # "objects", with `budget`. A profile is stopped that was started from a page, whichever worker served that page.
       #
-      # @return [Array<ClusterCalls::Outcome>]
+      # @return [Hash] collected, or outcomes
       # @raise [HttpError] also if every process failed
       def profile
-        options = profile_options if choice("do", %w[start stop gc]) == "start"
-        outcomes = options ? @calls.start_profile(profiler, places, **options) : @calls.stop_profile(profiler, places)
-        return outcomes if outcomes.any?(&:done?)
+        verb = choice("do", %w[start stop gc])
+        return collect if verb == "gc"
+
+        options = profile_options if verb == "start"
+        outcomes = @processes.call_each(places, options ? :"#{profiler}_start" : :"#{profiler}_stop_shared",
+                                        timeout: :profile, **options.to_h)
+        return { outcomes: outcomes } if outcomes.any?(&:done?)
 
         raise HttpError.new(409, failure(outcomes))
       end
 
       private
+
+      def run_purge(places, levers, dry_run: false)
+        options = { timeout: :purge, levers: levers, dry_run: dry_run }
+        return @processes.call_each(places, :purge, **options) unless places.one?
+
+        [Processes::Outcome.new(places.first, @processes.call(places.first, :purge, **options))]
+      end
 
       # @return [String, nil] the last value given for a parameter
       def value(name) = @form[name]&.last
@@ -93,15 +165,15 @@ module Memscope
       def set?(name) = choice(name, %w[0 1], "0") == "1"
 
       # The process of the page with the button.
-      def place = named(@calls.choose(value("worker"), all: false)).first
+      def place = named(@processes.choose(value("worker"), all: false)).first
 
       # The calls of the profiler of the kind that the form names.
-      def profiler = ClusterCalls::PROFILERS.fetch(choice("kind", ClusterCalls::PROFILERS.keys, "malloc"))
+      def profiler = Processes::PROFILERS.fetch(choice("kind", Processes::PROFILERS.keys, "malloc"))
 
       # The processes of all workers, or of the one that the form names.
       def places
-        chosen = @calls.choose(value("worker"))
-        value("worker") == ClusterCalls::ALL && chosen.size > 1 ? chosen : named(chosen)
+        chosen = @processes.choose(value("worker"))
+        value("worker") == Processes::ALL && chosen.size > 1 ? chosen : named(chosen)
       end
 
       # The process with the form's pid. Without the plugin any process of a server may get the request; and a worker
@@ -127,7 +199,8 @@ module Memscope
                     { rate: number("rate", MallocProfile::RATE),
                       backend: choice("backend", MallocProfile::BACKENDS, :auto) }
                   end
-        options.tap { Memscope.const_get(Calls::PROFILERS.fetch(profiler)).check(**options) }
+        Memscope.const_get(Calls::PROFILERS.fetch(profiler)).check(**options)
+        { seconds: PROFILE_SECONDS, shared: true, **options }
       rescue Invalid => e
         raise HttpError.invalid(e)
       end
@@ -142,6 +215,14 @@ module Memscope
         return "#{outcomes.first.reason}." unless outcomes.first.place.index
 
         outcomes.map { |outcome| "#{outcome.place.to_s.capitalize}: #{outcome.reason}." }.join(" ")
+      end
+
+      # A process that did not answer in time may still create its file, and remove it, while this method runs. The
+      # process does so only once, so the retries end.
+      def remove(directory)
+        FileUtils.remove_entry(directory)
+      rescue Errno::ENOTEMPTY, Errno::ENOENT
+        retry if File.exist?(directory)
       end
     end
   end

@@ -2,12 +2,11 @@
 
 require "json"
 require "rack/body_proxy"
-require "uri"
 require_relative "../remote/calls"
 require_relative "../show/report"
 require_relative "../show/flame_graph"
-%w[request access assets drawing readings cluster pprof view actions pages pages/overview pages/history pages/objects
-   pages/profile pages/allocator].each { |part| require_relative part }
+%w[request access assets drawing processes pprof page actions pages/overview pages/history pages/objects pages/profile
+   pages/allocator].each { |part| require_relative part }
 
 module Memscope
   module Web
@@ -15,7 +14,7 @@ module Memscope
     #
     # @api private
     class Application
-      PAGES = View::PAGES.transform_values { |title| Pages.const_get(title) }.freeze
+      PAGES = Page::PAGES.transform_values { |title| Pages.const_get(title) }.freeze
       # Readings with an address of their own for JSON and text, and the page that shows each.
       READINGS = { "/ledger" => "/", "/doctor" => "/", "/workers" => "/", "/census" => "/objects",
                    "/heap" => "/objects", "/arenas" => "/allocator", "/size_classes" => "/allocator",
@@ -26,11 +25,14 @@ module Memscope
       # The method that answers each path.
       READS = { **PAGES.transform_values { :page }, **READINGS.transform_values { :reading },
                 **Assets::ALL.transform_values { :asset },
-                **{ "/metrics" => :metrics, "/debug/pprof/heap" => :pprof, "/debug/pprof/objects" => :pprof,
-                    "/profile/flamegraph" => :flame_graph } }.freeze
-      ACTIONS = { "/purge" => :purge, "/profile" => :profile, "/doctor" => :collect, "/census" => :objects,
-                  "/heap" => :objects, "/dump" => :dump }.freeze
-      HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => ACTIONS }.freeze
+                **Pprof::PATHS.transform_values { :pprof },
+                **{ "/metrics" => :metrics, "/profile/flamegraph" => :flame_graph } }.freeze
+      # For each form: the method of Actions, the page that answers it, and the reading that JSON and text have of it.
+      ACTIONS = { "/purge" => [:purge, Actions::Returned], "/profile" => [:profile, Pages::Profile],
+                  "/doctor" => [:collect, Pages::Overview, :diagnosis], "/census" => [:census, Pages::Objects, :census],
+                  "/heap" => [:heap, Pages::Objects, :heap] }.freeze
+      POSTS = { **ACTIONS.transform_values { :act }, "/dump" => :dump }.freeze
+      HANDLERS = { "GET" => READS, "HEAD" => READS, "POST" => POSTS }.freeze
       # What all responses carry. The referrer policy is same-origin: under no-referrer, browsers would send even the
       # pages' own forms with "Origin: null".
       HEADERS = {
@@ -47,21 +49,19 @@ module Memscope
       LOGGED = 60
       # Bytes of a dump that are read at a time.
       PART = 1 << 16
-      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
+      private_constant :PAGES, :READINGS, :PLAIN, :READS, :ACTIONS, :POSTS, :HANDLERS, :HEADERS, :TYPES, :LOGGED, :PART
 
       # @param configuration [#call] returns the Configuration
       # @param rails_env [#call] returns Rails.env; nil without Rails
-      # @param readings [Readings]
+      # @param processes [Processes]
       # @param clock [#call] returns seconds
       def initialize(configuration: -> { Memscope.configuration },
                      rails_env: -> { ::Rails.env.to_s if defined?(::Rails.env) },
-                     readings: Readings.new, clock: Clock.method(:now))
+                     processes: Processes.new, clock: Clock.method(:now))
         @configuration = configuration
         @rails_env = rails_env
-        @readings = readings
+        @processes = processes
         @refusals = Hash.new { |logged, sentence| logged[sentence] = TtlCache.new(clock: clock) }
-        @pprof = { "/debug/pprof/heap" => HeapProfile.new("malloc", "heap"),
-                   "/debug/pprof/objects" => HeapProfile.new("objects", "objects") }
         @dumping = Mutex.new
       end
 
@@ -132,18 +132,22 @@ module Memscope
       def error(error, request)
         return sentence(error.status, request, error.message, error.headers) unless request.format == :html
 
-        response(error.status, :html, view(request, actions: false).page(error), error.headers)
+        page = Page.new(@processes, request, actions: false)
+        response(error.status, :html, page.html(error), error.headers)
       end
 
-      def page(request) = shown(page_of(request.path, request), request)
+      def page(request) = shown(page_of(PAGES.fetch(request.path), request), request)
 
-      def page_of(path, request) = PAGES.fetch(path).new(@readings, request)
+      def page_of(type, request, **done)
+        type.new(@processes, request, actions: @configuration.call.actions, **done)
+      end
 
-      def shown(page, request)
+      # @param shows [Page, Reading] what JSON and text have of it
+      def shown(page, request, shows = page)
         case request.format
-        when :json then response(200, :json, "#{page.json}\n")
-        when :text then response(200, :text, page.text)
-        else response(200, :html, view(request).page(page))
+        when :json then response(200, :json, "#{shows.to_json}\n")
+        when :text then response(200, :text, shows.to_s(unicode: true))
+        else response(200, :html, page.html)
         end
       end
 
@@ -153,64 +157,50 @@ module Memscope
         return moved(request, path) if request.format == :html
 
         name = request.path.delete_prefix("/").to_sym
-        calls = ClusterCalls.new(@readings)
-        return body(page_of(path, request).data(name), request) unless PLAIN.include?(name)
-
-        body(calls.read(calls.place(request.query), name), request)
-      end
-
-      # The page as HTML, its reading alone as JSON and text.
-      def answer(page, reading, request) = request.format == :html ? shown(page, request) : body(reading, request)
-
-      def body(reading, request)
-        text = request.format == :json ? "#{reading.to_json}\n" : reading.to_s(unicode: true)
-        response(200, request.format, text)
+        page = page_of(PAGES.fetch(path), request) unless PLAIN.include?(name)
+        shown(page, request, page ? page.data(name) : @processes.read(@processes.place(request.query), name))
       end
 
       # To the part of the page that shows the reading.
       def moved(request, path)
-        query = URI.encode_www_form(request.path == "/doctor" ? { **request.query, findings: 1 } : request.query)
-        part = request.path.sub("/", "#") unless path == "/"
-        base = request.base.empty? ? path : "#{request.base}#{path.chomp('/')}"
-        place = "#{base}#{"?#{query}" unless query.empty?}#{part}"
+        query = request.path == "/doctor" ? { **request.query, findings: 1 } : request.query
+        place = "#{request.link(path, query)}#{request.path.sub('/', '#') unless path == '/'}"
         response(302, :text, "See #{place}\n", "location" => place)
       end
 
-      def view(request, actions: @configuration.call.actions)
-        View.new(request, actions: actions, calls: -> { ClusterCalls.new(@readings) })
+      def metrics(_request) = response(200, Memscope::Prometheus::CONTENT_TYPE, @processes.fetch(:metrics))
+
+      # Errors are sentences in plain text: the client is not a browser.
+      def pprof(request)
+        response(200, "application/octet-stream", Pprof.of(request, @processes),
+                 "content-disposition" => %(attachment; filename="#{File.basename(request.path)}.pb.gz"))
+      rescue HttpError => e
+        response(e.status, :text, "#{e.message}\n", e.headers)
       end
-
-      def metrics(_request) = response(200, Memscope::Prometheus::CONTENT_TYPE, @readings.fetch(:metrics))
-
-      def pprof(request) = response(*@pprof.fetch(request.path).response(request, @readings))
 
       # Has its own Content-Security-Policy, with the hashes of its inline scripts and styles.
       def flame_graph(request)
-        body = Pages::Profile.new(@readings, request).flame_graph
+        body = page_of(Pages::Profile, request).flame_graph
         response(200, :html, body, "content-security-policy" => Report::FlameGraph.policy)
       end
 
-      def purge(request)
-        actions = actions(action_form(request))
-        shown(Pages::Returned.new(changing { actions.purge }), request)
-      end
-
-      # A census and a heap graph are answered by the page that shows both. A census only reads, so `actions = false`
-      # does not forbid it, unless garbage is to be collected first.
-      def objects(request)
-        form = posted_form(request)
-        actions = actions(form)
-        kind = request.path.delete_prefix("/").to_sym
-        check_actions if kind == :heap || actions.collect?
-        taken = changing { kind == :heap ? actions.heap_graph : actions.census }
-        page = Pages::Objects.new(@readings, request, form: form, taken: { kind => taken })
-        answer(page, page.data(kind), request)
+      # Drops all cached readings after the action, even if that raises.
+      def act(request)
+        name, type, reading = ACTIONS.fetch(request.path)
+        actions = actions(request)
+        done = begin
+          actions.public_send(name)
+        ensure
+          @processes.forget
+        end
+        page = page_of(type, request, form: actions.form, **done)
+        shown(page, request, reading ? page.data(reading) : page)
       end
 
       # Writes one dump at a time, since each takes the memory of a child. The unlinked file takes disk space until its
       # download ends.
       def dump(request)
-        actions = actions(action_form(request))
+        actions = actions(request)
         raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
 
         begin
@@ -223,50 +213,23 @@ module Memscope
          ::Rack::BodyProxy.new(file.each_line(nil, PART)) { file.close }]
       end
 
-      def profile(request)
-        form = action_form(request)
-        actions = actions(form)
-        done = changing { actions.collect? ? { collected: actions.collect } : { outcomes: actions.profile } }
-        shown(Pages::Profile.new(@readings, request, form: form, **done), request)
+      # What a form asks for, whose `worker` may also be in the query. Refuses a form that no page of this application
+      # posted. A census only reads, so `actions = false` does not forbid it, unless garbage is to be collected first.
+      def actions(request)
+        form = { **request.query.slice("worker"), **request.form }
+        refuse_forgery(request)
+        actions = Actions.new(form, @processes)
+        return actions if @configuration.call.actions || (request.path == "/census" && !actions.collect?)
+
+        raise HttpError.new(403, "Actions are disabled (`actions = false`).")
       end
 
-      def collect(request)
-        form = action_form(request)
-        collected = changing { actions(form).collect }
-        page = Pages::Overview.new(@readings, request, form: form, collected: collected)
-        answer(page, page.diagnosis, request)
-      end
-
-      def actions(form) = Actions.new(form, ClusterCalls.new(@readings))
-
-      # @return [Hash{String => Array<String>}] the fields of a form that may change the process; `worker` may also be
-      #   in the query
-      def action_form(request)
-        check_actions
-        posted_form(request)
-      end
-
-      def check_actions
-        raise HttpError.new(403, "Actions are disabled (`actions = false`).") unless @configuration.call.actions
-      end
-
-      # The fields of a form. Refuses a form that no page of this application posted.
-      def posted_form(request)
-        form = request.form
-        refusal = Access.forgery(request.env)
-        return { **request.query.slice("worker"), **form } unless refusal
-
+      def refuse_forgery(request)
+        refusal = Access.forgery(request.env) or return
         log_refusal(request, refusal)
         raise HttpError.new(403, "The form does not come from these pages. Reload " \
                                  "the page and retry; a program sends " \
                                  "`Sec-Fetch-Site: same-origin`.")
-      end
-
-      # Drops all cached readings afterwards, even if the block raises.
-      def changing
-        yield
-      ensure
-        @readings.forget
       end
 
       def log_refusal(request, refusal)
@@ -277,15 +240,11 @@ module Memscope
       def log(request, text)
         line = "memscope web: #{request.verb} #{request.path} from #{request.env['REMOTE_ADDR'].to_s[0, 60]}: #{text}"
         line = line.b.gsub(/[^\x20-\x7e]/n, "?")[0, 500]
-        logger ? logger.warn(line) : request.env["rack.errors"]&.puts(line)
-      rescue StandardError # of the application's logger
-        request.env["rack.errors"]&.puts(line)
-      end
-
-      def logger
-        @configuration.call.logger
-      rescue StandardError
-        nil
+        errors = request.env["rack.errors"]
+        logger = @configuration.call.logger
+        logger ? logger.warn(line) : errors&.puts(line)
+      rescue StandardError # of the configuration, or of the application's logger
+        errors&.puts(line)
       end
     end
   end

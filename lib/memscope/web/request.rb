@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require "rack"
+require "uri"
 
 module Memscope
   module Web
@@ -103,6 +104,14 @@ module Memscope
         raise HttpError.new(415, "Send a form: #{FORM}.") unless type.empty? || type.casecmp?(FORM)
 
         decoded(body, "form")
+      end
+
+      # @param path [String] of a page of this application
+      # @param query [Hash] parameters
+      # @return [String] a link to it
+      def link(path, query = {})
+        place = path == "/" && !@base.empty? ? @base : "#{@base}#{path}"
+        query.empty? ? place : "#{place}?#{URI.encode_www_form(query)}"
       end
 
       private

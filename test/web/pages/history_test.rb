@@ -13,8 +13,7 @@ class WebHistoryTest < WebCase
   def planted = @planted ||= PlantedHistory.week(now: Time.utc(2026, 11, 26, 9, 10))
 
   def serving(**kinds)
-    known = { **Memscope::Web::Readings::KINDS, history: -> { planted }, **kinds }
-    application(readings: Memscope::Web::Readings.new(known))
+    application(processes: Memscope::Web::Processes.new({ history: -> { planted }, **kinds }))
   end
 
   def page(path, on: serving) = get(path, on: on)

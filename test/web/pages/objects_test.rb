@@ -59,12 +59,16 @@ class WebObjectsTest < WebCase
   # The process that was asked has the graph in hand: nothing is asked for, made or checked a second time.
   def test_a_graph_is_made_and_checked_once
     counts = Hash.new(0)
-    trace = TracePoint.new(:call) { |point| counts[[point.defined_class, point.method_id]] += 1 }
+    kept = []
+    trace = TracePoint.new(:call) do |point|
+      counts[[point.defined_class, point.method_id]] += 1
+      kept << point.binding.local_variable_get(:name) if point.callee_id == :kept && point.self.is_a?(Memscope::Runtime)
+    end
     trace.enable { [take, page("/objects")] }
     called = counts.keys.map(&:last)
 
     assert_includes called, :take_heap_graph
-    assert_equal 1, counts[[Memscope::Calls.singleton_class, :kept_heap_graph]]
+    assert_equal 1, kept.count(:heap_graph)
     assert_empty counts.keys.map(&:first) & [Memscope::Loader, Memscope::Loader.singleton_class]
   end
 
@@ -146,8 +150,8 @@ class WebObjectsTest < WebCase
 
   def test_of_another_process
     other = listening(CATALOG)
-    place = Memscope::Web::ClusterCalls::Place.new(0, other.pid)
-    calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+    place = Memscope::Web::Processes::Place.new(0, other.pid)
+    calls = Memscope::Web::Processes.new(workers: [])
 
     assert_equal([[], []], %i[kept_heap_graph kept_censuses].map { |name| calls.call(place, name) })
     assert_raises(Memscope::Web::HttpError) { calls.call(place, :take_heap_graph, strings: 1) }
@@ -218,10 +222,10 @@ class WebObjectsTest < WebCase
       Memscope::Web
       directory = Dir.mktmpdir
       ENV["TMPDIR"] = directory
-      calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
+      actions = Memscope::Web::Actions.new({ "format" => ["objspace"] }, Memscope::Web::Processes.new(workers: []))
       Process.setrlimit(:FSIZE, 100_000)
       failure = begin
-        calls.dump(calls.place({}), :objspace)
+        actions.dump
       rescue Memscope::Web::HttpError => e
         e
       end
@@ -246,10 +250,10 @@ class WebObjectsTest < WebCase
       File.singleton_class.prepend(Module.new do
         define_method(:unlink) { |path| removed.include?(path) ? super(path) : 2.times { super(removed.push(path).last) } }
       end)
-      calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
       gone = Process.wait(spawn("true"))
+      workers = [Memscope::Worker.capture({ index: 0, pid: gone, role: :worker, samples: 0, reasons: {} })]
       failure = begin
-        calls.dump(Memscope::Web::ClusterCalls::Place.new(0, gone), :objspace)
+        Memscope::Web::Actions.new({}, Memscope::Web::Processes.new(workers: workers)).dump
       rescue Memscope::Web::HttpError => e
         e
       end
@@ -263,8 +267,9 @@ class WebObjectsTest < WebCase
   def test_a_dump_of_another_process
     other = listening(CATALOG)
     before = left_over.first
-    calls = Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: [])
-    file = calls.dump(Memscope::Web::ClusterCalls::Place.new(0, other.pid), :objspace)
+    workers = [Memscope::Worker.capture({ index: 0, pid: other.pid, role: :worker, samples: 0, reasons: {} })]
+    processes = Memscope::Web::Processes.new(workers: workers)
+    file, = Memscope::Web::Actions.new({ "format" => ["objspace"] }, processes).dump
 
     assert_equal before, left_over.first
     assert_includes file.read, "Catalog"

@@ -26,7 +26,7 @@ class WebOverviewTest < WebCase
   # The diagnosis is another request: by the script, by the refresh of a browser without scripts, or by a link.
   def test_the_overview_is_painted_by_a_plain_ledger
     readings, counts = counting(ledger: -> { Memscope.ledger }, diagnosis_with_forecast: -> { flunk })
-    page = get("/", BROWSER, on: application(readings: readings)).body
+    page = get("/", BROWSER, on: application(processes: readings)).body
 
     assert_equal({ ledger: 1 }, counts)
     assert_includes page, '<noscript><meta http-equiv="refresh" content="0; url=/memscope?findings=1"></noscript>'
@@ -46,7 +46,7 @@ class WebOverviewTest < WebCase
 
   # The forecast is based on the ledger of the diagnosis.
   def test_a_finding_and_the_lever_that_it_names_predict_the_same
-    diagnosed = Memscope::Web::Readings.new.fetch(:diagnosis_with_forecast)
+    diagnosed = Memscope::Web::Processes.new.fetch(:diagnosis_with_forecast)
 
     assert_same diagnosed.diagnosis.evidence.ledger, diagnosed.forecast.before
     trim = diagnosed.forecast.levers.find { |lever| lever.name == :trim }
@@ -67,7 +67,7 @@ class WebOverviewTest < WebCase
       walks = Hash.new(0)
       Memscope::Purge::Compaction.define_singleton_method(:missing) { nil }
       names = %i[object_blocks ruby_heap ledger]
-      readings = Memscope::Web::Readings.new
+      readings = Memscope::Web::Processes.new
       native = Memscope.const_get(:Native)
       count = ->(call) { walks[call.method_id] += 1 if names.include?(call.method_id) && call.self.equal?(native) }
       TracePoint.new(:c_call, &count).enable do
@@ -123,7 +123,7 @@ class WebOverviewTest < WebCase
     early = Histories.judge(0.1) { |hour| { malloc: 900 * hour, malloc_in_use: 900 * hour } }
     young = Memscope::Workers.of([Memscope.workers.first.with(verdict: early)], since: Memscope::Cost.now)
     readings, = counting(workers: -> { young })
-    text = get("/workers.txt", on: application(readings: readings)).body
+    text = get("/workers.txt", on: application(processes: readings)).body
 
     assert_match(/too early/, text)
     refute_match(%r{MiB/h}, text)
@@ -147,6 +147,6 @@ class WebOverviewTest < WebCase
   def page_of(diagnosis, forecast = Memscope::Purge.run([:gc], dry_run: true))
     diagnosed = Memscope::Calls::Diagnosed.new(diagnosis, forecast)
     readings, = counting(diagnosis_with_forecast: -> { diagnosed }, verdict: -> { Memscope.verdict })
-    get("/?findings=1", BROWSER, on: application(readings: readings)).body
+    get("/?findings=1", BROWSER, on: application(processes: readings)).body
   end
 end

@@ -50,7 +50,7 @@ class WebProfileTest < WebCase
   def parse = (@kept ||= []).concat(Array.new(300) { Psych.load("k" * 10_000) })
 
   def test_by_the_applications_line
-    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    @application = application(processes: Memscope::Web::Processes.new(clock: -> { now }))
     start
     parse
     @now = 1.1
@@ -69,7 +69,7 @@ class WebProfileTest < WebCase
 
   # The rows link to the part of the profile that is of one tag.
   def test_by_endpoint_and_job
-    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    @application = application(processes: Memscope::Web::Processes.new(clock: -> { now }))
 
     refute_includes page("/profile").body, "By endpoint and job"
     start
@@ -196,7 +196,7 @@ class WebProfileTest < WebCase
   end
 
   def test_each_kind_has_its_flame_graph
-    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    @application = application(processes: Memscope::Web::Processes.new(clock: -> { now }))
     objects(do: "start")
     keep_objects
     @now = 1.1
@@ -207,7 +207,7 @@ class WebProfileTest < WebCase
   end
 
   def test_objects_as_pprof
-    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    @application = application(processes: Memscope::Web::Processes.new(clock: -> { now }))
 
     assert_equal 404, page("/debug/pprof/objects").status
     objects(do: "start")
@@ -247,7 +247,7 @@ class WebProfileTest < WebCase
 
   # However many requests there are, and however long rendering takes.
   def test_each_form_is_rendered_once_a_snapshot
-    @application = application(readings: Memscope::Web::Readings.new(clock: -> { now }))
+    @application = application(processes: Memscope::Web::Processes.new(clock: -> { now }))
     renderings do |counts|
       start
       keep

@@ -108,7 +108,7 @@ module Memscope
       # @return [void]
       def run
         History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
-        @watch = Watch.new(Reporter.new(role: :master), **PACE)
+        @watch = Watch.new(Reporter.new(role: :master), controller: @controller, **PACE)
         @due = @seldom = Clock.now
         @collected ||= GC.stat(:total_allocated_objects)
         Runtime.current.workers = self
@@ -145,11 +145,11 @@ module Memscope
       def read(_type = Workers)
         since = Cost.now
         workers = known.filter_map { |one, phase| one.is_a?(Worker) ? one : one.worker&.with(phase: phase) }
-        Workers.of([master, *workers], since: since)
+        Workers.of([@watch.latest, *workers], since: since)
       end
 
       # @return [Cluster] whose JSON is that of `read`
-      def answer(_type) = self
+      def answer = self
 
       # Only the listener calls this: the next call overwrites the text, so that none is left for a garbage collection.
       #
@@ -157,7 +157,7 @@ module Memscope
       def to_json(*)
         head, list, tail = Workers.of([], since: Cost.now).to_json.b.partition('"workers":[')
         text = (@text ||= +"").force_encoding(Encoding::BINARY)
-        text[0..] = head << list << (@own ||= master.to_json)
+        text[0..] = head << list << (@own ||= @watch.latest.to_json)
         known.each { |one, phase| one.is_a?(Worker) ? text << "," << one.to_json : one.write(text << ",", phase) }
         (text << tail).force_encoding(Encoding::UTF_8)
       end
@@ -194,8 +194,6 @@ module Memscope
         @collected = GC.stat(:total_allocated_objects)
       end
 
-      def master = @controller ? @watch.latest.with(**@controller.fields) : @watch.latest
-
       # A failure is only a warning: reports do not need the listener's socket.
       def listen(otherwise)
         Loading.unit(:Listener).listen(nil)
@@ -221,9 +219,7 @@ module Memscope
       def living(workers) = workers.select { |pid, _known| alive?(pid) }
 
       def alive?(pid)
-        Process.kill(0, pid) == 1
-      rescue Errno::EPERM
-        true
+        Process.getpgid(pid).positive?
       rescue Errno::ESRCH
         false
       end

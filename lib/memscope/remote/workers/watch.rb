@@ -101,7 +101,6 @@ module Memscope
       rescue StandardError => e
         alone(type, "Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
       end
-      alias answer read
 
       private
 

@@ -27,7 +27,7 @@ module Memscope
         def size_classes = read(:size_classes, arena: arena)
 
         # @return [String]
-        def text = (READINGS - %i[allocator]).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
+        def to_s(**) = (READINGS - %i[allocator]).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
 
         # @return [Array<Array(Symbol, String, String, Reading, Report::ReadingPage)>] name, heading and sentence of
         #   each reading that has something to show

@@ -31,7 +31,7 @@ module Memscope
         def history = read(:history)
 
         # @return [String]
-        def json
+        def to_json(*)
           return super unless @request.query.key?("range")
 
           body = history.to_h

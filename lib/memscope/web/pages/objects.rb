@@ -22,7 +22,7 @@ module Memscope
         def census = censuses.last
 
         # @return [Memscope::HeapGraph, nil]
-        def heap = kept(:heap, :kept_heap_graph).last
+        def heap = kept(:heap, :heap_graph).last
 
         # @return [Array<Report::ReadingPage>] what grew since the census before, if there is one; and the census
         def counts
@@ -38,25 +38,25 @@ module Memscope
         def by = choice("by", GROUPINGS.keys, :class)
 
         # @return [String] the class in the form's field, from the query or the posted form; empty: any
-        def paths_to = @form["paths_to"]&.last.to_s
+        def paths_to = form["paths_to"]&.last.to_s
 
         # What the page shows of the heap graph: rendered once, since it is kept.
         #
         # @yieldreturn [String]
         # @return [String]
-        def tables(&) = @readings.fetch(:rendered, @request.base, place.pid, heap.at, &)
+        def tables(&) = @processes.fetch(:rendered, @request.base, place.pid, heap.at, &)
 
         # @return [String]
-        def text
+        def to_s(**)
           found = super
           found.empty? ? "No census and no heap graph was taken in #{place}.\n" : found
         end
 
         private
 
-        def censuses = kept(:census, :kept_censuses)
+        def censuses = kept(:census, :censuses)
 
-        def kept(name, call) = @taken[name] ||= @calls.call(place, call)
+        def kept(name, kept) = @taken[name] ||= @processes.kept(place, kept)
       end
     end
   end

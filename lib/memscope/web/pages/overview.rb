@@ -76,10 +76,10 @@ module Memscope
         def forecast = diagnosed.forecast
 
         # @return [Memscope::Workers] the master and all workers; without a cluster, this process
-        def workers = @readings.fetch(:workers)
+        def workers = @processes.fetch(:workers)
 
         # @return [String]
-        def text
+        def to_s(**)
           diagnosis = doctor
           [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")
         end
@@ -94,11 +94,11 @@ module Memscope
         end
 
         # @return [String, nil] why this process knows no other worker, although it belongs to a cluster
-        def alone = (workers.reasons[:workers] if calls.workers.one?)
+        def alone = (workers.reasons[:workers] if @processes.workers.one?)
 
         # @return [Array<Branch>] the visible top-level rows
         def branches
-          @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, View.mark(row.id).to_s, row.id) }
+          @branches ||= ledger.rows.select(&:visible?).map { |row| branch(row, mark(row.id), row.id) }
         end
 
         # @return [Markup] the rows side by side
@@ -122,6 +122,11 @@ module Memscope
         private
 
         def diagnosed = @diagnosed ||= read(:diagnosis_with_forecast)
+
+        def refresh = (link("/", findings: 1) unless diagnosed?)
+
+        # The number of a top row, the same on all pages; empty if it has none.
+        def mark(id) = Memscope::History::ROWS.index(id)&.succ.to_s
 
         def branch(row, mark, owner)
           below = row.children.select(&:visible?).map { |child| branch(child, nil, owner) }

@@ -20,9 +20,9 @@ module Memscope
         LINES = 30
         private_constant :LINES
 
-        # @return [String] a key of ClusterCalls::PROFILERS
+        # @return [String] a key of Processes::PROFILERS
         # @raise [HttpError]
-        def kind = ClusterCalls::PROFILERS.key(profiler)
+        def kind = Processes::PROFILERS.key(profiler)
 
         # @return [Boolean] whether the page is about objects
         def objects? = kind == "objects"
@@ -30,21 +30,18 @@ module Memscope
         # @return [Hash{Symbol => String}] headings by grouping
         def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
 
-        # @return [Boolean]
-        def cluster? = @calls.cluster?
-
-        # @return [ClusterCalls::Place] the process of this page: after a form for all workers, the process that the
+        # @return [Processes::Place] the process of this page: after a form for all workers, the process that the
         #   query names
         # @raise [HttpError] for an unknown worker
         def place
-          all = @outcomes && @form["worker"]&.last == ClusterCalls::ALL
-          @place ||= @calls.place(all ? @request.query : @form)
+          all = @outcomes && form["worker"]&.last == Processes::ALL
+          @place ||= @processes.place(all ? @request.query : form)
         end
 
-        # @return [Array<ClusterCalls::Outcome>] the states of all workers
-        def states = @states ||= @calls.profile_states(profiler, @calls.choose(nil))
+        # @return [Array<Processes::Outcome>] the states of all workers
+        def states = @states ||= @processes.profile_states(profiler, @processes.choose(nil))
 
-        # @param outcome [ClusterCalls::Outcome] one of `states`
+        # @param outcome [Processes::Outcome] one of `states`
         # @return [String]
         def status(outcome)
           state = outcome.result or return outcome.reason
@@ -111,15 +108,15 @@ module Memscope
         end
 
         # @return [String] the profile; if the page answers a form in a cluster, the form's outcomes
-        def json
-          return kept(:json, &:to_json) unless @outcomes && cluster?
+        def to_json(*)
+          return kept(:json, &:to_json) unless @outcomes && @processes.cluster?
 
-          JSON.generate(do: @form["do"].last, workers: @outcomes.map(&:summary))
+          JSON.generate(do: form["do"].last, workers: @outcomes.map(&:summary))
         end
 
-        # @return [String] the same as `json`, as text
-        def text
-          return kept(:text) { |profile| profile.to_s(unicode: true) } unless @outcomes && cluster?
+        # @return [String] the same as text
+        def to_s(**)
+          return kept(:text) { |profile| profile.to_s(unicode: true) } unless @outcomes && @processes.cluster?
 
           "#{@outcomes.map { |outcome| "#{outcome.place}: #{outcome.reason || done}" }.join("\n")}\n"
         end
@@ -127,20 +124,19 @@ module Memscope
         # @return [String] the flame graph
         # @raise [HttpError] if none was started
         def flame_graph
-          query = [place.query, ("kind=#{kind}" if objects?)].compact.join("&")
-          back = ["../profile", *(query unless query.empty?)].join("?")
-          kept(:flame_graph) { |profile| profile.to_html(back: back) }
+          query = URI.encode_www_form({ worker: place.index, kind: (kind if objects?) }.compact)
+          kept(:flame_graph) { |profile| profile.to_html(back: "../profile#{"?#{query}" unless query.empty?}") }
         end
 
         # @return [String] what the form did in each worker: "started" or "stopped"
-        def done = { "start" => "started", "stop" => "stopped" }.fetch(@form["do"].last)
+        def done = { "start" => "started", "stop" => "stopped" }.fetch(form["do"].last)
 
         private
 
         # A form may be posted to a URL whose query names the kind.
         def profiler
-          profilers = ClusterCalls::PROFILERS
-          given = (@form["kind"] || @request.query["kind"])&.last || "malloc"
+          profilers = Processes::PROFILERS
+          given = (form["kind"] || @request.query["kind"])&.last || "malloc"
           profilers.fetch(HttpError.choose("kind", given, profilers.keys))
         end
 
@@ -153,10 +149,7 @@ module Memscope
         def kept(*form, &)
           raise HttpError.new(502, here.reason) if here&.reason
 
-          none = HttpError.new(404, "No #{profiler.name.tr('_', ' ')} was started in #{place}.")
-          raise none unless state[:session]&.positive?
-
-          @calls.kept_profile(profiler, place, state, *form, &)
+          @processes.kept_profile(profiler, place, state, *form, &)
         end
       end
     end

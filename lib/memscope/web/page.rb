@@ -2,7 +2,6 @@
 
 require "cgi/escape"
 require "erb"
-require "uri"
 require_relative "../show/report/history"
 
 module Memscope
@@ -37,10 +36,11 @@ module Memscope
       end
     end
 
-    # The scope of the templates in views/: one for each request.
+    # The answer to one request: HTML by the template with the page's own name, JSON and text by its readings. Also the
+    # scope of the templates in views/.
     #
     # @api private
-    class View
+    class Page
       include Quantity
 
       # Titles by path, in the order of the navigation.
@@ -56,38 +56,99 @@ module Memscope
 
       # @return [Request]
       attr_reader :request
+      # @return [Processes]
+      attr_reader :processes
       # @return [Boolean] whether the levers have buttons
       attr_reader :actions
+      # @return [Purge::Result, nil] of the full GC that the form asked for before this page is read
+      attr_reader :collected
+      # @return [Array<Processes::Outcome>, nil] what became of the form that this page answers, in each process
+      attr_reader :outcomes
 
+      # @param processes [Processes]
       # @param request [Request]
       # @param actions [Boolean]
-      # @param calls [#call] returns the ClusterCalls
-      def initialize(request, actions:, calls:)
+      # @param form [Hash{String => Array<String>}, nil] the posted form, if there is one
+      # @param collected [Purge::Result, nil]
+      # @param outcomes [Array<Processes::Outcome>, nil]
+      # @param taken [Hash{Symbol => Array<Reading>}] what the form has taken, by name
+      def initialize(processes, request, actions:, form: nil, collected: nil, outcomes: nil, taken: {})
+        @processes = processes
         @request = request
         @actions = actions
-        @calls = calls
+        @form = form
+        @collected = collected
+        @outcomes = outcomes
+        @taken = taken
+      end
+
+      # @return [Symbol] the template in views/
+      def template = self.class.name[/\w+\z/].downcase.to_sym
+
+      # @return [String]
+      def title = template.name.capitalize
+
+      # @return [Processes::Place] the process that the page shows
+      # @raise [HttpError] for an unknown worker
+      def place = @place ||= @processes.place(form)
+
+      # @param name [Symbol] of a method of the page
+      # @return [Reading]
+      # @raise [HttpError] if there is none
+      def data(name)
+        public_send(name) or
+          raise HttpError.new(404, "No #{name} was taken in #{place}. Take one on " \
+                                   "the page /objects, or with memscope #{name} " \
+                                   "--pid #{place.pid}.")
+      end
+
+      # @return [String] the page's only reading, or an object of them by name
+      def to_json(*)
+        (names.one? ? public_send(names.first) : names.to_h { |name| [name, public_send(name)] }).to_json
+      end
+
+      # @return [String]
+      def to_s(**) = names.filter_map { |name| public_send(name)&.to_s(unicode: true) }.join("\n\n")
+
+      # @param subject [#title, #template] what the page shows
+      # @return [Markup]
+      def html(subject = self)
+        @title = subject.title
+        @content = render(subject.template, subject)
+        render(:layout)
+      end
+
+      private
+
+      # The posted form, or the query.
+      def form = @form ||= request.query
+
+      # The page's readings.
+      def names = self.class::READINGS
+
+      # @raise [HttpError] if the process does not answer
+      def read(kind, **options) = @processes.read(place, kind, **options)
+
+      # @param allowed [Array<Object>]
+      # @return [Object] the allowed value that the query names
+      # @raise [HttpError] if it is none of those allowed
+      def choice(parameter, allowed, default)
+        HttpError.choose(parameter, @request.query[parameter]&.last || default, allowed)
       end
 
       # @param subject [Object] the object that the template shows
       # @return [Markup]
       def render(template, subject = nil) = Markup.new(public_send(:"_#{template}", subject))
 
-      # @param page [#title, #template] with a `place`, if it shows one process
-      # @return [Markup] a whole page
-      def page(page)
-        @place = page.place if page.respond_to?(:place)
-        @refresh = (link("/", findings: 1) if page.respond_to?(:diagnosed?) && !page.diagnosed?)
-        @title = page.title
-        @content = render(page.template, page)
-        render(:layout)
-      end
+      # @return [Array<Processes::Place>] the workers to choose from; empty without a cluster
+      def places = @places ||= @processes.places
 
-      # @return [Array<ClusterCalls::Place>] the workers to choose from; empty without a cluster
-      def places = @places ||= @calls.call.then { |calls| calls.cluster? ? calls.places : [] }
+      # @return [String, nil] where the page fetches itself with what takes longer to read; nil if it has all
+      def refresh = nil
 
       # @return [String, nil] the index of the worker that all links keep; nil without a cluster
       def worker
-        @place ? @place.index&.to_s : request.query["worker"]&.last.to_s[/\A\d{1,4}\z/]
+        place.index&.to_s
       rescue HttpError # the page itself shows this error
         nil
       end
@@ -96,11 +157,7 @@ module Memscope
       # @param worker [Integer, String, nil] the worker that the page is to show
       # @param query [Hash{Symbol => Object}] other parameters; nil ones are left out
       # @return [String] a link to it
-      def link(path, worker: self.worker, **query)
-        base = path == "/" && !request.base.empty? ? request.base : "#{request.base}#{path}"
-        pairs = { worker: worker, **query }.compact
-        pairs.empty? ? base : "#{base}?#{URI.encode_www_form(pairs)}"
-      end
+      def link(path, worker: self.worker, **query) = request.link(path, { worker: worker, **query }.compact)
 
       # @return [String] a link to an asset
       def asset(name) = "#{request.base}#{Assets::PATHS.fetch(name)}"
@@ -134,10 +191,6 @@ module Memscope
 
       # @return [String] the text with a full stop, and with a capital unless it begins with an allocator's name
       def sentence(text) = "#{text.sub(/\A(?!glibc|jemalloc)./, &:upcase)}."
-
-      # @param id [Symbol] of a top row of the ledger
-      # @return [Integer, nil] its number, the same on all pages
-      def self.mark(id) = Memscope::History::ROWS.index(id)&.succ
 
       # @return [String] as JSON, the label of each row of a history, in the order of their numbers
       def row_labels = JSON.generate(Memscope::History::ROWS.to_h { |row| [row, Terms.series(row)] })

@@ -4,7 +4,7 @@ require_relative "../support/web_case"
 require_relative "../support/listening"
 
 # The processes that a purge reaches, and its answer if some of them fail.
-class WebClusterTest < WebCase
+class WebProcessesTest < WebCase
   include Listening
 
   def worker(pid, index, **values)
@@ -12,10 +12,14 @@ class WebClusterTest < WebCase
   end
 
   def cluster(*workers, seconds: 30)
-    Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: workers, timeouts: { purge: seconds })
+    Memscope::Web::Processes.new(workers: workers, timeouts: { purge: seconds })
   end
 
-  def purge(cluster, worker: nil) = cluster.purge(cluster.choose(worker), %i[gc], dry_run: false)
+  def actions(cluster, **form)
+    Memscope::Web::Actions.new(form.compact.to_h { |name, text| [name.to_s, [text]] }, cluster)
+  end
+
+  def purge(cluster, worker: nil) = actions(cluster, lever: "gc", worker: worker).purge.fetch(:outcomes)
 
   def purged(...) = purge(...).map { |outcome| outcome.result&.pid }
 
@@ -25,7 +29,7 @@ class WebClusterTest < WebCase
     [nil, "all"].each { |given| assert_equal [Process.pid], purged(cluster, worker: given) }
     assert_equal([400, 'worker: given "0", allowed: all.'],
                  refused(cluster, worker: "0").then { |error| [error.status, error.message] })
-    assert_empty(Memscope::Web::ClusterCalls.workers { flunk })
+    assert_empty(Memscope::Web::Processes.new({ workers: -> { flunk } }).workers)
   end
 
   def test_what_some_fail_by_does_not_hide_what_others_return
@@ -48,14 +52,15 @@ class WebClusterTest < WebCase
   end
 
   def assert_page_of(outcomes)
-    page = Memscope::Web::Pages::Returned.new(outcomes)
-    parts = JSON.parse(page.json)["workers"]
+    request = Memscope::Web::Request.new(Rack::MockRequest.env_for("/"))
+    page = Memscope::Web::Actions::Returned.new(cluster, request, actions: true, outcomes: outcomes)
+    parts = JSON.parse(page.to_json)["workers"]
 
     assert_equal(outcomes.map { |one| [one.place.index, one.place.pid, one.done?, one.reason] },
                  parts.map { |part| part.values_at("index", "pid", "done", "reason") })
     assert_equal outcomes[1].result, Memscope::Purge::Result.from_h(parts[1]["result"])
-    assert_includes page.text, "#{outcomes[2].place}\n#{outcomes[2].reason}\n"
-    assert_includes page.text, "#{outcomes[1].place}\n#{outcomes[1].result.to_s(unicode: true)}"
+    assert_includes page.to_s, "#{outcomes[2].place}\n#{outcomes[2].reason}\n"
+    assert_includes page.to_s, "#{outcomes[1].place}\n#{outcomes[1].result.to_s(unicode: true)}"
   end
 
   # There is one time limit for all workers together; each worker that it leaves out has it as the reason.
@@ -84,31 +89,28 @@ class WebClusterTest < WebCase
   def test_a_form_reaches_the_process_that_it_names
     other = listening
     both = cluster(worker(Process.pid, 0, booted_at: 1000), worker(other.pid, 0, booted_at: 2000), worker(1, 1))
-    actions = ->(**form) { Memscope::Web::Actions.new(form.to_h { |name, text| [name.to_s, [text]] }, both) }
 
     [other.pid, Process.pid].each do |pid|
-      named = actions.call(lever: "gc", pid: pid.to_s)
+      named = actions(both, lever: "gc", pid: pid.to_s)
 
-      assert_equal([pid], named.purge.map { |outcome| outcome.result.pid })
-      assert_equal pid, actions.call(do: "take", pid: pid.to_s).census.last.pid
+      assert_equal([pid], named.purge.fetch(:outcomes).map { |outcome| outcome.result.pid })
+      assert_equal pid, actions(both, do: "take", pid: pid.to_s).census.dig(:taken, :census).last.pid
     end
-    assert_match(/process 2, but no worker has this pid/, failure { actions.call(lever: "gc", pid: "2").purge })
-    assert_match(/process 1, but the request/, failure { actions.call(lever: "gc", pid: "1", worker: "0").purge })
-    everywhere = actions.call(lever: "gc", pid: "2", worker: "all", dry_run: "1").purge
+    assert_match(/process 2, but no worker has this pid/, failure { actions(both, lever: "gc", pid: "2").purge })
+    assert_match(/process 1, but the request/, failure { actions(both, lever: "gc", pid: "1", worker: "0").purge })
+    everywhere = actions(both, lever: "gc", pid: "2", worker: "all", dry_run: "1").purge
 
-    assert_equal 3, everywhere.size
+    assert_equal 3, everywhere.fetch(:outcomes).size
   end
 
   def failure(&) = assert_raises(Memscope::Web::HttpError, &).then { |error| "#{error.status} #{error.message}" }
 
   def test_all_of_a_single_process_is_the_process_that_the_form_names
-    form = { "lever" => ["gc"], "worker" => ["all"], "pid" => ["1"] }
-
-    assert_match(/\A409 Nothing was done/, failure { Memscope::Web::Actions.new(form, cluster).purge })
+    assert_match(/\A409 Nothing was done/, failure { actions(cluster, lever: "gc", worker: "all", pid: "1").purge })
   end
 
   def calls(workers, **timeouts)
-    Memscope::Web::ClusterCalls.new(Memscope::Web::Readings.new, workers: workers, timeouts: timeouts)
+    Memscope::Web::Processes.new(workers: workers, timeouts: timeouts)
   end
 
   KINDS = %i[ledger arenas ruby_heap mappings].freeze
@@ -178,8 +180,8 @@ class WebClusterTest < WebCase
     now = 0.0
     taken = 0
     kinds = { ledger: -> { (now += 0.25).then { taken += 1 } } }
-    readings = Memscope::Web::Readings.new(kinds, clock: -> { now })
-    calls = Memscope::Web::ClusterCalls.new(readings, workers: Array.new(4) { |index| worker(Process.pid, index) })
+    workers = Array.new(4) { |index| worker(Process.pid, index) }
+    calls = Memscope::Web::Processes.new(kinds, clock: -> { now }, workers: workers)
     read = -> { calls.read(calls.place({}), :ledger) }
     read.call
     now += 9.9
@@ -198,5 +200,71 @@ class WebClusterTest < WebCase
 
     assert_match(/this process allows no actions/, found[0].reason)
     assert_equal Process.pid, found[1].result.pid
+  end
+end
+
+# Readings that all requests share.
+class WebReadingsTest < WebCase
+  def test_one_thread_at_a_time_takes_a_costly_reading
+    running = most = 0
+    slow = lambda do
+      most = [most, running += 1].max
+      sleep 0.05
+      running -= 1
+    end
+    readings, counts = counting(arenas: slow, mappings: slow, diagnosis_with_forecast: slow)
+    counting_kinds = %i[arenas mappings diagnosis_with_forecast]
+    counting_kinds.map { |kind| Thread.new { readings.fetch(kind) } }.each(&:join)
+
+    assert_equal [1, 3], [most, counts.size]
+  end
+
+  def test_a_reading_rests_ten_times_as_long_as_it_took
+    now = 0.0
+    { 0.01 => 1.0, 0.25 => 2.5, 7.0 => 30.0 }.each do |seconds, rest|
+      readings, counts = counting(clock: -> { now }, ledger: -> { now += seconds })
+
+      readings.fetch(:ledger)
+      now += rest - 0.125
+      readings.fetch(:ledger)
+
+      assert_equal 1, counts[:ledger]
+      now += 0.25
+      readings.fetch(:ledger)
+
+      assert_equal 2, counts[:ledger]
+    end
+  end
+
+  # Consecutive scrapes reach different workers.
+  def test_metrics_are_never_old
+    readings, counts = counting(clock: -> { 0.0 }, metrics: -> {})
+    2.times { readings.fetch(:metrics) }
+
+    assert_equal 2, counts[:metrics]
+  end
+
+  # Those that were not used for longest are dropped first.
+  def test_few_are_kept
+    readings = Memscope::Web::Processes.new(clock: -> { 0.0 })
+    object = ->(key) { readings.fetch(:profile, key, &-> { Object.new }) }
+    first = object[0]
+    second = object[1]
+    (2..63).each(&object)
+
+    assert_same first, object[0]
+    object[64]
+
+    assert_same first, object[0]
+    refute_same second, object[1]
+  end
+
+  def test_a_forked_child_reads_for_itself
+    readings, = counting(ledger: -> { Process.pid })
+    readings.fetch(:ledger)
+    reader, writer = IO.pipe
+    Process.wait(fork { writer.write(readings.fetch(:ledger)).then { exit!(0) } })
+
+    refute_equal Process.pid, Integer(reader.read_nonblock(20))
   end
 end

@@ -1,0 +1,267 @@
+# frozen_string_literal: true
+
+require_relative "../value/ttl_cache"
+
+module Memscope
+  module Web
+    # The processes that pages are about, and the readings of each, for all requests: the workers of the cluster that
+    # this process belongs to, each of which is asked over its own socket; or, without a cluster, this process.
+    #
+    # One thread at a time takes a reading; threads that wait for the same reading share it. A reading is kept for ten
+    # times as long as it took, but at least a second and at most half a minute. So any number of requests costs at most
+    # a tenth of the time, unless a reading takes more than three seconds. Errors are kept as well. A forked child takes
+    # its own readings.
+    #
+    # @api private
+    class Processes
+      # Seconds.
+      MIN_REST = 1.0
+      MAX_REST = 30.0
+      # A reading is kept for this many times the seconds that it took.
+      REST = 10
+      # How many readings are kept: those used most recently.
+      MAX_KEPT = 64
+      # Kinds that are cheap enough to be read while another thread takes another reading.
+      CHEAP = %i[ledger history workers metrics].freeze
+      # How kinds are read in this process that no class has for itself.
+      KINDS = { metrics: -> { Memscope::Prometheus.text },
+                diagnosis_with_forecast: -> { Calls::Diagnosed.read } }.freeze
+      # In seconds. :purge and :profile (to start or stop a profile) are totals for all workers that a call names; each
+      # of the other timeouts is for one worker.
+      TIMEOUTS = { purge: 30.0, profile: 10.0, reading: 20.0, graph: 40.0, state: 5.0 }.freeze
+      # The minimum share of a total timeout that each worker gets, as long as that much is left.
+      SHARE = 1 / 6r
+      # Given instead of a worker's index, it means all workers.
+      ALL = "all"
+      # The beginnings of the profilers' calls (Calls::PROFILERS), by the kinds of profile that pages show.
+      PROFILERS = { "malloc" => :malloc_profile, "objects" => :object_profile }.freeze
+      UNANSWERED = [Client::Unreachable, Client::Failed, Unavailable].freeze
+      ERRORS = [*UNANSWERED, Purge::Busy, Invalid].freeze
+      private_constant :MIN_REST, :MAX_REST, :REST, :MAX_KEPT, :CHEAP, :KINDS, :TIMEOUTS, :SHARE, :UNANSWERED, :ERRORS
+
+      # A process, with its number in the cluster.
+      Place = Struct.new(:index, :pid) do
+        # @return [Boolean]
+        def here? = pid == Process.pid
+
+        # @return [Hash{String => String}] the labels of its samples in a profile of several processes
+        def labels = { "worker" => index.to_s, "pid" => pid.to_s }
+
+        # @return [String]
+        def to_s = index ? "worker #{index} (pid #{pid})" : "this process (pid #{pid})"
+      end
+
+      # The result of a call, or the reason why it failed.
+      Outcome = Struct.new(:place, :result, :reason) do
+        # @param place [Place]
+        # @return [Outcome] the outcome of the block
+        def self.attempt(place)
+          new(place, yield)
+        rescue HttpError => e
+          new(place, nil, e.message)
+        end
+
+        # @return [Boolean]
+        def done? = reason.nil?
+
+        # @return [Hash{Symbol => Object}] for JSON, without the result
+        def summary = { **place.to_h, done: done?, reason: reason }
+      end
+
+      # @param kinds [Hash{Symbol => Proc}] how some kinds are read in this process, besides KINDS
+      # @param clock [#call] returns seconds
+      # @param workers [Array<Worker>, nil] instead of those of Puma's cluster
+      # @param timeouts [Hash{Symbol => Float}] overrides of TIMEOUTS
+      def initialize(kinds = {}, clock: Clock.method(:now), workers: nil, timeouts: {})
+        @kinds = { **KINDS, **kinds }
+        @clock = clock
+        @given = workers
+        @timeouts = { **TIMEOUTS, **timeouts }
+        @mutex = Mutex.new
+        @one_at_a_time = Mutex.new
+        @caches = {}
+      end
+
+      # @return [Array<Worker>] without the master, whose memory the workers share; empty without a cluster: then they
+      #   are not read, since that would cost a ledger
+      def workers
+        return @given || [] unless @given.nil? && Runtime.current.workers
+
+        fetch(:workers).select { |worker| worker.role == :worker }
+      end
+
+      # @return [Boolean]
+      def cluster? = workers.any?
+
+      # @return [Array<Place>] one for each index: the younger worker if two have the same index, as during a restart
+      def places = workers.map(&:index).uniq.flat_map { |index| choose(index.to_s) }
+
+      # The process that a page is about, no matter which process serves the request.
+      #
+      # @param form [Hash{String => Array<String>}] worker: an index; or pid: a worker's pid; without either, the first
+      #   worker
+      # @return [Place]
+      # @raise [HttpError] for an unknown worker
+      def place(form)
+        worker, pid = form.values_at("worker", "pid").map { |values| values&.last }
+        return choose(worker, all: false).first if worker || pid.nil?
+
+        all = choose(nil)
+        all.find { |place| place.pid.to_s == pid } or
+          raise HttpError.parameter("pid", pid, all.map(&:pid).join(", "))
+      end
+
+      # @param given [String, nil] the index of a worker, or "all"; nil for all
+      # @param all [Boolean] whether "all" is allowed with several workers
+      # @return [Array<Place>] at least one; the younger worker if two have the given index, as during a restart
+      # @raise [HttpError] for an unknown worker
+      def choose(given, all: true)
+        known = workers
+        all ||= known.empty?
+        return [younger(known, given, all)] unless given.nil? || (all && given == ALL)
+
+        known.empty? ? [Place.new(nil, Process.pid)] : known.map { |worker| place_of(worker) }
+      end
+
+      # @param place [Place]
+      # @param kind [Symbol] as for `fetch`
+      # @param options [Hash{Symbol => Object}] options of this kind
+      # @return [Object] the reading of that process, possibly some seconds old
+      # @raise [HttpError] if the process does not answer, or for invalid options
+      def read(place, kind, **options)
+        sharers = [workers.size, 1].max
+        return fetch(kind, sharers: sharers, **options) if place.here?
+
+        fetch(kind, place.pid, sharers: sharers, **options) { call(place, kind, **options) }
+      rescue Invalid => e
+        raise HttpError.invalid(e)
+      end
+
+      # @param kind [Symbol] a key of KINDS or a name of Calls; or any other, with a block that takes the reading
+      # @param key [Array<Object>] what else distinguishes this reading from others of its kind
+      # @param sharers [Integer] how many processes take this reading, each for its own clients: all of them together
+      #   cost at most a tenth of the time
+      # @param options [Hash{Symbol => Object}] options of this kind
+      # @return [Object] the reading, possibly some seconds old
+      def fetch(kind, *key, sharers: 1, **options, &block)
+        # Consecutive scrapes reach different workers: if one still had older metrics, counters would seem to fall.
+        rest = kind == :metrics ? 0 : ->(took) { (REST * took * sharers).clamp(MIN_REST, MAX_REST) }
+        cache([kind, *key, options]).fetch(rest) { block ? yield : take(kind, options) }
+      end
+
+      # Drops all readings, because a process was changed.
+      #
+      # @return [void]
+      def forget = @mutex.synchronize { @caches = {} }
+
+      # @param place [Place]
+      # @param name [Symbol] :heap_graph or :censuses
+      # @return [Array<Reading>] what the process keeps of those that somebody took in it, the oldest first
+      # @raise [HttpError] if the process does not answer
+      def kept(place, name) = place.here? ? Runtime.current.kept(name) : call(place, :"kept_#{name}")
+
+      # Runs one of Calls in the place's process.
+      #
+      # @param place [Place]
+      # @param name [Symbol]
+      # @param timeout [Symbol] a key of TIMEOUTS
+      # @param options [Hash{Symbol => Object}] the options of the call
+      # @return [Object] its answer
+      # @raise [HttpError] if the process does not answer, or refuses
+      def call(place, name, timeout: :reading, **options)
+        ask(place, @timeouts.fetch(timeout), name, **options)
+      rescue *UNANSWERED => e
+        raise HttpError.new(502, "#{place.to_s.capitalize} failed: #{e.message}.")
+      rescue Invalid => e
+        raise HttpError.invalid(e)
+      rescue Purge::Busy => e
+        raise HttpError.new(409, "#{place.to_s.capitalize}: #{e.message}.", { "retry-after" => "1" })
+      rescue Dump::Failed => e
+        raise HttpError.new(503, "#{place.to_s.capitalize}: #{e.message}.")
+      end
+
+      # Runs one of Calls in one process after the other, so that they do not all stop serving at once. If a process
+      # fails, the results of the others are kept; if it does not answer, the others still get their time.
+      #
+      # @param places [Array<Place>]
+      # @param name [Symbol]
+      # @param timeout [Symbol] the key in TIMEOUTS of the total
+      # @return [Array<Outcome>]
+      def call_each(places, name, timeout:, **options)
+        seconds = @timeouts[timeout]
+        deadline = Clock.now + seconds
+        places.map.with_index do |place, index|
+          left = [deadline - Clock.now, 0].max
+          share = [left / (places.size - index), seconds * SHARE].max.clamp(0, left)
+          Outcome.new(place, ask(place, share, name, **options))
+        rescue *ERRORS => e
+          Outcome.new(place, nil, e.message)
+        end
+      end
+
+      # Never cached: another worker may have started or stopped the profile a moment ago.
+      #
+      # @param profiler [Symbol] a value of PROFILERS
+      # @param places [Array<Place>]
+      # @return [Array<Outcome>] for each place, a Hash as the profiler's Lease.state
+      def profile_states(profiler, places)
+        places.map do |place|
+          Outcome.attempt(place) { call(place, :"#{profiler}_state", timeout: :state).transform_keys(&:to_sym) }
+        end
+      end
+
+      # @param profiler [Symbol] a value of PROFILERS
+      # @param place [Place]
+      # @param state [Hash{Symbol => Object}] the place's present state (profile_states)
+      # @param form [Array<Object>] what the block makes of the profile, such as :text
+      # @return [Object] what the block returns, or without a block the profile, possibly some seconds old
+      # @raise [HttpError] if there is none, or the process does not answer
+      def kept_profile(profiler, place, state, *form)
+        none = "No #{profiler.name.tr('_', ' ')} was started in #{place}."
+        raise HttpError.new(404, none) unless state[:session]&.positive?
+
+        profile = lambda do
+          fetch(:profile, profiler, place.pid, state) { call(place, :"#{profiler}_snapshot") }
+        end
+        return profile.call unless block_given?
+
+        fetch(:rendered, profiler, place.pid, state, *form) { yield(profile.call) }
+      end
+
+      private
+
+      def place_of(worker) = Place.new(worker.index, worker.pid)
+
+      def younger(known, index, all)
+        worker = known.select { |one| one.index.to_s == index }.max_by { |one| one.booted_at.to_f }
+        return place_of(worker) if worker
+
+        raise HttpError.parameter("worker", index, [*known.map(&:index).uniq, *(ALL if all)].join(", "))
+      end
+
+      # Without a socket if the place is this process.
+      def ask(place, seconds, name, **options)
+        return Calls.run(name, **options) if place.here?
+        raise Client::Failed, "timed out before the request was sent" unless seconds.positive?
+
+        Client.new(place.pid, timeout: seconds).call(name, **options)
+      end
+
+      # Another process needs no lock here: it answers one call at a time.
+      def take(kind, options)
+        reader = @kinds[kind] || reader_of(*Calls::CALLS.fetch(kind).reader)
+        CHEAP.include?(kind) ? reader.call(**options) : @one_at_a_time.synchronize { reader.call(**options) }
+      end
+
+      def reader_of(unit, name) = Loading.unit(unit).method(name)
+
+      def cache(key)
+        @mutex.synchronize do
+          found = @caches.delete(key)
+          @caches.shift if @caches.size >= MAX_KEPT
+          @caches[key] = found || TtlCache.new(keep_errors: true, clock: @clock)
+        end
+      end
+    end
+  end
+end
