@@ -146,6 +146,7 @@ module Memscope
     end
 
     # @api private
+    # @return [Integer] its effective uid
     # @raise [Unreachable] if there is no such process
     def check
       @status = nil

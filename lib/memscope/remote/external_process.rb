@@ -64,11 +64,10 @@ module Memscope
     def self.read(pid, cgroup: true)
       began = Cost.now
       client = Client.new(pid)
-      client.check
       files = Files.new(pid)
       envelope = { memscope: VERSION, ruby: RUBY_VERSION, pid: pid, at: Clock.time, process: ProcessIdentity.of(pid) }
       group = Cgroup.capture(Native.cgroup(pid.to_s, "/proc", "/sys/fs/cgroup"), envelope) if cgroup
-      body = files.body.update(listens: client.listens?, cgroup: group)
+      body = files.body.update(uid: client.check, listens: client.listens?, cgroup: group)
       capture(body.update(cost: Cost.of(:T2, Cost.now - began)), envelope)
     end
 
@@ -107,10 +106,9 @@ module Memscope
       end
 
       # @return [Hash{Symbol => Object}] the fields read here, and the reasons
-      # @raise [Client::Unreachable] if there is no such process
       def body
-        { command: command, uid: status[/^Uid:\s+\d+\s+(\d+)/, 1].to_i, runs_ruby: runs_ruby?, **figures,
-          mallocs: mallocs, variables: variables, reasons: @reasons }
+        { command: command, runs_ruby: runs_ruby?, **figures, mallocs: mallocs, variables: variables,
+          reasons: @reasons }
       end
 
       private
@@ -121,15 +119,9 @@ module Memscope
         File.read("/proc/#{@pid}/comm")
       end
 
-      def status
-        @status ||= File.read("/proc/#{@pid}/status")
-      rescue Errno::ENOENT, Errno::ESRCH
-        raise Client::Unreachable.new("there is no process #{@pid}", :gone)
-      end
-
       def command
         line = read("cmdline", :command).to_s.split("\0").join(" ")[0, LONGEST]
-        line.empty? ? status[/^Name:\s*(.*)$/, 1].to_s : line
+        line.empty? ? read("comm", :command).to_s.chomp : line
       end
 
       def figures
