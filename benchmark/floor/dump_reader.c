@@ -16,15 +16,13 @@ long long floor_read_dump(const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     long long start = cpu_ns(), took = -1;
     struct memscope_objspace_reader reader = {0};
-    struct memscope_heap_graph graph;
-    struct memscope_heap_dump dump;
 
     if (file < 0)
         return -1;
     if (memscope_objspace_reader_open(&reader, file) == MEMSCOPE_OK) {
         while (memscope_objspace_reader_continue(&reader))
             continue;
-        if (memscope_objspace_graph_make(&reader, &graph, &dump) == MEMSCOPE_OK)
+        if (memscope_objspace_graph_make(&reader) == MEMSCOPE_OK)
             took = cpu_ns() - start;
     }
     memscope_objspace_reader_close(&reader);

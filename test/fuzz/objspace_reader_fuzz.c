@@ -42,17 +42,17 @@ static void write_all(const struct memscope_heap_dump *dump) {
 }
 
 /* Compares a dump with the first half of itself. */
-static void check_growth(const struct memscope_compared_dump *first, const struct memscope_compared_dump *last) {
-    struct memscope_dump_growth growth = {.first = *first, .last = *last};
+static void check_growth(const struct memscope_objspace_reader *first, struct memscope_objspace_reader *last) {
+    struct memscope_dump_growth growth = {.first = first, .last = last};
     const struct memscope_search_last search = {0};
     struct memscope_shortest_paths paths;
-    uint32_t slots = last->dump->graph->slot_count, count;
+    uint32_t slots = last->graph.slot_count, count;
     uint32_t *nodes = calloc(slots, sizeof *nodes);
     uint64_t *weights = calloc(slots, sizeof *weights), sum = 0;
     enum memscope_status status = memscope_dump_growth_open(&growth);
 
     if (status == MEMSCOPE_OK) {
-        if (memscope_shortest_paths_find(&paths, last->dump->graph, &search) != MEMSCOPE_OK ||
+        if (memscope_shortest_paths_find(&paths, &last->graph, &search) != MEMSCOPE_OK ||
             memscope_dump_growth_count(&growth, &paths) != MEMSCOPE_OK)
             abort();
         count = memscope_dump_growth_tops(&growth, &paths, nodes, weights);
@@ -69,32 +69,28 @@ static void check_growth(const struct memscope_compared_dump *first, const struc
     free(weights);
 }
 
-static enum memscope_status read_all(struct memscope_objspace_reader *reader, const uint8_t *data, size_t size,
-                                     struct memscope_heap_graph *graph, struct memscope_heap_dump *dump) {
+static enum memscope_status read_all(struct memscope_objspace_reader *reader, const uint8_t *data, size_t size) {
     if (ftruncate(file, 0) != 0 || pwrite(file, data, size, 0) != (ssize_t)size || lseek(file, 0, SEEK_SET) != 0 ||
         memscope_objspace_reader_open(reader, file) != MEMSCOPE_OK)
         abort();
     reader->is_compared = true;
     while (memscope_objspace_reader_continue(reader))
         continue;
-    return memscope_objspace_graph_make(reader, graph, dump);
+    return memscope_objspace_graph_make(reader);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct memscope_objspace_reader reader, half;
-    struct memscope_heap_graph graph, graph_of_half;
-    struct memscope_heap_dump dump, dump_of_half;
 
     if (file < 0) {
         file = memfd_create("dump", 0);
         sink = open("/dev/null", O_WRONLY);
     }
-    if (read_all(&reader, data, size, &graph, &dump) == MEMSCOPE_OK) {
-        check(&graph);
-        write_all(&dump);
-        if (read_all(&half, data, size / 2, &graph_of_half, &dump_of_half) == MEMSCOPE_OK)
-            check_growth(&(struct memscope_compared_dump){&half, &dump_of_half},
-                         &(struct memscope_compared_dump){&reader, &dump});
+    if (read_all(&reader, data, size) == MEMSCOPE_OK) {
+        check(&reader.graph);
+        write_all(&reader.dump);
+        if (read_all(&half, data, size / 2) == MEMSCOPE_OK)
+            check_growth(&half, &reader);
         memscope_objspace_reader_close(&half);
     }
     memscope_objspace_reader_close(&reader);

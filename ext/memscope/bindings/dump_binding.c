@@ -1,79 +1,46 @@
-#include "bindings/child_wait.h"
 #include "bindings/dump_file.h"
+#include "bindings/heap_call.h"
 
 #include "init.h"
-#include "ruby/graph/dump_child.h"
+#include "ruby/graph/live_dump.h"
 #include "ruby/graph/named_references.h"
-#include "ruby/ractors.h"
 
 #include <errno.h>
 #include <ruby/thread.h>
 
 /* ---- this process ---------------------------------------------------------------------------------------------- */
 
+static memscope_slot_rate ns_of_1000_slots = 1000 * MEMSCOPE_DUMP_NS_OF_A_SLOT;
+
 struct dumping {
-    struct memscope_heap_listing listing;
-    struct memscope_dump_child child;
-    struct memscope_fork_room room;
-    bool collect, done;
-    VALUE refusal; /* the reason why there is no dump; nil if there is one, or if a write failed */
-    uint64_t slots, start_ns, without_gvl_ns;
+    struct memscope_heap_call call;
+    struct memscope_live_dump asked;
+    struct memscope_dump_result result;
+    bool collect;
+    unsigned deadline_ms;
 };
 
-static void read_room(void *argument) {
+static void write_dump(void *argument, struct memscope_scratch *scratch) {
     struct dumping *dumping = argument;
 
-    memscope_fork_room_read(memscope_dump_child_ns(dumping->slots), &dumping->room);
-    dumping->room.needed_bytes += memscope_dump_child_bytes(dumping->slots);
+    memscope_live_dump_write(&dumping->asked, &dumping->call.listing, scratch, &dumping->result);
 }
 
-static bool has_room(struct dumping *dumping) {
-    dumping->slots = memscope_heap_slots();
-    dumping->without_gvl_ns += memscope_without_gvl(read_room, dumping);
-    dumping->refusal = memscope_reason_without_room(&dumping->room);
-    return NIL_P(dumping->refusal);
-}
+/* Returns the reason why there is no dump; nil if there is one, or if a write failed. */
+static VALUE dump_in_child(struct dumping *dumping) {
+    const struct memscope_heap_errand errand = {
+        write_dump, dumping, &dumping->result, sizeof dumping->result, dumping->asked.file, dumping->deadline_ms};
+    VALUE refusal;
 
-static void collect_or_finish(struct dumping *dumping) {
-    if (dumping->collect) {
-        memscope_heap_collect();
-        return;
-    }
-    dumping->without_gvl_ns += memscope_heap_await_gc();
-    memscope_heap_finish_gc();
-}
-
-static void await(struct dumping *dumping) {
-    enum memscope_forked_progress progress = memscope_child_wait(
-        &dumping->child.child, &dumping->child.result, sizeof dumping->child.result, &dumping->without_gvl_ns);
-
-    if (progress != MEMSCOPE_FORKED_ANSWERED)
-        dumping->refusal = memscope_reason_unanswered(progress);
-    else if (dumping->child.result.status != MEMSCOPE_OK)
-        dumping->refusal = memscope_unread("objects", dumping->child.result.status);
-    else
-        dumping->done = dumping->child.result.error == 0;
-}
-
-/* No other thread runs from the first line to the fork. */
-static void dump_in_child(struct dumping *dumping) {
-    enum memscope_status status;
-
-    if (memscope_other_ractors()) {
-        dumping->refusal = memscope_reason("references_unreadable");
-        return;
-    }
-    memscope_heap_list(&dumping->listing, MEMSCOPE_SLOTS_UNCOUNTED);
-    if (dumping->listing.refusal != NULL) {
-        dumping->refusal = memscope_reason(dumping->listing.refusal);
-        return;
-    }
-    dumping->child.listing = &dumping->listing;
-    status = memscope_dump_child_start(&dumping->child);
-    if (status == MEMSCOPE_OK)
-        await(dumping);
-    else
-        dumping->refusal = memscope_reason_child_refused(status);
+    dumping->call.child_bytes = memscope_heap_slots() * MEMSCOPE_DUMP_BYTES_OF_A_SLOT;
+    memscope_heap_call_begin(&dumping->call);
+    if (!NIL_P(refusal = memscope_heap_call_without_room(&dumping->call)))
+        return refusal;
+    memscope_heap_call_settle(&dumping->call, dumping->collect);
+    if (!NIL_P(refusal = memscope_heap_call_list(&dumping->call, "references_unreadable")) ||
+        !NIL_P(refusal = memscope_heap_call_ask(&dumping->call, &errand)))
+        return refusal;
+    return dumping->result.status == MEMSCOPE_OK ? Qnil : memscope_unread("objects", dumping->result.status);
 }
 
 static VALUE written_hash(uint32_t objects, uint32_t references, uint64_t bytes) {
@@ -92,36 +59,24 @@ static void set_reason_without_ids(VALUE reasons, bool lacks_ids) {
 
 static VALUE dump(VALUE argument) {
     struct dumping *dumping = (struct dumping *)argument;
-    const struct memscope_dump_result *result = &dumping->child.result;
-    uint64_t wall_ns;
-    VALUE hash, reasons = rb_hash_new();
+    const struct memscope_dump_result *result = &dumping->result;
+    VALUE hash, reasons = rb_hash_new(), refusal;
 
-    dumping->start_ns = memscope_now_ns();
     memscope_named_references_learn();
-    if (has_room(dumping)) {
-        collect_or_finish(dumping);
-        dump_in_child(dumping);
-    }
-    if (!NIL_P(dumping->refusal))
-        return dumping->refusal;
-    if (!dumping->done)
-        return INT2FIX(result->error);
-    wall_ns = memscope_now_ns() - dumping->start_ns;
+    refusal = dump_in_child(dumping);
+    if (!NIL_P(refusal) || result->error != 0)
+        return NIL_P(refusal) ? INT2FIX(result->error) : refusal;
     hash = written_hash(result->objects, result->references, result->bytes);
-    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)dumping->child.child.pause_ns / 1e6));
+    memscope_hash_set(hash, "pause_ms", DBL2NUM((double)dumping->call.child.pause_ns / 1e6));
     memscope_hash_set(hash, "child_bytes", ULL2NUM(result->child_bytes));
     set_reason_without_ids(reasons, result->lacks_ids);
     memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost",
-                      memscope_cost("T3", wall_ns, wall_ns - dumping->without_gvl_ns, dumping->listing.scratch.used));
+    memscope_hash_set(hash, "cost", memscope_heap_call_cost(&dumping->call, "T3", 0));
     return hash;
 }
 
 static VALUE end_dump(VALUE argument) {
-    struct dumping *dumping = (struct dumping *)argument;
-
-    memscope_dump_child_end(&dumping->child);
-    memscope_heap_listing_close(&dumping->listing);
+    memscope_heap_call_end(&((struct dumping *)argument)->call);
     return Qnil;
 }
 
@@ -130,13 +85,14 @@ static VALUE end_dump(VALUE argument) {
  * Returns a Hash; or, if no dump was written, a reason, or the errno of the failed write.
  */
 static VALUE native_dump(VALUE self, VALUE file, VALUE format, VALUE sizes, VALUE collect, VALUE deadline_ms) {
-    struct dumping dumping = {.collect = RTEST(collect), .refusal = Qnil};
+    struct dumping dumping = {.call = {.bounded = true, .rate = &ns_of_1000_slots},
+                              .asked = {.format = (enum memscope_dump_format)NUM2INT(format),
+                                        .sizes = (enum memscope_size_rule)NUM2INT(sizes),
+                                        .file = NUM2INT(file),
+                                        .time_ns = memscope_clock_ns(CLOCK_REALTIME)},
+                              .collect = RTEST(collect),
+                              .deadline_ms = NUM2UINT(deadline_ms)};
 
-    dumping.child.file = NUM2INT(file);
-    dumping.child.format = (enum memscope_dump_format)NUM2INT(format);
-    dumping.child.sizes = (enum memscope_size_rule)NUM2INT(sizes);
-    dumping.child.deadline_ms = NUM2UINT(deadline_ms);
-    dumping.child.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     return rb_ensure(dump, (VALUE)&dumping, end_dump, (VALUE)&dumping);
 }
 
@@ -152,7 +108,7 @@ static void *read_on(void *argument) {
 static void *resolve(void *argument) {
     struct memscope_dump_file *file = argument;
 
-    file->status = memscope_objspace_graph_make(&file->reader, &file->graph, &file->dump);
+    file->status = memscope_objspace_graph_make(&file->reader);
     return NULL;
 }
 
@@ -171,15 +127,14 @@ void memscope_dump_file_read(struct memscope_dump_file *file) {
 }
 
 bool memscope_dump_file_tells_garbage(const struct memscope_dump_file *file) {
-    return memscope_objspace_has_roots(&file->reader) && !file->reader.truncated &&
-           !memscope_objspace_lacks_objects(&file->reader) &&
+    return file->reader.has_roots && !file->reader.truncated && !memscope_objspace_lacks_objects(&file->reader) &&
            file->reader.unreadable_lines <= file->reader.object_count / 1000;
 }
 
 VALUE memscope_dump_file_reason(const struct memscope_dump_file *file) {
     if (file->reader.truncated)
         return memscope_reason("dump_cut");
-    if (file->status == MEMSCOPE_OK && !memscope_objspace_has_roots(&file->reader))
+    if (file->status == MEMSCOPE_OK && !file->reader.has_roots)
         return memscope_reason("dump_without_roots");
     if (file->reader.unreadable_lines > 0)
         return memscope_reason_of("dump_lines_unreadable", ULL2NUM(file->reader.unreadable_lines));
@@ -209,15 +164,16 @@ struct conversion {
 static void *write_out(void *argument) {
     struct conversion *conversion = argument;
 
-    memscope_heap_dump_write(&conversion->file.dump, conversion->format, &conversion->output);
+    memscope_heap_dump_write(&conversion->file.reader.dump, conversion->format, &conversion->output);
     memscope_dump_output_flush(&conversion->output);
     return NULL;
 }
 
 /* Cannot be interrupted: takes a second or two for millions of objects. */
 static void write_all(struct conversion *conversion) {
-    conversion->file.dump.sizes = MEMSCOPE_SIZES_EXACT; /* a dump does not say which malloc its sizes come from */
-    conversion->file.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
+    conversion->file.reader.dump.sizes =
+        MEMSCOPE_SIZES_EXACT; /* a dump does not say which malloc its sizes come from */
+    conversion->file.reader.dump.time_ns = memscope_clock_ns(CLOCK_REALTIME);
     if (memscope_dump_output_open(&conversion->output, conversion->to))
         rb_thread_call_without_gvl(write_out, conversion, NULL, NULL);
 }
@@ -225,7 +181,7 @@ static void write_all(struct conversion *conversion) {
 static VALUE convert(VALUE argument) {
     struct conversion *conversion = (struct conversion *)argument;
     uint64_t start = memscope_now_ns(), wall_ns;
-    const struct memscope_heap_graph *graph = &conversion->file.graph;
+    const struct memscope_heap_graph *graph = &conversion->file.reader.graph;
     VALUE hash, reasons = rb_hash_new();
 
     memscope_dump_file_read(&conversion->file);
@@ -238,7 +194,7 @@ static VALUE convert(VALUE argument) {
     wall_ns = memscope_now_ns() - start;
     hash = written_hash(graph->object_count, graph->first_edge[graph->slot_count], conversion->output.written);
     memscope_dump_file_set_reasons(&conversion->file, reasons, "objects");
-    set_reason_without_ids(reasons, conversion->file.dump.ids == NULL);
+    set_reason_without_ids(reasons, conversion->file.reader.dump.ids == NULL);
     memscope_hash_set(hash, "reasons", reasons);
     memscope_hash_set(hash, "cost", memscope_cost("T3", wall_ns, 0, 0));
     return hash;

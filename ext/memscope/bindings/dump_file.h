@@ -7,10 +7,7 @@
 #include "dump/objspace_graph.h"
 
 struct memscope_dump_file {
-    enum memscope_status status; /* if it is MEMSCOPE_OK after the reading, graph and dump are set */
-    struct memscope_heap_graph graph;
-    struct memscope_heap_dump dump;
-
+    enum memscope_status status; /* if it is MEMSCOPE_OK after the reading, the reader's graph and dump are made */
     struct memscope_objspace_reader reader;
     bool more;
 };

@@ -1,12 +1,11 @@
 #include "bindings/heap_graph_binding.h"
-#include "bindings/child_wait.h"
 #include "bindings/dump_file.h"
+#include "bindings/heap_call.h"
 #include "bindings/held_memory_reason.h"
 
 #include "dump/dump_sites.h"
 #include "init.h"
 #include "ruby/graph/named_references.h"
-#include "ruby/ractors.h"
 #include "ruby/sample/object_sampler.h"
 
 #include <string.h>
@@ -17,24 +16,23 @@
  */
 static memscope_slot_rate bytes_of_1000_slots = 110000;
 
+/* First as measured on an idle machine, then by the last answer. */
+static memscope_slot_rate ns_of_1000_slots = 600000;
+
 struct graph_scan {
-    struct memscope_heap_listing listing;
+    struct memscope_heap_call call;
     struct memscope_heap_question question;
-    struct memscope_answer_room room;
-    struct memscope_answer_child child;
+    struct memscope_shared_room room;
     struct memscope_heap_answer answer;
     struct memscope_dump_file file;
     struct memscope_dump_sites sites;
     bool of_file; /* of a dump instead of this process */
-    bool in_process, finished_gc, gc_was_disabled, gc_is_disabled, constants_named;
+    bool constants_named;
     unsigned deadline_ms;
-    uint64_t child_ns; /* a prediction */
-    struct memscope_fork_room memory;
     VALUE globals;      /* the String that question.globals are in */
     VALUE kept_globals; /* an Array of their values, until their addresses are taken */
     VALUE sampled;      /* a String of struct memscope_sampled_object; nil unless paths to them were asked for */
     VALUE refusal;      /* the reason why there is no answer; nil if there is an answer */
-    uint64_t start_ns, without_gvl_ns;
 };
 
 /* ---- global variables ------------------------------------------------------------------------------------------ */
@@ -86,69 +84,7 @@ static void settle_globals(struct graph_scan *scan) {
     rb_ary_clear(scan->kept_globals);
 }
 
-/* ---- in a child ------------------------------------------------------------------------------------------------ */
-
-static void enable_gc(struct graph_scan *scan) {
-    if (scan->gc_is_disabled && !scan->gc_was_disabled)
-        rb_gc_enable();
-    scan->gc_is_disabled = false;
-}
-
-static void answer_in_child(struct graph_scan *scan) {
-    enum memscope_forked_progress progress;
-    enum memscope_status status;
-
-    scan->child =
-        (struct memscope_answer_child){.question = &scan->question, .listing = &scan->listing, .room = &scan->room};
-    status = memscope_answer_child_start(&scan->child, scan->deadline_ms);
-    enable_gc(scan);
-    if (status != MEMSCOPE_OK) {
-        scan->refusal = memscope_reason_child_refused(status);
-        return;
-    }
-    progress =
-        memscope_child_wait(&scan->child.process, &scan->child.found, sizeof scan->child.found, &scan->without_gvl_ns);
-    if (progress == MEMSCOPE_FORKED_ANSWERED) {
-        scan->answer = scan->child.found;
-        memscope_heap_answer_took(&scan->listing, &scan->answer);
-    } else {
-        scan->refusal = progress == MEMSCOPE_FORKED_TOO_SLOW
-                            ? memscope_reason_of("child_over_deadline", rb_float_new((double)scan->deadline_ms / 1000))
-                            : memscope_reason_unanswered(progress);
-    }
-}
-
-/* ---- before ---------------------------------------------------------------------------------------------------- */
-
-static void read_memory(void *argument) {
-    struct graph_scan *scan = argument;
-
-    memscope_fork_room_read(scan->child_ns, &scan->memory);
-}
-
-/* Predicts from GC.stat's number of slots: pages are not listed yet, so that the GVL may be released. */
-static bool has_memory(struct graph_scan *scan) {
-    uint64_t slots = memscope_heap_slots();
-
-    if (scan->in_process)
-        return true;
-    scan->child_ns = memscope_heap_answer_predicted_ns(slots);
-    scan->without_gvl_ns += memscope_without_gvl(read_memory, scan);
-    scan->memory.needed_bytes += memscope_slot_rate_predict(&bytes_of_1000_slots, slots);
-    scan->refusal = memscope_reason_without_room(&scan->memory);
-    return NIL_P(scan->refusal);
-}
-
-/*
- * No garbage collection begins from here until the objects are walked, or the child is forked, and no other thread
- * runs: no method may be called in between.
- */
-static void finish_gc(struct graph_scan *scan) {
-    scan->without_gvl_ns += memscope_heap_await_gc();
-    scan->finished_gc = memscope_heap_finish_gc();
-    scan->gc_was_disabled = RTEST(rb_gc_disable());
-    scan->gc_is_disabled = true;
-}
+/* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 /* Keeps, in place, only the sampled objects that are still alive. */
 static void list_sampled(struct graph_scan *scan) {
@@ -162,57 +98,80 @@ static void list_sampled(struct graph_scan *scan) {
     scan->question.objects = (const VALUE *)(const void *)objects;
 }
 
-static bool list_objects(struct graph_scan *scan) {
-    if (memscope_other_ractors()) {
-        scan->refusal = memscope_reason("references_unreadable");
-        return false;
-    }
-    settle_globals(scan);
-    memscope_thread_list_settle(&scan->question.threads);
-    memscope_heap_list(&scan->listing, MEMSCOPE_SLOTS_UNCOUNTED);
-    list_sampled(scan);
-    if (scan->listing.refusal != NULL)
-        scan->refusal = memscope_reason(scan->listing.refusal);
-    return scan->listing.refusal == NULL;
-}
+/* Lists what the child cannot: that allocates and may run the program's code, so it comes before the pages. */
+static VALUE prepare(struct graph_scan *scan) {
+    VALUE refusal;
 
-static void learn(const struct graph_scan *scan) {
-    if (scan->answer.child_bytes > scan->listing.slots)
-        memscope_slot_rate_learn(&bytes_of_1000_slots, scan->listing.slots, scan->answer.child_bytes);
-}
-
-static void answer(struct graph_scan *scan) {
     scan->constants_named = memscope_named_references_learn();
     memscope_thread_list_learn();
-    if (memscope_answer_room_open(&scan->room) != MEMSCOPE_OK) {
-        scan->refusal = memscope_reason("no_memory");
-        return;
-    }
-    if (!has_memory(scan))
-        return;
+    scan->call.child_bytes = memscope_slot_rate_predict(&bytes_of_1000_slots, memscope_heap_slots());
+    memscope_heap_call_begin(&scan->call);
+    if (memscope_shared_room_open(&scan->room) != MEMSCOPE_OK)
+        return memscope_reason("no_memory");
+    if (!NIL_P(refusal = memscope_heap_call_without_room(&scan->call)))
+        return refusal;
     list_globals(scan);
     memscope_thread_list_take(&scan->question.threads);
-    finish_gc(scan);
-    if (!list_objects(scan))
-        return;
-    if (scan->in_process)
-        memscope_heap_answer(&scan->question, &scan->listing, &scan->listing.scratch, &scan->room, &scan->answer);
-    else
-        answer_in_child(scan);
-    enable_gc(scan);
-    if (!NIL_P(scan->refusal))
-        return;
-    learn(scan);
+    memscope_heap_call_settle(&scan->call, false);
+    return memscope_heap_call_list(&scan->call, "references_unreadable");
+}
+
+static void answer(void *argument, struct memscope_scratch *scratch) {
+    struct graph_scan *scan = argument;
+
+    memscope_heap_answer(&scan->question, &scan->call.listing, scratch, &scan->room, &scan->answer);
+    if (memscope_is_forked_child())
+        scan->answer.child_bytes = memscope_forked_child_grown_bytes();
+}
+
+/* No method is called, and nothing allocated, from the listing of the pages to the walk or the fork. */
+static VALUE answer_of_process(struct graph_scan *scan) {
+    const struct memscope_heap_errand errand = {answer,           scan, &scan->answer, sizeof scan->answer, -1,
+                                                scan->deadline_ms};
+    VALUE refusal = prepare(scan);
+
+    if (!NIL_P(refusal))
+        return refusal;
+    settle_globals(scan);
+    memscope_thread_list_settle(&scan->question.threads);
+    list_sampled(scan);
+    if (!scan->call.bounded)
+        answer(scan, &scan->call.listing.scratch);
+    else if (!NIL_P(refusal = memscope_heap_call_ask(&scan->call, &errand)))
+        return refusal;
     if (scan->answer.status == MEMSCOPE_UNSUPPORTED)
-        scan->refusal = memscope_reason("references_unexported");
-    else if (scan->answer.status != MEMSCOPE_OK)
-        scan->refusal = memscope_reason_of("graph_unanswered", memscope_status_reason(scan->answer.status));
+        return memscope_reason("references_unexported");
+    if (scan->answer.status != MEMSCOPE_OK)
+        return memscope_reason_of("graph_unanswered", memscope_status_reason(scan->answer.status));
+    memscope_slot_rate_learn(&ns_of_1000_slots, scan->call.listing.slots, scan->answer.spent_ns);
+    if (scan->answer.child_bytes > scan->call.listing.slots)
+        memscope_slot_rate_learn(&bytes_of_1000_slots, scan->call.listing.slots, scan->answer.child_bytes);
+    return Qnil;
 }
 
 /* ---- the reading ----------------------------------------------------------------------------------------------- */
 
-static VALUE text(struct memscope_text text) {
-    return text.length == 0 ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
+static VALUE text(const char *start, size_t length) {
+    return length == 0 ? Qnil : rb_utf8_str_new(start, (long)length);
+}
+
+VALUE memscope_graph_name(const struct memscope_names *names, uint32_t name) {
+    size_t length;
+    const char *start = memscope_names_get(names, name, &length);
+
+    return text(start, strnlen(start, length));
+}
+
+VALUE memscope_graph_place(const struct memscope_names *names, uint32_t name) {
+    size_t length, own;
+    const char *start = memscope_names_get(names, name, &length);
+
+    own = strnlen(start, length);
+    return own == length ? Qnil : text(start + own + 1, length - own - 1);
+}
+
+static VALUE name(const struct graph_scan *scan, uint32_t number) {
+    return memscope_graph_name(&scan->answer.names, number);
 }
 
 /* Every object has a slot, so 0 stands for slots whose sizes a dump does not state. */
@@ -220,86 +179,105 @@ static VALUE slot_bytes(uint64_t bytes, uint64_t objects) {
     return bytes == 0 && objects > 0 ? Qnil : ULL2NUM(bytes);
 }
 
-static VALUE class_hash(const struct memscope_class_answer *row) {
+static VALUE class_hash(const struct graph_scan *scan, const struct memscope_class_row *row) {
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", text(row->name));
+    memscope_hash_set(hash, "name", name(scan, row->class_name));
     memscope_hash_set(hash, "count", ULL2NUM(row->count));
     memscope_hash_set(hash, "slot_bytes", slot_bytes(row->slot_bytes, row->count));
     memscope_hash_set(hash, "bytes", ULL2NUM(row->bytes));
-    memscope_hash_set(hash, "retained_bytes", ULL2NUM(row->retained_bytes));
+    memscope_hash_set(hash, "retained_bytes", ULL2NUM(row->retained));
     return hash;
 }
 
-static VALUE garbage_hash(const struct memscope_class_answer *row) {
-    VALUE hash = class_hash(row);
+static VALUE garbage_hash(const struct graph_scan *scan, const struct memscope_class_row *row) {
+    VALUE hash = class_hash(scan, row);
 
     rb_hash_delete(hash, memscope_symbol("retained_bytes"));
     return hash;
 }
 
-static VALUE step_hash(const struct memscope_step_answer *step) {
+static VALUE thread_name(const struct memscope_thread_list *threads, uint32_t thread) {
+    const struct memscope_listed_thread *listed;
+
+    if (thread == 0)
+        return Qnil;
+    listed = (const struct memscope_listed_thread *)(const void *)RSTRING_PTR(threads->threads) + (thread - 1);
+    return text(RSTRING_PTR(threads->texts) + listed->name, listed->name_bytes);
+}
+
+static VALUE step_hash(const struct memscope_names *names, const struct memscope_thread_list *threads,
+                       const struct memscope_step_answer *step) {
     static const char *const edges[] = {"internal", "class", "constant", "ivar",  "cvar",        "global",
                                         "local",    "index", "key",      "value", "thread_local"};
+    enum memscope_edge_kind kind = MEMSCOPE_EDGE_KIND(step->edge);
+    uint32_t number = MEMSCOPE_EDGE_NUMBER(step->edge);
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", text(step->name));
-    memscope_hash_set(hash, "times", ULL2NUM(step->times));
-    memscope_hash_set(hash, "edge", memscope_symbol(edges[step->edge]));
+    memscope_hash_set(hash, "name", memscope_graph_name(names, step->name));
+    memscope_hash_set(hash, "times", UINT2NUM(step->times));
+    memscope_hash_set(hash, "edge", memscope_symbol(edges[kind]));
     memscope_hash_set(hash, "by",
-                      step->edge == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(step->edge_number))
-                                                        : text(step->edge_text));
-    memscope_hash_set(hash, "made_at", text(step->place));
-    memscope_hash_set(hash, "thread_name", text(step->thread));
+                      kind == MEMSCOPE_EDGE_INDEX ? rb_obj_as_string(UINT2NUM(number))
+                                                  : memscope_graph_name(names, number));
+    memscope_hash_set(hash, "made_at", memscope_graph_place(names, step->name));
+    memscope_hash_set(hash, "thread_name", thread_name(threads, step->thread));
     return hash;
 }
 
-VALUE memscope_path_hash(const struct memscope_path_answer *path) {
+static void set_held(VALUE hash, const struct memscope_names *names, const struct memscope_held_answer *held) {
+    memscope_hash_set(hash, "held_class", memscope_graph_name(names, held->name));
+    memscope_hash_set(hash, "held_count", held->name == 0 ? Qnil : ULL2NUM(held->count));
+    memscope_hash_set(hash, "held_made_at", memscope_graph_place(names, held->name));
+}
+
+VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
+                         const struct memscope_path_answer *path) {
     VALUE hash = rb_hash_new(), steps = rb_ary_new();
 
     for (size_t index = 0; index < path->step_count; index++)
-        rb_ary_push(steps, step_hash(&path->steps[index]));
+        rb_ary_push(steps, step_hash(&answer->names, threads, &path->steps[index]));
     memscope_hash_set(hash, "count", ULL2NUM(path->count));
     memscope_hash_set(hash, "retained_bytes", ULL2NUM(path->retained_bytes));
     memscope_hash_set(hash, "accumulated_bytes",
                       path->accumulated_bytes == 0 ? Qnil : ULL2NUM(path->accumulated_bytes));
-    memscope_hash_set(hash, "held_class", text(path->held.name));
-    memscope_hash_set(hash, "held_count", path->held.name.length == 0 ? Qnil : ULL2NUM(path->held.count));
-    memscope_hash_set(hash, "held_made_at", text(path->held.place));
+    set_held(hash, &answer->names, &path->held);
     memscope_hash_set(hash, "steps", steps);
-    memscope_hash_set(hash, "steps_left_out", SIZET2NUM(path->steps_left_out));
+    memscope_hash_set(hash, "steps_left_out", UINT2NUM(path->steps_left_out));
     return hash;
 }
 
-static VALUE dominator_hash(const struct memscope_dominator_answer *dominator) {
+static VALUE path_hash(const struct graph_scan *scan, const struct memscope_path_answer *path) {
+    return memscope_path_hash(&scan->answer, &scan->question.threads, path);
+}
+
+static VALUE dominator_hash(const struct graph_scan *scan, const struct memscope_dominator_answer *dominator) {
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", text(dominator->name));
+    memscope_hash_set(hash, "name", name(scan, dominator->name));
     memscope_hash_set(hash, "bytes", ULL2NUM(dominator->bytes));
     memscope_hash_set(hash, "retained_bytes", ULL2NUM(dominator->retained_bytes));
     memscope_hash_set(hash, "dominated_count", ULL2NUM(dominator->dominated_count));
-    memscope_hash_set(hash, "held_class", text(dominator->held.name));
-    memscope_hash_set(hash, "held_count", dominator->held.name.length == 0 ? Qnil : ULL2NUM(dominator->held.count));
-    memscope_hash_set(hash, "held_made_at", text(dominator->held.place));
-    memscope_hash_set(hash, "path", dominator->path == NULL ? Qnil : memscope_path_hash(dominator->path));
+    set_held(hash, &scan->answer.names, &dominator->held);
+    memscope_hash_set(hash, "path", path_hash(scan, &dominator->path));
     return hash;
 }
 
-static VALUE root_hash(const struct memscope_root_answer *root) {
+static VALUE root_hash(const struct graph_scan *scan, const struct memscope_root_answer *root) {
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", text(root->name));
+    memscope_hash_set(hash, "name", name(scan, root->name));
     memscope_hash_set(hash, "count", ULL2NUM(root->count));
     memscope_hash_set(hash, "retained_bytes", ULL2NUM(root->retained_bytes));
     return hash;
 }
 
-static VALUE duplicates_hash(const struct memscope_duplicates_answer *row) {
+static VALUE duplicates_hash(const struct graph_scan *scan, const struct memscope_duplicates *row) {
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", text(row->name));
+    memscope_hash_set(hash, "name", name(scan, row->class));
     memscope_hash_set(hash, "length", ULL2NUM(row->length));
-    memscope_hash_set(hash, "count", ULL2NUM(row->count));
+    memscope_hash_set(hash, "count", UINT2NUM(row->count));
     memscope_hash_set(hash, "saved_bytes", ULL2NUM(row->saved_bytes));
     return hash;
 }
@@ -309,7 +287,7 @@ static VALUE duplicates_hash(const struct memscope_duplicates_answer *row) {
     do {                                                                                                               \
         (list) = rb_ary_new();                                                                                         \
         for (size_t at = 0; at < (count); at++)                                                                        \
-            rb_ary_push((list), convert(&(answers)[at]));                                                              \
+            rb_ary_push((list), convert(scan, &(answers)[at]));                                                        \
     } while (0)
 
 /* The lines that allocated most, garbage included; nil if they are unknown. */
@@ -318,14 +296,12 @@ static VALUE sites_of(const struct graph_scan *scan) {
     VALUE list = rb_ary_new();
 
     for (size_t index = 0; index < largest->count; index++) {
-        uint32_t name = largest->items[index].number;
+        uint32_t site = largest->items[index].number;
         VALUE hash = rb_hash_new();
-        struct memscope_text site;
 
-        site.start = memscope_names_get(&scan->file.graph.names, name, &site.length);
-        memscope_hash_set(hash, "name", text(site));
-        memscope_hash_set(hash, "count", ULL2NUM(scan->sites.rows[name].count));
-        memscope_hash_set(hash, "bytes", ULL2NUM(scan->sites.rows[name].bytes));
+        memscope_hash_set(hash, "name", name(scan, site));
+        memscope_hash_set(hash, "count", ULL2NUM(scan->sites.rows[site].count));
+        memscope_hash_set(hash, "bytes", ULL2NUM(scan->sites.rows[site].bytes));
         rb_ary_push(list, hash);
     }
     return largest->count > 0 ? list : Qnil;
@@ -338,14 +314,14 @@ static bool tells_garbage(const struct graph_scan *scan) {
 /* Without roots, all that a dump says of retention is false; where garbage is unknown, so are its classes. */
 static void set_lists(VALUE hash, const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
-    bool has_roots = !scan->of_file || memscope_objspace_has_roots(&scan->file.reader);
+    bool has_roots = !scan->of_file || scan->file.reader.has_roots;
     VALUE list;
 
     LIST(found->retained, found->retained_count, class_hash, list);
     memscope_hash_set(hash, "retained", list);
     LIST(found->dominators, has_roots ? found->dominator_count : 0, dominator_hash, list);
     memscope_hash_set(hash, "dominators", list);
-    LIST(found->paths, has_roots ? found->path_count : 0, memscope_path_hash, list);
+    LIST(found->paths, has_roots ? found->path_count : 0, path_hash, list);
     memscope_hash_set(hash, "paths", list);
     LIST(found->roots, has_roots ? found->root_count : 0, root_hash, list);
     memscope_hash_set(hash, "roots", list);
@@ -360,7 +336,8 @@ static void set_part(VALUE hash, const char *const keys[3], const struct memscop
     memscope_hash_set(hash, keys[2], known ? ULL2NUM(part->bytes) : Qnil);
 }
 
-static VALUE strings_hash(const struct memscope_heap_answer *found) {
+static VALUE strings_hash(const struct graph_scan *scan) {
+    const struct memscope_heap_answer *found = &scan->answer;
     VALUE hash = rb_hash_new(), list;
 
     LIST(found->duplicates, found->duplicates_count, duplicates_hash, list);
@@ -376,8 +353,8 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     static const char *const reachable[] = {"reachable_count", "reachable_slot_bytes", "reachable_bytes"};
     static const char *const garbage[] = {"garbage_count", "garbage_slot_bytes", "garbage_bytes"};
     const struct memscope_heap_answer *found = &scan->answer;
-    uint64_t pause_us = scan->child.process.pause_ns / 1000;
-    bool known = NIL_P(scan->refusal), forked = scan->child.process.pause_ns > 0;
+    uint64_t pause_us = scan->call.child.pause_ns / 1000;
+    bool known = NIL_P(scan->refusal), forked = scan->call.in_child;
 
     set_part(hash, reachable, &found->reachable, known);
     set_part(hash, garbage, &found->garbage, known && tells_garbage(scan));
@@ -385,24 +362,11 @@ static void set_totals(VALUE hash, const struct graph_scan *scan) {
     memscope_hash_set(hash, "target_count", known ? ULL2NUM(found->target_count) : Qnil);
     memscope_hash_set(hash, "unreachable_target_count", known ? ULL2NUM(found->unreached_target_count) : Qnil);
     memscope_hash_set(hash, "path_count", known ? ULL2NUM(found->alike_count) : Qnil);
-    memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(found) : Qnil);
+    memscope_hash_set(hash, "strings", known && scan->question.strings ? strings_hash(scan) : Qnil);
     memscope_hash_set(hash, "walked_in",
-                      known && !scan->of_file ? memscope_symbol(scan->in_process ? "process" : "child") : Qnil);
+                      known && !scan->of_file ? memscope_symbol(forked ? "child" : "process") : Qnil);
     memscope_hash_set(hash, "pause_ms", known && forked ? rb_float_new((double)pause_us / 1000) : Qnil);
     memscope_hash_set(hash, "child_bytes", known && forked ? ULL2NUM(found->child_bytes) : Qnil);
-}
-
-static VALUE names_of_cut_lists(unsigned cut) {
-    static const char *const lists[MEMSCOPE_LIST_COUNT] = {
-        [MEMSCOPE_LIST_RETAINED] = "retained",     [MEMSCOPE_LIST_GARBAGE] = "garbage",
-        [MEMSCOPE_LIST_STRINGS] = "strings",       [MEMSCOPE_LIST_ROOTS] = "roots",
-        [MEMSCOPE_LIST_DOMINATORS] = "dominators", [MEMSCOPE_LIST_PATHS] = "paths"};
-    VALUE names = rb_ary_new();
-
-    for (int list = 0; list < MEMSCOPE_LIST_COUNT; list++)
-        if (cut >> list & 1)
-            rb_ary_push(names, rb_utf8_str_new_cstr(lists[list]));
-    return names;
 }
 
 static VALUE reasons_hash(const struct graph_scan *scan) {
@@ -413,10 +377,6 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
         memscope_hash_set(reasons, "reachable_count", scan->refusal);
     else
         memscope_set_unasked_reason(reasons, "reachable_bytes", &scan->answer.held);
-    if (scan->answer.cut != 0)
-        memscope_hash_set(reasons, "lists",
-                          memscope_reason_of("lists_cut", ULL2NUM(MEMSCOPE_ANSWER_ROOM_BYTES >> 20),
-                                             names_of_cut_lists(scan->answer.cut)));
     if (scan->answer.saturated_count > 0)
         memscope_hash_set(reasons, "reachable_bytes",
                           memscope_reason_of("objects_saturated", ULL2NUM(scan->answer.saturated_count)));
@@ -425,7 +385,7 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
                             scan->file.reader.named_count > 0 ? "dump_with_some_names" : "dump_without_names");
         for (size_t index = 0; index < sizeof keys / sizeof keys[0]; index++)
             memscope_dump_file_set_reasons(&scan->file, reasons, keys[index]);
-        if (scan->file.graph.slot_bytes == NULL)
+        if (scan->file.reader.graph.slot_bytes == NULL)
             memscope_set_reason(reasons, "reachable_slot_bytes", "dump_without_slots");
     } else if (!scan->of_file && NIL_P(scan->refusal) && !scan->constants_named) {
         memscope_set_reason(reasons, "paths", "constants_unnamed");
@@ -436,54 +396,47 @@ static VALUE reasons_hash(const struct graph_scan *scan) {
 static void answer_of_file(void *argument) {
     struct graph_scan *scan = argument;
 
-    memscope_heap_answer_of_dump(&scan->question, &scan->file.dump, &scan->room, &scan->answer);
+    memscope_heap_answer_of_dump(&scan->question, &scan->file.reader.dump, &scan->room, &scan->answer);
     if (scan->answer.status == MEMSCOPE_OK)
         scan->answer.status = memscope_dump_sites_open(&scan->sites, &scan->file.reader, scan->question.top);
 }
 
-static void read_file(struct graph_scan *scan) {
+static VALUE read_file(struct graph_scan *scan) {
+    scan->call.start_ns = memscope_now_ns();
     memscope_dump_file_read(&scan->file);
-    if (scan->file.status == MEMSCOPE_OK && memscope_answer_room_open(&scan->room) != MEMSCOPE_OK)
+    if (scan->file.status == MEMSCOPE_OK && memscope_shared_room_open(&scan->room) != MEMSCOPE_OK)
         scan->file.status = MEMSCOPE_NO_MEMORY;
-    scan->without_gvl_ns = memscope_now_ns() - scan->start_ns;
+    scan->call.without_gvl_ns = memscope_now_ns() - scan->call.start_ns;
     if (scan->file.status == MEMSCOPE_OK) {
-        scan->without_gvl_ns += memscope_without_gvl(answer_of_file, scan);
+        scan->call.without_gvl_ns += memscope_without_gvl(answer_of_file, scan);
         scan->file.status = scan->answer.status;
     }
-    if (scan->file.status != MEMSCOPE_OK)
-        scan->refusal = memscope_reason_of("dump_unread", memscope_status_reason(scan->file.status));
+    return scan->file.status == MEMSCOPE_OK
+               ? Qnil
+               : memscope_reason_of("dump_unread", memscope_status_reason(scan->file.status));
 }
 
 static VALUE read_graph(VALUE argument) {
     struct graph_scan *scan = (struct graph_scan *)argument;
-    uint64_t wall_ns;
     VALUE hash;
 
-    scan->start_ns = memscope_now_ns();
-    if (scan->of_file)
-        read_file(scan);
-    else
-        answer(scan);
+    scan->refusal = scan->of_file ? read_file(scan) : answer_of_process(scan);
     hash = rb_hash_new();
     set_lists(hash, scan);
     set_totals(hash, scan);
     memscope_hash_set(hash, "reasons", reasons_hash(scan));
-    wall_ns = memscope_now_ns() - scan->start_ns;
     memscope_hash_set(hash, "cost",
-                      memscope_cost("T3", wall_ns, wall_ns - scan->without_gvl_ns,
-                                    scan->listing.scratch.used + scan->room.used + (size_t)scan->answer.child_bytes));
+                      memscope_heap_call_cost(&scan->call, "T3", scan->room.used + (size_t)scan->answer.child_bytes));
     return hash;
 }
 
 static VALUE close_graph(VALUE argument) {
     struct graph_scan *scan = (struct graph_scan *)argument;
 
-    enable_gc(scan);
-    memscope_answer_child_end(&scan->child);
-    memscope_answer_room_close(&scan->room);
+    memscope_heap_call_end(&scan->call);
+    memscope_shared_room_close(&scan->room);
     memscope_dump_sites_close(&scan->sites);
     memscope_dump_file_close(&scan->file);
-    memscope_heap_listing_close(&scan->listing);
     return Qnil;
 }
 
@@ -495,8 +448,8 @@ static VALUE close_graph(VALUE argument) {
  */
 static VALUE native_heap_graph(VALUE self, VALUE top, VALUE kind, VALUE target, VALUE strings, VALUE in_process,
                                VALUE deadline_ms) {
-    struct graph_scan scan = {.question = {.top = NUM2UINT(top), .strings = RTEST(strings)},
-                              .in_process = RTEST(in_process),
+    struct graph_scan scan = {.call = {.bounded = !RTEST(in_process), .rate = &ns_of_1000_slots},
+                              .question = {.top = NUM2UINT(top), .strings = RTEST(strings)},
                               .deadline_ms = NUM2UINT(deadline_ms),
                               .globals = Qnil,
                               .sampled = Qnil,

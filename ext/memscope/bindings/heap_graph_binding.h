@@ -6,7 +6,12 @@
 
 #include "ruby/graph/heap_answer.h"
 
-/* The body of a HeapGraph::Path. */
-VALUE memscope_path_hash(const struct memscope_path_answer *path);
+/* The body of a HeapGraph::Path. threads: those of the question. */
+VALUE memscope_path_hash(const struct memscope_heap_answer *answer, const struct memscope_thread_list *threads,
+                         const struct memscope_path_answer *path);
+
+/* The first part of a name, up to a NUL; or what follows the NUL. nil if that is empty. */
+VALUE memscope_graph_name(const struct memscope_names *names, uint32_t name);
+VALUE memscope_graph_place(const struct memscope_names *names, uint32_t name);
 
 #endif

@@ -17,7 +17,7 @@ struct growth_scan {
     int count; /* of files; new objects are sought in the last one */
     struct memscope_dump_growth growth;
     struct memscope_heap_question question;
-    struct memscope_answer_room room;
+    struct memscope_shared_room room;
     struct memscope_heap_answer answer;
     enum memscope_status status;
     VALUE refusal; /* the reason why there is no answer; nil if there is one */
@@ -60,42 +60,30 @@ static bool read_files(struct growth_scan *scan) {
     return true;
 }
 
-static struct memscope_compared_dump compared(const struct memscope_dump_file *file) {
-    return (struct memscope_compared_dump){&file->reader, &file->dump};
-}
-
 /* Runs without the GVL. */
 static void compare(void *argument) {
     struct growth_scan *scan = argument;
 
-    scan->growth.first = compared(&scan->files[0]);
-    if (scan->count == MAX_DUMPS)
-        scan->growth.second = compared(&scan->files[1]);
-    scan->growth.last = compared(&scan->files[scan->count - 1]);
+    scan->growth.first = &scan->files[0].reader;
+    scan->growth.second = scan->count == MAX_DUMPS ? &scan->files[1].reader : NULL;
+    scan->growth.last = &scan->files[scan->count - 1].reader;
     scan->status = memscope_dump_growth_open(&scan->growth);
     if (scan->status == MEMSCOPE_OK)
-        scan->status = memscope_answer_room_open(&scan->room);
+        scan->status = memscope_shared_room_open(&scan->room);
     if (scan->status != MEMSCOPE_OK)
         return;
     scan->question.growth = &scan->growth;
-    memscope_heap_answer_of_dump(&scan->question, &scan->files[scan->count - 1].dump, &scan->room, &scan->answer);
+    memscope_heap_answer_of_dump(&scan->question, &scan->growth.last->dump, &scan->room, &scan->answer);
     scan->status = scan->answer.status;
 }
 
 /* ---- the reading ----------------------------------------------------------------------------------------------- */
 
-static VALUE name_of_row(const struct growth_scan *scan, uint32_t name) {
-    size_t length;
-    const char *text = memscope_names_get(&scan->files[scan->count - 1].graph.names, name, &length);
-
-    return rb_utf8_str_new(text, (long)length);
-}
-
 static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
     const struct memscope_growth_row *row = &scan->growth.classes[name];
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", name_of_row(scan, name));
+    memscope_hash_set(hash, "name", memscope_graph_name(&scan->growth.last->graph.names, name));
     memscope_hash_set(hash, "count", LL2NUM(row->count));
     memscope_hash_set(hash, "bytes", LL2NUM(row->bytes));
     memscope_hash_set(hash, "later_count", ULL2NUM(row->later_count));
@@ -108,7 +96,7 @@ static VALUE site_hash(const struct growth_scan *scan, uint32_t name) {
     const struct memscope_growth_row *row = &scan->growth.sites[name];
     VALUE hash = rb_hash_new();
 
-    memscope_hash_set(hash, "name", name_of_row(scan, name));
+    memscope_hash_set(hash, "name", memscope_graph_name(&scan->growth.last->graph.names, name));
     memscope_hash_set(hash, "count", ULL2NUM(row->new_count));
     memscope_hash_set(hash, "bytes", ULL2NUM(row->new_bytes));
     return hash;
@@ -144,7 +132,7 @@ static VALUE paths_array(const struct growth_scan *scan) {
     VALUE list = rb_ary_new();
 
     for (size_t index = 0; index < scan->answer.path_count; index++)
-        rb_ary_push(list, memscope_path_hash(&scan->answer.paths[index]));
+        rb_ary_push(list, memscope_path_hash(&scan->answer, NULL, &scan->answer.paths[index]));
     return list;
 }
 
@@ -217,7 +205,7 @@ static VALUE close_growth(VALUE argument) {
     struct growth_scan *scan = (struct growth_scan *)argument;
 
     memscope_dump_growth_close(&scan->growth);
-    memscope_answer_room_close(&scan->room);
+    memscope_shared_room_close(&scan->room);
     for (int index = 0; index < scan->count; index++)
         memscope_dump_file_close(&scan->files[index]);
     return Qnil;

@@ -4,7 +4,7 @@
  */
 #include "bindings/ledger_binding.h"
 
-#include "bindings/child_wait.h"
+#include "bindings/without_children.h"
 
 #include "init.h"
 #include "ruby/ractors.h"
@@ -43,6 +43,14 @@ static void walk_objects(struct memscope_ledger_call *call) {
     call->held = walk.held;
 }
 
+void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit) {
+    memscope_ruby_layout(&call->listing, jit, &call->layout);
+    memscope_images_read(&call->listing.scratch, &call->images);
+    call->request.malloc = memscope_ledger_malloc_kind();
+    call->request.ruby = &call->layout;
+    call->request.images = &call->images;
+}
+
 static void perform(struct memscope_ledger_call *call) {
     uint64_t start = memscope_now_ns();
     bool jit = memscope_jit_is_on();
@@ -53,11 +61,7 @@ static void perform(struct memscope_ledger_call *call) {
     memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
     if (walks(call) && call->listing.refusal == NULL)
         walk_objects(call);
-    memscope_ruby_layout(&call->listing, jit, &call->layout);
-    memscope_images_read(&call->listing.scratch, &call->images);
-    call->request.malloc = memscope_ledger_malloc_kind();
-    call->request.ruby = &call->layout;
-    call->request.images = &call->images;
+    memscope_ledger_ask(call, jit);
     call->gvl_ns = memscope_now_ns() - start;
     if (call->strict)
         scan_once(call);

@@ -32,6 +32,9 @@ struct memscope_ledger_call {
 /* The allocator whose regions a ledger looks for; OTHER unless it is proved to serve malloc. */
 enum memscope_ledger_malloc memscope_ledger_malloc_kind(void);
 
+/* Completes *call's request once its pages are listed. jit: memscope_jit_is_on, asked before. */
+void memscope_ledger_ask(struct memscope_ledger_call *call, bool jit);
+
 /*
  * Reads *call's ledger anew; `call` is a struct memscope_ledger_call. Returns whether a child of memscope spoilt what
  * it says about shared pages (memscope_without_children).

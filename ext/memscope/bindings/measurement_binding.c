@@ -172,8 +172,8 @@ static VALUE row_of(const struct memscope_allocation_group *group, const struct 
 
 /* The addresses of at most 100 retained objects of a group, as words in a String. */
 static VALUE addresses_of(const struct memscope_allocation_counts *counts, size_t group) {
-    const struct memscope_allocation *logged = memscope_allocations_logged(counts);
-    uint64_t left = memscope_allocation_groups(counts)[group].retained_objects;
+    const struct memscope_allocation *logged = counts->log;
+    uint64_t left = counts->groups[group].retained_objects;
     VALUE words = rb_str_new(NULL, 0);
 
     left = left < ADDRESSES ? left : ADDRESSES;
@@ -187,7 +187,7 @@ static VALUE addresses_of(const struct memscope_allocation_counts *counts, size_
 }
 
 static VALUE rows_of(const struct memscope_trace_result *result, bool addresses) {
-    const struct memscope_allocation_group *groups = memscope_allocation_groups(result->counts);
+    const struct memscope_allocation_group *groups = result->counts->groups;
     VALUE rows = rb_ary_new(), row;
 
     for (size_t index = 0; index < result->counts->group_count; index++) {

@@ -4,9 +4,9 @@
  * and garbage, and what pins the objects. The ledger is read without the GVL; one forked child marks and walks the
  * objects.
  */
-#include "bindings/child_wait.h"
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
+#include "bindings/without_children.h"
 
 #include "init.h"
 #include "ruby/heap/block_walk.h"
@@ -17,29 +17,26 @@
 #include <string.h>
 
 #define DEADLINE_MS 30000
-/* The child's predicted time per slot, for marking and for looking at each block. */
-#define NS_PER_SLOT 250
+
+/* The child's predicted time, for marking and for looking at each block. */
+static memscope_slot_rate ns_of_1000_slots = 250000;
 
 /* What the child sends. */
 struct blocks_answer {
+    enum memscope_status status; /* of the marking; what follows is known if it is MEMSCOPE_OK */
     struct memscope_block_walk blocks;
     struct memscope_heap_walk pins;
 };
 
 struct blocks_call {
+    struct memscope_heap_call heap;
     struct memscope_ledger_call ledger;
     struct memscope_malloc_blocks blocks;
     enum memscope_status status;
-    struct memscope_fork_room room;
-    struct memscope_heap_listing listing;
-    bool finished_gc;
-    bool planted;                    /* nothing is wanted but the blocks */
+    VALUE planted;                   /* an Array, if nothing is wanted but the blocks; else nil */
     struct memscope_marking marking; /* of all objects that are not garbage; if `planted`, of the garbage */
     struct memscope_scratch marks;
-    struct memscope_forked_child child;
     struct blocks_answer found;
-    uint64_t fork_ns; /* for how long the fork is predicted to stop Ruby */
-    uint64_t without_gvl_ns;
 };
 
 /* ---- what is garbage ------------------------------------------------------------------------------------------- */
@@ -55,7 +52,7 @@ static void plant(struct blocks_call *call, VALUE object) {
 static bool is_garbage(uint32_t slot, const void *data) {
     const struct blocks_call *call = data;
 
-    return memscope_is_marked(&call->marking, slot) == call->planted;
+    return memscope_is_marked(&call->marking, slot) == !NIL_P(call->planted);
 }
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
@@ -69,8 +66,8 @@ static bool read_ledger(void *argument) {
     call->status = call->ledger.status;
     if (call->status == MEMSCOPE_OK)
         call->status = memscope_malloc_blocks_open(&call->blocks, &call->ledger.ledger);
-    memscope_fork_room_read(call->ledger.listing.slots * NS_PER_SLOT, &call->room);
-    call->fork_ns = memscope_fork_predicted_ns();
+    call->heap.work_ns = memscope_slot_rate_predict(&ns_of_1000_slots, call->ledger.listing.slots);
+    memscope_heap_call_read_room(&call->heap);
     return spoilt || call->blocks.private_status == MEMSCOPE_SHARED;
 }
 
@@ -81,18 +78,14 @@ static void read_malloc(struct blocks_call *call) {
 
     ledger->other_ractors = memscope_other_ractors();
     memscope_heap_list(&ledger->listing, MEMSCOPE_SLOTS_FROM_HEADERS);
-    memscope_ruby_layout(&ledger->listing, jit, &ledger->layout);
-    memscope_images_read(&ledger->listing.scratch, &ledger->images);
-    ledger->request.malloc = memscope_ledger_malloc_kind();
-    ledger->request.ruby = &ledger->layout;
-    ledger->request.images = &ledger->images;
+    memscope_ledger_ask(ledger, jit);
     if (ledger->strict)
         read_ledger(call);
     else
         without_gvl_ns = memscope_without_children(read_ledger, call);
     ledger->wall_ns = memscope_now_ns() - start;
     ledger->gvl_ns = ledger->wall_ns - without_gvl_ns;
-    call->without_gvl_ns += without_gvl_ns;
+    call->heap.without_gvl_ns += without_gvl_ns;
 }
 
 static void close_malloc(struct blocks_call *call) {
@@ -104,80 +97,65 @@ static void close_malloc(struct blocks_call *call) {
     memset(&call->ledger.ledger, 0, sizeof call->ledger.ledger);
 }
 
-static bool finish_gc(struct blocks_call *call) {
-    bool finished = memscope_heap_finish_gc();
-
-    call->finished_gc |= finished;
-    return finished;
-}
-
 /*
  * A sweep in progress is finished before the allocator's figures are read, so that what the sweep frees counts as free.
  * The figures are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
  */
 static void prepare(struct blocks_call *call) {
-    call->without_gvl_ns += memscope_heap_await_gc();
-    finish_gc(call);
+    memscope_heap_call_settle(&call->heap, false);
     read_malloc(call);
-    if (call->status != MEMSCOPE_OK || !finish_gc(call))
+    if (call->status != MEMSCOPE_OK || !memscope_heap_finish_gc())
         return;
+    call->heap.finished_gc = true;
     close_malloc(call);
     read_malloc(call);
 }
 
-static bool work(void *argument, int answer) {
+static void work(void *argument, struct memscope_scratch *scratch) {
     struct blocks_call *call = argument;
-    struct memscope_scratch scratch;
 
-    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK ||
-        (!call->planted && memscope_marking_make(&call->marking, &call->listing, &scratch) != MEMSCOPE_OK))
-        return false;
-    memscope_walk_blocks(&call->listing, &call->blocks, is_garbage, call, &call->found.blocks);
-    if (!call->planted)
-        memscope_heap_walk(&call->listing, &scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
-    return memscope_forked_child_answer(answer, &call->found, sizeof call->found);
+    if (NIL_P(call->planted))
+        call->found.status = memscope_marking_make(&call->marking, &call->heap.listing, scratch);
+    if (call->found.status != MEMSCOPE_OK)
+        return;
+    memscope_walk_blocks(&call->heap.listing, &call->blocks, is_garbage, call, &call->found.blocks);
+    if (NIL_P(call->planted))
+        memscope_heap_walk(&call->heap.listing, scratch, MEMSCOPE_WALK_PINS, &call->found.pins);
 }
 
 static void inherit(struct blocks_call *call, int inherited) {
     memscope_scratch_inherit(&call->marks, inherited);
-    memscope_scratch_inherit(&call->listing.scratch, inherited);
     memscope_scratch_inherit(&call->ledger.listing.scratch, inherited);
     memscope_malloc_blocks_inherit(&call->blocks, &call->ledger.ledger, inherited);
 }
 
-static bool plant_all(struct blocks_call *call, VALUE planted) {
-    if (!call->planted)
-        return true;
-    if (memscope_scratch_open(&call->marks) != MEMSCOPE_OK ||
-        memscope_marking_open(&call->marking, &call->listing, &call->marks) != MEMSCOPE_OK)
-        return false;
-    plant(call, planted);
-    return true;
+static enum memscope_status plant_all(struct blocks_call *call) {
+    enum memscope_status status;
+
+    if (NIL_P(call->planted))
+        return MEMSCOPE_OK;
+    if ((status = memscope_scratch_open(&call->marks)) == MEMSCOPE_OK &&
+        (status = memscope_marking_open(&call->marking, &call->heap.listing, &call->marks)) == MEMSCOPE_OK)
+        plant(call, call->planted);
+    return status;
 }
 
 /* Returns why there is no answer, or nil. The GVL is held from the end of the collection to the fork. */
-static VALUE walk(struct blocks_call *call, VALUE planted) {
-    VALUE without_room = memscope_reason_without_room(&call->room);
-    enum memscope_forked_progress progress;
-    enum memscope_status status;
+static VALUE walk(struct blocks_call *call) {
+    const struct memscope_heap_errand errand = {work, call, &call->found, sizeof call->found, -1, DEADLINE_MS};
+    VALUE refusal;
 
-    if (!NIL_P(without_room))
-        return without_room;
-    finish_gc(call);
-    if (memscope_other_ractors())
-        return memscope_reason("objects_unwalked");
-    memscope_heap_list(&call->listing, MEMSCOPE_SLOTS_UNCOUNTED);
-    if (call->listing.refusal != NULL)
-        return memscope_reason(call->listing.refusal);
-    if (!plant_all(call, planted))
-        return memscope_status_reason(MEMSCOPE_NO_MEMORY);
+    if (!NIL_P(refusal = memscope_heap_call_without_room(&call->heap)) ||
+        !NIL_P(refusal = memscope_heap_call_list(&call->heap, "objects_unwalked")))
+        return refusal;
+    if ((call->status = plant_all(call)) != MEMSCOPE_OK)
+        return memscope_status_reason(call->status);
     inherit(call, true);
-    status = memscope_forked_child_start(&call->child, work, call, -1, DEADLINE_MS);
+    refusal = memscope_heap_call_start(&call->heap, &errand);
     inherit(call, false);
-    if (status != MEMSCOPE_OK)
-        return memscope_reason_child_refused(status);
-    progress = memscope_child_wait(&call->child, &call->found, sizeof call->found, &call->without_gvl_ns);
-    return progress == MEMSCOPE_FORKED_ANSWERED ? Qnil : memscope_reason_unanswered(progress);
+    if (!NIL_P(refusal) || !NIL_P(refusal = memscope_heap_call_await(&call->heap, &errand)))
+        return refusal;
+    return call->found.status == MEMSCOPE_OK ? Qnil : memscope_status_reason(call->found.status);
 }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
@@ -200,7 +178,6 @@ static VALUE owned_hash(const struct memscope_owned_bytes *owned) {
     memscope_hash_set(hash, "blocks", ULL2NUM(owned->blocks));
     memscope_hash_set(hash, "block_bytes", ULL2NUM(owned->bytes));
     memscope_hash_set(hash, "absent_bytes", ULL2NUM(owned->absent_bytes));
-    memscope_hash_set(hash, "added_bytes", ULL2NUM(owned->added_bytes));
     memscope_hash_set(hash, "unfollowed_objects", ULL2NUM(owned->unfollowed_objects));
     memscope_hash_set(hash, "unfollowed_bytes", ULL2NUM(owned->unfollowed_bytes));
     return hash;
@@ -240,52 +217,39 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
 
 /* Adds the bodies of a Ledger and, if there is an answer, of a RubyHeap. */
 static void set_whole(VALUE hash, struct blocks_call *call, bool answered) {
-    struct memscope_walk_child walked = {&call->listing, MEMSCOPE_WALK_PINS, call->child, call->found.pins};
-
     if (answered)
         memscope_ledger_split_garbage(&call->ledger.ledger, call->found.blocks.garbage_of_rows);
     memscope_hash_set(hash, "ledger", memscope_ledger_body(&call->ledger));
-    memscope_hash_set(hash, "ruby_heap",
-                      answered ? memscope_heap_body(&walked, call->fork_ns, call->finished_gc) : Qnil);
+    memscope_hash_set(hash, "ruby_heap", answered ? memscope_heap_body(&call->heap, &call->found.pins) : Qnil);
 }
 
-struct arguments {
-    struct blocks_call *call;
-    VALUE planted;
-};
-
 static VALUE read_blocks(VALUE argument) {
-    struct arguments *arguments = (struct arguments *)argument;
-    struct blocks_call *call = arguments->call;
+    struct blocks_call *call = (struct blocks_call *)argument;
     VALUE hash = rb_hash_new(), reasons = rb_hash_new(), why;
-    uint64_t start = memscope_now_ns(), wall_ns;
 
+    call->heap.start_ns = memscope_now_ns();
     prepare(call);
     if (call->status == MEMSCOPE_OK)
-        why = walk(call, arguments->planted);
+        why = walk(call);
     else
         why = call->status == MEMSCOPE_UNSUPPORTED ? memscope_reason("blocks_unlisted")
                                                    : memscope_status_reason(call->status);
-    wall_ns = memscope_now_ns() - start;
-    if (!call->planted)
+    memscope_hash_set(hash, "cost", memscope_heap_call_cost(&call->heap, "T3", call->ledger.ledger.scratch_bytes));
+    if (NIL_P(call->planted))
         set_whole(hash, call, NIL_P(why));
     if (NIL_P(why))
         set_answer(hash, reasons, call);
     else
         memscope_hash_set(reasons, "all", why);
-    memscope_hash_set(hash, "finished_gc", call->finished_gc ? Qtrue : Qfalse);
+    memscope_hash_set(hash, "finished_gc", call->heap.finished_gc ? Qtrue : Qfalse);
     memscope_hash_set(hash, "reasons", reasons);
-    memscope_hash_set(hash, "cost",
-                      memscope_cost("T3", wall_ns, wall_ns - call->without_gvl_ns,
-                                    call->ledger.ledger.scratch_bytes + call->listing.scratch.used));
     return hash;
 }
 
 static VALUE close_blocks(VALUE argument) {
-    struct blocks_call *call = ((struct arguments *)argument)->call;
+    struct blocks_call *call = (struct blocks_call *)argument;
 
-    memscope_forked_child_end(&call->child);
-    memscope_heap_listing_close(&call->listing);
+    memscope_heap_call_end(&call->heap);
     memscope_marking_close(&call->marking);
     memscope_scratch_close(&call->marks);
     close_malloc(call);
@@ -298,15 +262,15 @@ static VALUE close_blocks(VALUE argument) {
  */
 static VALUE native_object_blocks(VALUE self, VALUE planted, VALUE shared, VALUE strict) {
     bool deep = NIL_P(planted) && memscope_ledger_malloc_kind() != MEMSCOPE_LEDGER_MALLOC_JEMALLOC;
-    struct blocks_call call = {.planted = !NIL_P(planted),
+    struct blocks_call call = {.heap = {.bounded = true},
+                               .planted = planted,
                                .ledger = {.strict = RTEST(strict),
                                           .objects = NIL_P(planted),
                                           .walked_before = true,
                                           .request = {.deep = deep, .shared = RTEST(shared)}}};
-    struct arguments arguments = {&call, planted};
 
     memscope_object_blocks_learn();
-    return rb_ensure(read_blocks, (VALUE)&arguments, close_blocks, (VALUE)&arguments);
+    return rb_ensure(read_blocks, (VALUE)&call, close_blocks, (VALUE)&call);
 }
 
 void Init_memscope_object_blocks(void) {

@@ -1,7 +1,8 @@
 /*
  * Memscope.rss and Native.process_memory(process): process is "self" or a pid, as a String.
  */
-#include "bindings/child_wait.h"
+#include "bindings/reasons.h"
+#include "bindings/without_children.h"
 
 #include "base/descriptors.h"
 #include "init.h"

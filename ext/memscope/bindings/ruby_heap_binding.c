@@ -1,11 +1,9 @@
 #include "bindings/ruby_heap_binding.h"
 
-#include "bindings/child_wait.h"
 #include "bindings/held_memory_reason.h"
 
 #include "init.h"
 #include "ruby/gc_pause.h"
-#include "ruby/heap/heap_walk.h"
 #include "ruby/heap/page_rule.h"
 #include "ruby/heap/pin_survey.h"
 #include "ruby/ractors.h"
@@ -13,119 +11,68 @@
 
 #include <string.h>
 
+#define DEADLINE_MS 10000
+
 static VALUE symbol_old_objects, symbol_allocatable_pages;
 
-/* Where the slots were walked. FROM_HEADERS: nowhere; the numbers of live slots are from the page headers. */
-enum walked_in { IN_PROCESS, IN_CHILD, FROM_HEADERS };
-
-/* Why the slots were not walked. */
-enum left_out { NOT_LEFT_OUT, BESIDE_RACTORS, WITHOUT_ROOM, CHILD_REFUSED, CHILD_ENDED, CHILD_TOO_SLOW };
+/* By subjects, PINS or both: at first as measured on an idle machine, then by the last walk. */
+static memscope_slot_rate ns_of_1000_slots[] = {[MEMSCOPE_WALK_PINS] = 16000,
+                                                [MEMSCOPE_WALK_PINS | MEMSCOPE_WALK_HELD] = 24000};
 
 struct heap_scan {
-    struct memscope_heap_listing listing;
-    struct memscope_walk_child child;
+    struct memscope_heap_call call;
     struct memscope_heap_walk walk;
-    enum walked_in walked_in;
     bool collect; /* run a full GC first */
-    bool bounded; /* a walk predicted to take longer than budget_ns, and longer than a fork, runs in a child */
-    bool other_ractors;
-    bool finished_gc;
     unsigned subjects;
-    uint64_t budget_ns, walk_ns, fork_ns; /* walk_ns and fork_ns are predictions */
-    struct memscope_fork_room room;
-    enum left_out left_out;
-    enum memscope_status fork_status;
-    uint64_t start_ns, without_gvl_ns;
+    VALUE left_out; /* why the slots were not walked: the numbers of live slots are from the page headers; else nil */
 };
 
 /* ---- the walk -------------------------------------------------------------------------------------------------- */
 
-static void list_pages(struct heap_scan *scan, enum memscope_slot_counts counts) {
-    memscope_heap_listing_close(&scan->listing);
-    memscope_heap_list(&scan->listing, counts);
+/* Takes what is known without a walk. */
+static void take_headers(struct heap_scan *scan, VALUE why) {
+    static const struct memscope_heap_pins unknown;
+    struct memscope_heap_listing *listing = &scan->call.listing;
+
+    memscope_heap_listing_close(listing);
+    memscope_heap_list(listing, MEMSCOPE_SLOTS_FROM_HEADERS);
+    memset(&scan->walk, 0, sizeof scan->walk);
+    memscope_slot_sizes_sum(listing->pages, listing->count, &unknown, false, &scan->walk.sizes);
+    scan->left_out = why;
 }
 
-/* Takes what is known without a walk. */
-static void take_headers(struct heap_scan *scan, enum left_out why) {
-    static const struct memscope_heap_pins unknown;
+static void walk_heap(void *argument, struct memscope_scratch *scratch) {
+    struct heap_scan *scan = argument;
 
-    list_pages(scan, MEMSCOPE_SLOTS_FROM_HEADERS);
-    memset(&scan->walk, 0, sizeof scan->walk);
-    memscope_slot_sizes_sum(scan->listing.pages, scan->listing.count, &unknown, false, &scan->walk.sizes);
-    scan->left_out = why;
-    scan->walked_in = FROM_HEADERS;
+    memscope_heap_walk(&scan->call.listing, scratch, scan->subjects, &scan->walk);
 }
 
 static void walk_in_child(struct heap_scan *scan) {
-    enum memscope_forked_progress progress;
+    const struct memscope_heap_errand errand = {walk_heap, scan, &scan->walk, sizeof scan->walk, -1, DEADLINE_MS};
+    VALUE why = memscope_heap_call_ask(&scan->call, &errand);
 
-    if (!NIL_P(memscope_reason_without_room(&scan->room))) {
-        take_headers(scan, WITHOUT_ROOM);
-        return;
-    }
-    scan->child.listing = &scan->listing;
-    scan->child.subjects = scan->subjects;
-    scan->fork_status = memscope_walk_child_start(&scan->child);
-    if (scan->fork_status != MEMSCOPE_OK) {
-        take_headers(scan, CHILD_REFUSED);
-        return;
-    }
-    progress =
-        memscope_child_wait(&scan->child.process, &scan->child.found, sizeof scan->child.found, &scan->without_gvl_ns);
-    memscope_walk_child_end(&scan->child);
-    if (progress != MEMSCOPE_FORKED_ANSWERED) {
-        take_headers(scan, progress == MEMSCOPE_FORKED_TOO_SLOW ? CHILD_TOO_SLOW : CHILD_ENDED);
-        return;
-    }
-    scan->walk = scan->child.found;
-    memscope_heap_walk_took(&scan->walk, scan->subjects);
-    scan->walked_in = IN_CHILD;
-}
-
-static void read_room(void *argument) {
-    struct heap_scan *scan = argument;
-
-    memscope_fork_room_read(scan->walk_ns, &scan->room);
-    scan->fork_ns = memscope_fork_predicted_ns();
-}
-
-/* Releases the GVL, so it must come before the heap is listed; therefore the number of slots is GC.stat's. */
-static void predict(struct heap_scan *scan) {
-    scan->walk_ns = memscope_heap_walk_predicted_ns(memscope_heap_slots(), scan->subjects);
-    if (scan->walk_ns <= scan->budget_ns)
-        return;
-    scan->without_gvl_ns += memscope_without_gvl(read_room, scan);
-}
-
-static bool belongs_in_child(const struct heap_scan *scan) {
-    return scan->bounded && memscope_fork_pays(scan->walk_ns, scan->budget_ns, scan->fork_ns);
+    if (!NIL_P(why))
+        take_headers(scan, memscope_reason_of("walk_left_out", ULL2NUM((scan->call.work_ns + 999999) / 1000000), why));
 }
 
 static void walk(struct heap_scan *scan) {
-    if (scan->other_ractors) {
-        take_headers(scan, BESIDE_RACTORS);
-        return;
-    }
-    list_pages(scan, MEMSCOPE_SLOTS_UNCOUNTED);
-    if (scan->listing.refusal != NULL)
-        return;
-    if (belongs_in_child(scan)) {
-        walk_in_child(scan);
-        return;
-    }
-    memscope_heap_walk(&scan->listing, &scan->listing.scratch, scan->subjects, &scan->walk);
-}
+    bool in_child = memscope_heap_call_belongs_in_child(&scan->call);
 
-static void collect_or_finish(struct heap_scan *scan) {
-    if (scan->collect) {
-        memscope_heap_collect();
+    if (scan->collect || !MEMSCOPE_WALKS_DURING_GC || !in_child)
+        memscope_heap_call_settle(&scan->call, scan->collect);
+    if (memscope_other_ractors()) { /* now: no other thread runs until the walk ends or forks */
+        take_headers(scan, memscope_reason("references_unreadable"));
         return;
     }
-    if (MEMSCOPE_WALKS_DURING_GC && belongs_in_child(scan))
+    memscope_heap_list(&scan->call.listing, MEMSCOPE_SLOTS_UNCOUNTED);
+    if (scan->call.listing.refusal != NULL)
         return;
-    if (scan->bounded)
-        scan->without_gvl_ns += memscope_heap_await_gc();
-    scan->finished_gc = memscope_heap_finish_gc();
+    if (in_child)
+        walk_in_child(scan);
+    else
+        walk_heap(scan, &scan->call.listing.scratch);
+    if (NIL_P(scan->left_out))
+        memscope_slot_rate_learn(scan->call.rate, scan->call.listing.slots, scan->walk.spent_ns);
 }
 
 /* ---- the reading ---------------------------------------------------------------------------------------------- */
@@ -139,8 +86,8 @@ static VALUE tenths_array(const struct memscope_slot_size *size) {
 }
 
 static void set_sums(VALUE hash, const struct memscope_slot_size *size, const struct heap_scan *scan) {
-    bool pins = scan->walked_in != FROM_HEADERS && scan->walk.pins_refusal == NULL;
-    size_t page_bytes = scan->listing.page_bytes;
+    bool pins = NIL_P(scan->left_out) && scan->walk.pins_refusal == NULL;
+    size_t page_bytes = scan->call.listing.page_bytes;
 
     memscope_hash_set(hash, "pages", SIZET2NUM(size->pages));
     memscope_hash_set(hash, "hidden_empty_pages", SIZET2NUM(size->hidden_empty_pages));
@@ -167,13 +114,13 @@ static void set_heap(VALUE hash, const struct heap_scan *scan) {
         rb_ary_push(list, item);
     }
     memscope_hash_set(hash, "slot_sizes", list);
-    if (scan->listing.refusal == NULL)
+    if (scan->call.listing.refusal == NULL)
         set_sums(hash, &scan->walk.sizes.total, scan);
 }
 
 /* Ruby's own counts, and the inputs of its rule for freeing pages. */
 static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_state) {
-    const struct memscope_heap_listing *listing = &scan->listing;
+    const struct memscope_heap_listing *listing = &scan->call.listing;
     size_t floor = memscope_page_rule()->free_slots_floor;
 
     memscope_hash_set(hash, "page_bytes", SIZET2NUM(listing->page_bytes));
@@ -191,69 +138,47 @@ static void set_collector(VALUE hash, const struct heap_scan *scan, VALUE gc_sta
         memscope_hash_set(hash, "gc_disabled", memscope_heap_gc_is_disabled() ? Qtrue : Qfalse);
 }
 
-static VALUE milliseconds(uint64_t ns) {
-    return ULL2NUM((ns + 999999) / 1000000);
-}
-
-static VALUE why_no_child(const struct heap_scan *scan) {
-    switch (scan->left_out) {
-    case WITHOUT_ROOM:
-        return memscope_reason_without_room(&scan->room);
-    case CHILD_REFUSED:
-        return memscope_reason_child_refused(scan->fork_status);
-    case CHILD_TOO_SLOW:
-        return memscope_reason("child_too_slow");
-    default:
-        return memscope_reason("child_ended");
-    }
-}
-
 /* Reasons for pins and held memory, neither of which is known without a walk. */
 static void add_walk_reasons(VALUE reasons, const struct heap_scan *scan) {
-    bool held = (scan->subjects & MEMSCOPE_WALK_HELD) != 0;
-    VALUE why;
+    VALUE why = scan->left_out;
 
-    if (scan->walked_in != FROM_HEADERS) {
+    if (NIL_P(why)) {
         if (scan->walk.pins_refusal != NULL)
             memscope_set_reason(reasons, "pinned_pages_max", scan->walk.pins_refusal);
         memscope_set_left_out_reason(reasons, &scan->walk.held);
         return;
     }
-    why = scan->left_out == BESIDE_RACTORS
-              ? memscope_reason("references_unreadable")
-              : memscope_reason_of("walk_left_out", milliseconds(scan->walk_ns), why_no_child(scan));
     memscope_hash_set(reasons, "pinned_pages_max", why);
-    if (held)
+    if (scan->subjects & MEMSCOPE_WALK_HELD)
         memscope_hash_set(reasons, "held_by_objects_bytes",
-                          scan->left_out == BESIDE_RACTORS ? memscope_reason("objects_unwalked") : why);
+                          RB_SYMBOL_P(why) ? memscope_reason("objects_unwalked") : why); /* beside other Ractors */
 }
 
 static VALUE reasons_hash(const struct heap_scan *scan) {
     VALUE reasons = rb_hash_new();
 
-    if (scan->listing.refusal != NULL)
-        memscope_set_reason(reasons, "pages", scan->listing.refusal);
+    if (scan->call.listing.refusal != NULL)
+        memscope_set_reason(reasons, "pages", scan->call.listing.refusal);
     else
         add_walk_reasons(reasons, scan);
-    if (scan->listing.refusal != NULL && (scan->subjects & MEMSCOPE_WALK_HELD))
+    if (scan->call.listing.refusal != NULL && (scan->subjects & MEMSCOPE_WALK_HELD))
         memscope_set_reason(reasons, "held_by_objects_bytes", "objects_unwalked");
     if (NIL_P(symbol_allocatable_pages))
         memscope_set_reason(reasons, "allocatable_pages", "allocatable_pages_absent");
-    if (scan->finished_gc)
+    if (scan->call.finished_gc)
         memscope_set_reason(reasons, "gc_state", "gc_finished");
-    if (scan->listing.refusal == NULL && scan->listing.unswept)
+    if (scan->call.listing.refusal == NULL && scan->call.listing.unswept)
         memscope_set_reason(reasons, "live_slots", "gc_sweeping");
     return reasons;
 }
 
 static void set_walk(VALUE hash, const struct heap_scan *scan) {
-    static const char *const places[] = {[IN_PROCESS] = "process", [IN_CHILD] = "child", [FROM_HEADERS] = "headers"};
-    bool forked = scan->child.process.pause_ns > 0;
+    const char *place = !NIL_P(scan->left_out) ? "headers" : scan->call.in_child ? "child" : "process";
+    uint64_t pause_ns = scan->call.child.pause_ns;
 
-    memscope_hash_set(hash, "walked_in",
-                      scan->listing.refusal == NULL ? memscope_symbol(places[scan->walked_in]) : Qnil);
-    memscope_hash_set(hash, "predicted_pause_us", forked ? ULL2NUM(scan->fork_ns / 1000) : Qnil);
-    memscope_hash_set(hash, "pause_us", forked ? ULL2NUM(scan->child.process.pause_ns / 1000) : Qnil);
+    memscope_hash_set(hash, "walked_in", scan->call.listing.refusal == NULL ? memscope_symbol(place) : Qnil);
+    memscope_hash_set(hash, "predicted_pause_us", pause_ns > 0 ? ULL2NUM(scan->call.fork_ns / 1000) : Qnil);
+    memscope_hash_set(hash, "pause_us", pause_ns > 0 ? ULL2NUM(pause_ns / 1000) : Qnil);
     if (scan->subjects & MEMSCOPE_WALK_HELD)
         memscope_hash_set(hash, "held_by_objects_bytes", scan->walk.held.known ? ULL2NUM(scan->walk.held.bytes) : Qnil);
 }
@@ -268,17 +193,11 @@ static VALUE heap_body(const struct heap_scan *scan, VALUE gc_state) {
     return hash;
 }
 
-VALUE memscope_heap_body(const struct memscope_walk_child *child, uint64_t fork_ns, bool finished_gc) {
-    struct heap_scan scan = {.listing = *child->listing,
-                             .child = *child,
-                             .walk = child->found,
-                             .walked_in = IN_CHILD,
-                             .finished_gc = finished_gc,
-                             .subjects = child->subjects,
-                             .fork_ns = fork_ns};
+VALUE memscope_heap_body(const struct memscope_heap_call *call, const struct memscope_heap_walk *walk) {
+    struct heap_scan scan = {.call = *call, .walk = *walk, .subjects = MEMSCOPE_WALK_PINS, .left_out = Qnil};
     VALUE hash = heap_body(&scan, rb_gc_latest_gc_info(memscope_symbol("state")));
 
-    memscope_heap_walk_took(&scan.walk, scan.subjects);
+    memscope_slot_rate_learn(&ns_of_1000_slots[MEMSCOPE_WALK_PINS], call->listing.slots, walk->spent_ns);
     memscope_hash_set(hash, "cost", memscope_cost("T2", scan.walk.spent_ns, 0, scan.walk.scratch_bytes));
     return hash;
 }
@@ -286,28 +205,19 @@ VALUE memscope_heap_body(const struct memscope_walk_child *child, uint64_t fork_
 static VALUE read_heap(VALUE argument) {
     struct heap_scan *scan = (struct heap_scan *)argument;
     VALUE hash, gc_state = rb_gc_latest_gc_info(memscope_symbol("state"));
-    uint64_t wall_ns;
 
-    scan->start_ns = memscope_now_ns();
-    if (scan->bounded)
-        predict(scan);
-    collect_or_finish(scan);
-    scan->other_ractors = memscope_other_ractors(); /* now: no other thread runs until the walk ends or forks */
+    memscope_heap_call_begin(&scan->call);
     walk(scan);
     hash = heap_body(scan, gc_state);
-    wall_ns = memscope_now_ns() - scan->start_ns;
-    memscope_hash_set(
-        hash, "cost",
-        memscope_cost("T2", wall_ns, wall_ns - scan->without_gvl_ns,
-                      scan->listing.scratch.used + (scan->walked_in == IN_CHILD ? scan->walk.scratch_bytes : 0)));
+    memscope_hash_set(hash, "cost",
+                      memscope_heap_call_cost(&scan->call, "T2", scan->call.in_child ? scan->walk.scratch_bytes : 0));
     return hash;
 }
 
 static VALUE close_heap(VALUE argument) {
     struct heap_scan *scan = (struct heap_scan *)argument;
 
-    memscope_walk_child_end(&scan->child);
-    memscope_heap_listing_close(&scan->listing);
+    memscope_heap_call_end(&scan->call);
     return Qnil;
 }
 
@@ -317,10 +227,13 @@ static VALUE close_heap(VALUE argument) {
  * always walks in a child.
  */
 static VALUE native_ruby_heap(VALUE self, VALUE collect, VALUE objects, VALUE budget_us) {
-    struct heap_scan scan = {.collect = RTEST(collect),
-                             .bounded = !NIL_P(budget_us),
-                             .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
-                             .subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0)};
+    unsigned subjects = MEMSCOPE_WALK_PINS | (RTEST(objects) ? MEMSCOPE_WALK_HELD : 0);
+    struct heap_scan scan = {.call = {.bounded = !NIL_P(budget_us),
+                                      .budget_ns = NIL_P(budget_us) ? 0 : NUM2ULL(budget_us) * 1000,
+                                      .rate = &ns_of_1000_slots[subjects]},
+                             .collect = RTEST(collect),
+                             .subjects = subjects,
+                             .left_out = Qnil};
 
     return rb_ensure(read_heap, (VALUE)&scan, close_heap, (VALUE)&scan);
 }

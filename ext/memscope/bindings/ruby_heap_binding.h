@@ -2,14 +2,10 @@
 #ifndef MEMSCOPE_RUBY_HEAP_BINDING_H
 #define MEMSCOPE_RUBY_HEAP_BINDING_H
 
-#include "values.h"
-
+#include "bindings/heap_call.h"
 #include "ruby/heap/heap_walk.h"
 
-/*
- * child: started by memscope_walk_child_start, its answer received. fork_ns: for how long the fork was predicted to
- * stop Ruby. finished_gc: whether this reading ended a collection that was under way.
- */
-VALUE memscope_heap_body(const struct memscope_walk_child *child, uint64_t fork_ns, bool finished_gc);
+/* call: its child has walked the heap for MEMSCOPE_WALK_PINS, and answered. */
+VALUE memscope_heap_body(const struct memscope_heap_call *call, const struct memscope_heap_walk *walk);
 
 #endif

@@ -2,7 +2,8 @@
  * Native.inherited and Native.unshared: which pages a process shares after a fork, and how much of them it no longer
  * shares. Both read without the GVL.
  */
-#include "bindings/child_wait.h"
+#include "bindings/reasons.h"
+#include "bindings/without_children.h"
 
 #include "init.h"
 #include "kernel/sharing.h"

@@ -52,8 +52,13 @@ static inline size_t memscope_gc_figure(VALUE symbol) {
  * in progress (26 to 43 ms measured at 1.5 M objects). Allocates no objects, but allocates one temporary array of
  * pointers per slot size with malloc. Exported from 3.1 to 4.1dev.
  */
+typedef int memscope_page_callback(void *start, void *end, size_t stride, void *data);
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
-void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t stride, void *data), void *data);
+void rb_objspace_each_objects(memscope_page_callback *callback, void *data);
+#define MEMSCOPE_LISTS_PAGES 1
+#else
+#define rb_objspace_each_objects NULL
+#define MEMSCOPE_LISTS_PAGES 0
 #endif
 
 /*
@@ -61,10 +66,10 @@ void rb_objspace_each_objects(int (*callback)(void *start, void *end, size_t str
  * Preferred where it exists.
  */
 #ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP
-void rb_objspace_each_objects_without_setup(int (*callback)(void *start, void *end, size_t stride, void *data),
-                                            void *data);
+void rb_objspace_each_objects_without_setup(memscope_page_callback *callback, void *data);
 #define MEMSCOPE_LISTING_FINISHES_GC 0
 #else
+#define rb_objspace_each_objects_without_setup rb_objspace_each_objects
 #define MEMSCOPE_LISTING_FINISHES_GC 1
 #endif
 
@@ -94,6 +99,11 @@ int ruby_thread_has_gvl_p(void);
 #ifdef HAVE_RB_VM_LOCK_ENTER_BODY
 void rb_vm_lock_enter_body(unsigned int *level);
 void rb_vm_lock_leave_body(unsigned int *level);
+#define MEMSCOPE_LOCKS_VM 1
+#else
+#define MEMSCOPE_LOCKS_VM 0
+#define rb_vm_lock_enter_body(level) ((void)(level))
+#define rb_vm_lock_leave_body(level) ((void)(level))
 #endif
 
 /*
@@ -121,6 +131,11 @@ struct memscope_heap_page_header {
 void rb_objspace_reachable_objects_from(VALUE object, void (*callback)(VALUE referred, void *data), void *data);
 void rb_objspace_reachable_objects_from_root(void (*callback)(const char *category, VALUE object, void *data),
                                              void *data);
+#define MEMSCOPE_FOLLOWS_REFERENCES 1
+#else
+#define MEMSCOPE_FOLLOWS_REFERENCES 0
+#define rb_objspace_reachable_objects_from(object, callback, data) ((void)(object), (void)(callback), (void)(data))
+#define rb_objspace_reachable_objects_from_root(callback, data) ((void)(callback), (void)(data))
 #endif
 
 /*
@@ -131,6 +146,13 @@ void rb_objspace_reachable_objects_from_root(void (*callback)(const char *catego
 #define MEMSCOPE_HASH_HAS_TABLE RUBY_FL_USER3
 #define MEMSCOPE_HASH_TABLE_OFFSET (sizeof(struct RBasic) + (RUBY_API_VERSION_CODE >= 30300 ? sizeof(VALUE) : 0))
 #define MEMSCOPE_HASH_TABLE_IS_INSIDE (RUBY_API_VERSION_CODE >= 30300)
+static inline const st_table *memscope_table_of_hash(VALUE hash) {
+    const char *place = (const char *)hash + MEMSCOPE_HASH_TABLE_OFFSET;
+
+    if (!RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_HAS_TABLE))
+        return NULL;
+    return MEMSCOPE_HASH_TABLE_IS_INSIDE ? (const st_table *)place : *(const st_table *const *)place;
+}
 
 /* struct ar_table_struct since 3.3 (internal/hash.h): 8 pairs, and one hint byte for each pair. */
 #define MEMSCOPE_SMALL_HASH_TABLE_BYTES (8 * 2 * sizeof(VALUE) + 8)
@@ -232,6 +254,15 @@ const char *rb_imemo_name(int kind);
 #else
 #define MEMSCOPE_IMEMO_NAME(kind) "unknown"
 #endif
+
+/* The kind with this name; -1: this Ruby has none, or does not name its kinds. */
+static inline int memscope_imemo_kind(const char *name) {
+    int kind = MEMSCOPE_IMEMO_KINDS - 1;
+
+    while (kind >= 0 && strcmp(MEMSCOPE_IMEMO_NAME(kind), name) != 0)
+        kind--;
+    return kind;
+}
 
 /* Compaction sorts pages by the number of pinned objects, and fills pages with the most pinned objects first (gc.c). */
 #define MEMSCOPE_COMPACTS_PINNED_PAGES_FIRST (RUBY_API_VERSION_CODE >= 30200)
@@ -356,9 +387,6 @@ size_t rb_gc_obj_slot_size(VALUE object);
 
 /* ---- what objects own through malloc (ruby/heap/object_blocks.c)
  * ----------------------------------------------------- */
-
-/* RHASH_AR_TABLE_MAX_SIZE; before 3.3, struct ar_table_struct is nothing but these 8 pairs, in a block of its own. */
-#define MEMSCOPE_PAIRS_OF_SMALL_HASH 8
 
 /* RHASH_TRANSIENT_FLAG, ROBJ_TRANSIENT_FLAG, RSTRUCT_TRANSIENT_LEN_FLAG: 3.1 and 3.2. */
 #if RUBY_API_VERSION_CODE < 30300
@@ -501,6 +529,12 @@ static inline bool memscope_object_is_uncollectible(VALUE object) {
 }
 #else
 #define MEMSCOPE_KNOWS_MARK_BITS 0
+#define MEMSCOPE_BYTES_OF_MARK_BIT 1
+#define MEMSCOPE_PAGE_BITMAPS_AT 0
+#define MEMSCOPE_PAGE_START_AT 0
+static inline bool memscope_object_is_uncollectible(VALUE object) {
+    return object != 0;
+}
 #endif
 
 /*

@@ -98,14 +98,12 @@ module Memscope
       census_left_out: left out, since a census would stop Ruby for about %s ms and no child can take it (%s);
         Memscope.census, called in the process, takes one nevertheless
       child_ended: the child ended before it answered
-      child_over_deadline: the child took longer than %.1f s
       child_refused: no child could be forked: %s
-      child_too_slow: the child took too long
+      child_too_slow: the child took longer than %.1f s
       child_without_room: a child may need %s MiB, but only %s MiB are free
       constants_unnamed: constants have no names, because memscope does not recognize how this Ruby stores them
       gc_finished: this reading finished a garbage collection in progress
       graph_unanswered: the graph of the heap could not be built: %s
-      lists_cut: the last rows are missing, since an answer has room for %s MiB: %s
       heap_pages_absent: this Ruby's garbage collector has no heap pages that can be listed
       heap_pages_unlocked: other Ractors are alive, and this Ruby exports no lock for listing heap pages
       heap_walk_unexported: this Ruby does not export rb_objspace_each_objects

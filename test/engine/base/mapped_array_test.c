@@ -24,6 +24,21 @@ static void test_grows_and_keeps(void) {
     memscope_array_unmap(array);
 }
 
+static void test_reserves(void) {
+    uint64_t *filled = NULL, *before;
+
+    for (uint64_t number = 0; number < 100000; number++) {
+        EXPECT(MEMSCOPE_ARRAY_RESERVE(filled, number + 1) && filled[number] == 0);
+        filled[number] = number;
+    }
+    for (uint64_t number = 0; number < 100000; number++)
+        EXPECT(filled[number] == number);
+    before = filled;
+    EXPECT(MEMSCOPE_ARRAY_RESERVE(filled, 10) && filled == before);
+    EXPECT(!MEMSCOPE_ARRAY_RESERVE(filled, SIZE_MAX / 4) && filled == before && filled[99999] == 99999);
+    memscope_array_unmap(filled);
+}
+
 /* Whether the array's mapping has this flag in smaps: "hg" asks for huge pages, "nh" forbids them. */
 static bool is_flagged(const void *array, const char *flag) {
     FILE *smaps = fopen("/proc/self/smaps", "r");
@@ -114,6 +129,7 @@ static void test_refuses_what_cannot_be(void) {
 
 int main(void) {
     test_grows_and_keeps();
+    test_reserves();
     test_refuses_what_cannot_be();
     test_not_kept_before();
     test_huge_pages();

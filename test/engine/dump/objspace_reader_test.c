@@ -54,8 +54,6 @@ static size_t join(char *into) {
 
 struct reading {
     struct memscope_objspace_reader reader;
-    struct memscope_heap_graph graph;
-    struct memscope_heap_dump dump;
     enum memscope_status status;
 };
 
@@ -65,22 +63,22 @@ static void read_text(struct reading *reading, const char *text, size_t length) 
     EXPECT(memscope_objspace_reader_open(&reading->reader, file) == MEMSCOPE_OK);
     while (memscope_objspace_reader_continue(&reading->reader))
         continue;
-    reading->status = memscope_objspace_graph_make(&reading->reader, &reading->graph, &reading->dump);
+    reading->status = memscope_objspace_graph_make(&reading->reader);
     close(file);
 }
 
 static bool is_named(const struct reading *reading, uint32_t name, const char *expected) {
     size_t length;
-    const char *text = memscope_names_get(&reading->graph.names, name, &length);
+    const char *text = memscope_names_get(&reading->reader.graph.names, name, &length);
 
     return length == strlen(expected) && memcmp(text, expected, length) == 0;
 }
 
 static bool has_edges(const struct reading *reading, uint32_t node, uint32_t count, const uint32_t *edges) {
-    uint32_t first = reading->graph.first_edge[node];
+    uint32_t first = reading->reader.graph.first_edge[node];
 
-    return reading->graph.first_edge[node + 1] - first == count &&
-           (count == 0 || memcmp(reading->graph.edges + first, edges, count * sizeof *edges) == 0);
+    return reading->reader.graph.first_edge[node + 1] - first == count &&
+           (count == 0 || memcmp(reading->reader.graph.edges + first, edges, count * sizeof *edges) == 0);
 }
 
 #define EDGES(...) sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t), ((uint32_t[]){__VA_ARGS__})
@@ -93,13 +91,13 @@ static void reads_what_ruby_writes(void) {
     char text[8192];
 
     read_text(&reading, text, join(text));
-    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == OBJECTS);
-    EXPECT(reading.graph.slot_count == OBJECTS && reading.graph.node_count == OBJECTS + 3);
-    EXPECT(memcmp(reading.graph.type, types, OBJECTS) == 0);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.reader.graph.object_count == OBJECTS);
+    EXPECT(reading.reader.graph.slot_count == OBJECTS && reading.reader.graph.node_count == OBJECTS + 3);
+    EXPECT(memcmp(reading.reader.graph.type, types, OBJECTS) == 0);
     for (uint32_t node = 0; node < OBJECTS; node++)
-        EXPECT(is_named(&reading, reading.graph.node_class[node], labels[node]));
-    EXPECT(reading.graph.bytes[1] == 200 && reading.graph.bytes[3] == UINT32_MAX);
-    EXPECT(reading.graph.slot_bytes[2] == 40 && reading.graph.slot_bytes[0] == 0);
+        EXPECT(is_named(&reading, reading.reader.graph.node_class[node], labels[node]));
+    EXPECT(reading.reader.graph.bytes[1] == 200 && reading.reader.graph.bytes[3] == UINT32_MAX);
+    EXPECT(reading.reader.graph.slot_bytes[2] == 40 && reading.reader.graph.slot_bytes[0] == 0);
     EXPECT(!reading.reader.truncated && reading.reader.unreadable_lines == 0 && reading.reader.missing_references == 1);
     memscope_objspace_reader_close(&reading.reader);
 }
@@ -117,11 +115,12 @@ static void finds_edges(void) {
     EXPECT(has_edges(&reading, 7, EDGES(0, 1, 3))); /* vm, from both of its lines */
     EXPECT(has_edges(&reading, 8, EDGES(2)));
     EXPECT(has_edges(&reading, 9, EDGES(7, 8)));
-    EXPECT(strcmp(reading.graph.categories[0], "vm") == 0 && strcmp(reading.graph.categories[1], "global_tbl") == 0);
-    EXPECT(reading.graph.edge_names[0] == MEMSCOPE_EDGE_CLASS);
-    EXPECT(reading.graph.edge_names[reading.graph.first_edge[3] + 1] ==
+    EXPECT(strcmp(reading.reader.graph.categories[0], "vm") == 0 &&
+           strcmp(reading.reader.graph.categories[1], "global_tbl") == 0);
+    EXPECT(reading.reader.graph.edge_names[0] == MEMSCOPE_EDGE_CLASS);
+    EXPECT(reading.reader.graph.edge_names[reading.reader.graph.first_edge[3] + 1] ==
            MEMSCOPE_EDGE_INTERNAL); /* no class of an imemo */
-    EXPECT(reading.graph.edge_count == reading.graph.first_edge[reading.graph.node_count]);
+    EXPECT(reading.reader.graph.edge_count == reading.reader.graph.first_edge[reading.reader.graph.node_count]);
     memscope_objspace_reader_close(&reading.reader);
 }
 
@@ -130,12 +129,12 @@ static void numbers_slots_and_names_modules(void) {
     char text[8192];
 
     read_text(&reading, text, join(text));
-    EXPECT(reading.dump.ids != NULL && reading.dump.ids[0] == 1 && reading.dump.ids[1] == 3);
-    EXPECT(reading.dump.ids[2] == 2 * (0x50 / 32) + 1);
-    EXPECT(reading.dump.module_count == 4);
-    EXPECT(is_named(&reading, memscope_heap_dump_module(&reading.dump, 1)->name, "Caf\xc3\xa9\""));
-    EXPECT(memscope_heap_dump_module(&reading.dump, 4)->singleton);
-    EXPECT(memscope_heap_dump_module(&reading.dump, 2) == NULL);
+    EXPECT(reading.reader.dump.ids != NULL && reading.reader.dump.ids[0] == 1 && reading.reader.dump.ids[1] == 3);
+    EXPECT(reading.reader.dump.ids[2] == 2 * (0x50 / 32) + 1);
+    EXPECT(reading.reader.dump.module_count == 4);
+    EXPECT(is_named(&reading, memscope_heap_dump_module(&reading.reader.dump, 1)->name, "Caf\xc3\xa9\""));
+    EXPECT(memscope_heap_dump_module(&reading.reader.dump, 4)->singleton);
+    EXPECT(memscope_heap_dump_module(&reading.reader.dump, 2) == NULL);
     memscope_objspace_reader_close(&reading.reader);
 }
 
@@ -165,8 +164,8 @@ static void leaves_out_what_it_cannot_understand(void) {
     struct reading reading;
 
     read_text(&reading, damaged, sizeof damaged - 1);
-    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 1);
-    EXPECT(reading.graph.type[0] == MEMSCOPE_OBJSPACE_UNKNOWN_TYPE);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.reader.graph.object_count == 1);
+    EXPECT(reading.reader.graph.type[0] == MEMSCOPE_OBJSPACE_UNKNOWN_TYPE);
     EXPECT(reading.reader.unreadable_lines == 9 && !reading.reader.truncated);
     memscope_objspace_reader_close(&reading.reader);
 }
@@ -195,10 +194,11 @@ static void keeps_names_that_are_added(void) {
 
     read_text(&reading, text, join(text));
     for (int added = 0; added < 20000; added++)
-        memscope_names_add(&reading.graph.names, name, (size_t)sprintf(name, "added%d", added));
-    EXPECT(is_named(&reading, reading.graph.node_class[3], "imemo_env") && reading.graph.names.count > 20000);
+        memscope_names_add(&reading.reader.graph.names, name, (size_t)sprintf(name, "added%d", added));
+    EXPECT(is_named(&reading, reading.reader.graph.node_class[3], "imemo_env") &&
+           reading.reader.graph.names.count > 20000);
     memscope_objspace_reader_close(&reading.reader);
-    EXPECT(reading.graph.names.text == NULL);
+    EXPECT(reading.reader.graph.names.text == NULL);
     memscope_objspace_reader_close(&reading.reader);
 }
 
@@ -212,7 +212,8 @@ static void reads_a_long_line(void) {
         length += (size_t)sprintf(text + length, ", \"0x%zx\"", length);
     length += (size_t)sprintf(text + length, "], \"memsize\":7}\n");
     read_text(&reading, text, length);
-    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 1 && reading.graph.bytes[0] == 7);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.reader.graph.object_count == 1 &&
+           reading.reader.graph.bytes[0] == 7);
     EXPECT(has_edges(&reading, 0, EDGES(0)) && reading.reader.missing_references > 200000);
     memscope_objspace_reader_close(&reading.reader);
 }
@@ -227,7 +228,7 @@ static void finds_objects_in_any_order(void) {
     struct reading reading;
 
     read_text(&reading, text, sizeof text - 1);
-    EXPECT(reading.status == MEMSCOPE_OK && reading.graph.object_count == 5);
+    EXPECT(reading.status == MEMSCOPE_OK && reading.reader.graph.object_count == 5);
     EXPECT(reading.reader.missing_references == 1);
     EXPECT(has_edges(&reading, 0, EDGES(3)) && has_edges(&reading, 1, EDGES(2)) && has_edges(&reading, 2, EDGES(0)));
     EXPECT(has_edges(&reading, 3, EDGES(1)) && has_edges(&reading, 4, EDGES(0)));
@@ -284,8 +285,10 @@ static void has_room_for_the_nodes_of_roots(void) {
 
         EXPECT(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
         for (uint32_t number = 0; number < ROOTS + objects; number++) {
-            int length = number < ROOTS ? sprintf(line, "{\"type\":\"ROOT\", \"root\":\"%u\"}\n", number)
-                                        : sprintf(line, "{\"address\":\"0x%x\", \"type\":\"STRING\"}\n", 40 * number);
+            int length = number < ROOTS
+                             ? sprintf(line, "{\"type\":\"ROOT\", \"root\":\"%u\", \"references\":[\"0x%x\"]}\n",
+                                       number, 40 * ROOTS)
+                             : sprintf(line, "{\"address\":\"0x%x\", \"type\":\"STRING\"}\n", 40 * number);
 
             EXPECT(write(ends[1], line, (size_t)length) == length);
         }
@@ -293,10 +296,10 @@ static void has_room_for_the_nodes_of_roots(void) {
         EXPECT(memscope_objspace_reader_open(&reading.reader, ends[0]) == MEMSCOPE_OK);
         while (memscope_objspace_reader_continue(&reading.reader))
             continue;
-        EXPECT(memscope_objspace_graph_make(&reading.reader, &reading.graph, &reading.dump) == MEMSCOPE_OK);
-        EXPECT(reading.graph.node_count == objects + ROOTS + 1);
-        EXPECT(reading.reader.types.bytes >= reading.graph.node_count);
-        EXPECT(reading.reader.bytes_of.bytes >= reading.graph.node_count * sizeof(uint32_t));
+        EXPECT(memscope_objspace_graph_make(&reading.reader) == MEMSCOPE_OK);
+        EXPECT(reading.reader.graph.node_count == objects + ROOTS + 1);
+        for (uint32_t node = objects; node < reading.reader.graph.node_count; node++)
+            EXPECT(reading.reader.graph.type[node] == 0 && reading.reader.graph.bytes[node] == 0);
         memscope_objspace_reader_close(&reading.reader);
         close(ends[0]);
     }

@@ -53,8 +53,29 @@ static void test_grows(void) {
     memscope_names_close(&names);
 }
 
+static void test_copies(void) {
+    struct memscope_shared_room room, full;
+    struct memscope_names names, copy;
+
+    EXPECT(memscope_names_open(&names) == MEMSCOPE_OK && memscope_shared_room_open(&room) == MEMSCOPE_OK);
+    memscope_names_add(&names, "String", 6);
+    memscope_names_add(&names, "ing", 3);
+    EXPECT(memscope_names_copy(&names, &room, &copy));
+    full = (struct memscope_shared_room){.base = room.base, .size = room.used, .used = 16};
+    EXPECT(!memscope_names_copy(&names, &full, &copy));
+    full.used = 0;
+    EXPECT(memscope_names_copy(&names, &full, &copy));
+    memscope_names_close(&names);
+    expect_name(&copy, 0, "");
+    expect_name(&copy, 1, "String");
+    expect_name(&copy, 2, "ing");
+    expect_name(&copy, 3, "");
+    memscope_shared_room_close(&room);
+}
+
 int main(void) {
     test_keeps_each_once();
     test_grows();
+    test_copies();
     return 0;
 }

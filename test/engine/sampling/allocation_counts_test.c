@@ -86,7 +86,7 @@ static void counts_are_those_of_the_simulation(void) {
         line->retained_bytes += dead[object] ? 0 : bytes_of(object);
     }
     for (size_t index = 0; index < counts.group_count; index++) {
-        const struct memscope_allocation_group *group = &memscope_allocation_groups(&counts)[index];
+        const struct memscope_allocation_group *group = &counts.groups[index];
         struct memscope_allocation_group *line = &found[group->key.line];
 
         EXPECT(group->key.class != 0 || group->allocated_objects == 0);
@@ -98,12 +98,12 @@ static void counts_are_those_of_the_simulation(void) {
     }
     EXPECT(memcmp(expected, found, sizeof expected) == 0);
     for (size_t index = 0; index < counts.log_count; index++)
-        memscope_allocation_groups(&counts)[memscope_allocations_logged(&counts)[index].group].retained_objects--;
+        counts.groups[counts.log[index].group].retained_objects--;
     for (size_t index = 0; index < counts.group_count; index++)
-        EXPECT(memscope_allocation_groups(&counts)[index].retained_objects == 0);
-    EXPECT(counts.unkept == 0 && counts.without == 0 && counts.groups.bytes > 0);
+        EXPECT(counts.groups[index].retained_objects == 0);
+    EXPECT(counts.unkept == 0 && counts.without == 0 && counts.groups != NULL);
     memscope_allocations_close(&counts);
-    EXPECT(counts.groups.bytes == 0);
+    EXPECT(counts.groups == NULL);
 }
 
 /* After a collection that was not seen, no address is looked at, and only the sizes of slots are known. */
@@ -117,8 +117,8 @@ static void what_is_forgotten_counts_by_its_slots(void) {
     EXPECT(counts.unkept == 10 && counts.log_count == 0);
     memscope_allocations_retain(&counts, judge);
     for (size_t index = 0; index < counts.group_count; index++) {
-        bytes += memscope_allocation_groups(&counts)[index].allocated_bytes;
-        EXPECT(memscope_allocation_groups(&counts)[index].retained_objects == 0);
+        bytes += counts.groups[index].allocated_bytes;
+        EXPECT(counts.groups[index].retained_objects == 0);
     }
     EXPECT(bytes == 10 * SLOT);
     memscope_allocations_close(&counts);
@@ -146,7 +146,7 @@ static void detached_groups_get_nothing_more(void) {
     for (uint32_t object = 0; object < 100; object++)
         allocate(&counts, object % 2 * 14);
     for (size_t index = 0; index < counts.group_count; index++) {
-        const struct memscope_allocation_group *group = &memscope_allocation_groups(&counts)[index];
+        const struct memscope_allocation_group *group = &counts.groups[index];
 
         EXPECT(group->path_name == index + 1);
         EXPECT(group->allocated_objects == (is_second_path(group->key.path) ? 50 : 100));

@@ -8,7 +8,7 @@ require "memscope/process/ruby_heap/garbage"
 # ones.
 class RubyHeapBlocksTest < MemscopeTest
   Blocks = Memscope::RubyHeap::Blocks
-  NOTHING = { objects: 0, slot_bytes: 0, blocks: 0, block_bytes: 0, absent_bytes: 0, added_bytes: 0,
+  NOTHING = { objects: 0, slot_bytes: 0, blocks: 0, block_bytes: 0, absent_bytes: 0,
               unfollowed_objects: 0, unfollowed_bytes: 0 }.freeze
 
   def owned(**given) = { **NOTHING, **given }

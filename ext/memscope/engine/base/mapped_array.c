@@ -1,7 +1,7 @@
 #include "base/mapped_array.h"
 
-#include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* Precedes the items in the mapping. */
@@ -131,4 +131,20 @@ void memscope_array_unmap(void *array) {
         if (!keep(header))
             munmap(header, header->size);
     }
+}
+
+bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size) {
+    void *array;
+    size_t size;
+
+    memcpy(&array, place_of_array, sizeof array);
+    if (!size_mapping(count, item_size, &size))
+        return false;
+    if (array == NULL)
+        array = items_of(map(size, false));
+    else if (size > header_of(array)->size)
+        array = memscope_array_grow(array, size > 2 * header_of(array)->size ? size : 2 * header_of(array)->size, 1);
+    if (array != NULL)
+        memcpy(place_of_array, &array, sizeof array);
+    return array != NULL;
 }

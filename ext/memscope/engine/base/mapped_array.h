@@ -9,6 +9,7 @@
 #ifndef MEMSCOPE_MAPPED_ARRAY_H
 #define MEMSCOPE_MAPPED_ARRAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Zeroed, aligned to 64 bytes; the caller's until unmapped. NULL if the kernel refuses. */
@@ -35,5 +36,13 @@ void *memscope_array_grow(void *array, size_t count, size_t item_size);
 
 /* Ignores NULL. */
 void memscope_array_unmap(void *array);
+
+/*
+ * Makes room for count items in an array that is filled step by step. The array is a variable or a member, of any type
+ * of pointer: NULL, or from this file. It may move; if it has to grow, its mapping at least doubles. New items are
+ * zeroed. False if the kernel refuses: the array is then unchanged.
+ */
+#define MEMSCOPE_ARRAY_RESERVE(array, count) memscope_array_reserve((void *)&(array), (count), sizeof *(array))
+bool memscope_array_reserve(void *place_of_array, size_t count, size_t item_size);
 
 #endif

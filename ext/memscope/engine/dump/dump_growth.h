@@ -11,12 +11,6 @@
 #include "dump/objspace_reader.h"
 #include "graph/shortest_paths.h"
 
-/* A dump that was read with the reader's is_compared set. */
-struct memscope_compared_dump {
-    const struct memscope_objspace_reader *reader;
-    const struct memscope_heap_dump *dump;
-};
-
 /* The objects of one class, or those that were allocated at one line. */
 struct memscope_growth_row {
     int64_t count, bytes; /* the last dump's minus the first's, garbage included; only for classes */
@@ -25,7 +19,10 @@ struct memscope_growth_row {
 };
 
 struct memscope_dump_growth {
-    struct memscope_compared_dump first, second, last; /* second.reader is NULL if there are two dumps */
+    /* Dumps that were read with is_compared set. second: NULL if there are two; last: names may be added to its graph.
+     */
+    const struct memscope_objspace_reader *first, *second;
+    struct memscope_objspace_reader *last;
 
     /*
      * By node of the last dump: whether the object is new: not in the first dump and, if there are three dumps, in the

@@ -19,13 +19,15 @@ static uint64_t file_size_limit(void) {
 
 bool memscope_dump_output_open(struct memscope_dump_output *output, int file) {
     *output = (struct memscope_dump_output){.file = file, .limit = file_size_limit()};
-    if (!memscope_growing_array_reserve(&output->buffer, BUFFER))
+    output->buffer = memscope_array_map(BUFFER, 1);
+    if (output->buffer == NULL)
         output->error = ENOMEM;
     return output->error == 0;
 }
 
 void memscope_dump_output_close(struct memscope_dump_output *output) {
-    memscope_growing_array_close(&output->buffer);
+    memscope_array_unmap(output->buffer);
+    output->buffer = NULL;
 }
 
 static void write_out(struct memscope_dump_output *output, const char *bytes, size_t size) {
@@ -46,7 +48,7 @@ static void write_out(struct memscope_dump_output *output, const char *bytes, si
 
 bool memscope_dump_output_flush(struct memscope_dump_output *output) {
     if (output->error == 0)
-        write_out(output, output->buffer.list, output->used);
+        write_out(output, output->buffer, output->used);
     output->used = 0;
     return output->error == 0;
 }
@@ -54,15 +56,15 @@ bool memscope_dump_output_flush(struct memscope_dump_output *output) {
 void memscope_dump_put(struct memscope_dump_output *output, const void *bytes, size_t size) {
     if (output->error != 0)
         return;
-    if (size > output->buffer.bytes - output->used)
+    if (size > BUFFER - output->used)
         memscope_dump_output_flush(output);
     if (output->error != 0)
         return;
-    if (size > output->buffer.bytes) {
+    if (size > BUFFER) {
         write_out(output, bytes, size);
         return;
     }
-    memcpy((char *)output->buffer.list + output->used, bytes, size);
+    memcpy(output->buffer + output->used, bytes, size);
     output->used += size;
 }
 

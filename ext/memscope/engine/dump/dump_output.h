@@ -10,14 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/growing_array.h"
+#include "base/mapped_array.h"
 
 struct memscope_dump_output {
     int file;
     int error;        /* errno of the first failure; 0: none */
     uint64_t limit;   /* bytes that the process may write to a file (RLIMIT_FSIZE) */
     uint64_t written; /* to the file */
-    struct memscope_growing_array buffer;
+    char *buffer;
     size_t used;
 };
 

@@ -4,8 +4,8 @@
 
 enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
                                               const struct memscope_objspace_reader *reader, uint32_t top) {
-    const uint32_t *site = reader->sites.list, *bytes = reader->bytes_of.list;
-    uint32_t names = reader->graph->names.count;
+    const uint32_t *site = reader->sites, *bytes = reader->graph.bytes;
+    uint32_t names = reader->graph.names.count;
 
     if (!reader->tells_sites)
         return MEMSCOPE_OK;

@@ -1,5 +1,7 @@
 #include "dump/heap_dump.h"
 
+#include "base/range.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -65,17 +67,10 @@ uint64_t memscope_heap_dump_bytes(const struct memscope_heap_dump *dump, uint32_
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
 const struct memscope_module_name *memscope_heap_dump_module(const struct memscope_heap_dump *dump, uint32_t node) {
-    uint32_t low = 0, high = dump->module_count;
+    const struct memscope_module_name *list = dump->modules;
+    size_t at = memscope_number_position(&list->node, dump->module_count, sizeof *list, node);
 
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (dump->modules[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < dump->module_count && dump->modules[low].node == node ? &dump->modules[low] : NULL;
+    return at < dump->module_count && list[at].node == node ? &list[at] : NULL;
 }
 
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,
@@ -99,20 +94,4 @@ uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_
     if (module == NULL)
         return dump->graph->node_class[node];
     return memscope_heap_dump_compose(dump, module->singleton ? "Singleton<" : "Class<", module->name, ">");
-}
-
-const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
-                                                   struct memscope_growing_array *room) {
-    const struct memscope_heap_graph *graph = dump->graph;
-    uint32_t first = graph->first_edge[node], count = graph->first_edge[node + 1] - first;
-
-    if (dump->name_edges == NULL && graph->edge_names != NULL)
-        return graph->edge_names + first;
-    if (!memscope_growing_array_reserve(room, (size_t)(count + 1) * sizeof(memscope_edge_name)))
-        return NULL;
-    if (dump->name_edges == NULL)
-        memset(room->list, 0, count * sizeof(memscope_edge_name));
-    else
-        dump->name_edges(dump->context, node, room->list);
-    return room->list;
 }

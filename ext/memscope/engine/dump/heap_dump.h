@@ -39,13 +39,6 @@ struct memscope_heap_dump {
     const struct memscope_module_name *modules; /* ascending by node */
     uint32_t module_count;
 
-    /*
-     * Names the edges of a slot's node, in their order; adds new names to graph->names. NULL: the names are
-     * graph->edge_names, or, if that is NULL too, unknown.
-     */
-    void (*name_edges)(void *context, uint32_t node, memscope_edge_name *names);
-    void *context;
-
     enum memscope_size_rule sizes;
     uint32_t pid;     /* 0: not known, as in a converted dump */
     uint64_t time_ns; /* since 1970 */
@@ -77,10 +70,6 @@ const struct memscope_module_name *memscope_heap_dump_module(const struct memsco
 
 /* The number of a name that says what the object is: "User", "Class<User>", "Singleton<User>". */
 uint32_t memscope_heap_dump_label(const struct memscope_heap_dump *dump, uint32_t node);
-
-/* The names of the edges of a slot's node; room is the caller's, reused for each node. NULL if there is no memory. */
-const memscope_edge_name *memscope_heap_dump_edges(const struct memscope_heap_dump *dump, uint32_t node,
-                                                   struct memscope_growing_array *room);
 
 /* Adds a composed name: `before`, the name with number `name` (cut if it is long), `after`. Returns the new number. */
 uint32_t memscope_heap_dump_compose(const struct memscope_heap_dump *dump, const char *before, uint32_t name,

@@ -37,7 +37,6 @@ struct writer {
     struct memscope_shortest_paths paths;
     uint32_t *places;   /* by slot: the index of its node in the file */
     uint32_t synthetic; /* nodes that come first: the root, the categories, and one for garbage if there is any */
-    struct memscope_growing_array names;
     uint32_t class_name, key_name, reference_name, local_name;
     uint32_t last_key_class, last_key_name;
     bool begun; /* whether the next node or edge needs a comma */
@@ -140,9 +139,9 @@ static uint32_t key_name(struct writer *writer, uint32_t class) {
 }
 
 static void put_named_edge(struct writer *writer, memscope_edge_name name, uint32_t place) {
-    uint32_t number = name >> 4;
+    uint32_t number = MEMSCOPE_EDGE_NUMBER(name);
 
-    switch ((enum memscope_edge_kind)(name & 15)) {
+    switch (MEMSCOPE_EDGE_KIND(name)) {
     case MEMSCOPE_EDGE_CLASS:
         put_edge(writer, INTERNAL, writer->class_name, place);
         break;
@@ -170,24 +169,13 @@ static void put_named_edge(struct writer *writer, memscope_edge_name name, uint3
     }
 }
 
-static void put_edges_of(struct writer *writer, uint32_t node) {
-    const struct memscope_heap_graph *graph = writer->graph;
-    const memscope_edge_name *names = memscope_heap_dump_edges(writer->dump, node, &writer->names);
-    uint32_t first = graph->first_edge[node];
-
-    if (names == NULL) {
-        writer->output->error = ENOMEM;
-        return;
-    }
-    for (uint32_t edge = first; edge < graph->first_edge[node + 1]; edge++)
-        put_named_edge(writer, names[edge - first], writer->places[graph->edges[edge]]);
-}
-
 static void put_edges(struct writer *writer) {
+    const struct memscope_heap_graph *graph = writer->graph;
+    uint32_t end = graph->first_edge[graph->slot_count];
+
     put_root_edges(writer);
-    for (uint32_t node = 0; node < writer->graph->slot_count && writer->output->error == 0; node++)
-        if (writer->graph->type[node] != 0)
-            put_edges_of(writer, node);
+    for (uint32_t edge = 0; edge < end && writer->output->error == 0; edge++)
+        put_named_edge(writer, memscope_graph_edge_name(graph, edge), writer->places[graph->edges[edge]]);
 }
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
@@ -262,5 +250,4 @@ void memscope_heapsnapshot_write(const struct memscope_heap_dump *dump, struct m
         output->error = ENOMEM;
     memscope_array_unmap(writer.places);
     memscope_shortest_paths_close(&writer.paths);
-    memscope_growing_array_close(&writer.names);
 }

@@ -1,9 +1,12 @@
 #include "dump/objspace_graph.h"
 
+#include "base/mapped_array.h"
+#include "base/range.h"
+#include "dump/objspace_line.h"
+#include "graph/graph_builder.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "dump/objspace_line.h"
 
 /* How many superclasses to follow: a dump may have cycles. */
 #define ANCESTORS 64
@@ -12,20 +15,11 @@
 
 /* The line of the class at this address; NULL if there is none. */
 static const struct memscope_class_line *class_at(const struct memscope_objspace_reader *reader, uint64_t address) {
-    const struct memscope_class_line *list = reader->classes.list;
-    uint32_t node = memscope_address_find(&reader->index, address), low = 0, high = reader->class_count;
+    const struct memscope_class_line *list = reader->classes;
+    uint32_t node = address == 0 ? MEMSCOPE_NO_NODE : memscope_address_find(&reader->index, address);
+    size_t at = memscope_number_position(&list->node, reader->class_count, sizeof *list, node);
 
-    if (address == 0 || node == MEMSCOPE_NO_NODE)
-        return NULL;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-
-        if (list[middle].node < node)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < reader->class_count && list[low].node == node ? &list[low] : NULL;
+    return at < reader->class_count && list[at].node == node ? &list[at] : NULL;
 }
 
 static uint32_t add_name(struct memscope_objspace_reader *reader, const char *before, const char *text, size_t length,
@@ -35,7 +29,7 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
 
     length = length > sizeof name - 1 - first - last ? sizeof name - 1 - first - last : length;
     snprintf(name, sizeof name, "%s%.*s%s", before, (int)length, text, after);
-    return memscope_names_add(&reader->names, name, strlen(name));
+    return memscope_names_add(&reader->graph.names, name, strlen(name));
 }
 
 /*
@@ -53,8 +47,8 @@ static uint32_t label_of_class(struct memscope_objspace_reader *reader, const st
         line = class_at(reader, line->superclass);
     }
     if (line == NULL || line->name == 0)
-        return memscope_names_add(&reader->names, "anonymous", 9);
-    name = memscope_names_get(&reader->names, line->name, &length);
+        return memscope_names_add(&reader->graph.names, "anonymous", 9);
+    name = memscope_names_get(&reader->graph.names, line->name, &length);
     return anonymous ? add_name(reader, "", name, length, " (anonymous subclass)") : line->name;
 }
 
@@ -73,13 +67,10 @@ static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint
 /*
  * The address of a node's class; 0 if it has none. What Ruby 3.1 states as the class of an imemo or iclass is no class.
  */
-static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node, uint64_t references_end) {
-    uint8_t type = ((const uint8_t *)reader->types.list)[node];
+static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node) {
+    uint8_t type = reader->graph.type[node];
 
-    if (!(type & MEMSCOPE_HAS_CLASS) || (type & ~MEMSCOPE_HAS_CLASS) == MEMSCOPE_TYPE_IMEMO ||
-        (type & ~MEMSCOPE_HAS_CLASS) == MEMSCOPE_TYPE_ICLASS)
-        return 0;
-    return ((const uint64_t *)reader->references.list)[references_end - 1];
+    return type == MEMSCOPE_TYPE_IMEMO || type == MEMSCOPE_TYPE_ICLASS ? 0 : reader->class_addresses[node];
 }
 
 /* A cache of the labels of instances, by class. */
@@ -91,14 +82,13 @@ struct known_label {
 
 /* So far, the label of a T_DATA is the name of its type, which stays if its class says nothing (class_names.h). */
 static void label_objects(struct memscope_objspace_reader *reader) {
-    const uint64_t *first = reader->first_references.list;
-    uint32_t object = memscope_names_add(&reader->names, "Object", 6);
-    uint32_t *labels = reader->labels.list;
+    uint32_t object = memscope_names_add(&reader->graph.names, "Object", 6);
+    uint32_t *labels = reader->graph.node_class;
     struct known_label known[KNOWN_LABELS] = {{0, 0}}, *found;
 
     for (uint32_t node = 0; node < reader->object_count; node++) {
-        uint64_t address = class_address(reader, node, first[node + 1]);
-        uint8_t type = ((const uint8_t *)reader->types.list)[node] & (uint8_t)~MEMSCOPE_HAS_CLASS;
+        uint64_t address = class_address(reader, node);
+        uint8_t type = reader->graph.type[node];
 
         if (address == 0) {
             if (type != MEMSCOPE_TYPE_IMEMO && (type != MEMSCOPE_TYPE_DATA || labels[node] == 0))
@@ -113,58 +103,47 @@ static void label_objects(struct memscope_objspace_reader *reader) {
     }
 }
 
-/* Writes the names over the lines of classes, which are larger. Makes all labels before it overwrites a line. */
-static void keep_module_names(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
-    struct memscope_class_line *lines = reader->classes.list;
-    struct memscope_module_name *modules = reader->classes.list;
-
-    for (uint32_t index = 0; index < reader->class_count; index++)
-        lines[index].label = label_of_class(reader, &lines[index]);
+static bool name_modules(struct memscope_objspace_reader *reader) {
+    if (!MEMSCOPE_ARRAY_RESERVE(reader->modules, reader->class_count))
+        return false;
     for (uint32_t index = 0; index < reader->class_count; index++) {
-        struct memscope_class_line line = lines[index];
+        const struct memscope_class_line *line = &reader->classes[index];
 
-        modules[index] = (struct memscope_module_name){.node = line.node,
-                                                       .name = line.label,
-                                                       .singleton = line.singleton,
-                                                       .named = !line.singleton && line.name != 0};
+        reader->modules[index] = (struct memscope_module_name){.node = line->node,
+                                                               .name = label_of_class(reader, line),
+                                                               .singleton = line->singleton,
+                                                               .named = !line->singleton && line->name != 0};
     }
-    dump->modules = modules;
-    dump->module_count = reader->class_count;
+    reader->dump.modules = reader->modules;
+    reader->dump.module_count = reader->class_count;
+    return true;
 }
 
 /* ---- lasting ids ----------------------------------------------------------------------------------------------- */
 
 static uint64_t address_of_basic_object(const struct memscope_objspace_reader *reader) {
-    const struct memscope_class_line *lines = reader->classes.list;
-    const uint64_t *addresses = reader->addresses.list;
+    uint32_t name = memscope_names_find(&reader->graph.names, "BasicObject", 11);
 
-    for (uint32_t index = 0; index < reader->class_count; index++) {
-        size_t length;
-        const char *name = memscope_names_get(&reader->names, lines[index].name, &length);
-
-        if (!lines[index].singleton && length == 11 && memcmp(name, "BasicObject", 11) == 0)
-            return addresses[lines[index].node];
-    }
+    for (uint32_t index = 0; name != 0 && index < reader->class_count; index++)
+        if (!reader->classes[index].singleton && reader->classes[index].name == name)
+            return reader->addresses[reader->classes[index].node];
     return 0;
 }
 
-static enum memscope_status number_objects(struct memscope_objspace_reader *reader, struct memscope_heap_dump *dump) {
-    const uint64_t *addresses = reader->addresses.list;
+static bool number_objects(struct memscope_objspace_reader *reader) {
     uint64_t base = address_of_basic_object(reader);
-    uint32_t *ids;
 
     if (base == 0)
-        return MEMSCOPE_OK;
-    if (!memscope_growing_array_reserve_items(&reader->ids, reader->object_count, sizeof *ids))
-        return MEMSCOPE_NO_MEMORY;
-    ids = reader->ids.list;
+        return true;
+    if (!MEMSCOPE_ARRAY_RESERVE(reader->ids, reader->object_count))
+        return false;
     for (uint32_t node = 0; node < reader->object_count; node++) {
-        ids[node] = memscope_heap_dump_id((int64_t)(addresses[node] - base));
-        if (ids[node] == 0)
-            return MEMSCOPE_OK;
+        reader->ids[node] = memscope_heap_dump_id((int64_t)(reader->addresses[node] - base));
+        if (reader->ids[node] == 0)
+            return true;
     }
-    dump->ids = ids;
-    return MEMSCOPE_OK;
+    reader->dump.ids = reader->ids;
+    return true;
 }
 
 /* ---- edges ----------------------------------------------------------------------------------------------------- */
@@ -172,214 +151,113 @@ static enum memscope_status number_objects(struct memscope_objspace_reader *read
 /* How many references ahead to prefetch. */
 #define AHEAD 12
 
-struct edges {
-    struct memscope_objspace_reader *reader;
-    uint32_t *list;
-    memscope_edge_name *names;
-    uint32_t *seen; /* by object: the last node that was found to refer to it, plus 1 */
-    uint32_t count;
-    uint64_t named; /* the next of the named references */
-};
+static inline void add_edge(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder,
+                            uint64_t address, memscope_edge_name name) {
+    uint32_t node = memscope_address_find(&reader->index, address);
 
-static inline void add_edge(struct edges *edges, uint32_t from, uint64_t address, memscope_edge_name name) {
-    uint32_t node = memscope_address_find(&edges->reader->index, address);
-
-    if (node == MEMSCOPE_NO_NODE) {
-        edges->reader->missing_references++;
-        return;
-    }
-    if (edges->seen[node] == from + 1)
-        return;
-    edges->seen[node] = from + 1;
-    edges->names[edges->count] = name;
-    edges->list[edges->count++] = node;
-}
-
-static inline memscope_edge_name name_of_reference(struct edges *edges, uint64_t reference) {
-    const struct memscope_named_reference *list = edges->reader->named_references.list;
-
-    if (edges->named == edges->reader->named_count || list[edges->named].reference != reference)
-        return MEMSCOPE_EDGE_INTERNAL;
-    return list[edges->named++].name;
+    if (node == MEMSCOPE_NO_NODE)
+        reader->missing_references++;
+    else
+        memscope_graph_to(builder, node, name);
 }
 
 /*
- * Edges overwrite the references. An edge is half the size of a reference, so each reference is read before it is
- * overwritten. If an object also refers to its class in another way, both references become one edge, named
- * MEMSCOPE_EDGE_CLASS.
+ * The class that Ruby 3.1 states for an imemo need not be an object. Of an object that also refers to its class in
+ * another way, both references become one edge, named MEMSCOPE_EDGE_CLASS.
  */
-static void add_object_edges(struct edges *edges, uint32_t node, uint64_t from, uint64_t to, uint64_t class_of_node) {
-    const uint64_t *references = edges->reader->references.list;
-    uint64_t all = edges->reader->reference_count;
-    bool is_imemo = ((const uint8_t *)edges->reader->types.list)[node] == (MEMSCOPE_HAS_CLASS | MEMSCOPE_TYPE_IMEMO);
+static void add_class_edge(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder,
+                           uint32_t node) {
+    uint64_t address = reader->class_addresses[node];
 
-    /* The class that Ruby 3.1 states for an imemo need not be an object. */
-    if (is_imemo && memscope_address_find(&edges->reader->index, references[to - 1]) == MEMSCOPE_NO_NODE)
-        to--;
-    for (uint64_t index = from; index < to; index++) {
-        uint64_t address = references[index];
-
-        if (index + AHEAD < all)
-            __builtin_prefetch(memscope_address_place(&edges->reader->index, references[index + AHEAD]));
-        memscope_edge_name name = name_of_reference(edges, index);
-
-        if (address != class_of_node)
-            add_edge(edges, node, address, name);
-    }
-    if (class_of_node != 0)
-        add_edge(edges, node, class_of_node, MEMSCOPE_EDGE_CLASS);
+    if (address != 0 && (reader->graph.type[node] != MEMSCOPE_TYPE_IMEMO ||
+                         memscope_address_find(&reader->index, address) != MEMSCOPE_NO_NODE))
+        add_edge(reader, builder, address,
+                 class_address(reader, node) != 0 ? MEMSCOPE_EDGE_CLASS : MEMSCOPE_EDGE_INTERNAL);
 }
 
-static void add_category_edges(struct edges *edges, uint32_t category, uint32_t node) {
-    const struct memscope_root_line *lines = edges->reader->root_lines.list;
-    const uint64_t *references = edges->reader->root_references.list;
+static void add_edges(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder) {
+    const struct memscope_named_reference *named = reader->named_references, *end = named + reader->named_count;
+    uint64_t reference = 0;
 
-    for (uint32_t line = 0; line < edges->reader->root_line_count; line++)
-        for (uint32_t index = 0; lines[line].category == category && index < lines[line].count; index++)
-            add_edge(edges, node, references[lines[line].first + index], MEMSCOPE_EDGE_INTERNAL);
+    for (uint32_t node = 0; node < reader->object_count; node++) {
+        uint64_t class_of_node = class_address(reader, node);
+
+        memscope_graph_from(builder, node);
+        for (; reference < reader->first_references[node + 1]; reference++) {
+            uint64_t address = reader->references[reference];
+            bool is_named = named < end && named->reference == reference;
+
+            if (reference + AHEAD < reader->reference_count)
+                __builtin_prefetch(memscope_address_place(&reader->index, reader->references[reference + AHEAD]));
+            if (address != class_of_node)
+                add_edge(reader, builder, address, is_named ? named->name : MEMSCOPE_EDGE_INTERNAL);
+            named += is_named;
+        }
+        add_class_edge(reader, builder, node);
+    }
 }
 
 /* Without roots, whatever is in the dump counts as reachable: nothing says what is garbage. */
-static void add_all_objects(struct edges *edges, uint32_t node) {
-    for (uint32_t object = 0; object < edges->reader->object_count; object++)
-        add_edge(edges, node, ((const uint64_t *)edges->reader->addresses.list)[object], MEMSCOPE_EDGE_INTERNAL);
-}
+static void add_roots(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder) {
+    for (uint64_t index = 0; index < reader->root_count; index++) {
+        uint32_t node = memscope_address_find(&reader->index, reader->roots[index].address);
 
-static uint32_t count_categories(const struct memscope_objspace_reader *reader) {
-    uint32_t count = 0;
-
-    while (count < MEMSCOPE_ROOT_CATEGORIES && *reader->category_text[count] != '\0')
-        count++;
-    return count;
-}
-
-/* Extends the arrays that have one element per object to one element per node: 0 for the nodes of roots. */
-static bool make_room_for_nodes(struct memscope_objspace_reader *reader, uint32_t nodes) {
-    return memscope_growing_array_reserve_items(&reader->types, nodes, 1) &&
-           memscope_growing_array_reserve_items(&reader->labels, nodes, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->bytes_of, nodes, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->slot_bytes, nodes, sizeof(uint32_t));
-}
-
-static bool make_room_for_edges(struct memscope_objspace_reader *reader, uint32_t nodes) {
-    uint64_t roots = memscope_objspace_has_roots(reader) ? reader->root_reference_count : reader->object_count;
-    uint64_t edges = reader->reference_count + roots + MEMSCOPE_ROOT_CATEGORIES;
-
-    return memscope_growing_array_reserve_items(&reader->references, edges, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->edge_names, edges, sizeof(memscope_edge_name)) &&
-           memscope_growing_array_reserve_items(&reader->first_references, (uint64_t)nodes + 1, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->seen, reader->object_count, sizeof(uint32_t));
-}
-
-/* first_edge overwrites first_references, as the edges overwrite the references. */
-static void add_all_edges(struct edges *edges, struct memscope_heap_graph *graph) {
-    struct memscope_objspace_reader *reader = edges->reader;
-    const uint64_t *first = reader->first_references.list;
-    uint64_t from = 0;
-    uint32_t *first_edge = reader->first_references.list;
-
-    for (uint32_t node = 0; node < graph->slot_count; node++) {
-        uint64_t to = first[node + 1], class_of_node = class_address(reader, node, to);
-
-        first_edge[node] = edges->count;
-        add_object_edges(edges, node, from, to, class_of_node);
-        from = to;
-    }
-    for (uint32_t category = 0; category < graph->category_count; category++) {
-        uint32_t node = memscope_graph_category_node(graph, category);
-
-        first_edge[node] = edges->count;
-        if (memscope_objspace_has_roots(reader))
-            add_category_edges(edges, category, node);
+        if (node == MEMSCOPE_NO_NODE)
+            reader->missing_references++;
         else
-            add_all_objects(edges, node);
+            memscope_graph_root_to(builder, reader->category_text[reader->roots[index].category], node);
     }
-    first_edge[memscope_graph_root(graph)] = edges->count;
-    for (uint32_t category = 0; category < graph->category_count; category++) {
-        edges->names[edges->count] = MEMSCOPE_EDGE_INTERNAL;
-        edges->list[edges->count++] = memscope_graph_category_node(graph, category);
-    }
-    first_edge[graph->node_count] = edges->count;
+    for (uint32_t node = 0; !reader->has_roots && node < reader->object_count; node++)
+        memscope_graph_root_to(builder, "dump", node);
 }
 
 /* ---- the graph ------------------------------------------------------------------------------------------------- */
 
-static void strip_types(struct memscope_objspace_reader *reader) {
-    uint8_t *types = reader->types.list;
+static enum memscope_status resolve(struct memscope_objspace_reader *reader) {
+    struct memscope_graph_builder builder;
+    enum memscope_status status = memscope_address_index_open(&reader->index, reader->addresses, reader->object_count);
 
-    for (uint32_t node = 0; node < reader->object_count; node++)
-        types[node] &= (uint8_t)~MEMSCOPE_HAS_CLASS;
-}
-
-static void set_graph(struct memscope_objspace_reader *reader, const struct edges *edges,
-                      struct memscope_heap_graph *graph) {
-    strip_types(reader);
-    graph->object_count = graph->slot_count;
-    graph->edge_count = edges->count;
-    graph->type = reader->types.list;
-    graph->node_class = reader->labels.list;
-    graph->slot_bytes = reader->tells_slot_bytes ? reader->slot_bytes.list : NULL;
-    graph->bytes = reader->bytes_of.list;
-    graph->first_edge = reader->first_references.list;
-    graph->edges = edges->list;
-    graph->edge_names = edges->names;
-    for (uint32_t category = 0; category < graph->category_count; category++)
-        graph->categories[category] = reader->category_text[category];
-    graph->names = reader->names;
-    reader->graph = graph;
-}
-
-static enum memscope_status resolve(struct memscope_objspace_reader *reader, struct memscope_heap_graph *graph,
-                                    struct memscope_heap_dump *dump) {
-    struct edges edges = {.reader = reader};
-    enum memscope_status status =
-        memscope_address_index_open(&reader->index, reader->addresses.list, reader->object_count);
-
-    ((uint64_t *)reader->first_references.list)[reader->object_count] = reader->reference_count;
     if (status != MEMSCOPE_OK)
         return status;
+    reader->first_references[reader->object_count] = reader->reference_count;
     label_objects(reader);
-    status = number_objects(reader, dump);
-    keep_module_names(reader, dump);
+    if (!number_objects(reader) || !name_modules(reader))
+        return MEMSCOPE_NO_MEMORY;
+    if (!reader->tells_slot_bytes) {
+        memscope_array_unmap(reader->graph.slot_bytes);
+        reader->graph.slot_bytes = NULL;
+    }
+    status = memscope_graph_begin(&builder, &reader->graph, reader->object_count,
+                                  reader->reference_count + reader->object_count, MEMSCOPE_GRAPH_EDGE_NAMES);
     if (status != MEMSCOPE_OK)
         return status;
-    if (!make_room_for_nodes(reader, graph->node_count) || !make_room_for_edges(reader, graph->node_count))
-        return MEMSCOPE_NO_MEMORY;
-    edges.list = reader->references.list;
-    edges.names = reader->edge_names.list;
-    edges.seen = reader->seen.list;
-    add_all_edges(&edges, graph);
-    set_graph(reader, &edges, graph);
-    return MEMSCOPE_OK;
+    add_edges(reader, &builder);
+    add_roots(reader, &builder);
+    return memscope_graph_finish(&builder);
 }
 
-enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reader *reader,
-                                                  struct memscope_heap_graph *graph, struct memscope_heap_dump *dump) {
-    memset(graph, 0, sizeof *graph);
-    memset(dump, 0, sizeof *dump);
+enum memscope_status memscope_objspace_graph_make(struct memscope_objspace_reader *reader) {
     if (reader->status != MEMSCOPE_OK)
         return reader->status;
     if (reader->object_count == 0)
         return MEMSCOPE_MALFORMED;
-    if (!memscope_objspace_has_roots(reader))
-        memcpy(reader->category_text[0], "dump", sizeof "dump");
-    graph->slot_count = reader->object_count;
-    graph->category_count = count_categories(reader);
-    graph->node_count = graph->slot_count + graph->category_count + 1;
-    dump->graph = graph;
-    reader->status = resolve(reader, graph, dump);
-    memscope_growing_array_close(&reader->seen);
+    reader->dump.graph = &reader->graph;
+    reader->status = resolve(reader);
+    memscope_array_unmap(reader->references);
+    reader->references = NULL;
     if (!reader->is_compared) {
         memscope_address_index_close(&reader->index);
-        memscope_growing_array_close(&reader->addresses);
+        memscope_array_unmap(reader->addresses);
+        reader->addresses = NULL;
     }
     return reader->status;
 }
 
 void memscope_objspace_graph_drop_edges(struct memscope_objspace_reader *reader) {
-    memscope_growing_array_close(&reader->references);
-    memscope_growing_array_close(&reader->edge_names);
-    memscope_growing_array_close(&reader->first_references);
-    if (reader->graph != NULL)
-        reader->graph->edges = reader->graph->edge_names = reader->graph->first_edge = NULL;
+    struct memscope_heap_graph *graph = &reader->graph;
+
+    memscope_array_unmap(graph->edges);
+    memscope_array_unmap(graph->edge_names);
+    memscope_array_unmap(graph->first_edge);
+    graph->edges = graph->edge_names = graph->first_edge = NULL;
 }

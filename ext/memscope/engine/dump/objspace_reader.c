@@ -6,7 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mapped_array.h"
 #include "dump/objspace_line.h"
+#include "graph/graph_builder.h"
 
 /* Bytes to read at a time, which stay in the processor's cache until they are parsed. */
 #define PIECE ((size_t)128 << 10)
@@ -22,7 +24,7 @@
 enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file) {
     memset(reader, 0, sizeof *reader);
     reader->file = file;
-    return reader->status = memscope_names_open(&reader->names);
+    return reader->status = memscope_names_open(&reader->graph.names);
 }
 
 /* ---- one line -------------------------------------------------------------------------------------------------- */
@@ -32,16 +34,14 @@ static uint32_t name_of(struct memscope_objspace_reader *reader, struct memscope
 
     if (text.length == 0)
         return 0;
-    return memscope_names_add(&reader->names, plain, memscope_objspace_unescape(text, plain, sizeof plain));
+    return memscope_names_add(&reader->graph.names, plain, memscope_objspace_unescape(text, plain, sizeof plain));
 }
 
 static void add_class(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
-    struct memscope_class_line *list = reader->classes.list;
-
-    list[reader->class_count++] = (struct memscope_class_line){.superclass = line->superclass,
-                                                               .node = reader->object_count,
-                                                               .name = name_of(reader, line->name),
-                                                               .singleton = line->singleton};
+    reader->classes[reader->class_count++] = (struct memscope_class_line){.superclass = line->superclass,
+                                                                          .node = reader->object_count,
+                                                                          .name = name_of(reader, line->name),
+                                                                          .singleton = line->singleton};
 }
 
 /* The same name as in ruby/class_names.h: "imemo_env". */
@@ -50,7 +50,7 @@ static uint32_t imemo_label(struct memscope_objspace_reader *reader, struct mems
     size_t length = strlen(label);
 
     length += memscope_objspace_unescape(type, label + length, sizeof label - length);
-    return memscope_names_add(&reader->names, label, length);
+    return memscope_names_add(&reader->graph.names, label, length);
 }
 
 static uint32_t saturated(uint64_t number) {
@@ -67,7 +67,6 @@ static enum memscope_edge_kind kind_of_name(uint8_t type, struct memscope_objspa
 
 /* Runs before reference_count includes the line's references. Skips names that are not in the references' order. */
 static void add_edge_names(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
-    struct memscope_named_reference *list = reader->named_references.list;
     struct memscope_objspace_text rest = line->edge_names, name;
     uint64_t index, next = 0;
 
@@ -77,7 +76,7 @@ static void add_edge_names(struct memscope_objspace_reader *reader, const struct
         if (index < next || index >= line->reference_count || number == 0)
             continue;
         next = index + 1;
-        list[reader->named_count++] =
+        reader->named_references[reader->named_count++] =
             (struct memscope_named_reference){.reference = reader->reference_count + index,
                                               .name = MEMSCOPE_EDGE_NAME(kind_of_name(line->type, name), number)};
     }
@@ -92,36 +91,33 @@ static uint32_t name_of_site(struct memscope_objspace_reader *reader, const stru
         return 0;
     length = memscope_objspace_unescape(line->file, text, sizeof text - 24);
     length += (size_t)snprintf(text + length, 24, ":%" PRIu64, line->line_number);
-    return memscope_names_add(&reader->names, text, length);
+    return memscope_names_add(&reader->graph.names, text, length);
 }
 
 /* The line's references are in the array already, behind the earlier ones. */
 static void add_object(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
+    struct memscope_heap_graph *graph = &reader->graph;
     uint32_t node = reader->object_count;
-    uint8_t type = line->type;
 
-    ((uint64_t *)reader->addresses.list)[node] = line->address;
-    ((uint32_t *)reader->bytes_of.list)[node] = saturated(line->bytes > 0 ? line->bytes : line->slot_bytes);
-    ((uint32_t *)reader->slot_bytes.list)[node] = saturated(line->slot_bytes);
-    ((uint64_t *)reader->first_references.list)[node] = reader->reference_count;
-    reader->tells_slot_bytes |= line->slot_bytes > 0;
-    ((uint32_t *)reader->sites.list)[node] = name_of_site(reader, line);
+    reader->addresses[node] = line->address;
+    reader->class_addresses[node] = line->class_address;
+    reader->first_references[node] = reader->reference_count;
+    reader->sites[node] = name_of_site(reader, line);
     reader->tells_sites |= line->file.length > 0;
     if (reader->is_compared)
-        ((uint64_t *)reader->generations.list)[node] = line->generation;
+        reader->generations[node] = line->generation;
+    graph->type[node] = line->type;
+    graph->bytes[node] = saturated(line->bytes > 0 ? line->bytes : line->slot_bytes);
+    graph->slot_bytes[node] = saturated(line->slot_bytes);
+    reader->tells_slot_bytes |= line->slot_bytes > 0;
     add_edge_names(reader, line);
     reader->reference_count += line->reference_count;
-    if (type == MEMSCOPE_TYPE_CLASS || type == MEMSCOPE_TYPE_MODULE)
+    if (line->type == MEMSCOPE_TYPE_CLASS || line->type == MEMSCOPE_TYPE_MODULE)
         add_class(reader, line);
-    if (type == MEMSCOPE_TYPE_IMEMO)
-        ((uint32_t *)reader->labels.list)[node] = imemo_label(reader, line->imemo_type);
-    if (type == MEMSCOPE_TYPE_DATA)
-        ((uint32_t *)reader->labels.list)[node] = name_of(reader, line->data_type);
-    if (line->class_address != 0) {
-        ((uint64_t *)reader->references.list)[reader->reference_count++] = line->class_address;
-        type |= MEMSCOPE_HAS_CLASS;
-    }
-    ((uint8_t *)reader->types.list)[node] = type;
+    if (line->type == MEMSCOPE_TYPE_IMEMO)
+        graph->node_class[node] = imemo_label(reader, line->imemo_type);
+    if (line->type == MEMSCOPE_TYPE_DATA)
+        graph->node_class[node] = name_of(reader, line->data_type);
     reader->object_count++;
 }
 
@@ -144,25 +140,20 @@ static uint32_t category_of(struct memscope_objspace_reader *reader, struct mems
 
 static void add_roots(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line,
                       const uint64_t *references) {
-    struct memscope_root_line *list = reader->root_lines.list;
+    uint32_t category = category_of(reader, line->category);
 
-    if (!memscope_growing_array_reserve(&reader->root_references,
-                                        (reader->root_reference_count + line->reference_count) * sizeof *references)) {
+    reader->has_roots = true;
+    if (!MEMSCOPE_ARRAY_RESERVE(reader->roots, reader->root_count + line->reference_count)) {
         reader->status = MEMSCOPE_NO_MEMORY;
         return;
     }
-    if (line->reference_count > 0)
-        memcpy((uint64_t *)reader->root_references.list + reader->root_reference_count, references,
-               line->reference_count * sizeof *references);
-    list[reader->root_line_count++] = (struct memscope_root_line){.first = reader->root_reference_count,
-                                                                  .count = line->reference_count,
-                                                                  .category = category_of(reader, line->category)};
-    reader->root_reference_count += line->reference_count;
+    for (uint32_t index = 0; index < line->reference_count; index++)
+        reader->roots[reader->root_count++] = (struct memscope_root_reference){references[index], category};
 }
 
 /* Returns the beginning of the next line. */
 static const char *add_line(struct memscope_objspace_reader *reader, const char *text, const char *end) {
-    uint64_t *references = (uint64_t *)reader->references.list + reader->reference_count;
+    uint64_t *references = reader->references + reader->reference_count;
     struct memscope_objspace_line line;
     const char *rest = memscope_objspace_line_read(text, &line, references);
 
@@ -181,25 +172,18 @@ static const char *add_line(struct memscope_objspace_reader *reader, const char 
 /* Makes room for whatever this many bytes of lines can hold, so that reading a line needs no checks. */
 static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
     uint64_t lines = bytes / LINE_MIN + 1, objects = reader->object_count + lines;
-    uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + lines;
+    uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + 1;
+    uint64_t names = reader->named_count + bytes / MEMSCOPE_OBJSPACE_EDGE_NAME + 1;
 
-    return memscope_growing_array_reserve_items(&reader->addresses, objects, sizeof(uint64_t)) &&
-           memscope_growing_array_reserve_items(&reader->types, objects, 1) &&
-           memscope_growing_array_reserve_items(&reader->bytes_of, objects, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->slot_bytes, objects, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->labels, objects, sizeof(uint32_t)) &&
-           memscope_growing_array_reserve_items(&reader->sites, objects, sizeof(uint32_t)) &&
-           (!reader->is_compared ||
-            memscope_growing_array_reserve_items(&reader->generations, objects, sizeof(uint64_t))) &&
-           memscope_growing_array_reserve_items(&reader->first_references, objects + 1, sizeof(uint64_t)) &&
-           memscope_growing_array_reserve_items(&reader->references, references, sizeof(uint64_t)) &&
-           memscope_growing_array_reserve_items(&reader->named_references,
-                                                reader->named_count + bytes / MEMSCOPE_OBJSPACE_EDGE_NAME + 1,
-                                                sizeof(struct memscope_named_reference)) &&
-           memscope_growing_array_reserve_items(&reader->classes, reader->class_count + lines,
-                                                sizeof(struct memscope_class_line)) &&
-           memscope_growing_array_reserve_items(&reader->root_lines, reader->root_line_count + lines,
-                                                sizeof(struct memscope_root_line));
+    return memscope_graph_reserve(&reader->graph, objects, MEMSCOPE_GRAPH_SLOT_BYTES) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->addresses, objects) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->class_addresses, objects) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->first_references, objects + 1) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->sites, objects) &&
+           (!reader->is_compared || MEMSCOPE_ARRAY_RESERVE(reader->generations, objects)) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->references, references) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->named_references, names) &&
+           MEMSCOPE_ARRAY_RESERVE(reader->classes, reader->class_count + lines);
 }
 
 static void add_lines(struct memscope_objspace_reader *reader, const char *text, const char *end) {
@@ -209,9 +193,8 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
     }
     while (text < end && reader->status == MEMSCOPE_OK)
         text = add_line(reader, text, end);
-    /* Nodes, and with them names and references, are numbers of 32 bits. */
-    if (reader->object_count > UINT32_MAX - MEMSCOPE_ROOT_CATEGORIES - 2 ||
-        reader->reference_count + reader->root_reference_count > UINT32_MAX - MEMSCOPE_ROOT_CATEGORIES)
+    /* Nodes, and with them names, are numbers of 32 bits. */
+    if (reader->object_count > UINT32_MAX - MEMSCOPE_ROOT_CATEGORIES - 2)
         reader->status = MEMSCOPE_TRUNCATED;
 }
 
@@ -254,7 +237,7 @@ static const char *end_of_name(const char *broken, const char *end, const char *
  * have NUL bytes. Returns how much of the text has no such name whose end is still to be read.
  */
 static size_t repair_names(struct memscope_objspace_reader *reader, size_t count) {
-    char *text = reader->text.list, *end = text + reader->text_length, *first = text;
+    char *text = reader->text, *end = text + reader->text_length, *first = text;
     char *next = reader->has_broken_names ? text : end - count;
     const char *searched = text;
 
@@ -278,7 +261,7 @@ static size_t repair_names(struct memscope_objspace_reader *reader, size_t count
 /* Parses whole lines, and keeps the rest for the next piece. Only the newest count bytes can have a newline. */
 static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
     size_t usable = repair_names(reader, count), from = reader->has_broken_names ? 0 : reader->text_length - count;
-    char *text = reader->text.list;
+    char *text = reader->text;
     const char *last = usable > from ? memrchr(text + from, '\n', usable - from) : NULL;
     size_t whole = last == NULL ? 0 : (size_t)(last - text) + 1;
 
@@ -292,7 +275,7 @@ static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
 
 /* The rest, without a newline at its end, is a whole line; or, if it cannot be parsed, the file was cut. */
 static void take_last_line(struct memscope_objspace_reader *reader) {
-    char *text = reader->text.list;
+    char *text = reader->text;
     uint64_t unreadable = reader->unreadable_lines;
 
     reader->ended = true;
@@ -313,11 +296,11 @@ static bool read_piece(struct memscope_objspace_reader *reader) {
         reader->status = MEMSCOPE_MALFORMED;
         return false;
     }
-    if (!memscope_growing_array_reserve(&reader->text, reader->text_length + PIECE + MEMSCOPE_OBJSPACE_PADDING)) {
+    if (!MEMSCOPE_ARRAY_RESERVE(reader->text, reader->text_length + PIECE + MEMSCOPE_OBJSPACE_PADDING)) {
         reader->status = MEMSCOPE_NO_MEMORY;
         return false;
     }
-    count = read(reader->file, (char *)reader->text.list + reader->text_length, PIECE);
+    count = read(reader->file, reader->text + reader->text_length, PIECE);
     if (count < 0) {
         if (errno != EINTR)
             reader->status = memscope_status_of_errno(errno);
@@ -341,33 +324,21 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader) 
 }
 
 bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *reader) {
-    return reader->missing_references > (reader->reference_count + reader->root_reference_count) / 1000;
+    uint64_t references =
+        reader->reference_count + reader->object_count + reader->root_count; /* with those to classes */
+
+    return reader->missing_references > references / 1000;
 }
 
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader) {
-    struct memscope_growing_array *arrays[] = {
-        &reader->text,
-        &reader->addresses,
-        &reader->types,
-        &reader->bytes_of,
-        &reader->slot_bytes,
-        &reader->labels,
-        &reader->references,
-        &reader->first_references,
-        &reader->classes,
-        &reader->root_lines,
-        &reader->edge_names,
-        &reader->ids,
-        &reader->seen,
-        &reader->sites,
-        &reader->generations,
-        &reader->root_references,
-        &reader->named_references,
-    };
+    void *const arrays[] = {
+        reader->text,       reader->addresses,        reader->class_addresses, reader->first_references, reader->sites,
+        reader->references, reader->named_references, reader->classes,         reader->generations,      reader->roots,
+        reader->ids,        reader->modules};
 
     for (size_t index = 0; index < sizeof arrays / sizeof(void *); index++)
-        memscope_growing_array_close(arrays[index]);
+        memscope_array_unmap(arrays[index]);
     memscope_address_index_close(&reader->index);
-    memscope_names_close(reader->graph == NULL ? &reader->names : &reader->graph->names);
+    memscope_graph_close(&reader->graph);
     memset(reader, 0, sizeof *reader);
 }

@@ -18,18 +18,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/growing_array.h"
 #include "base/status.h"
 #include "dump/address_index.h"
 #include "dump/heap_dump.h"
 #include "graph/heap_graph.h"
 
-/* A flag in a type: the object's last reference is to its class. Ruby's type numbers have five bits. */
-#define MEMSCOPE_HAS_CLASS 0x80
-
 struct memscope_class_line {
     uint64_t superclass;
-    uint32_t node, name, label;
+    uint32_t node, name;
     bool singleton;
 };
 
@@ -38,9 +34,9 @@ struct memscope_named_reference {
     memscope_edge_name name;
 };
 
-struct memscope_root_line {
-    uint64_t first;
-    uint32_t count, category;
+struct memscope_root_reference {
+    uint64_t address;
+    uint32_t category;
 };
 
 struct memscope_objspace_reader {
@@ -54,37 +50,40 @@ struct memscope_objspace_reader {
     /* To be set between opening and reading: keeps what identifies an object in another dump of the process. */
     bool is_compared;
 
-    uint32_t object_count;
-    struct memscope_growing_array text; /* what was read, but not parsed yet */
+    char *text; /* what was read, but not parsed yet */
     size_t text_length;
-    bool ended, tells_slot_bytes, has_broken_names;
+    bool ended, has_roots /* false: by ObjectSpace.dump_all(since:) */, tells_slot_bytes, tells_sites, has_broken_names;
 
+    uint32_t object_count;
     /* By object: */
-    struct memscope_growing_array addresses, types, bytes_of, slot_bytes, labels, first_references;
-    struct memscope_growing_array references; /* addresses; an object's class, if it has one, comes last */
-    uint64_t reference_count;
-    struct memscope_growing_array named_references; /* ascending by reference */
-    uint64_t named_count;
-
-    struct memscope_growing_array sites; /* by object; names: "app/order.rb:12"; 0: not stated */
-    bool tells_sites;
+    uint64_t *addresses, *class_addresses; /* class: 0: none */
+    uint64_t *first_references;            /* the index of its first reference */
+    uint32_t *sites;                       /* names: "app/order.rb:12"; 0: not stated */
     /*
-     * By object, only if is_compared: 64 bits, the number of garbage collections before, plus 1; 0: not stated.
-     * Addresses and the index are then kept after the graph is made.
+     * Only if is_compared: how many garbage collections came before, plus 1; 0: not stated. Addresses and the index are
+     * then kept after the graph is made.
      */
-    struct memscope_growing_array generations;
+    uint64_t *generations;
     struct memscope_address_index index;
 
-    struct memscope_growing_array classes; /* struct memscope_class_line */
+    uint64_t *references; /* addresses */
+    uint64_t reference_count;
+    struct memscope_named_reference *named_references; /* ascending by reference */
+    uint64_t named_count;
+    struct memscope_class_line *classes; /* ascending by node */
     uint32_t class_count;
-    struct memscope_growing_array root_lines, root_references;
-    uint32_t root_line_count;
-    uint64_t root_reference_count;
+    struct memscope_root_reference *roots;
+    uint64_t root_count;
     char category_text[MEMSCOPE_ROOT_CATEGORIES][32];
 
-    struct memscope_names names;       /* until the graph has them */
-    struct memscope_heap_graph *graph; /* NULL until it is made */
-    struct memscope_growing_array edge_names, ids, seen;
+    /*
+     * What each object is, as it is read, and the names; the rest, and the dump, once the graph is made. The reader
+     * must not be moved from then on, but names may be added.
+     */
+    struct memscope_heap_graph graph;
+    struct memscope_heap_dump dump;
+    uint32_t *ids;
+    struct memscope_module_name *modules;
 };
 
 /* The descriptor stays the caller's, and must stay open until the reading ends. */
@@ -99,11 +98,6 @@ bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
 /* Of a dump that was read in full: whether a reference in 1,000 leads to no object, as when whole lines were cut off.
  */
 bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *reader);
-
-/* Whether the dump states any roots. ObjectSpace.dump_all(since:) leaves them out. */
-static inline bool memscope_objspace_has_roots(const struct memscope_objspace_reader *reader) {
-    return reader->root_line_count > 0;
-}
 
 /* Idempotent; a zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);

@@ -20,8 +20,6 @@ struct writer {
     const struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
     int64_t origin; /* the address of place 0 */
-    struct memscope_growing_array names;
-    const memscope_edge_name *edge_names; /* of the node that is written */
 };
 
 /*
@@ -67,7 +65,9 @@ static void put_references(const struct writer *writer, uint32_t node, uint32_t 
 }
 
 /* The name of the constant or variable, unless it is global; 0 for other edges. */
-static uint32_t name_of_edge(memscope_edge_name name) {
+static uint32_t name_of_edge(const struct writer *writer, uint32_t edge) {
+    memscope_edge_name name = memscope_graph_edge_name(writer->graph, edge);
+
     switch (MEMSCOPE_EDGE_KIND(name)) {
     case MEMSCOPE_EDGE_CONSTANT:
     case MEMSCOPE_EDGE_IVAR:
@@ -79,19 +79,18 @@ static uint32_t name_of_edge(memscope_edge_name name) {
     }
 }
 
-/* Keys: indices into the references that put_references writes. class_edge must have set edge_names. */
+/* Keys: indices into the references that put_references writes. */
 static void put_edge_names(const struct writer *writer, uint32_t node, uint32_t left_out) {
-    const memscope_edge_name *names = writer->edge_names;
-    uint32_t first = writer->graph->first_edge[node], place = 0;
+    uint32_t place = 0;
     bool any = false;
 
-    for (uint32_t edge = first; names != NULL && edge < writer->graph->first_edge[node + 1]; edge++) {
+    for (uint32_t edge = writer->graph->first_edge[node]; edge < writer->graph->first_edge[node + 1]; edge++) {
         if (edge == left_out || writer->graph->edges[edge] >= writer->graph->slot_count)
             continue;
-        if (name_of_edge(names[edge - first]) != 0) {
+        if (name_of_edge(writer, edge) != 0) {
             memscope_dump_put_text(writer->output, any ? ", \"" : ", \"edge_names\":{\"");
             memscope_dump_put_decimal(writer->output, place);
-            put_name(writer, "\":", name_of_edge(names[edge - first]));
+            put_name(writer, "\":", name_of_edge(writer, edge));
             any = true;
         }
         place++;
@@ -110,13 +109,9 @@ static void put_roots(const struct writer *writer, uint32_t category) {
 }
 
 /* The node's edge to its class; UINT32_MAX if it has none. */
-static uint32_t class_edge(struct writer *writer, uint32_t node) {
-    const memscope_edge_name *names = memscope_heap_dump_edges(writer->dump, node, &writer->names);
-    uint32_t first = writer->graph->first_edge[node];
-
-    writer->edge_names = names;
-    for (uint32_t edge = first; names != NULL && edge < writer->graph->first_edge[node + 1]; edge++)
-        if (names[edge - first] == MEMSCOPE_EDGE_CLASS)
+static uint32_t class_edge(const struct writer *writer, uint32_t node) {
+    for (uint32_t edge = writer->graph->first_edge[node]; edge < writer->graph->first_edge[node + 1]; edge++)
+        if (memscope_graph_edge_name(writer->graph, edge) == MEMSCOPE_EDGE_CLASS)
             return edge;
     return UINT32_MAX;
 }
@@ -152,7 +147,7 @@ static void put_data_type(const struct writer *writer, uint32_t node, uint32_t c
         put_name(writer, ", \"struct\":", name);
 }
 
-static void put_object(struct writer *writer, uint32_t node) {
+static void put_object(const struct writer *writer, uint32_t node) {
     uint8_t type = writer->graph->type[node];
     uint32_t edge = class_edge(writer, node);
 
@@ -190,5 +185,4 @@ void memscope_objspace_write(const struct memscope_heap_dump *dump, struct memsc
     for (uint32_t node = 0; node < dump->graph->slot_count && output->error == 0; node++)
         if (dump->graph->type[node] != 0)
             put_object(&writer, node);
-    memscope_growing_array_close(&writer.names);
 }

@@ -25,18 +25,18 @@ enum wire_type { VARINT = 0, BYTES = 2 };
 /* ---- messages -------------------------------------------------------------------------------------------------- */
 
 struct message {
-    struct memscope_growing_array bytes;
+    uint8_t *bytes;
     size_t length;
     bool failed;
 };
 
 static uint8_t *extend(struct message *message, size_t size) {
-    if (!memscope_growing_array_reserve(&message->bytes, message->length + size)) {
+    if (!MEMSCOPE_ARRAY_RESERVE(message->bytes, message->length + size)) {
         message->failed = true;
         return NULL;
     }
     message->length += size;
-    return (uint8_t *)message->bytes.list + message->length - size;
+    return message->bytes + message->length - size;
 }
 
 static size_t encode(uint64_t number, uint8_t *into) {
@@ -75,11 +75,11 @@ static void put_bytes(struct message *message, unsigned field, const void *bytes
 /* Puts nothing if there are no numbers. */
 static void put_packed(struct message *message, unsigned field, const struct message *numbers) {
     if (numbers->length > 0)
-        put_bytes(message, field, numbers->bytes.list, numbers->length);
+        put_bytes(message, field, numbers->bytes, numbers->length);
 }
 
 static void put_message(struct message *message, unsigned field, const struct message *inner) {
-    put_bytes(message, field, inner->bytes.list, inner->length);
+    put_bytes(message, field, inner->bytes, inner->length);
 }
 
 /* ---- the writer ------------------------------------------------------------------------------------------------ */
@@ -90,7 +90,7 @@ struct writer {
     struct memscope_dump_output *output;
     struct message part; /* the part of the graph that is not written yet */
     struct message item, text, fields, references, internal, packet;
-    struct memscope_growing_array names, known_types, known_fields; /* known_…: one bit per number */
+    uint8_t *known_types, *known_fields; /* one bit per number */
     uint64_t part_index;
 };
 
@@ -117,17 +117,16 @@ static void put_text(struct writer *writer, struct message *message, unsigned fi
 }
 
 /* Whether a number has not been seen before; remembers it. */
-static bool is_new(struct writer *writer, struct memscope_growing_array *known, uint64_t number) {
-    uint8_t *byte, bit = (uint8_t)(1 << (number & 7));
+static bool is_new(struct writer *writer, uint8_t **known, uint64_t number) {
+    uint8_t bit = (uint8_t)(1 << (number & 7));
 
-    if (!memscope_growing_array_reserve(known, number / 8 + 1)) {
+    if (!MEMSCOPE_ARRAY_RESERVE(*known, number / 8 + 1)) {
         writer->part.failed = true;
         return false;
     }
-    byte = (uint8_t *)known->list + number / 8;
-    if (*byte & bit)
+    if ((*known)[number / 8] & bit)
         return false;
-    *byte |= bit;
+    (*known)[number / 8] |= bit;
     return true;
 }
 
@@ -148,7 +147,7 @@ static void put_packet(struct writer *writer) {
     if (has_failed(writer))
         return;
     memscope_dump_put(writer->output, head, length);
-    memscope_dump_put(writer->output, writer->packet.bytes.list, writer->packet.length);
+    memscope_dump_put(writer->output, writer->packet.bytes, writer->packet.length);
 }
 
 /* Perfetto shows a heap graph within a process only, and takes pid 0 for the kernel's idle process. */
@@ -208,8 +207,8 @@ static uint64_t type_of(struct writer *writer, uint32_t node) {
 static void put_field_name(struct writer *writer, struct message *message, memscope_edge_name edge) {
     static const char *const fixed[16] = {
         [MEMSCOPE_EDGE_CLASS] = "<class>", [MEMSCOPE_EDGE_INDEX] = "[]", [MEMSCOPE_EDGE_KEY] = "<key>"};
-    enum memscope_edge_kind kind = (enum memscope_edge_kind)(edge & 15);
-    uint32_t name = edge >> 4;
+    enum memscope_edge_kind kind = MEMSCOPE_EDGE_KIND(edge);
+    uint32_t name = MEMSCOPE_EDGE_NUMBER(edge);
     const char *text = fixed[kind];
     size_t length = text == NULL ? 0 : strlen(text);
     char plain[256];
@@ -228,7 +227,7 @@ static void put_field_name(struct writer *writer, struct message *message, memsc
 
 /* HeapGraph.field_names = 4, InternedString: iid = 1, str = 2. One name for all elements of Arrays and Structs. */
 static uint64_t field_of(struct writer *writer, memscope_edge_name edge) {
-    if ((edge & 15) == MEMSCOPE_EDGE_INDEX)
+    if (MEMSCOPE_EDGE_KIND(edge) == MEMSCOPE_EDGE_INDEX)
         edge = MEMSCOPE_EDGE_INDEX;
     if (is_new(writer, &writer->known_fields, edge)) {
         writer->item.length = 0;
@@ -242,22 +241,18 @@ static uint64_t field_of(struct writer *writer, memscope_edge_name edge) {
 /* ---- objects --------------------------------------------------------------------------------------------------- */
 
 static void gather_references(struct writer *writer, uint32_t node) {
-    const memscope_edge_name *names = memscope_heap_dump_edges(writer->dump, node, &writer->names);
-    uint32_t first = writer->graph->first_edge[node], count = writer->graph->first_edge[node + 1] - first;
+    const struct memscope_heap_graph *graph = writer->graph;
 
     writer->fields.length = writer->references.length = writer->internal.length = 0;
-    if (names == NULL) {
-        writer->part.failed = true;
-        return;
-    }
-    for (uint32_t index = 0; index < count; index++) {
-        uint64_t to = id_of(writer, writer->graph->edges[first + index]);
+    for (uint32_t edge = graph->first_edge[node]; edge < graph->first_edge[node + 1]; edge++) {
+        memscope_edge_name name = memscope_graph_edge_name(graph, edge);
+        uint64_t to = id_of(writer, graph->edges[edge]);
 
-        if ((names[index] & 15) == MEMSCOPE_EDGE_INTERNAL) {
+        if (MEMSCOPE_EDGE_KIND(name) == MEMSCOPE_EDGE_INTERNAL) {
             put_varint(&writer->internal, to);
             continue;
         }
-        put_varint(&writer->fields, field_of(writer, names[index]));
+        put_varint(&writer->fields, field_of(writer, name));
         put_varint(&writer->references, to);
     }
 }
@@ -332,8 +327,7 @@ void memscope_perfetto_write(const struct memscope_heap_dump *dump, struct memsc
         put_roots(&writer, category);
     put_part(&writer, true);
     for (size_t index = 0; index < sizeof messages / sizeof(void *); index++)
-        memscope_growing_array_close(&messages[index]->bytes);
-    memscope_growing_array_close(&writer.names);
-    memscope_growing_array_close(&writer.known_types);
-    memscope_growing_array_close(&writer.known_fields);
+        memscope_array_unmap(messages[index]->bytes);
+    memscope_array_unmap(writer.known_types);
+    memscope_array_unmap(writer.known_fields);
 }

@@ -1,7 +1,6 @@
 #include "fork/fork_cost.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/text_file.h"
 #include "kernel/cgroup.h"
@@ -48,13 +47,6 @@ uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots) {
 void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took) {
     if (slots >= TELLING_SLOTS && took >= slots / 1000) /* a coarse clock may say 0 */
         atomic_store(rate, took / (slots / 1000));
-}
-
-uint64_t memscope_thread_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
 enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes) {

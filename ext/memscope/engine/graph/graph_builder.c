@@ -5,54 +5,51 @@
 #include <string.h>
 
 #define FEW_EDGES 16 /* of one node: below this number, comparing with each is faster than marking */
-#define FIRST_ROOTS 4096
 #define SLOT_LIMIT (MEMSCOPE_NO_NODE - MEMSCOPE_ROOT_CATEGORIES - 1)
 #define EDGE_LIMIT (UINT32_MAX - 1)
 
-static bool map_slots(struct memscope_heap_graph *graph, unsigned parts) {
-    size_t slots = graph->slot_count, nodes = slots + MEMSCOPE_ROOT_CATEGORIES + 1;
+bool memscope_graph_reserve(struct memscope_heap_graph *graph, size_t slot_count, unsigned parts) {
+    size_t nodes = slot_count + MEMSCOPE_ROOT_CATEGORIES + 1;
 
     /* All arrays are indexed by node, so that nobody needs to check whether a node is a slot. */
-    graph->type = memscope_array_map(nodes, sizeof *graph->type);
-    graph->node_class = memscope_array_map(nodes, sizeof *graph->node_class);
-    graph->bytes = memscope_array_map(nodes, sizeof *graph->bytes);
-    graph->first_edge = memscope_array_map(nodes + 1, sizeof *graph->first_edge);
-    if (graph->type == NULL || graph->node_class == NULL || graph->bytes == NULL || graph->first_edge == NULL)
-        return false;
-    if (!(parts & MEMSCOPE_GRAPH_SLOT_BYTES))
-        return true;
-    graph->slot_bytes = memscope_array_map(nodes, sizeof *graph->slot_bytes);
-    return graph->slot_bytes != NULL;
+    return MEMSCOPE_ARRAY_RESERVE(graph->type, nodes) && MEMSCOPE_ARRAY_RESERVE(graph->node_class, nodes) &&
+           MEMSCOPE_ARRAY_RESERVE(graph->bytes, nodes) &&
+           (!(parts & MEMSCOPE_GRAPH_SLOT_BYTES) || MEMSCOPE_ARRAY_RESERVE(graph->slot_bytes, nodes));
 }
 
-static bool map_edges(struct memscope_graph_builder *builder, unsigned parts) {
+static bool reserve_edges(struct memscope_graph_builder *builder, size_t count) {
     struct memscope_heap_graph *graph = builder->graph;
 
-    graph->edges = memscope_array_map(builder->edges_reserved, sizeof *graph->edges);
-    builder->marks = memscope_array_map_sparse(graph->slot_count + 1, sizeof *builder->marks);
-    builder->roots = memscope_array_map(FIRST_ROOTS, sizeof *builder->roots);
-    builder->roots_reserved = FIRST_ROOTS;
-    if (graph->edges == NULL || builder->marks == NULL || builder->roots == NULL)
-        return false;
-    if (!(parts & MEMSCOPE_GRAPH_EDGE_NAMES))
-        return true;
-    graph->edge_names = memscope_array_map(builder->edges_reserved, sizeof *graph->edge_names);
-    return graph->edge_names != NULL;
+    builder->edges_reserved = count < EDGE_LIMIT ? (uint32_t)count : EDGE_LIMIT;
+    return MEMSCOPE_ARRAY_RESERVE(graph->edges, builder->edges_reserved) &&
+           (!(builder->parts & MEMSCOPE_GRAPH_EDGE_NAMES) ||
+            MEMSCOPE_ARRAY_RESERVE(graph->edge_names, builder->edges_reserved));
+}
+
+enum memscope_status memscope_graph_begin(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
+                                          size_t slot_count, size_t expected_edges, unsigned parts) {
+    enum memscope_status status = slot_count > SLOT_LIMIT ? MEMSCOPE_TRUNCATED : MEMSCOPE_NO_MEMORY;
+
+    *builder = (struct memscope_graph_builder){.graph = graph, .parts = parts};
+    if (slot_count <= SLOT_LIMIT && memscope_graph_reserve(graph, slot_count, parts) &&
+        reserve_edges(builder, expected_edges + 1024)) {
+        graph->slot_count = (uint32_t)slot_count;
+        graph->first_edge = memscope_array_map(slot_count + MEMSCOPE_ROOT_CATEGORIES + 2, sizeof *graph->first_edge);
+        builder->marks = memscope_array_map_sparse(slot_count + 1, sizeof *builder->marks);
+        if (graph->first_edge != NULL && builder->marks != NULL)
+            return MEMSCOPE_OK;
+    }
+    memscope_graph_abandon(builder);
+    return status;
 }
 
 enum memscope_status memscope_graph_open(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
                                          size_t slot_count, size_t expected_edges, unsigned parts) {
     memset(graph, 0, sizeof *graph);
     memset(builder, 0, sizeof *builder);
-    if (slot_count > SLOT_LIMIT)
-        return MEMSCOPE_TRUNCATED;
-    builder->graph = graph;
-    builder->edges_reserved = expected_edges < EDGE_LIMIT - 1024 ? (uint32_t)expected_edges + 1024 : EDGE_LIMIT;
-    graph->slot_count = (uint32_t)slot_count;
-    if (memscope_names_open(&graph->names) == MEMSCOPE_OK && map_slots(graph, parts) && map_edges(builder, parts))
-        return MEMSCOPE_OK;
-    memscope_graph_abandon(builder);
-    return MEMSCOPE_NO_MEMORY;
+    if (memscope_names_open(&graph->names) != MEMSCOPE_OK)
+        return MEMSCOPE_NO_MEMORY;
+    return memscope_graph_begin(builder, graph, slot_count, expected_edges, parts);
 }
 
 static void close_builder(struct memscope_graph_builder *builder) {
@@ -117,25 +114,13 @@ static uint32_t find_edge(struct memscope_graph_builder *builder, uint32_t slot)
 }
 
 static bool reserve_edge(struct memscope_graph_builder *builder) {
-    struct memscope_heap_graph *graph = builder->graph;
-    uint64_t wanted = (uint64_t)builder->edges_reserved + builder->edges_reserved / 2;
-    void *grown;
-
-    if (graph->edge_count < builder->edges_reserved)
+    if (builder->graph->edge_count < builder->edges_reserved)
         return true;
     if (builder->edges_reserved == EDGE_LIMIT)
-        return fail(builder, MEMSCOPE_TRUNCATED), false;
-    wanted = wanted < EDGE_LIMIT ? wanted : EDGE_LIMIT;
-    if ((grown = memscope_array_grow(graph->edges, (size_t)wanted, sizeof *graph->edges)) == NULL)
-        return fail(builder, MEMSCOPE_NO_MEMORY), false;
-    graph->edges = grown;
-    if (graph->edge_names != NULL) {
-        if ((grown = memscope_array_grow(graph->edge_names, (size_t)wanted, sizeof *graph->edge_names)) == NULL)
-            return fail(builder, MEMSCOPE_NO_MEMORY), false;
-        graph->edge_names = grown;
-    }
-    builder->edges_reserved = (uint32_t)wanted;
-    return true;
+        fail(builder, MEMSCOPE_TRUNCATED);
+    else if (!reserve_edges(builder, 2 * (size_t)builder->edges_reserved))
+        fail(builder, MEMSCOPE_NO_MEMORY);
+    return builder->status == MEMSCOPE_OK;
 }
 
 void memscope_graph_to(struct memscope_graph_builder *builder, uint32_t slot, memscope_edge_name name) {
@@ -169,15 +154,8 @@ static uint32_t category_number(struct memscope_heap_graph *graph, const char *c
 void memscope_graph_root_to(struct memscope_graph_builder *builder, const char *category, uint32_t slot) {
     if (builder->status != MEMSCOPE_OK || slot >= builder->graph->slot_count)
         return;
-    if (builder->root_count == builder->roots_reserved) {
-        size_t wanted = 2 * (size_t)builder->roots_reserved;
-        void *grown = wanted > UINT32_MAX ? NULL : memscope_array_grow(builder->roots, wanted, sizeof *builder->roots);
-
-        if (grown == NULL)
-            return fail(builder, MEMSCOPE_NO_MEMORY);
-        builder->roots = grown;
-        builder->roots_reserved = (uint32_t)wanted;
-    }
+    if (builder->root_count == UINT32_MAX || !MEMSCOPE_ARRAY_RESERVE(builder->roots, (size_t)builder->root_count + 1))
+        return fail(builder, MEMSCOPE_NO_MEMORY);
     builder->roots[builder->root_count].category = category_number(builder->graph, category);
     builder->roots[builder->root_count++].to = slot;
 }

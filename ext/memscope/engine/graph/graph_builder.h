@@ -27,9 +27,10 @@ struct memscope_graph_builder {
     uint32_t node;               /* the node whose edges are being added */
     uint32_t next;               /* the first node whose first_edge is not written yet */
     uint32_t edges_reserved;
+    unsigned parts;
     uint32_t *marks; /* by target: index of the edge to it, plus 1; only for nodes with many edges */
     struct memscope_graph_root *roots;
-    uint32_t root_count, roots_reserved;
+    uint32_t root_count;
 };
 
 /*
@@ -38,6 +39,14 @@ struct memscope_graph_builder {
  */
 enum memscope_status memscope_graph_open(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
                                          size_t slot_count, size_t expected_edges, unsigned parts);
+
+/*
+ * For a graph whose slots are not counted in advance: reserve makes room for what this many slots are, in a graph that
+ * was zeroed and whose names are open; begin then does what is left of open.
+ */
+bool memscope_graph_reserve(struct memscope_heap_graph *graph, size_t slot_count, unsigned parts);
+enum memscope_status memscope_graph_begin(struct memscope_graph_builder *builder, struct memscope_heap_graph *graph,
+                                          size_t slot_count, size_t expected_edges, unsigned parts);
 
 /*
  * Begins the references of a slot. Slots must come in ascending order (else MALFORMED); a slot left out has no

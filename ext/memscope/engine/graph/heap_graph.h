@@ -76,6 +76,10 @@ struct memscope_heap_graph {
     struct memscope_names names;
 };
 
+static inline memscope_edge_name memscope_graph_edge_name(const struct memscope_heap_graph *graph, uint32_t edge) {
+    return graph->edge_names == NULL ? MEMSCOPE_EDGE_INTERNAL : graph->edge_names[edge];
+}
+
 /* The node of a category of roots, and the root, from which all categories are reached. */
 static inline uint32_t memscope_graph_category_node(const struct memscope_heap_graph *graph, uint32_t category) {
     return graph->slot_count + category;

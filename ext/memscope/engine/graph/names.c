@@ -2,7 +2,6 @@
 
 #include "base/mapped_array.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define FIRST_NAMES 4096 /* 16 KiB of starts, 32 KiB of table */
@@ -12,9 +11,7 @@
 enum memscope_status memscope_names_open(struct memscope_names *names) {
     memset(names, 0, sizeof *names);
     memscope_hash_key_draw(&names->key);
-    names->text_reserved = FIRST_TEXT;
     names->text = memscope_array_map(FIRST_TEXT, 1);
-    names->starts_reserved = FIRST_NAMES;
     names->starts = memscope_array_map(FIRST_NAMES, sizeof *names->starts);
     names->table_mask = 2 * FIRST_NAMES - 1;
     names->table = memscope_array_map((size_t)2 * FIRST_NAMES, sizeof *names->table);
@@ -73,26 +70,11 @@ static bool widen_table(struct memscope_names *names) {
 }
 
 static bool make_room(struct memscope_names *names, size_t length) {
-    size_t needed = names->starts[names->count] + length, text = names->text_reserved;
-    void *grown;
+    size_t text_bytes = names->starts[names->count] + length;
 
-    if (names->count == LIMIT || needed > UINT32_MAX)
-        return false;
-    while (text < needed)
-        text *= 2;
-    if (text > names->text_reserved) {
-        if ((grown = memscope_array_grow(names->text, text, 1)) == NULL)
-            return false;
-        names->text = grown;
-        names->text_reserved = text;
-    }
-    if (names->count + 2 > names->starts_reserved) {
-        if ((grown = memscope_array_grow(names->starts, 2 * names->starts_reserved, sizeof *names->starts)) == NULL)
-            return false;
-        names->starts = grown;
-        names->starts_reserved *= 2;
-    }
-    return names->count <= names->table_mask / 2 || widen_table(names);
+    return names->count < LIMIT && text_bytes <= UINT32_MAX && MEMSCOPE_ARRAY_RESERVE(names->text, text_bytes) &&
+           MEMSCOPE_ARRAY_RESERVE(names->starts, names->count + 2) &&
+           (names->count <= names->table_mask / 2 || widen_table(names));
 }
 
 uint32_t memscope_names_find(const struct memscope_names *names, const char *text, size_t length) {
@@ -109,4 +91,18 @@ uint32_t memscope_names_add(struct memscope_names *names, const char *text, size
     memcpy(names->text + names->starts[number], text, length);
     names->starts[++names->count] = names->starts[number] + (uint32_t)length;
     return number;
+}
+
+bool memscope_names_copy(const struct memscope_names *names, struct memscope_shared_room *room,
+                         struct memscope_names *copy) {
+    size_t starts = names->count + (size_t)1, bytes = names->starts[names->count];
+
+    *copy = (struct memscope_names){.count = names->count,
+                                    .starts = memscope_shared_room_take(room, starts, sizeof *copy->starts),
+                                    .text = memscope_shared_room_take(room, bytes, 1)};
+    if (copy->starts == NULL || copy->text == NULL)
+        return false;
+    memcpy(copy->starts, names->starts, starts * sizeof *copy->starts);
+    memcpy(copy->text, names->text, bytes);
+    return true;
 }

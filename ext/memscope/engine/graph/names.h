@@ -1,13 +1,16 @@
 /*
- * Names of classes, variables and constants, each kept once and known by a number. In mapped memory, never in malloc's.
+ * Names of classes, variables and constants, or any other strings of bytes, each kept once and known by a number. In
+ * mapped memory, never in malloc's.
  */
 #ifndef MEMSCOPE_NAMES_H
 #define MEMSCOPE_NAMES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/keyed_hash.h"
+#include "base/shared_room.h"
 #include "base/status.h"
 
 struct memscope_names {
@@ -16,7 +19,6 @@ struct memscope_names {
     uint32_t *table;  /* numbers by hash, open addressing; 0: none */
     uint32_t count;   /* number 0 is the empty name */
     uint32_t table_mask;
-    size_t text_reserved, starts_reserved;
     struct memscope_hash_key key; /* random: a dump may come from anyone, and could make all its names collide */
 };
 
@@ -30,6 +32,10 @@ uint32_t memscope_names_find(const struct memscope_names *names, const char *tex
 
 /* Not NUL-terminated; valid until the next name is added. */
 const char *memscope_names_get(const struct memscope_names *names, uint32_t number, size_t *length);
+
+/* Makes a copy in a shared room, which nothing can be added to or found in, nor is it to be closed. False: no room. */
+bool memscope_names_copy(const struct memscope_names *names, struct memscope_shared_room *room,
+                         struct memscope_names *copy);
 
 /* Idempotent; zeroed names count as closed. */
 void memscope_names_close(struct memscope_names *names);

@@ -5,9 +5,7 @@
 
 #include <string.h>
 
-#define FIRST_SIGNATURES 4096
 #define MAX_PERIOD 3
-#define FEW_TARGETS 64
 
 /*
  * How a signature identifies a step: by the name of its class; by the name of a class or module on the way to the
@@ -15,14 +13,17 @@
  */
 enum step_kind { BY_CLASS, BY_MODULE, BY_NODE };
 
-/* The steps of a path so far: the last step, and the signature of those before it. */
-struct signature {
+/* The steps of a path so far: the last step, and the signature of those before it. Four numbers, without padding. */
+struct steps {
     uint32_t before; /* a signature's number; 0 before the first */
     uint32_t number; /* the name's, or the node */
-    uint8_t kind;    /* enum step_kind */
+    uint32_t kind;   /* enum step_kind */
     memscope_edge_name edge;
+};
 
-    /* The targets whose paths have this signature: */
+/* The targets whose paths have these steps. */
+struct signature {
+    struct steps steps;
     uint32_t count;
     uint32_t shortest; /* a target */
     uint64_t weight;
@@ -36,14 +37,13 @@ struct path_scan {
     const struct memscope_heap_graph *graph;
     const struct memscope_shortest_paths *paths;
 
-    uint32_t *signature_of; /* of each node on the way; 0: not known yet */
-    uint32_t *length_of;    /* the steps from the root to it */
-    uint32_t *place_of;     /* the index of each requested node in the caller's list, plus 1 */
-    uint32_t *way;          /* a path, last node first */
+    uint32_t *signature_of;        /* of each node on the way; 0: not known yet */
+    uint32_t *length_of;           /* the steps from the root to it */
+    uint32_t *place_of;            /* the index of each requested node in the caller's list, plus 1 */
+    uint32_t *way;                 /* a path, last node first */
+    struct memscope_names numbers; /* of signatures, by the bytes of their steps; number 0 is none */
     struct signature *signatures;
-    uint32_t signature_count, signatures_reserved; /* number 0 is none */
-    uint32_t *table;                               /* numbers by hash */
-    uint32_t table_mask;
+    uint32_t signature_count;
 };
 
 /* ---- Memory */
@@ -57,13 +57,9 @@ static bool map_scan(struct path_scan *scan) {
     scan->length_of = map_nodes(scan);
     scan->place_of = map_nodes(scan);
     scan->way = map_nodes(scan);
-    scan->signatures_reserved = FIRST_SIGNATURES;
-    scan->signatures = memscope_array_map(FIRST_SIGNATURES, sizeof *scan->signatures);
     scan->signature_count = 1;
-    scan->table_mask = 2 * FIRST_SIGNATURES - 1;
-    scan->table = memscope_array_map((size_t)2 * FIRST_SIGNATURES, sizeof *scan->table);
-    return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->signatures != NULL &&
-           scan->table != NULL && scan->place_of != NULL;
+    return scan->signature_of != NULL && scan->length_of != NULL && scan->way != NULL && scan->place_of != NULL &&
+           memscope_names_open(&scan->numbers) == MEMSCOPE_OK;
 }
 
 static void close_scan(struct path_scan *scan) {
@@ -72,85 +68,42 @@ static void close_scan(struct path_scan *scan) {
     memscope_array_unmap(scan->place_of);
     memscope_array_unmap(scan->way);
     memscope_array_unmap(scan->signatures);
-    memscope_array_unmap(scan->table);
+    memscope_names_close(&scan->numbers);
 }
 
 /* ---- Signatures */
 
-static uint32_t hash(const struct signature *step) {
-    uint64_t mixed = ((uint64_t)step->before << 32 | step->number) * 0x9e3779b97f4a7c15u;
+/* The number of the signature with these steps; 0: no memory. */
+static uint32_t number_of(struct path_scan *scan, const struct steps *steps) {
+    uint32_t number = memscope_names_add(&scan->numbers, (const char *)steps, sizeof *steps);
 
-    mixed ^= mixed >> 29;
-    mixed = (mixed ^ ((uint64_t)step->edge << 1 | step->kind)) * 0xbf58476d1ce4e5b9u;
-    return (uint32_t)(mixed >> 32);
-}
-
-static uint32_t *place(const struct path_scan *scan, const struct signature *step) {
-    uint32_t at = hash(step) & scan->table_mask;
-
-    for (; scan->table[at] != 0; at = (at + 1) & scan->table_mask) {
-        const struct signature *known = &scan->signatures[scan->table[at]];
-
-        if (known->before == step->before && known->number == step->number && known->kind == step->kind &&
-            known->edge == step->edge)
-            break;
-    }
-    return &scan->table[at];
-}
-
-static bool widen(struct path_scan *scan) {
-    uint32_t reserved = 2 * scan->signatures_reserved;
-    void *grown;
-
-    if (scan->signatures_reserved > UINT32_MAX / 8 ||
-        (grown = memscope_array_grow(scan->signatures, reserved, sizeof *scan->signatures)) == NULL)
-        return false;
-    scan->signatures = grown;
-    if ((grown = memscope_array_map(2 * (size_t)reserved, sizeof *scan->table)) == NULL)
-        return false;
-    memscope_array_unmap(scan->table);
-    scan->table = grown;
-    scan->table_mask = 2 * reserved - 1;
-    scan->signatures_reserved = reserved;
-    for (uint32_t number = 1; number < scan->signature_count; number++)
-        *place(scan, &scan->signatures[number]) = number;
-    return true;
-}
-
-/* The number of the signature that ends with this step; 0: no memory. */
-static uint32_t number_of(struct path_scan *scan, const struct signature *step) {
-    uint32_t *at = place(scan, step);
-
-    if (*at != 0)
-        return *at;
-    if (scan->signature_count == scan->signatures_reserved) {
-        if (!widen(scan))
-            return 0;
-        at = place(scan, step);
-    }
-    *at = scan->signature_count;
-    scan->signatures[scan->signature_count] = *step;
-    return scan->signature_count++;
+    if (number < scan->signature_count)
+        return number;
+    if (!MEMSCOPE_ARRAY_RESERVE(scan->signatures, (size_t)number + 1))
+        return 0;
+    scan->signatures[number].steps = *steps;
+    scan->signature_count = number + 1;
+    return number;
 }
 
 /* Each class or module is a step of its own. */
-static bool same_step(const struct signature *one, const struct signature *other) {
+static bool same_step(const struct steps *one, const struct steps *other) {
     return one->kind == other->kind && one->number == other->number && one->kind != BY_MODULE;
 }
 
-/* If this step completes a repetition of the last steps, the signature without the repetition; else 0. */
-static uint32_t repeated(const struct path_scan *scan, const struct signature *step) {
+/* If the last step completes a repetition of those before, the signature without the repetition; else 0. */
+static uint32_t repeated(const struct path_scan *scan, const struct steps *step) {
     uint32_t back[2 * MAX_PERIOD] = {0}; /* the signatures before, from the last on */
 
     for (uint32_t index = 0, number = step->before; index < 2 * MAX_PERIOD - 1 && number != 0; index++) {
         back[index] = number;
-        number = scan->signatures[number].before;
+        number = scan->signatures[number].steps.before;
     }
     for (uint32_t period = 1; period <= MAX_PERIOD && back[2 * period - 2] != 0; period++) {
-        uint32_t same = same_step(step, &scan->signatures[back[period - 1]]);
+        uint32_t same = same_step(step, &scan->signatures[back[period - 1]].steps);
 
         while (same > 0 && same < period &&
-               same_step(&scan->signatures[back[same - 1]], &scan->signatures[back[same - 1 + period]]))
+               same_step(&scan->signatures[back[same - 1]].steps, &scan->signatures[back[same - 1 + period]].steps))
             same++;
         if (same == period)
             return back[period - 1];
@@ -161,10 +114,9 @@ static uint32_t repeated(const struct path_scan *scan, const struct signature *s
 /* ---- Names of edges */
 
 static memscope_edge_name name_in_graph(const struct memscope_heap_graph *graph, uint32_t from, uint32_t to) {
-    for (uint32_t edge = graph->first_edge[from]; graph->edge_names != NULL && edge < graph->first_edge[from + 1];
-         edge++)
+    for (uint32_t edge = graph->first_edge[from]; edge < graph->first_edge[from + 1]; edge++)
         if (graph->edges[edge] == to)
-            return graph->edge_names[edge];
+            return memscope_graph_edge_name(graph, edge);
     return MEMSCOPE_EDGE_INTERNAL;
 }
 
@@ -206,10 +158,7 @@ static uint32_t follow(struct path_scan *scan, uint32_t before, uint32_t node, b
     const struct memscope_heap_graph *graph = scan->graph;
     uint32_t parent = scan->paths->parent[node], earlier;
     bool is_category = node >= graph->slot_count;
-    struct signature step = {.before = before,
-                             .number = is_category ? node : graph->node_class[node],
-                             .kind = BY_CLASS,
-                             .shortest = MEMSCOPE_NO_NODE};
+    struct steps step = {.before = before, .number = is_category ? node : graph->node_class[node], .kind = BY_CLASS};
 
     if (is_category)
         step.kind = BY_NODE;
@@ -289,52 +238,6 @@ static bool add_targets(struct path_scan *scan, struct memscope_paths_found *fou
     for (uint32_t slot = 0; slot < scan->graph->slot_count; slot++)
         found->not_reached +=
             scan->graph->type[slot] != 0 && is_target(scan, slot) && !memscope_reaches(scan->paths, slot);
-    return true;
-}
-
-/*
- * Adds what a target retains: to the total unless another target dominates it, to its signature unless a target with
- * the same signature dominates it.
- */
-static void add_retained(struct path_scan *scan, const uint32_t *signature_of_place, uint32_t node,
-                         struct memscope_paths_found *found) {
-    const struct memscope_dominators *dominators = scan->asked->dominators;
-    uint32_t number = signature_of_place[scan->place_of[node]];
-    bool within = false, within_alike = false;
-
-    for (uint32_t above = dominators->dominator[node]; above < scan->graph->slot_count && !within_alike;
-         above = dominators->dominator[above])
-        if (scan->place_of[above] != 0) {
-            within = true;
-            within_alike = signature_of_place[scan->place_of[above]] == number;
-        }
-    if (!within)
-        found->retained += dominators->retained[node];
-    if (!within_alike)
-        scan->signatures[number].retained += dominators->retained[node];
-}
-
-/* Like add_targets, for a short list of targets: does not visit all nodes. */
-static bool add_few_targets(struct path_scan *scan, struct memscope_paths_found *found) {
-    uint32_t signature_of_place[FEW_TARGETS + 1] = {0};
-    const uint32_t *nodes = scan->asked->nodes;
-
-    for (uint32_t place = 1; place <= scan->asked->node_count; place++) {
-        uint32_t node = nodes[place - 1];
-
-        if (node >= memscope_graph_root(scan->graph) || scan->place_of[node] != place)
-            continue;
-        if (!memscope_reaches(scan->paths, node)) {
-            found->not_reached += scan->graph->type[node] != 0;
-            continue;
-        }
-        if ((signature_of_place[place] = add_target(scan, node)) == 0)
-            return false;
-        found->targets++;
-    }
-    for (uint32_t place = 1; place <= scan->asked->node_count; place++)
-        if (signature_of_place[place] != 0)
-            add_retained(scan, signature_of_place, nodes[place - 1], found);
     return true;
 }
 
@@ -429,18 +332,29 @@ enum memscope_status memscope_path_groups_find(const struct memscope_path_questi
     enum memscope_status status = memscope_top_rows_open(&largest, top < most ? top : most);
 
     memset(found, 0, sizeof *found);
-    if (status == MEMSCOPE_OK && map_scan(&scan)) {
-        bool few = question->node_count <= FEW_TARGETS;
-
+    if (status != MEMSCOPE_OK || !map_scan(&scan)) {
+        status = MEMSCOPE_NO_MEMORY;
+    } else {
         note_places(&scan);
-        if (few ? add_few_targets(&scan, found) : add_targets(&scan, found))
+        if (add_targets(&scan, found))
             found->alike_count = take_largest(&scan, &largest, alike, found);
         else
             status = MEMSCOPE_NO_MEMORY;
-    } else {
-        status = MEMSCOPE_NO_MEMORY;
     }
     memscope_top_rows_close(&largest);
     close_scan(&scan);
     return status;
+}
+
+enum memscope_status memscope_path_find(const struct memscope_path_question *question, uint32_t node,
+                                        struct memscope_path_group *path) {
+    struct path_scan scan = {.asked = question, .graph = question->graph, .paths = question->paths};
+
+    scan.way = map_nodes(&scan);
+    if (scan.way == NULL)
+        return MEMSCOPE_NO_MEMORY;
+    *path = (struct memscope_path_group){.count = 1, .retained = question->dominators->retained[node]};
+    describe(&scan, node, path);
+    memscope_array_unmap(scan.way);
+    return MEMSCOPE_OK;
 }

@@ -64,4 +64,11 @@ enum memscope_status memscope_path_groups_find(const struct memscope_path_questi
                                                struct memscope_path_group *alike, size_t top,
                                                struct memscope_paths_found *found);
 
+/*
+ * The path to one node that is reached, whatever nodes are asked for. Takes no longer than the path is, where
+ * memscope_path_groups_find visits all nodes.
+ */
+enum memscope_status memscope_path_find(const struct memscope_path_question *question, uint32_t node,
+                                        struct memscope_path_group *path);
+
 #endif

@@ -81,17 +81,10 @@ static void search_all(struct search *search, const char *last_category) {
     look_at_all(search);
 }
 
-static void add_object(struct memscope_heap_part *part, const struct memscope_heap_graph *graph, uint32_t slot) {
-    part->count++;
-    part->bytes += graph->bytes[slot];
-    if (graph->slot_bytes != NULL)
-        part->slot_bytes += graph->slot_bytes[slot];
-}
-
 static void add_up(struct memscope_shortest_paths *paths, const struct memscope_heap_graph *graph) {
     for (uint32_t slot = 0; slot < graph->slot_count; slot++)
         if (graph->type[slot] != 0)
-            add_object(memscope_reaches(paths, slot) ? &paths->reachable : &paths->garbage, graph, slot);
+            memscope_heap_part_add(memscope_reaches(paths, slot) ? &paths->reachable : &paths->garbage, graph, slot);
 }
 
 enum memscope_status memscope_shortest_paths_find(struct memscope_shortest_paths *paths,

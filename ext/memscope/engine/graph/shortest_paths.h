@@ -23,6 +23,14 @@ struct memscope_heap_part {
     uint64_t bytes;
 };
 
+static inline void memscope_heap_part_add(struct memscope_heap_part *part, const struct memscope_heap_graph *graph,
+                                          uint32_t slot) {
+    part->count++;
+    part->bytes += graph->bytes[slot];
+    if (graph->slot_bytes != NULL)
+        part->slot_bytes += graph->slot_bytes[slot];
+}
+
 struct memscope_shortest_paths {
     uint32_t *parent;    /* the previous node on each node's path; the root's is the root; MEMSCOPE_NO_NODE: none */
     uint32_t node_count; /* nodes that are reached, including the categories and the root */

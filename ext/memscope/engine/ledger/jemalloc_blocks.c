@@ -61,20 +61,6 @@ size_t memscope_jemalloc_block_bytes(uintptr_t address) {
 
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
-static size_t class_of(const struct memscope_malloc_blocks *blocks, size_t bytes) {
-    size_t low = 0, high = blocks->class_count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (blocks->classes[middle].region_bytes < bytes)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /*
  * The page on which the slab of this region begins; 0 if none fits. A slab has the fewest pages that its regions fill
  * exactly (sc.c, slab_size), so only one candidate page lies a multiple of the region's size before the region.
@@ -101,7 +87,9 @@ static void count_large(struct memscope_malloc_blocks *blocks, const struct mems
 void memscope_jemalloc_block_count(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                                    uintptr_t address, size_t bytes, bool garbage) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start;
-    size_t index = class_of(blocks, bytes);
+    size_t index = bytes > UINT32_MAX ? blocks->class_count
+                                      : memscope_number_position(&blocks->classes->region_bytes, blocks->class_count,
+                                                                 sizeof *blocks->classes, (uint32_t)bytes);
     struct memscope_slab *slab;
 
     if (index == blocks->class_count) {

@@ -3,10 +3,6 @@
 #define NO_GROUP UINT32_MAX
 #define MIN_PLACES 1024 /* a power of two, as are all numbers of places */
 
-static struct memscope_allocation_group *groups_of(const struct memscope_allocation_counts *counts) {
-    return counts->groups.list;
-}
-
 static bool same(const struct memscope_allocation_key *one, const struct memscope_allocation_key *other) {
     return one->path == other->path && one->class == other->class && one->line == other->line &&
            one->type == other->type && one->kind == other->kind;
@@ -24,31 +20,30 @@ static size_t hash(const struct memscope_allocation_key *key) {
 
 /* The place of a key's group, or the free place where that group belongs. At least one place is always free. */
 static uint32_t *place_of(const struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
-    uint32_t *places = counts->places.list;
     size_t place = hash(key) & (counts->place_count - 1);
 
-    while (places[place] != 0 && !same(&groups_of(counts)[places[place] - 1].key, key))
+    while (counts->places[place] != 0 && !same(&counts->groups[counts->places[place] - 1].key, key))
         place = (place + 1) & (counts->place_count - 1);
-    return &places[place];
+    return &counts->places[place];
 }
 
 /* All places must be free. */
 static void fill_places(struct memscope_allocation_counts *counts) {
     for (uint32_t index = 0; index < counts->group_count; index++)
-        if (!groups_of(counts)[index].detached)
-            *place_of(counts, &groups_of(counts)[index].key) = index + 1;
+        if (!counts->groups[index].detached)
+            *place_of(counts, &counts->groups[index].key) = index + 1;
 }
 
 /* Makes places so that at least half of them stay free. Returns false if there is no memory for them. */
 static bool make_places(struct memscope_allocation_counts *counts) {
     size_t count = counts->place_count == 0 ? MIN_PLACES : counts->place_count * 2;
-    struct memscope_growing_array places = {NULL, 0};
+    uint32_t *places;
 
     if (counts->group_count * 2 < counts->place_count)
         return true;
-    if (!memscope_growing_array_reserve(&places, count * sizeof(uint32_t)))
+    if ((places = memscope_array_map(count, sizeof *places)) == NULL)
         return false;
-    memscope_growing_array_close(&counts->places);
+    memscope_array_unmap(counts->places);
     counts->places = places;
     counts->place_count = count;
     fill_places(counts);
@@ -58,12 +53,11 @@ static bool make_places(struct memscope_allocation_counts *counts) {
 static uint32_t add_group(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     size_t count = counts->group_count + 1;
 
-    if (count == NO_GROUP || !make_places(counts) ||
-        !memscope_growing_array_reserve(&counts->groups, count * sizeof(struct memscope_allocation_group)))
+    if (count == NO_GROUP || !make_places(counts) || !MEMSCOPE_ARRAY_RESERVE(counts->groups, count))
         return NO_GROUP;
-    groups_of(counts)[count - 1] = (struct memscope_allocation_group){.key = *key};
+    counts->groups[count - 1] = (struct memscope_allocation_group){.key = *key};
     if (counts->name != NULL)
-        counts->name(&groups_of(counts)[count - 1]);
+        counts->name(&counts->groups[count - 1]);
     *place_of(counts, key) = (uint32_t)count;
     counts->group_count = count;
     return (uint32_t)count - 1;
@@ -73,18 +67,14 @@ static uint32_t add_group(struct memscope_allocation_counts *counts, const struc
 static uint32_t group_of(struct memscope_allocation_counts *counts, const struct memscope_allocation_key *key) {
     uint32_t found;
 
-    if (counts->group_count > 0 && !groups_of(counts)[counts->last].detached &&
-        same(&groups_of(counts)[counts->last].key, key))
+    if (counts->group_count > 0 && !counts->groups[counts->last].detached &&
+        same(&counts->groups[counts->last].key, key))
         return counts->last;
     found = counts->place_count == 0 ? 0 : *place_of(counts, key);
     return found != 0 ? found - 1 : add_group(counts, key);
 }
 
 /* ---- the log ----------------------------------------------------------------------------------------------------- */
-
-static struct memscope_allocation *log_of(const struct memscope_allocation_counts *counts) {
-    return counts->log.list;
-}
 
 static void leave_out_of_log(struct memscope_allocation_counts *counts, struct memscope_allocation_group *group,
                              uint32_t slot_bytes) {
@@ -101,11 +91,11 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
         return;
     }
     counts->last = group;
-    groups_of(counts)[group].allocated_objects++;
-    if (memscope_growing_array_reserve(&counts->log, (counts->log_count + 1) * sizeof(struct memscope_allocation)))
-        log_of(counts)[counts->log_count++] = (struct memscope_allocation){address, group, slot_bytes};
+    counts->groups[group].allocated_objects++;
+    if (MEMSCOPE_ARRAY_RESERVE(counts->log, counts->log_count + 1))
+        counts->log[counts->log_count++] = (struct memscope_allocation){address, group, slot_bytes};
     else
-        leave_out_of_log(counts, &groups_of(counts)[group], slot_bytes);
+        leave_out_of_log(counts, &counts->groups[group], slot_bytes);
 }
 
 /*
@@ -115,7 +105,7 @@ void memscope_allocations_add(struct memscope_allocation_counts *counts, struct 
 static struct memscope_allocation_group *settled_group(struct memscope_allocation_counts *counts,
                                                        const struct memscope_allocation *allocation,
                                                        struct memscope_allocation_key is) {
-    struct memscope_allocation_key key = groups_of(counts)[allocation->group].key;
+    struct memscope_allocation_key key = counts->groups[allocation->group].key;
     uint32_t group = allocation->group;
 
     if (is.class != key.class || is.type != key.type || is.kind != key.kind) {
@@ -123,21 +113,21 @@ static struct memscope_allocation_group *settled_group(struct memscope_allocatio
         is.line = key.line;
         group = group_of(counts, &is);
         group = group == NO_GROUP ? allocation->group : group;
-        groups_of(counts)[allocation->group].allocated_objects--;
-        groups_of(counts)[group].allocated_objects++;
+        counts->groups[allocation->group].allocated_objects--;
+        counts->groups[group].allocated_objects++;
     }
-    return &groups_of(counts)[group];
+    return &counts->groups[group];
 }
 
 void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge) {
     size_t kept = 0;
 
     for (size_t index = 0; index < counts->log_count; index++) {
-        const struct memscope_allocation allocation = log_of(counts)[index];
-        struct memscope_allocation_fate fate = judge(&allocation, &groups_of(counts)[allocation.group]);
+        const struct memscope_allocation allocation = counts->log[index];
+        struct memscope_allocation_fate fate = judge(&allocation, &counts->groups[allocation.group]);
 
         if (fate.alive)
-            log_of(counts)[kept++] = allocation;
+            counts->log[kept++] = allocation;
         else
             settled_group(counts, &allocation, fate.is)->allocated_bytes += fate.bytes;
     }
@@ -146,31 +136,29 @@ void memscope_allocations_sweep(struct memscope_allocation_counts *counts, memsc
 
 void memscope_allocations_retain(struct memscope_allocation_counts *counts, memscope_allocation_judge *judge) {
     for (size_t index = 0; index < counts->log_count; index++) {
-        const struct memscope_allocation allocation = log_of(counts)[index];
-        struct memscope_allocation_fate fate = judge(&allocation, &groups_of(counts)[allocation.group]);
+        const struct memscope_allocation allocation = counts->log[index];
+        struct memscope_allocation_fate fate = judge(&allocation, &counts->groups[allocation.group]);
         struct memscope_allocation_group *group = settled_group(counts, &allocation, fate.is);
 
         group->allocated_bytes += fate.bytes;
         group->retained_objects++;
         group->retained_bytes += fate.bytes;
-        log_of(counts)[index].group = (uint32_t)(group - groups_of(counts));
+        counts->log[index].group = (uint32_t)(group - counts->groups);
     }
 }
 
 void memscope_allocations_forget(struct memscope_allocation_counts *counts) {
     for (size_t index = 0; index < counts->log_count; index++) {
-        const struct memscope_allocation *allocation = &log_of(counts)[index];
+        const struct memscope_allocation *allocation = &counts->log[index];
 
-        leave_out_of_log(counts, &groups_of(counts)[allocation->group], allocation->slot_bytes);
+        leave_out_of_log(counts, &counts->groups[allocation->group], allocation->slot_bytes);
     }
     counts->log_count = 0;
 }
 
 static void find_places_again(struct memscope_allocation_counts *counts) {
-    uint32_t *places = counts->places.list;
-
     for (size_t place = 0; place < counts->place_count; place++)
-        places[place] = 0;
+        counts->places[place] = 0;
     fill_places(counts);
 }
 
@@ -178,7 +166,7 @@ void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool
     bool any = false;
 
     for (size_t index = 0; index < counts->group_count; index++) {
-        struct memscope_allocation_group *group = &groups_of(counts)[index];
+        struct memscope_allocation_group *group = &counts->groups[index];
         const struct memscope_allocation_key *key = &group->key;
 
         if (group->detached)
@@ -192,11 +180,11 @@ void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool
 
 void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address)) {
     for (size_t index = 0; index < counts->log_count; index++)
-        log_of(counts)[index].address = moved(log_of(counts)[index].address);
+        counts->log[index].address = moved(counts->log[index].address);
     for (size_t index = 0; index < counts->group_count; index++) {
-        struct memscope_allocation_key *key = &groups_of(counts)[index].key;
+        struct memscope_allocation_key *key = &counts->groups[index].key;
 
-        if (groups_of(counts)[index].detached)
+        if (counts->groups[index].detached)
             continue;
         key->path = moved(key->path);
         key->class = moved(key->class);
@@ -205,8 +193,8 @@ void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64
 }
 
 void memscope_allocations_close(struct memscope_allocation_counts *counts) {
-    memscope_growing_array_close(&counts->groups);
-    memscope_growing_array_close(&counts->places);
-    memscope_growing_array_close(&counts->log);
+    memscope_array_unmap(counts->groups);
+    memscope_array_unmap(counts->places);
+    memscope_array_unmap(counts->log);
     *counts = (struct memscope_allocation_counts){0};
 }

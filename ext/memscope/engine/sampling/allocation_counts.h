@@ -6,7 +6,7 @@
 #ifndef MEMSCOPE_ALLOCATION_COUNTS_H
 #define MEMSCOPE_ALLOCATION_COUNTS_H
 
-#include "base/growing_array.h"
+#include "base/mapped_array.h"
 
 #include <stdint.h>
 
@@ -32,9 +32,9 @@ struct memscope_allocation {
 
 /* All zeroed: nothing is counted yet, and nothing mapped. */
 struct memscope_allocation_counts {
-    struct memscope_growing_array groups; /* of struct memscope_allocation_group */
-    struct memscope_growing_array places; /* hash table of the groups' numbers + 1; 0: a free place */
-    struct memscope_growing_array log;    /* of struct memscope_allocation */
+    struct memscope_allocation_group *groups;
+    uint32_t *places; /* hash table of the groups' numbers + 1; 0: a free place */
+    struct memscope_allocation *log;
     size_t group_count, place_count, log_count;
     uint32_t last;                                         /* the group of the last allocation */
     void (*name)(struct memscope_allocation_group *group); /* called for each new group; NULL: groups get no names */
@@ -76,16 +76,6 @@ void memscope_allocations_detach(struct memscope_allocation_counts *counts, bool
 
 /* Replaces each address, of the log and of groups that are not detached, by what `moved` returns for it. */
 void memscope_allocations_move(struct memscope_allocation_counts *counts, uint64_t (*moved)(uint64_t address));
-
-static inline const struct memscope_allocation *
-memscope_allocations_logged(const struct memscope_allocation_counts *counts) {
-    return counts->log.list;
-}
-
-static inline struct memscope_allocation_group *
-memscope_allocation_groups(const struct memscope_allocation_counts *counts) {
-    return counts->groups.list;
-}
 
 void memscope_allocations_close(struct memscope_allocation_counts *counts);
 

@@ -2,6 +2,7 @@
 
 #include "base/keyed_hash.h"
 #include "base/mapped_array.h"
+#include "graph/top_rows.h"
 
 #include <ruby/encoding.h>
 
@@ -48,23 +49,7 @@ static void add(struct search *search, uint32_t node) {
     content->count++;
 }
 
-/* Keeps the list in order, the most saved first. */
-static void insert(struct memscope_duplicates *duplicates, uint32_t limit, uint32_t *count,
-                   const struct content *content) {
-    uint64_t saved = content->bytes - content->largest;
-    uint32_t at;
-
-    if (*count == limit && (limit == 0 || duplicates[limit - 1].saved_bytes >= saved))
-        return;
-    at = *count < limit ? (*count)++ : limit - 1;
-    for (; at > 0 && duplicates[at - 1].saved_bytes < saved; at--)
-        duplicates[at] = duplicates[at - 1];
-    duplicates[at] = (struct memscope_duplicates){
-        .class = content->class, .count = content->count, .length = content->length, .saved_bytes = saved};
-}
-
-static void sum_up(const struct search *search, struct memscope_duplicates *duplicates, uint32_t limit, uint32_t *count,
-                   struct memscope_string_sums *sums) {
+static void sum_up(const struct search *search, struct memscope_top_rows *largest, struct memscope_string_sums *sums) {
     for (size_t place = 0; place <= search->mask; place++) {
         const struct content *content = &search->contents[place];
 
@@ -75,8 +60,9 @@ static void sum_up(const struct search *search, struct memscope_duplicates *dupl
         sums->duplicate_count += content->count - 1;
         sums->saved_bytes += content->bytes - content->largest;
         if (content->count > 1)
-            insert(duplicates, limit, count, content);
+            memscope_top_rows_offer(largest, content->bytes - content->largest, (uint32_t)place);
     }
+    memscope_top_rows_sort(largest);
 }
 
 enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_references *references,
@@ -84,6 +70,7 @@ enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_
                                                      struct memscope_duplicates *duplicates, uint32_t limit,
                                                      uint32_t *count, struct memscope_string_sums *sums) {
     struct search search = {.references = references, .paths = paths};
+    struct memscope_top_rows largest = {0};
     uint32_t slots = references->graph.slot_count;
     size_t strings = 0, size = 1024;
 
@@ -95,13 +82,24 @@ enum memscope_status memscope_duplicate_strings_find(const struct memscope_heap_
         size *= 2;
     search.mask = size - 1;
     search.contents = memscope_array_map(size, sizeof *search.contents);
-    if (search.contents == NULL)
+    if (search.contents == NULL || memscope_top_rows_open(&largest, limit) != MEMSCOPE_OK) {
+        memscope_array_unmap(search.contents);
         return MEMSCOPE_NO_MEMORY;
+    }
     memscope_hash_key_draw(&search.key);
     for (uint32_t node = 0; node < slots; node++)
         if (is_wanted(&search, node))
             add(&search, node);
-    sum_up(&search, duplicates, limit, count, sums);
+    sum_up(&search, &largest, sums);
+    for (; *count < largest.count; ++*count) {
+        const struct content *content = &search.contents[largest.items[*count].number];
+
+        duplicates[*count] = (struct memscope_duplicates){.class = content->class,
+                                                          .count = content->count,
+                                                          .length = content->length,
+                                                          .saved_bytes = content->bytes - content->largest};
+    }
+    memscope_top_rows_close(&largest);
     memscope_array_unmap(search.contents);
     return MEMSCOPE_OK;
 }

@@ -7,8 +7,8 @@
 
 #include <ruby.h>
 
+#include "base/shared_room.h"
 #include "dump/dump_growth.h"
-#include "fork/forked_child.h"
 #include "graph/path_groups.h"
 #include "graph/retained_sizes.h"
 #include "ruby/graph/duplicate_strings.h"
@@ -44,33 +44,22 @@ struct memscope_heap_question {
     struct memscope_thread_list threads; /* none for a dump */
 };
 
-/* Not NUL-terminated. */
-struct memscope_text {
-    const char *start;
-    size_t length;
-};
-
-struct memscope_class_answer {
-    struct memscope_text name;
-    uint64_t count, slot_bytes, bytes, retained_bytes;
-};
+/*
+ * All names are numbers in the answer's names. The name of a Proc, fiber or thread is followed by a NUL and the line
+ * that made it (ruby/graph/made_at.h), except in lists by class.
+ */
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    struct memscope_text name; /* the own name of a class, module or root that has one; else the class's name */
-    uint64_t times;
-    enum memscope_edge_kind edge; /* by which the previous step refers to this one */
-    struct memscope_text edge_text;
-    uint32_t edge_number; /* of MEMSCOPE_EDGE_INDEX */
-    struct memscope_text
-        place; /* the line that made a Proc, fiber or thread, of all objects that are alike; or empty */
-    struct memscope_text thread; /* the name of the only thread; or empty */
+    uint32_t name; /* the own name of a class, module or root that has one; else the class's name */
+    uint32_t times;
+    memscope_edge_name edge; /* by which the previous step refers to this one */
+    uint32_t thread;         /* 1 + the index of the only thread in the question's list; 0: none */
 };
 
 /* Of what an object holds, the class with the most bytes. */
 struct memscope_held_answer {
-    struct memscope_text name;  /* empty: it holds nothing */
-    struct memscope_text place; /* as that of a step */
+    uint32_t name; /* 0: it holds nothing */
     uint64_t count, bytes;
 };
 
@@ -79,66 +68,43 @@ struct memscope_path_answer {
     uint64_t count, retained_bytes;
     uint64_t accumulated_bytes;       /* of a suspect; else 0 */
     struct memscope_held_answer held; /* by the object at the end of the path; only if it is a suspect */
-    struct memscope_step_answer *steps;
-    size_t step_count, steps_left_out; /* from the middle of a long path */
+    struct memscope_step_answer steps[MEMSCOPE_PATH_STEPS];
+    uint32_t step_count, steps_left_out; /* from the middle of a long path */
 };
 
 struct memscope_dominator_answer {
-    struct memscope_text name;
+    uint32_t name;
     struct memscope_held_answer held;
     uint64_t bytes, retained_bytes, dominated_count;
-    struct memscope_path_answer *path; /* a shortest path to the dominator */
+    struct memscope_path_answer path; /* a shortest path to the dominator */
 };
 
 struct memscope_root_answer {
-    struct memscope_text name;
+    uint32_t name;
     uint64_t count, retained_bytes; /* count: of its references */
 };
 
-struct memscope_duplicates_answer {
-    struct memscope_text name;
-    uint64_t count, length, saved_bytes;
-};
-
-/* Lists of an answer. */
-enum memscope_answer_list {
-    MEMSCOPE_LIST_RETAINED,
-    MEMSCOPE_LIST_GARBAGE,
-    MEMSCOPE_LIST_STRINGS,
-    MEMSCOPE_LIST_ROOTS,
-    MEMSCOPE_LIST_DOMINATORS,
-    MEMSCOPE_LIST_PATHS,
-    MEMSCOPE_LIST_COUNT,
-};
-
+/* Lists and names are in the room. */
 struct memscope_heap_answer {
     enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    struct memscope_names names;
     struct memscope_heap_part reachable, garbage;
     uint64_t reference_count;
     uint64_t saturated_count;                      /* objects that hold 4 GiB or more; each is counted as 4 GiB */
     uint64_t target_count, unreached_target_count; /* objects to which paths were requested: reachable, unreachable */
     uint64_t alike_count; /* kinds of paths: paths that are alike count once; the first kinds are in `paths` */
-    struct memscope_class_answer *retained, *garbage_classes;
+    struct memscope_class_row *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;
     struct memscope_root_answer *roots;
-    struct memscope_duplicates_answer *duplicates;
-    unsigned cut; /* a bit for each list whose last rows are missing, because the room is full */
-    size_t retained_count, garbage_class_count, dominator_count, path_count, root_count, duplicates_count;
+    struct memscope_duplicates *duplicates;
+    size_t retained_count, garbage_class_count, dominator_count, path_count, root_count;
+    uint32_t duplicates_count;
     struct memscope_string_sums strings;
     struct memscope_held_memory held;
     uint64_t spent_ns;    /* CPU time */
     uint64_t child_bytes; /* memory that only the child had, 0 in the process */
 };
-
-/* Where answers and their texts are written: shared with a forked child, at the same address. */
-#define MEMSCOPE_ANSWER_ROOM_BYTES ((size_t)16 << 20) /* a thousand rows of each list usually take a tenth of it */
-struct memscope_answer_room {
-    char *base;
-    size_t used;
-};
-enum memscope_status memscope_answer_room_open(struct memscope_answer_room *room);
-void memscope_answer_room_close(struct memscope_answer_room *room);
 
 /*
  * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and
@@ -146,7 +112,7 @@ void memscope_answer_room_close(struct memscope_answer_room *room);
  * memscope_named_references_learn must have been called.
  */
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
-                          struct memscope_scratch *scratch, struct memscope_answer_room *room,
+                          struct memscope_scratch *scratch, struct memscope_shared_room *room,
                           struct memscope_heap_answer *answer);
 
 /*
@@ -154,30 +120,6 @@ void memscope_heap_answer(const struct memscope_heap_question *question, const s
  * not object, objects, class or strings. No GVL needed.
  */
 void memscope_heap_answer_of_dump(const struct memscope_heap_question *question, const struct memscope_heap_dump *dump,
-                                  struct memscope_answer_room *room, struct memscope_heap_answer *answer);
-
-/* How long an answer takes for this many slots, judging by the last one. */
-uint64_t memscope_heap_answer_predicted_ns(uint64_t slots);
-
-/* Call it with a child's answer: memscope_heap_answer_predicted_ns learns from it. */
-void memscope_heap_answer_took(const struct memscope_heap_listing *listing, const struct memscope_heap_answer *answer);
-
-/* An answer from a forked child. */
-struct memscope_answer_child {
-    const struct memscope_heap_question *question;
-    const struct memscope_heap_listing *listing;
-    struct memscope_answer_room *room;
-    struct memscope_forked_child process;
-    struct memscope_heap_answer found;
-};
-
-/*
- * Starts the child. Caller holds the GVL, which the functions below do not need. Nothing that `child` refers to may
- * move before memscope_answer_child_end. Fails as memscope_forked_child_start does.
- */
-enum memscope_status memscope_answer_child_start(struct memscope_answer_child *child, unsigned deadline_ms);
-
-/* Idempotent. */
-void memscope_answer_child_end(struct memscope_answer_child *child);
+                                  struct memscope_shared_room *room, struct memscope_heap_answer *answer);
 
 #endif

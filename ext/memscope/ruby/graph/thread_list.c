@@ -25,7 +25,6 @@ struct code {
 
 static bool code_is_known;
 
-#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 static void take_code(VALUE object, void *data) {
     if (MEMSCOPE_IS_CODE(object))
         *(VALUE *)data = object;
@@ -63,10 +62,6 @@ void memscope_thread_list_learn(void) {
     memscope_own_memory_close(&memory);
     RB_GC_GUARD(proc);
 }
-#else
-void memscope_thread_list_learn(void) {
-}
-#endif
 
 /* ---- listing --------------------------------------------------------------------------------------------------- */
 
@@ -107,6 +102,8 @@ static void add_locals(struct memscope_thread_list *list, VALUE thread, const ch
 
         if (RB_SPECIAL_CONST_P(value) || !RB_SYMBOL_P(key))
             continue;
+        rb_str_cat(list->locals, (const char *)&(struct memscope_thread_local){.in_code = false},
+                   sizeof(struct memscope_thread_local));
         rb_ary_push(list->kept_locals, value);
         rb_ary_push(list->kept_locals, key);
     }
@@ -164,16 +161,15 @@ void memscope_thread_list_take(struct memscope_thread_list *list) {
 
 void memscope_thread_list_settle(struct memscope_thread_list *list) {
     struct memscope_listed_thread *threads = (struct memscope_listed_thread *)(void *)RSTRING_PTR(list->threads);
+    struct memscope_thread_local *locals = (struct memscope_thread_local *)(void *)RSTRING_PTR(list->locals);
 
     list->thread_count = (size_t)RARRAY_LEN(list->kept_threads);
     for (size_t index = 0; index < list->thread_count; index++)
         threads[index].thread = RARRAY_AREF(list->kept_threads, (long)index);
     list->local_count = (size_t)RARRAY_LEN(list->kept_locals) / 2;
     for (size_t index = 0; index < list->local_count; index++) {
-        struct memscope_thread_local local = {.value = RARRAY_AREF(list->kept_locals, 2 * (long)index),
-                                              .key = RARRAY_AREF(list->kept_locals, 2 * (long)index + 1)};
-
-        rb_str_cat(list->locals, (const char *)&local, sizeof local);
+        locals[index].value = RARRAY_AREF(list->kept_locals, 2 * (long)index);
+        locals[index].key = RARRAY_AREF(list->kept_locals, 2 * (long)index + 1);
     }
     rb_ary_clear(list->kept_threads);
     rb_ary_clear(list->kept_locals);
@@ -244,11 +240,11 @@ const struct memscope_thread_local *memscope_thread_local_of(const struct memsco
     return index < list->local_count && locals[index].value == value ? &locals[index] : NULL;
 }
 
-const struct memscope_listed_thread *memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread) {
+uint32_t memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread) {
     const struct memscope_listed_thread *threads = (const void *)RSTRING_PTR(list->threads);
 
     for (size_t index = 0; index < list->thread_count; index++)
         if (threads[index].thread == thread)
-            return &threads[index];
-    return NULL;
+            return (uint32_t)index + 1;
+    return 0;
 }

@@ -44,12 +44,12 @@ void memscope_thread_list_take(struct memscope_thread_list *list);
 
 /*
  * Takes the addresses of what was listed, which holds for as long as no garbage collection begins; nothing in the
- * process refers to these objects for the list's sake any more. Calls no method. GVL held.
+ * process refers to these objects for the list's sake any more. Calls no method, and allocates nothing. GVL held.
  */
 void memscope_thread_list_settle(struct memscope_thread_list *list);
 
-/* NULL if the object is no listed thread. */
-const struct memscope_listed_thread *memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread);
+/* 1 + the thread's index; 0 if the object is no listed thread. */
+uint32_t memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread);
 
 /*
  * Looks for the keys in the code of the heap: 0.2 µs for each method or block. Must be called once before

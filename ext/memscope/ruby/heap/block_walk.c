@@ -2,6 +2,7 @@
 
 #include "ruby/heap/block_walk.h"
 #include "ruby/heap/object_blocks.h"
+#include "ruby/heap/page_index.h"
 #include "ruby/heap/page_rule.h"
 #include "ruby/ruby_private.h"
 
@@ -16,38 +17,37 @@ struct pass {
     struct memscope_malloc_blocks *blocks;
     struct memscope_block_walk *walk;
     struct memscope_held_walk asking;
-    bool garbage;            /* whether the current object is garbage */
+    /* Of the current object: whether it is garbage, and has a block where the ledger has not proven malloc's memory. */
+    bool garbage, unproven;
     uint64_t of_object;      /* bytes of the current object's blocks */
-    uint64_t unproven_bytes; /* of garbage, in memory that the ledger has not proven to be the allocator's */
+    uint64_t unproven_bytes; /* held by garbage with such blocks, beyond its other blocks */
     uint64_t waiting_pages;  /* emptied pages that wait for finalizers */
     uint64_t descriptions;   /* how many descriptions of returned pages were counted as garbage */
 };
 
 /* ---- an object's blocks ---------------------------------------------------------------------------------------- */
 
-static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t absent, size_t wanted) {
+static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t absent) {
     owned->blocks++;
     owned->bytes += bytes;
     owned->absent_bytes += absent;
-    if (wanted > 0 && wanted < bytes)
-        owned->added_bytes += bytes - wanted;
 }
 
-static void show(const void *block, size_t wanted, void *data) {
+static void show(const void *block, void *data) {
     struct pass *pass = data;
     uintptr_t start = (uintptr_t)block;
     size_t bytes = memscope_malloc_blocks_add(pass->blocks, start, pass->garbage), absent = 0;
 
     if (bytes == 0) {
-        pass->unproven_bytes += pass->garbage && !memscope_malloc_blocks_prove(pass->blocks, start) ? wanted : 0;
+        pass->unproven |= !memscope_malloc_blocks_prove(pass->blocks, start);
         return;
     }
     if (bytes >= LARGE_BLOCK)
         absent = bytes - memscope_residency_between(&pass->blocks->ledger->residency, start, start + bytes);
     pass->of_object += bytes;
-    count_block(&pass->walk->all, bytes, absent, wanted);
+    count_block(&pass->walk->all, bytes, absent);
     if (pass->garbage)
-        count_block(&pass->walk->garbage, bytes, absent, wanted);
+        count_block(&pass->walk->garbage, bytes, absent);
 }
 
 /* ---- objects that own more than is known ----------------------------------------------------------------------- */
@@ -110,12 +110,15 @@ static void count_unfollowed(struct pass *pass, VALUE object, size_t slot_bytes)
 
 static void walk_object(struct pass *pass, VALUE object, size_t slot_bytes) {
     pass->of_object = 0;
+    pass->unproven = false;
     pass->walk->all.objects++;
     pass->walk->all.slot_bytes += slot_bytes;
     pass->walk->garbage.objects += pass->garbage;
     pass->walk->garbage.slot_bytes += pass->garbage ? slot_bytes : 0;
     if (!memscope_object_blocks(object, show, pass))
         count_unfollowed(pass, object, slot_bytes);
+    else if (pass->unproven && pass->garbage)
+        pass->unproven_bytes += said_to_hold(pass, object, slot_bytes);
 }
 
 /* ---- Ruby's pages ---------------------------------------------------------------------------------------------- */
@@ -184,11 +187,6 @@ static void limit_pages(struct memscope_emptied_pages *heap, struct memscope_swe
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-/* False for a zombie, which waits for its finalizer, and for a forwarding address; both still keep their page. */
-static bool is_object(VALUE slot) {
-    return RB_BUILTIN_TYPE(slot) != RUBY_T_MOVED && RB_BUILTIN_TYPE(slot) != RUBY_T_ZOMBIE;
-}
-
 /*
  * Whether garbage becomes a zombie when it is swept: a zombie keeps its page until its finalizer or free function has
  * run, after the collection (gc.c, obj_free).
@@ -241,7 +239,7 @@ static void walk_pages(struct pass *pass, memscope_is_garbage *is_garbage, const
             pass->garbage = is_garbage != NULL && is_garbage(number, data);
             kept += !pass->garbage;
             waits |= pass->garbage && waits_for_finalizer((VALUE)slot);
-            if (is_object((VALUE)slot))
+            if (memscope_is_object((VALUE)slot)) /* others still keep their page */
                 walk_object(pass, (VALUE)slot, page->slot_bytes);
         }
         fate = memscope_sweep_page(&sweep, page->slot_bytes, page->slot_count, page->slot_count - kept);

@@ -26,7 +26,6 @@ struct memscope_owned_bytes {
     uint64_t objects, slot_bytes;
     uint64_t blocks, bytes; /* bytes: as malloc keeps the blocks, rounding and headers included */
     uint64_t absent_bytes;  /* the part of `bytes` that is not resident, in large blocks */
-    uint64_t added_bytes;   /* the part of `bytes` that malloc added, for blocks whose requested size is known */
     uint64_t unfollowed_objects;
     uint64_t unfollowed_bytes; /* what unfollowed objects report, beyond their known blocks */
 };

@@ -1,38 +1,19 @@
 #include "values.h"
 
 #include "elf/object_lookup.h"
-#include "fork/fork_cost.h"
 #include "ruby/class_names.h"
 #include "ruby/heap/census.h"
 #include "ruby/heap/heap_pins.h"
+#include "ruby/heap/page_index.h"
 #include "ruby/ruby_private.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Unlike this file, the rest of the extension is compiled for size. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O2")
 #endif
-
-#define DEADLINE_MS 10000
-/* Address space for a child's rows and names: more than a million rows. */
-#define SHARED_BYTES ((size_t)64 << 20)
-
-/* ---- how long a census takes ----------------------------------------------------------------------------------- */
-
-/* Nanoseconds per thousand slots: first as measured on an idle machine, then by the last census. */
-static memscope_slot_rate ns_of_1000_slots = 12000;
-
-void memscope_census_took(const struct memscope_census *census) {
-    if (!census->refusal) /* a census that failed may have taken much less time */
-        memscope_slot_rate_learn(&ns_of_1000_slots, census->slots, census->spent_ns);
-}
-
-uint64_t memscope_census_predicted_ns(uint64_t slots) {
-    return memscope_slot_rate_predict(&ns_of_1000_slots, slots);
-}
 
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
 
@@ -211,9 +192,6 @@ static inline struct cell *cell_of(struct pass *pass, VALUE object, int type) {
 
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
-/* Prefetches this many bytes ahead of the visited slot: 3 % less CPU time. */
-#define AHEAD 1024
-
 static void add(struct memscope_census_sums *sums, const struct memscope_census_sums *more) {
     sums->count += more->count;
     sums->slot_bytes += more->slot_bytes;
@@ -238,34 +216,18 @@ static size_t size_of(struct pass *pass, VALUE object, int type, size_t slot_byt
     return slot_bytes + memscope_held_bytes_asked(&pass->held, object, slot_bytes);
 }
 
-/* The first excluded range that ends after the address; the end of the list if none does. */
-static const struct memscope_range *excluded_after(const struct memscope_census_excluded *excluded, uintptr_t address) {
-    const struct memscope_range *range = excluded->ranges;
-
-    for (size_t left = excluded->count; left > 0;) {
-        size_t half = left / 2;
-
-        if (range[half].end > address) {
-            left = half;
-        } else {
-            range += half + 1;
-            left -= half + 1;
-        }
-    }
-    return range;
-}
-
 static bool visit_page(struct pass *pass, const struct memscope_heap_page *page, struct tally *all, struct tally *old) {
     uintptr_t slot = page->start + page->slots_offset;
-    const struct memscope_range *excluded = excluded_after(pass->excluded, slot);
-    const struct memscope_range *last = pass->excluded->ranges + pass->excluded->count;
+    const struct memscope_range *ranges = pass->excluded->ranges, *last = ranges + pass->excluded->count;
+    const struct memscope_range *excluded =
+        ranges + memscope_range_position(ranges, pass->excluded->count, sizeof *ranges, slot);
 
     for (uint32_t left = page->slot_count; left > 0; left--, slot += page->slot_bytes) {
         int type = RB_BUILTIN_TYPE((VALUE)slot);
         struct cell *cell;
         size_t size;
 
-        __builtin_prefetch((const void *)(slot + AHEAD));
+        __builtin_prefetch((const void *)(slot + MEMSCOPE_PREFETCH_AHEAD));
         while (excluded < last && excluded->end <= slot)
             excluded++;
         if (type == RUBY_T_NONE || (excluded < last && excluded->start <= slot))
@@ -339,13 +301,11 @@ static bool add_to_row(struct naming *naming, enum memscope_census_grouping grou
                        const struct memscope_census_sums *sums) {
     struct memscope_census *census = naming->census;
     uint32_t *row = &naming->rows[(size_t)name * MEMSCOPE_CENSUS_GROUPINGS + grouping];
-    const uint32_t *start = &naming->names.starts[name];
 
     if (name == 0)
         return false;
     if (*row == 0) {
-        census->rows[census->row_count] =
-            (struct memscope_census_row){.grouping = grouping, .name = start[0], .name_bytes = start[1] - start[0]};
+        census->rows[census->row_count] = (struct memscope_census_row){.grouping = grouping, .name = name};
         *row = (uint32_t)++census->row_count;
     }
     add(&census->rows[*row - 1].sums, sums);
@@ -415,34 +375,25 @@ static bool name_ages(struct naming *naming, const struct pass *pass) {
     return add_to_text(naming, MEMSCOPE_BY_AGE, "young", &young) && add_to_text(naming, MEMSCOPE_BY_AGE, "old", old);
 }
 
-static bool open_naming(struct naming *naming, struct pass *pass) {
+static bool open_naming(struct naming *naming, struct pass *pass, struct memscope_shared_room *room) {
     /* rows: at most one for each cell by class, then those of types, imemos, slot sizes and ages */
     size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2;
     size_t bytes = (most + 1) * MEMSCOPE_CENSUS_GROUPINGS * sizeof *naming->rows;
 
     naming->rows = memscope_scratch_take(pass->scratch, bytes);
-    pass->census->rows = memscope_scratch_take(pass->scratch, most * sizeof *pass->census->rows);
+    pass->census->rows = memscope_shared_room_take(room, most, sizeof *pass->census->rows);
     if (naming->rows == NULL || pass->census->rows == NULL || memscope_names_open(&naming->names) != MEMSCOPE_OK)
         return false;
     memset(naming->rows, 0, bytes);
     return memscope_class_names_open(&naming->class_names, &naming->names) == MEMSCOPE_OK;
 }
 
-static bool keep_texts(struct naming *naming, struct pass *pass) {
-    struct memscope_census *census = pass->census;
-
-    census->names_bytes = naming->names.starts[naming->names.count];
-    census->names = memscope_scratch_take(pass->scratch, census->names_bytes);
-    if (census->names != NULL)
-        memcpy(census->names, naming->names.text, census->names_bytes);
-    return census->names != NULL;
-}
-
-static bool name_rows(struct pass *pass) {
+static bool name_rows(struct pass *pass, struct memscope_shared_room *room) {
     struct naming naming = {.census = pass->census};
-    bool named = open_naming(&naming, pass) && name_cells(&naming, &pass->cells, name_class) &&
+    bool named = open_naming(&naming, pass, room) && name_cells(&naming, &pass->cells, name_class) &&
                  name_cells(&naming, &pass->cells, name_type) && name_cells(&naming, &pass->cells, name_imemo) &&
-                 name_sizes(&naming, pass) && name_ages(&naming, pass) && keep_texts(&naming, pass);
+                 name_sizes(&naming, pass) && name_ages(&naming, pass) &&
+                 memscope_names_copy(&naming.names, room, &pass->census->names);
 
     memscope_class_names_close(&naming.class_names);
     memscope_names_close(&naming.names);
@@ -450,68 +401,18 @@ static bool name_rows(struct pass *pass) {
 }
 
 void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
-                          struct memscope_scratch *scratch, struct memscope_census *census) {
+                          struct memscope_scratch *scratch, struct memscope_shared_room *room,
+                          struct memscope_census *census) {
     struct pass pass = {.excluded = excluded, .scratch = scratch, .census = census};
-    uint64_t start = memscope_thread_ns();
+    uint64_t start = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     size_t used = scratch->used;
 
     memset(census, 0, sizeof *census);
     memscope_object_at((uintptr_t)RTYPEDDATA_TYPE(rb_thread_current()), &pass.ruby);
     memscope_heap_held_open(&pass.held, &census->held);
-    if (!take_cells(&pass, FIRST_CELLS) || !visit_all(&pass, listing) || !name_rows(&pass))
+    if (!take_cells(&pass, FIRST_CELLS) || !visit_all(&pass, listing) || !name_rows(&pass, room))
         census->refusal = "no_memory";
     memscope_heap_held_close(&pass.held);
     census->scratch_bytes = scratch->used - used;
-    census->slots = listing->slots;
-    census->spent_ns = memscope_thread_ns() - start;
-    memscope_census_took(census);
-}
-
-/* ---- in a forked child ----------------------------------------------------------------------------------------- */
-
-/* Moves rows and names to the mapping that the parent shares, at the same address. */
-static void share(struct memscope_census *census, char *shared) {
-    size_t row_bytes = census->row_count * sizeof *census->rows;
-
-    if (row_bytes + census->names_bytes > SHARED_BYTES) {
-        census->refusal = "no_memory";
-        return;
-    }
-    memcpy(shared, census->rows, row_bytes);
-    memcpy(shared + row_bytes, census->names, census->names_bytes);
-    census->rows = (struct memscope_census_row *)(void *)shared;
-    census->names = shared + row_bytes;
-}
-
-static bool take_and_answer(void *argument, int answer) {
-    struct memscope_census_child *child = argument;
-    struct memscope_scratch scratch;
-
-    if (memscope_scratch_open(&scratch) != MEMSCOPE_OK)
-        return false;
-    memscope_census_take(child->listing, &child->excluded, &scratch, &child->found);
-    if (child->found.refusal == NULL)
-        share(&child->found, child->shared);
-    return memscope_forked_child_answer(answer, &child->found, sizeof child->found);
-}
-
-enum memscope_status memscope_census_child_start(struct memscope_census_child *child) {
-    struct memscope_scratch *pages = (struct memscope_scratch *)&child->listing->scratch;
-    void *shared = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    enum memscope_status status;
-
-    if (shared == MAP_FAILED)
-        return MEMSCOPE_NO_MEMORY;
-    child->shared = shared;
-    memscope_scratch_inherit(pages, true);
-    status = memscope_forked_child_start(&child->process, take_and_answer, child, -1, DEADLINE_MS);
-    memscope_scratch_inherit(pages, false);
-    return status;
-}
-
-void memscope_census_child_end(struct memscope_census_child *child) {
-    memscope_forked_child_end(&child->process);
-    if (child->shared != NULL)
-        munmap(child->shared, SHARED_BYTES);
-    child->shared = NULL;
+    census->spent_ns = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
 }

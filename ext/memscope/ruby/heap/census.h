@@ -7,8 +7,8 @@
 #define MEMSCOPE_CENSUS_H
 
 #include "base/range.h"
-#include "base/status.h"
-#include "fork/forked_child.h"
+#include "base/shared_room.h"
+#include "graph/names.h"
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/held_memory.h"
 
@@ -31,7 +31,7 @@ struct memscope_census_sums {
 struct memscope_census_row {
     struct memscope_census_sums sums;
     uint32_t grouping;
-    uint32_t name, name_bytes; /* in `names`; not NUL-terminated */
+    uint32_t name; /* its number in `names` */
 };
 
 /*
@@ -42,12 +42,11 @@ struct memscope_census_row {
 struct memscope_census {
     const char *refusal; /* why there is no census, a constant; NULL if there is one */
     struct memscope_census_sums total;
-    struct memscope_census_row *rows; /* in order of grouping; in scratch, or in a child's shared mapping */
+    struct memscope_census_row *rows; /* in order of grouping; in the room, as are the names */
     size_t row_count;
-    char *names;
-    size_t names_bytes;
+    struct memscope_names names;
     struct memscope_held_memory held;
-    uint64_t slots, spent_ns;
+    uint64_t spent_ns; /* CPU time */
     size_t scratch_bytes;
 };
 
@@ -59,34 +58,10 @@ struct memscope_census_excluded {
 
 /*
  * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other
- * Ractor alive. Allocates in scratch only, and creates no object. 8 to 12 ms per million objects.
+ * Ractor alive. Allocates in scratch and in the room only, and creates no object. 8 to 12 ms per million objects.
  */
 void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
-                          struct memscope_scratch *scratch, struct memscope_census *census);
-
-/* How long a census of this many slots will take in the process, judging by the last one. */
-uint64_t memscope_census_predicted_ns(uint64_t slots);
-
-/* Call it with a child's answer: memscope_census_predicted_ns learns from it. */
-void memscope_census_took(const struct memscope_census *census);
-
-/* A census in a forked child. Rows and names come through a mapping that parent and child share. */
-struct memscope_census_child {
-    const struct memscope_heap_listing *listing;
-    struct memscope_census_excluded excluded;
-    struct memscope_forked_child process;
-    struct memscope_census found; /* the answer; rows and names last until the end */
-    char *shared;
-};
-
-/*
- * Starts the child. Caller holds the GVL, which the functions below do not need. `child` and its listing must not move
- * before memscope_census_child_end. Fails as memscope_forked_child_start does, and with NO_MEMORY if no shared mapping
- * can be made.
- */
-enum memscope_status memscope_census_child_start(struct memscope_census_child *child);
-
-/* Idempotent. */
-void memscope_census_child_end(struct memscope_census_child *child);
+                          struct memscope_scratch *scratch, struct memscope_shared_room *room,
+                          struct memscope_census *census);
 
 #endif

@@ -4,14 +4,12 @@
 
 #include <stddef.h>
 
-#if MEMSCOPE_KNOWS_MARK_BITS
-
 #define WITNESSES 1024
 #define ENOUGH 256 /* agreements of each kind */
 #define KINDS 3    /* of enum memscope_object_age */
 #define CHECKED_OF 251
 
-static enum { UNPROVEN, PROVEN, REFUSED } state;
+static enum { UNPROVEN, PROVEN, REFUSED } state = MEMSCOPE_KNOWS_MARK_BITS ? UNPROVEN : REFUSED;
 
 /* Where the bitmaps are: bytes from the beginning of struct heap_page. */
 static struct places {
@@ -201,31 +199,3 @@ void memscope_mark_bits_fetch(uintptr_t object) {
     __builtin_prefetch(word_of(object, places.marked));
     __builtin_prefetch(word_of(object, places.uncollectible));
 }
-
-#else
-
-void memscope_mark_bits_begin(void) {
-}
-
-bool memscope_mark_bits_compare(void) {
-    return false;
-}
-
-bool memscope_mark_bits_proven(void) {
-    return false;
-}
-
-enum memscope_object_age memscope_mark_bits_age(uintptr_t object) {
-    return MEMSCOPE_OBJECT_DEAD;
-}
-
-void memscope_mark_bits_fetch(uintptr_t object) {
-}
-
-void memscope_mark_bits_unseen(void) {
-}
-
-void memscope_mark_bits_end(void) {
-}
-
-#endif

@@ -5,7 +5,6 @@
 #ifndef MEMSCOPE_MARKING_H
 #define MEMSCOPE_MARKING_H
 
-#include "base/growing_array.h"
 #include "base/scratch.h"
 #include "base/status.h"
 #include "ruby/heap/page_index.h"
@@ -15,8 +14,8 @@
 
 struct memscope_marking {
     struct memscope_page_index pages;
-    uint64_t *marked;                   /* a bit a slot */
-    struct memscope_growing_array open; /* VALUEs: marked objects whose references were not followed yet */
+    uint64_t *marked; /* a bit a slot */
+    VALUE *open;      /* marked objects whose references were not followed yet */
     size_t open_count;
     enum memscope_status status;
 };

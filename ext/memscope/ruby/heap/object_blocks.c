@@ -6,11 +6,9 @@
 
 #include <ruby/re.h>
 #include <ruby/st.h>
-#include <string.h>
 
 /* Which layouts were recognised. */
-static bool knows_structs, knows_small_hashes, knows_tables;
-static size_t digit_bytes; /* of a Bignum: 4 or 8; 0: not recognised */
+static bool knows_structs, knows_bignums, knows_small_hashes, knows_tables;
 /* Numbers of these imemo types; -1: this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
 /* The type of an st_table keyed by numbers. An object with too many shapes keeps its variables in such a table. */
@@ -21,9 +19,9 @@ struct showing {
     void *data;
 };
 
-static void show(const struct showing *showing, const void *block, size_t wanted_bytes) {
+static void show(const struct showing *showing, const void *block) {
     if (block != NULL)
-        showing->show(block, wanted_bytes, showing->data);
+        showing->show(block, showing->data);
 }
 
 static uintptr_t word(VALUE object, size_t index) {
@@ -33,14 +31,10 @@ static uintptr_t word(VALUE object, size_t index) {
 /* ---- tables ---------------------------------------------------------------------------------------------------- */
 
 static void show_table(const struct showing *showing, const st_table *table, bool inside) {
-    const void *bins = MEMSCOPE_BINS_OF_TABLE(table);
-    size_t all = st_memsize(table) - sizeof *table;
-    size_t entries = bins == NULL ? all : ((size_t)1 << table->entry_power) * 3 * sizeof(st_data_t);
-
     if (!inside)
-        show(showing, table, sizeof *table);
-    show(showing, table->entries, entries);
-    show(showing, bins, all - entries);
+        show(showing, table);
+    show(showing, table->entries);
+    show(showing, MEMSCOPE_BINS_OF_TABLE(table));
 }
 
 /* Variables are an array of values, or a table if there were too many shapes. */
@@ -52,23 +46,19 @@ static void show_variables(const struct showing *showing, const void *variables)
     if (table->type == numbers_type)
         show_table(showing, table, false);
     else
-        show(showing, variables, 0);
+        show(showing, variables);
 }
 
 static bool show_hash(const struct showing *showing, VALUE hash) {
-    const char *place = (const char *)hash + MEMSCOPE_HASH_TABLE_OFFSET;
-
     if (RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_HAS_TABLE)) {
         if (knows_tables)
-            show_table(showing,
-                       MEMSCOPE_HASH_TABLE_IS_INSIDE ? (const st_table *)place : *(const st_table *const *)place,
-                       MEMSCOPE_HASH_TABLE_IS_INSIDE);
+            show_table(showing, memscope_table_of_hash(hash), MEMSCOPE_HASH_TABLE_IS_INSIDE);
         return knows_tables;
     }
     if (MEMSCOPE_HASH_TABLE_IS_INSIDE || RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_IS_TRANSIENT))
         return true;
     if (knows_small_hashes)
-        show(showing, *(const void *const *)place, sizeof(VALUE) * 2 * MEMSCOPE_PAIRS_OF_SMALL_HASH);
+        show(showing, *(const void *const *)((const char *)hash + MEMSCOPE_HASH_TABLE_OFFSET));
     return knows_small_hashes;
 }
 
@@ -77,18 +67,12 @@ static bool show_hash(const struct showing *showing, VALUE hash) {
 static void show_string(const struct showing *showing, VALUE string) {
     if (RB_FL_TEST_RAW(string, RSTRING_NOEMBED) &&
         !RB_FL_TEST_RAW(string, RUBY_ELTS_SHARED | MEMSCOPE_STRING_IS_NOT_FREED))
-        show(showing, RSTRING(string)->as.heap.ptr,
-             (size_t)(RB_FL_TEST_RAW(string, MEMSCOPE_STRING_IS_SHARED_ROOT) ? RSTRING_LEN(string)
-                                                                             : RSTRING(string)->as.heap.aux.capa) +
-                 1);
+        show(showing, RSTRING(string)->as.heap.ptr);
 }
 
 static void show_array(const struct showing *showing, VALUE array) {
-    bool is_root = RB_FL_TEST_RAW(array, MEMSCOPE_ARRAY_IS_SHARED_ROOT) != 0;
-
     if (!RB_FL_TEST_RAW(array, RARRAY_EMBED_FLAG | RUBY_ELTS_SHARED | MEMSCOPE_ARRAY_IS_TRANSIENT))
-        show(showing, RARRAY(array)->as.heap.ptr,
-             sizeof(VALUE) * (size_t)(is_root ? RARRAY(array)->as.heap.len : RARRAY(array)->as.heap.aux.capa));
+        show(showing, RARRAY(array)->as.heap.ptr);
 }
 
 static bool show_object(const struct showing *showing, VALUE object) {
@@ -106,17 +90,15 @@ static bool show_struct(const struct showing *showing, VALUE object) {
     if (!knows_structs)
         return false;
     if (!RB_FL_TEST_RAW(object, MEMSCOPE_STRUCT_IS_EMBEDDED | MEMSCOPE_STRUCT_IS_TRANSIENT) && word(object, 2) > 0)
-        show(showing, (const void *)word(object, 3), word(object, 2) * sizeof(VALUE));
+        show(showing, (const void *)word(object, 3));
     return true;
 }
 
 /* struct RBignum (internal/bignum.h): like a Struct, with digits in place of values. */
 static bool show_bignum(const struct showing *showing, VALUE number) {
-    if (digit_bytes == 0)
-        return false;
-    if (!RB_FL_TEST_RAW(number, MEMSCOPE_BIGNUM_IS_EMBEDDED))
-        show(showing, (const void *)word(number, 3), word(number, 2) * digit_bytes);
-    return true;
+    if (knows_bignums && !RB_FL_TEST_RAW(number, MEMSCOPE_BIGNUM_IS_EMBEDDED))
+        show(showing, (const void *)word(number, 3));
+    return knows_bignums;
 }
 
 #if MEMSCOPE_KNOWS_PATTERNS
@@ -126,13 +108,13 @@ static bool show_match(const struct showing *showing, VALUE match) {
 #else
     const struct rmatch *found = RMATCH(match)->rmatch;
 
-    show(showing, found, sizeof *found);
+    show(showing, found);
     if (found == NULL)
         return true;
 #endif
-    show(showing, found->regs.beg, (size_t)found->regs.allocated * sizeof *found->regs.beg);
-    show(showing, found->regs.end, (size_t)found->regs.allocated * sizeof *found->regs.end);
-    show(showing, found->char_offset, (size_t)found->char_offset_num_allocated * sizeof *found->char_offset);
+    show(showing, found->regs.beg);
+    show(showing, found->regs.end);
+    show(showing, found->char_offset);
     return true;
 }
 
@@ -140,14 +122,14 @@ static bool show_match(const struct showing *showing, VALUE match) {
 static bool show_regexp(const struct showing *showing, VALUE regexp) {
     const struct re_pattern_buffer *pattern = RREGEXP(regexp)->ptr;
 
-    show(showing, pattern, sizeof *pattern);
+    show(showing, pattern);
     if (pattern == NULL)
         return true;
-    show(showing, pattern->p, pattern->alloc);
-    show(showing, pattern->exact, 0);
-    show(showing, pattern->int_map, 0);
-    show(showing, pattern->int_map_backward, 0);
-    show(showing, pattern->repeat_range, 0);
+    show(showing, pattern->p);
+    show(showing, pattern->exact);
+    show(showing, pattern->int_map);
+    show(showing, pattern->int_map_backward);
+    show(showing, pattern->repeat_range);
     return true;
 }
 #else
@@ -166,7 +148,7 @@ static bool show_generic_variables(const struct showing *showing, VALUE object) 
     struct gen_ivtbl *variables;
 
     if (rb_ivar_generic_ivtbl_lookup(object, &variables))
-        show(showing, variables, 0);
+        show(showing, variables);
     return true;
 #else
     return false;
@@ -181,16 +163,16 @@ static void show_environment(const struct showing *showing, VALUE object) {
     size_t count = *(const unsigned int *)((const uintptr_t *)object + 4);
 
     if (used >= values && used < values + count * sizeof(VALUE) && count < 1 << 24)
-        show(showing, (const void *)values, count * sizeof(VALUE));
+        show(showing, (const void *)values);
 }
 
 static bool show_internal(const struct showing *showing, VALUE object) {
-    int type = (int)(RBASIC(object)->flags >> RUBY_FL_USHIFT & 15);
+    int type = MEMSCOPE_IMEMO_KIND(object);
 
     if (type == environment_type)
         show_environment(showing, object);
     else if (type == buffer_type) /* rb_imemo_tmpbuf_t: two words, then the buffer */
-        show(showing, (const void *)word(object, 2), 0);
+        show(showing, (const void *)word(object, 2));
     else if (type == fields_type && RB_FL_TEST_RAW(object, MEMSCOPE_FIELDS_ARE_OUTSIDE))
         show_variables(showing, (const void *)word(object, 2));
     return type != code_type && type != method_type;
@@ -211,15 +193,14 @@ static bool is_in_slot(VALUE object, const void *data) {
 static bool show_data(const struct showing *showing, VALUE object) {
     RUBY_DATA_FUNC release =
         RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
-    const void *data = RTYPEDDATA_P(object) ? DATA_OF(object) : MEMSCOPE_UNTYPED_DATA(object), *buffer;
+    const void *data = RTYPEDDATA_P(object) ? DATA_OF(object) : MEMSCOPE_UNTYPED_DATA(object);
     size_t bytes;
 
     if (data == NULL || release == RUBY_NEVER_FREE)
         return true;
     if (!is_in_slot(object, data))
-        show(showing, data, 0);
-    buffer = memscope_block_of_buffer(object, &bytes);
-    show(showing, buffer, bytes);
+        show(showing, data);
+    show(showing, memscope_block_of_buffer(object, &bytes));
     return release == RUBY_DEFAULT_FREE;
 }
 
@@ -246,7 +227,7 @@ static bool show_own(const struct showing *showing, VALUE object) {
     case RUBY_T_REGEXP:
         return show_regexp(showing, object);
     case RUBY_T_FILE:
-        show(showing, RFILE(object)->fptr, 0);
+        show(showing, RFILE(object)->fptr);
         return RFILE(object)->fptr == NULL;
     case RUBY_T_DATA:
         return show_data(showing, object);
@@ -316,7 +297,7 @@ static void learn_bignums(void) {
     for (size_t bytes = 4; bytes <= 8; bytes += 4)
         if (word(large, 2) == BYTES / bytes + 1 && *(const uint32_t *)digits == 4711 &&
             *(const uint32_t *)(digits + BYTES) == 1)
-            digit_bytes = bytes;
+            knows_bignums = true;
     RB_GC_GUARD(small);
     RB_GC_GUARD(large);
 }
@@ -325,15 +306,14 @@ static void learn_bignums(void) {
 static void learn_hashes(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();
-    const char *place = (const char *)large + MEMSCOPE_HASH_TABLE_OFFSET;
     const st_table *table;
 
     rb_hash_aset(small, INT2FIX(4711), INT2FIX(4712));
     for (int entry = 0; entry < ENTRIES; entry++)
         rb_hash_aset(large, INT2FIX(entry), INT2FIX(entry));
-    if (!RB_FL_TEST_RAW(large, MEMSCOPE_HASH_HAS_TABLE) || RB_FL_TEST_RAW(small, MEMSCOPE_HASH_HAS_TABLE))
+    table = memscope_table_of_hash(large);
+    if (table == NULL || memscope_table_of_hash(small) != NULL)
         return;
-    table = MEMSCOPE_HASH_TABLE_IS_INSIDE ? (const st_table *)place : *(const st_table *const *)place;
     knows_tables = table->num_entries == ENTRIES && table->entries_bound == ENTRIES && table->entries != NULL;
     if (!MEMSCOPE_HASH_TABLE_IS_INSIDE) {
         const VALUE *pairs = *(const VALUE *const *)((const char *)small + MEMSCOPE_HASH_TABLE_OFFSET);
@@ -342,22 +322,6 @@ static void learn_hashes(void) {
     }
     RB_GC_GUARD(small);
     RB_GC_GUARD(large);
-}
-
-static void learn_internal_types(void) {
-    const struct {
-        const char *name;
-        int *type;
-    } wanted[] = {{"env", &environment_type},
-                  {"tmpbuf", &buffer_type},
-                  {"fields", &fields_type},
-                  {"iseq", &code_type},
-                  {"ment", &method_type}};
-
-    for (int type = 0; type < MEMSCOPE_IMEMO_KINDS; type++)
-        for (size_t index = 0; index < sizeof wanted / sizeof wanted[0]; index++)
-            if (strcmp(MEMSCOPE_IMEMO_NAME(type), wanted[index].name) == 0)
-                *wanted[index].type = type;
 }
 
 void memscope_object_blocks_learn(void) {
@@ -372,6 +336,10 @@ void memscope_object_blocks_learn(void) {
     learn_structs();
     learn_bignums();
     learn_hashes();
-    learn_internal_types();
+    environment_type = memscope_imemo_kind("env");
+    buffer_type = memscope_imemo_kind("tmpbuf");
+    fields_type = memscope_imemo_kind("fields");
+    code_type = memscope_imemo_kind("iseq");
+    method_type = memscope_imemo_kind("ment");
     learnt = true;
 }

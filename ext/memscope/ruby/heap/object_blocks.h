@@ -10,13 +10,11 @@
 
 #include <ruby.h>
 #include <stdbool.h>
-#include <stddef.h>
 
 /* Learns this Ruby's layouts, once. Makes objects; caller holds the GVL. To be called before a walk and its fork. */
 void memscope_object_blocks_learn(void);
 
-/* wanted_bytes: what the object needs of the block; 0 where that is not known. */
-typedef void memscope_owned_block(const void *block, size_t wanted_bytes, void *data);
+typedef void memscope_owned_block(const void *block, void *data);
 
 /*
  * Shows each block of a live object, or of garbage that was not swept yet. A payload shared between Strings or Arrays

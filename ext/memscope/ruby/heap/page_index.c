@@ -1,5 +1,7 @@
 #include "ruby/heap/page_index.h"
 
+#include "base/range.h"
+
 #include <string.h>
 
 static void add(struct memscope_page_index *index, size_t page) {
@@ -34,17 +36,8 @@ bool memscope_page_index_open(struct memscope_page_index *index, const struct me
 }
 
 VALUE memscope_object_in_slot(const struct memscope_page_index *index, uint32_t slot) {
-    const struct memscope_heap_page *page;
-    size_t low = 0, high = index->listing->count;
+    size_t at = memscope_number_position(index->first_slots, index->listing->count, sizeof(uint32_t), slot + 1) - 1;
+    const struct memscope_heap_page *page = &index->listing->pages[at];
 
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-
-        if (index->first_slots[middle] <= slot)
-            low = middle;
-        else
-            high = middle;
-    }
-    page = &index->listing->pages[low];
-    return page->start + page->slots_offset + (VALUE)(slot - index->first_slots[low]) * page->slot_bytes;
+    return page->start + page->slots_offset + (VALUE)(slot - index->first_slots[at]) * page->slot_bytes;
 }

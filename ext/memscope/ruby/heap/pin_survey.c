@@ -1,13 +1,11 @@
 #include "values.h"
 
 #include "ruby/heap/heap_fit.h"
-#include "ruby/heap/heap_references.h"
 #include "ruby/heap/pin_survey.h"
+#include "ruby/heap/roots.h"
 #include "ruby/ruby_private.h"
 
 #include <string.h>
-
-#ifdef HAVE_RB_OBJSPACE_REACHABLE_OBJECTS_FROM
 
 static void mark_page(struct memscope_pin_survey *survey, VALUE object, uint8_t pins) {
     size_t page = RB_SPECIAL_CONST_P(object) ? MEMSCOPE_NO_PAGE : memscope_page_of(&survey->index, object);
@@ -97,16 +95,8 @@ static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
 /* The st_table type of Hashes that compare by identity; NULL if this Ruby's Hash layout was not recognized. */
 static const struct st_hash_type *identity_type;
 
-static const st_table *table_of(VALUE hash) {
-    const char *place = (const char *)hash + MEMSCOPE_HASH_TABLE_OFFSET;
-
-    if (!RB_FL_TEST_RAW(hash, MEMSCOPE_HASH_HAS_TABLE))
-        return NULL;
-    return MEMSCOPE_HASH_TABLE_IS_INSIDE ? (const st_table *)place : *(const st_table *const *)place;
-}
-
 static bool compares_by_identity(VALUE hash) {
-    const st_table *table = table_of(hash);
+    const st_table *table = memscope_table_of_hash(hash);
 
     return table != NULL && table->type == identity_type;
 }
@@ -123,9 +113,9 @@ static void learn_identity_type(void) {
         rb_hash_aset(identity, INT2FIX(entry), Qtrue);
     }
     rb_hash_aset(small, INT2FIX(0), Qtrue);
-    plain_table = table_of(large);
-    identity_table = table_of(identity);
-    if (table_of(small) != NULL || plain_table == NULL || identity_table == NULL)
+    plain_table = memscope_table_of_hash(large);
+    identity_table = memscope_table_of_hash(identity);
+    if (memscope_table_of_hash(small) != NULL || plain_table == NULL || identity_table == NULL)
         return;
     if (plain_table->num_entries == ENTRIES && identity_table->num_entries == ENTRIES &&
         plain_table->type != identity_table->type)
@@ -142,12 +132,6 @@ static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
 /* ---- blocks that are written in C ------------------------------------------------------------------------------ */
 
 static int c_block_kind = -1; /* imemo_ifunc; -1: this Ruby does not name its kinds */
-
-static void learn_c_block_kind(void) {
-    for (int kind = 0; kind < MEMSCOPE_IMEMO_KINDS; kind++)
-        if (strcmp(MEMSCOPE_IMEMO_NAME(kind), "ifunc") == 0)
-            c_block_kind = kind;
-}
 
 /* ---- survey --------------------------------------------------------------------------------------------------- */
 
@@ -174,7 +158,7 @@ static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
         if (identity_type == NULL) /* any Hash may compare by identity */
             mark_references(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         else if (compares_by_identity(object))
-            st_foreach((st_table *)table_of(object), mark_key, (st_data_t)survey);
+            st_foreach((st_table *)memscope_table_of_hash(object), mark_key, (st_data_t)survey);
         break;
     case RUBY_T_DATA:
         survey_data(survey, object);
@@ -246,9 +230,12 @@ void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct m
     *survey = (struct memscope_pin_survey){.listing = listing, .found = pins};
     memset(pins, 0, sizeof *pins);
     pins->pages = memscope_scratch_take(scratch, listing->count);
-    if (pins->pages == NULL || !memscope_page_index_open(&survey->index, listing, scratch)) {
-        pins->pages = NULL;
+    if (!MEMSCOPE_FOLLOWS_REFERENCES)
+        pins->refusal = "references_unexported";
+    else if (pins->pages == NULL || !memscope_page_index_open(&survey->index, listing, scratch))
         pins->refusal = "no_memory";
+    if (pins->refusal != NULL) {
+        pins->pages = NULL;
         return;
     }
     memset(pins->pages, 0, listing->count);
@@ -275,25 +262,5 @@ void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
 
 void memscope_pin_survey_learn(void) {
     learn_identity_type();
-    learn_c_block_kind();
+    c_block_kind = memscope_imemo_kind("ifunc");
 }
-
-#else
-
-void memscope_pin_survey_learn(void) {
-}
-
-void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct memscope_heap_listing *listing,
-                              struct memscope_scratch *scratch, struct memscope_heap_pins *pins) {
-    survey->found = pins;
-    memset(pins, 0, sizeof *pins);
-    pins->refusal = "references_unexported";
-}
-
-void memscope_pin_survey_visit(struct memscope_pin_survey *survey, VALUE object, size_t page) {
-}
-
-void memscope_pin_survey_close(struct memscope_pin_survey *survey) {
-}
-
-#endif

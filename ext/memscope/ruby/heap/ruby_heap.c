@@ -63,42 +63,26 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
     return 0;
 }
 
-typedef int page_callback(void *start, void *end, size_t stride, void *data);
-
-#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
 /*
  * Returns NULL, or the reason why the callback was never called. With other Ractors alive, the walk takes the VM lock;
  * if Ruby does not export that lock, there is no walk.
  */
-static const char *walk_pages(void (*walk)(page_callback *callback, void *data), page_callback *callback, void *data) {
+static const char *walk_pages(void (*walk)(memscope_page_callback *callback, void *data),
+                              memscope_page_callback *callback, void *data) {
+    unsigned int level;
+
+    if (!MEMSCOPE_LISTS_PAGES)
+        return "heap_walk_unexported";
     if (!memscope_other_ractors()) {
         walk(callback, data);
         return NULL;
     }
-#ifdef HAVE_RB_VM_LOCK_ENTER_BODY
-    {
-        unsigned int level;
-
-        rb_vm_lock_enter_body(&level);
-        walk(callback, data);
-        rb_vm_lock_leave_body(&level);
-        return NULL;
-    }
-#else
-    return "heap_pages_unlocked";
-#endif
-}
-#endif
-
-static const char *each_page(page_callback *callback, void *data) {
-#if defined(HAVE_RB_OBJSPACE_EACH_OBJECTS_WITHOUT_SETUP)
-    return walk_pages(rb_objspace_each_objects_without_setup, callback, data);
-#elif defined(HAVE_RB_OBJSPACE_EACH_OBJECTS)
-    return walk_pages(rb_objspace_each_objects, callback, data);
-#else
-    (void)callback, (void)data;
-    return "heap_walk_unexported";
-#endif
+    if (!MEMSCOPE_LOCKS_VM)
+        return "heap_pages_unlocked";
+    rb_vm_lock_enter_body(&level);
+    walk(callback, data);
+    rb_vm_lock_leave_body(&level);
+    return NULL;
 }
 
 /*
@@ -177,7 +161,7 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     listing->pages = memscope_scratch_take(&listing->scratch, 0);
     listing->finished_gc = MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) != symbol_none;
     listing->unswept = !MEMSCOPE_LISTING_FINISHES_GC && rb_gc_latest_gc_info(symbol_state) == symbol_sweeping;
-    refusal = each_page(list_page, listing);
+    refusal = walk_pages(rb_objspace_each_objects_without_setup, list_page, listing);
     if (refusal != NULL)
         listing->refusal = refusal;
     if (listing->refusal != NULL) {
@@ -192,11 +176,9 @@ void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slo
     count_slots(listing, wanted);
 }
 
-#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
 static int leave_the_walk(void *start, void *end, size_t stride, void *data) {
     return 1;
 }
-#endif
 
 /*
  * rb_gc_disable finishes a collection (gc.c, gc_rest). A walk of the object space also finishes it, but reads the
@@ -207,13 +189,8 @@ bool memscope_heap_finish_gc(void) {
 
     if (rb_gc_latest_gc_info(symbol_state) == symbol_none)
         return false;
-    if (other_ractors) {
-#ifdef HAVE_RB_OBJSPACE_EACH_OBJECTS
+    if (other_ractors)
         return walk_pages(rb_objspace_each_objects, leave_the_walk, NULL) == NULL;
-#else
-        return false;
-#endif
-    }
     if (!RTEST(rb_gc_disable()))
         rb_gc_enable();
     return rb_gc_latest_gc_info(symbol_state) == symbol_none;

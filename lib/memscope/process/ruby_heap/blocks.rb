@@ -25,8 +25,6 @@ module Memscope
         # @return [Integer] the part of these bytes, in large blocks, that is not resident: never written to, for
         #   instance, as the unused capacity of a String
         field :absent_bytes, :bytes, null: false
-        # @return [Integer] what malloc rounds up and adds, for blocks whose needed size is known
-        field :added_bytes, :bytes, null: false
         # @return [Integer] objects that own more than the known blocks
         field :unfollowed_objects, :count, null: false
         # @return [Integer] what these objects report beyond the known blocks; what a C extension does not report is

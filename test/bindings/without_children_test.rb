@@ -5,7 +5,7 @@ require "json"
 
 # While a forked child of memscope lives, it maps all pages of its process, so that none of them is private: what is
 # private is then unknown, not wrong. The child is stopped, so that it lives while readings are taken.
-class ChildWaitTest < MemscopeTest
+class WithoutChildrenTest < MemscopeTest
   PATIENCE_SECONDS = 60
 
   STOPPED_CHILD = <<~RUBY.freeze

@@ -1,0 +1,79 @@
+/*
+ * What the bindings have in common that look at all objects of the heap, in this process or in a forked child. The
+ * calls come in the order below, all with the GVL.
+ */
+#ifndef MEMSCOPE_HEAP_CALL_H
+#define MEMSCOPE_HEAP_CALL_H
+
+#include "bindings/reasons.h"
+
+#include "fork/fork_cost.h"
+#include "fork/forked_child.h"
+#include "ruby/heap/ruby_heap.h"
+
+struct memscope_heap_call {
+    bool bounded;             /* the work is to be done in a child where memscope_fork_pays; else always here */
+    uint64_t budget_ns;       /* of work in this process, if bounded; 0: none */
+    memscope_slot_rate *rate; /* nanoseconds of the work per thousand slots */
+    uint64_t child_bytes;     /* what a child takes besides its copies of pages, as predicted */
+
+    uint64_t work_ns, fork_ns; /* as predicted */
+    struct memscope_fork_room room;
+    struct memscope_heap_listing listing;
+    struct memscope_forked_child child;
+    bool in_child;
+    bool finished_gc; /* a garbage collection was under way, and was finished */
+    uint64_t start_ns, without_gvl_ns;
+};
+
+/*
+ * Begins, and predicts the work from GC.stat's number of slots: pages are not listed yet, so that the GVL may be
+ * released while the room for a child is read.
+ */
+void memscope_heap_call_begin(struct memscope_heap_call *call);
+
+/* The part of memscope_heap_call_begin that reads the room, for work_ns; `call` is a memscope_heap_call. No GVL. */
+void memscope_heap_call_read_room(void *call);
+
+bool memscope_heap_call_belongs_in_child(const struct memscope_heap_call *call);
+
+/* Why there is no room for a child, or nil. */
+VALUE memscope_heap_call_without_room(const struct memscope_heap_call *call);
+
+/*
+ * Sees to it that no collection is under way: runs one first if `collect`, else finishes what has begun; a bounded call
+ * waits for it before, without the GVL.
+ */
+void memscope_heap_call_settle(struct memscope_heap_call *call, bool collect);
+
+/*
+ * Lists the pages, once no collection is under way. Returns why it could not, or nil. No other thread runs from here
+ * until the GVL is released, and no garbage collection begins if nothing is allocated.
+ */
+VALUE memscope_heap_call_list(struct memscope_heap_call *call, const char *reason_beside_ractors);
+
+/* What a child does. */
+struct memscope_heap_errand {
+    void (*work)(void *argument, struct memscope_scratch *scratch); /* scratch: the child's own */
+    void *argument;
+    void *found; /* written by the work, and sent back to the same place here */
+    size_t size;
+    int file; /* a descriptor that stays open in the child; -1: none */
+    unsigned deadline_ms;
+};
+
+/*
+ * Has a child do the work. Returns why there is no answer, or nil. Ask is both parts: start, which forks, and await,
+ * which releases the GVL until the answer is there; an interrupt of this thread is raised.
+ */
+VALUE memscope_heap_call_ask(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
+VALUE memscope_heap_call_start(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
+VALUE memscope_heap_call_await(struct memscope_heap_call *call, const struct memscope_heap_errand *errand);
+
+/* The cost of the call so far, and `scratch_bytes` besides those of the listing. */
+VALUE memscope_heap_call_cost(const struct memscope_heap_call *call, const char *tier, size_t scratch_bytes);
+
+/* Ends a child, and closes the listing: for rb_ensure. Idempotent. */
+void memscope_heap_call_end(struct memscope_heap_call *call);
+
+#endif
