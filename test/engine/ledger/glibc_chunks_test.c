@@ -2,6 +2,7 @@
 #include "../expect.h"
 #include "kernel/process.h"
 #include "ledger/glibc_chunks.h"
+#include "ledger/glibc_pieces.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -47,14 +48,17 @@ static void walk_everything(void) {
     memscope_claims_open(&claims, &claims_list, &list);
     memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
     memscope_claims_settle(&claims);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
+    memscope_chunk_walk_begin(&walk);
+    memscope_chunk_walk_add_fast_chunks(&walk, memscope_glibc_main_top(&own, &images));
+    for (size_t index = 0; index < claims.count; index++)
+        memscope_chunk_walk_add_arena_fast_chunks(&walk, claims.list[index].start);
+    memscope_chunk_walk_sort_fast_chunks(&walk);
     for (size_t index = 0; index < mappings.count; index++)
         if (strcmp(mappings.list[index].name, "[heap]") == 0)
             memscope_chunk_walk_main_heap(&walk, mappings.list[index].start, (uintptr_t)sbrk(0), &main_heap);
     for (size_t index = 0; index < claims.count; index++)
         memscope_chunk_walk_arena_heap(&walk, claims.list[index].start, &arenas);
-    for (size_t index = 0; index < claims.count; index++)
-        memscope_chunk_walk_arena_fast_chunks(&walk, claims.list[index].start, &arenas);
     memscope_own_memory_close(&own);
     memscope_scratch_close(&claims_list);
 }
@@ -132,57 +136,54 @@ static void check_trim_forecast(void) {
     EXPECT(predicted >= returned - returned / 33 && predicted <= returned + returned / 33);
 }
 
-/* The part of an arena that the walk reads (malloc/malloc.c), and the chunks of its only heap. */
+/* The part of an arena that the walk reads (malloc/malloc.c), and the chunks of its only heap, two of them fast. */
 struct made_up_heap {
     struct memscope_glibc_heap_info info;
     struct {
         uintptr_t flags[2], fastbins[10], top;
     } state;
-    char page[4096 - sizeof(struct memscope_glibc_heap_info) - 13 * sizeof(uintptr_t)];
+    char rest[2048 - sizeof(struct memscope_glibc_heap_info) - 13 * sizeof(uintptr_t)]; /* of malloc_state */
     struct {
         uintptr_t previous_size, size, next, rest;
-    } fast, top;
+    } fast[2], top;
 };
 
 static void open_walk(struct memscope_chunk_walk *walk, struct memscope_own_memory *own,
-                      const struct memscope_residency *residency, const struct memscope_images *images) {
+                      const struct memscope_residency *residency) {
     list.used = 0;
     EXPECT(memscope_own_memory_open(own) == MEMSCOPE_OK);
-    EXPECT(memscope_chunk_walk_open(walk, own, residency, images, &list));
+    EXPECT(memscope_chunk_walk_open(walk, own, residency, &list));
 }
 
-/*
- * Unless fast_is_resident, the fast chunk's page was not resident, as if the heap had grown since residency was read.
- */
-static void walk_made_up_heap(const struct made_up_heap *heap, bool fast_is_resident) {
-    const struct memscope_range range = {fast_is_resident ? (uintptr_t)heap : (uintptr_t)&heap->top,
-                                         (uintptr_t)(heap + 1)};
+/* The fast chunks' list ends, or leads in a circle, as when another thread changes it meanwhile. */
+static void check_fast_chunks(bool circle) {
+    static struct made_up_heap heap __attribute__((aligned(4096)));
+    const struct memscope_range range = {(uintptr_t)&heap, (uintptr_t)(&heap + 1)};
     const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
-    struct memscope_chunk_totals totals = {.in_use = {.count = 1, .bytes = 32, .resident_bytes = 32}};
+    struct memscope_chunk_totals totals = {0};
     struct memscope_own_memory own;
     struct memscope_chunk_walk walk;
+    uintptr_t last = circle ? (uintptr_t)&heap.fast[1] : 0;
 
-    open_walk(&walk, &own, &residency, NULL);
-    memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)heap, &totals);
-    EXPECT(totals.free.bytes == 32 && totals.in_use.bytes == 0);
-    EXPECT(totals.trimmable_bytes == 0);
-    memscope_own_memory_close(&own);
-}
-
-static void check_a_heap_that_changes_meanwhile(void) {
-    static struct made_up_heap heap __attribute__((aligned(4096)));
-
-    heap.info.arena = (uintptr_t)&heap.state;
-    heap.info.size = sizeof heap;
-    heap.state.fastbins[0] = (uintptr_t)&heap.fast;
+    heap.info = (struct memscope_glibc_heap_info){.arena = (uintptr_t)&heap.state, .size = sizeof heap};
+    heap.state.fastbins[0] = (uintptr_t)&heap.fast[1];
     heap.state.top = (uintptr_t)&heap.top;
-    heap.fast.size = sizeof heap.fast | 1;
-    heap.fast.next = (uintptr_t)&heap.fast.next >> 12; /* NULL by PROTECT_PTR: the last fast chunk */
+    for (int index = 0; index < 2; index++)
+        heap.fast[index].size = sizeof heap.fast[index] | 1;
+    heap.fast[1].next = (uintptr_t)&heap.fast[1].next >> 12 ^ (uintptr_t)&heap.fast[0]; /* PROTECT_PTR */
+    heap.fast[0].next = (uintptr_t)&heap.fast[0].next >> 12 ^ last;
     heap.top.size = sizeof heap.top | 1;
-    walk_made_up_heap(&heap, true);
-    alarm(10); /* kills a walk that does not end */
-    walk_made_up_heap(&heap, false);
+    open_walk(&walk, &own, &residency);
+    memscope_chunk_walk_begin(&walk);
+    alarm(10); /* kills a search that does not end */
+    memscope_chunk_walk_add_arena_fast_chunks(&walk, (uintptr_t)&heap);
+    memscope_chunk_walk_sort_fast_chunks(&walk);
+    EXPECT(walk.fast_count >= 2 && walk.fast_count < 6);
+    memscope_chunk_walk_arena_heap(&walk, (uintptr_t)&heap, &totals);
     alarm(0);
+    EXPECT(totals.free.count == 2 && totals.free.bytes == 64 && totals.in_use.count == 0 && totals.top.count == 1);
+    EXPECT(totals.trimmable_bytes == 0 && !totals.incomplete);
+    memscope_own_memory_close(&own);
 }
 
 /* The heap that was found is unmapped by now, and zeros, or other memory, are mapped in its place. */
@@ -198,35 +199,12 @@ static void check_a_heap_that_is_gone(void) {
         struct memscope_chunk_totals totals = {0};
 
         memset(&heap, content == 0 ? 0 : 0x5a, sizeof heap);
-        open_walk(&walk, &own, &residency, NULL);
+        open_walk(&walk, &own, &residency);
         memscope_chunk_walk_arena_heap(&walk, (uintptr_t)&heap, &totals);
         EXPECT(totals.incomplete && totals.unwalked_bytes == 0 && totals.in_use.count == 0);
         memscope_own_memory_close(&own);
     }
     alarm(0);
-}
-
-/* A list of fast chunks that another thread changes can lead in a circle. */
-static void check_fast_chunks_in_a_circle(void) {
-    static struct made_up_heap heap __attribute__((aligned(4096)));
-    const struct memscope_range range = {(uintptr_t)&heap, (uintptr_t)(&heap + 1)};
-    const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
-    struct memscope_chunk_totals totals = {.in_use = {.count = 3, .bytes = 96, .resident_bytes = 96}};
-    struct memscope_own_memory own;
-    struct memscope_chunk_walk walk;
-
-    heap.info.arena = (uintptr_t)&heap.state;
-    heap.info.size = sizeof heap;
-    heap.state.fastbins[0] = (uintptr_t)&heap.fast;
-    heap.state.top = (uintptr_t)&heap.top;
-    heap.fast.size = sizeof heap.fast | 1;
-    heap.fast.next = (uintptr_t)&heap.fast.next >> 12 ^ (uintptr_t)&heap.fast;
-    heap.top.size = sizeof heap.top | 1;
-    totals.cached.count = 100; /* more than the circle may be followed for */
-    open_walk(&walk, &own, &residency, NULL);
-    memscope_chunk_walk_arena_fast_chunks(&walk, (uintptr_t)&heap, &totals);
-    EXPECT(totals.in_use.count == 0 && totals.in_use.bytes == 0 && totals.free.bytes == 96);
-    memscope_own_memory_close(&own);
 }
 
 /* However large its steps are, the walk's copies stay within their room: what was taken next keeps its content. */
@@ -241,7 +219,7 @@ static void check_copies_stay_within_their_room(void) {
     char *next;
 
     memset(memory, 'x', sizeof memory);
-    open_walk(&walk, &own, &residency, NULL);
+    open_walk(&walk, &own, &residency);
     next = memscope_scratch_take(&list, NEXT);
     memcpy(next, expected, NEXT);
     for (int round = 0; round < 100; round++)
@@ -280,7 +258,6 @@ static struct {
 static void check_a_heap_without_its_start(void) {
     const struct memscope_range range = {(uintptr_t)&pages[1], (uintptr_t)&pages[3]};
     const struct memscope_residency residency = {.ranges = &range, .range_count = 1};
-    const struct memscope_images images = {0};
     struct memscope_chunk_totals totals = {0};
     struct memscope_own_memory own;
     struct memscope_chunk_walk walk;
@@ -288,7 +265,7 @@ static void check_a_heap_without_its_start(void) {
     for (int page = 1; page < 3; page++)
         pages[page].size = sizeof pages[page] | 1;
     EXPECT(madvise(&pages[0], sizeof pages[0], MADV_DONTNEED) == 0);
-    open_walk(&walk, &own, &residency, &images);
+    open_walk(&walk, &own, &residency);
     memscope_chunk_walk_main_heap(&walk, (uintptr_t)pages, (uintptr_t)&pages[3], &totals);
     EXPECT(totals.in_use.count == 1 && totals.top.count == 1 && totals.unwalked_bytes == 4096);
     EXPECT(totals.incomplete);
@@ -305,8 +282,8 @@ static void check_pages_that_are_resident_by_now(void) {
 
     for (int page = 0; page < 3; page++)
         pages[page].size = sizeof pages[page] | 1;
-    open_walk(&walk, &own, &residency, NULL);
-    EXPECT(memscope_chunk_walk_piece(&walk, (uintptr_t)pages, (uintptr_t)&pages[3], &totals) == (uintptr_t)&pages[2]);
+    open_walk(&walk, &own, &residency);
+    memscope_chunk_walk_piece(&walk, (uintptr_t)pages, (uintptr_t)&pages[3], &totals);
     EXPECT(totals.in_use.bytes == 2 * 4096 && totals.in_use.resident_bytes == 4096);
     EXPECT(totals.top.bytes == 4096 && totals.top.resident_bytes == 0 && !totals.incomplete);
     memscope_own_memory_close(&own);
@@ -376,9 +353,9 @@ int main(void) {
     expect_the_key_after(take_larger_chunks);
     memscope_glibc_learn_cache_key();
     EXPECT(memscope_glibc_knows_cache_key());
-    check_a_heap_that_changes_meanwhile();
+    check_fast_chunks(false);
+    check_fast_chunks(true);
     check_a_heap_that_is_gone();
-    check_fast_chunks_in_a_circle();
     check_copies_stay_within_their_room();
     check_a_heap_without_its_start();
     check_pages_that_are_resident_by_now();

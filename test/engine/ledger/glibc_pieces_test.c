@@ -21,7 +21,7 @@ static struct memscope_chunk_totals totals;
 /* Claims the pieces and walks them; totals then also holds what malloc_trim would return. */
 static void look(void) {
     const struct memscope_mappings_memory memory = {&list, &names};
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), top = 0;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     struct memscope_mappings mappings;
     struct memscope_residency residency;
     struct memscope_own_memory own;
@@ -38,15 +38,15 @@ static void look(void) {
     memscope_claims_open(&claims, &claimed, &list);
     memscope_glibc_claim_pieces(&mappings, &residency, &own, &images, &list, &claims, &regions);
     memscope_claims_settle(&claims);
-    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &images, &list));
+    EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
+    memscope_chunk_walk_begin(&walk);
+    memscope_chunk_walk_add_fast_chunks(&walk, memscope_glibc_main_top(&own, &images));
+    memscope_chunk_walk_sort_fast_chunks(&walk);
     for (size_t index = 0; index < claims.count; index++) {
         const struct memscope_claim *claim = &claims.list[index];
-        uintptr_t found = memscope_chunk_walk_piece(&walk, claim->start, claim->start + claim->item * page, &totals);
 
-        top = found != 0 ? found : top;
+        memscope_chunk_walk_piece(&walk, claim->start, claim->start + claim->item * page, &totals);
     }
-    if (top != 0)
-        memscope_chunk_walk_piece_fast_chunks(&walk, top, &totals);
     memscope_own_memory_close(&own);
 }
 

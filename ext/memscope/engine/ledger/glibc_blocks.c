@@ -52,20 +52,6 @@ struct forecast {
 };
 
 /*
- * Marks a fastbin chunk as doomed but not as seen: only blocks with an owner are seen. malloc_trim empties the
- * fastbins, and coalesces such chunks with their neighbours.
- */
-static void mark_fast(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end) {
-    struct memscope_malloc_blocks *blocks = context;
-    const struct memscope_malloc_region *region;
-
-    (void)end;
-    if (kind != MEMSCOPE_CHUNK_FAST || (region = memscope_malloc_region_at(blocks, start + HEADER)) == NULL)
-        return;
-    memscope_set_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
-}
-
-/*
  * Adds the whole pages past a free chunk's own fields. mtrim returns such pages of a free chunk, and systrim returns
  * those of the main heap's top.
  */
@@ -118,28 +104,23 @@ static void visit(void *context, enum memscope_chunk_kind kind, uintptr_t start,
     struct forecast *forecast = context;
     struct memscope_malloc_blocks *blocks = forecast->blocks;
     const struct memscope_malloc_region *region;
-    bool free = kind == MEMSCOPE_CHUNK_FREE, doomed = false, fast = false;
+    bool free = kind == MEMSCOPE_CHUNK_FREE || kind == MEMSCOPE_CHUNK_FAST, doomed = false;
 
     if (kind == MEMSCOPE_CHUNK_TOP || kind == MEMSCOPE_CHUNK_MAIN_TOP) {
         end_at_top(forecast, start, end, kind == MEMSCOPE_CHUNK_MAIN_TOP);
         return;
     }
-    if (kind == MEMSCOPE_CHUNK_FAST)
-        return;
     if (kind == MEMSCOPE_CHUNK_IN_USE)
         forecast->returned->in_use_bytes += end - start;
     if (!free && (region = memscope_malloc_region_at(blocks, start + HEADER)) != NULL) {
-        size_t unit = memscope_unit_at(blocks, region, start + HEADER);
-
-        doomed = memscope_bit(blocks->doomed, unit);
-        fast = doomed && !memscope_bit(blocks->seen, unit);
-        forecast->cacheable += doomed && !fast && end - start <= LARGEST_CACHED;
+        doomed = memscope_bit(blocks->doomed, memscope_unit_at(blocks, region, start + HEADER));
+        forecast->cacheable += doomed && end - start <= LARGEST_CACHED;
     }
     if (free || doomed)
         extend(forecast, &forecast->returned->by_trim, &forecast->after, start, end);
     else
         finish(forecast, &forecast->returned->by_trim, &forecast->after);
-    if (free || fast)
+    if (free)
         extend(forecast, &forecast->returned->today, &forecast->today, start, end);
     else
         finish(forecast, &forecast->returned->today, &forecast->today);
@@ -194,10 +175,6 @@ static void allow_for_the_unwalked(struct memscope_blocks_returned *returned, ui
 static void walk_heaps(struct forecast *forecast, struct memscope_chunk_walk *walk) {
     struct memscope_chunk_totals main_heap = {0}, arenas = {0};
 
-    walk->visitor = mark_fast;
-    walk->visitor_context = forecast->blocks;
-    memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
-    main_heap = arenas = (struct memscope_chunk_totals){0};
     walk->visitor = visit;
     walk->visitor_context = forecast;
     memscope_ledger_walk_chunks(walk, forecast->blocks->ledger, &main_heap, &arenas);
@@ -220,7 +197,7 @@ enum memscope_status memscope_glibc_blocks_returned(struct memscope_malloc_block
     if (status == MEMSCOPE_OK)
         status = memscope_scratch_open(&work);
     if (status == MEMSCOPE_OK) {
-        if (memscope_chunk_walk_open(&walk, &memory, &ledger->residency, ledger->request->images, &work))
+        if (memscope_chunk_walk_open(&walk, &memory, &ledger->residency, &work))
             walk_heaps(&forecast, &walk);
         else
             status = MEMSCOPE_NO_MEMORY;

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/merge_sort.h"
 #include "kernel/returnable.h"
 
 /* The largest copy made at once. After a jump, copies begin with one page and grow up to this. */
@@ -82,11 +83,9 @@ bool memscope_glibc_knows_cache_key(void) {
 /* ---- reading -------------------------------------------------------------------------------------------------- */
 
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
-                              const struct memscope_residency *residency, const struct memscope_images *images,
-                              struct memscope_scratch *scratch) {
+                              const struct memscope_residency *residency, struct memscope_scratch *scratch) {
     memset(walk, 0, sizeof *walk);
     walk->memory = memory;
-    walk->images = images;
     walk->residency = residency;
     walk->scratch = scratch;
     walk->window = memscope_scratch_take(scratch, WINDOW);
@@ -156,6 +155,81 @@ static uint64_t resident_between(struct memscope_chunk_walk *walk, uintptr_t sta
     return bytes;
 }
 
+/* ---- fastbins: free chunks that look in use -------------------------------------------------------------------- */
+
+static uintptr_t follow(uintptr_t field, uintptr_t value) {
+    uintptr_t demangled = (field >> 12) ^ value; /* PROTECT_PTR, 2.32 */
+
+    return demangled % ALIGNMENT == 0 ? demangled : value;
+}
+
+void memscope_chunk_walk_begin(struct memscope_chunk_walk *walk) {
+    walk->fast = memscope_scratch_take(walk->scratch, 0);
+    walk->fast_count = 0;
+}
+
+static bool add_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    uintptr_t *added = walk->fast_count < FAST_CHUNK_LIMIT && walk->fast != NULL
+                           ? memscope_scratch_extend(walk->scratch, sizeof *added)
+                           : NULL;
+
+    if (added != NULL)
+        *added = chunk;
+    walk->fast_count += added != NULL;
+    return added != NULL;
+}
+
+/* Leaves the rest of a list at a chunk that cannot be read or does not have the bin's size, and at a circle. */
+void memscope_chunk_walk_add_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top) {
+    uintptr_t bins[FASTBIN_COUNT];
+    struct {
+        uintptr_t previous_size, size, next;
+    } chunk;
+
+    if (!memscope_own_memory_read(walk->memory, top - sizeof bins, bins, sizeof bins))
+        return;
+    for (size_t bin = 0; bin < FASTBIN_COUNT; bin++) {
+        uintptr_t address = bins[bin], passed = 0;
+
+        for (size_t step = 0; address != 0 && address != passed; step++) {
+            if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
+                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT || !add_fast(walk, address))
+                break;
+            if ((step & (step - 1)) == 0)
+                passed = address;
+            address = follow(address + 2 * WORD, chunk.next);
+        }
+    }
+}
+
+void memscope_chunk_walk_add_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start) {
+    struct memscope_glibc_heap_info info;
+
+    if (memscope_own_memory_read(walk->memory, start, &info, sizeof info) && info.previous == 0 &&
+        info.arena - start < STATE_LIMIT)
+        memscope_chunk_walk_add_fast_chunks(walk, info.arena + TOP_OFFSET);
+}
+
+static bool in_order(const void *left, const void *right) {
+    return *(const uintptr_t *)left <= *(const uintptr_t *)right;
+}
+
+void memscope_chunk_walk_sort_fast_chunks(struct memscope_chunk_walk *walk) {
+    void *buffer = memscope_scratch_take(walk->scratch, walk->fast_count * sizeof *walk->fast);
+
+    if (buffer != NULL)
+        memscope_merge_sort((char *)walk->fast, walk->fast_count, sizeof *walk->fast, buffer, in_order);
+    else
+        walk->fast_count = 0;
+}
+
+/* Whether a chunk is fast. Chunks of a heap come in ascending order, the first after next_fast was set to 0. */
+static bool is_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+    while (walk->next_fast < walk->fast_count && walk->fast[walk->next_fast] < chunk)
+        walk->next_fast++;
+    return walk->next_fast < walk->fast_count && walk->fast[walk->next_fast] == chunk;
+}
+
 /* ---- walking -------------------------------------------------------------------------------------------------- */
 
 static void visit(const struct memscope_chunk_walk *walk, enum memscope_chunk_kind kind, uintptr_t start,
@@ -213,36 +287,26 @@ static void add_trimmable(struct memscope_chunk_totals *totals, struct trimmable
     totals->kept_bytes += amount.kept_bytes;
 }
 
-/* Subtracts nothing if amount exceeds totals: the heap has changed since it was walked. */
-static void subtract_trimmable(struct memscope_chunk_totals *totals, struct trimmable amount) {
-    if (totals->trimmable_bytes < amount.bytes || totals->trimmable_shared_bytes < amount.shared_bytes ||
-        totals->kept_bytes < amount.kept_bytes)
-        return;
-    totals->trimmable_bytes -= amount.bytes;
-    totals->trimmable_shared_bytes -= amount.shared_bytes;
-    totals->kept_bytes -= amount.kept_bytes;
-}
-
 /*
- * The trimmable part of the main heap's top. systrim returns it by lowering the program break, even if pages are
- * locked.
+ * A small block waits in the tcache of the thread that freed it, with the key right after the block's first word. A
+ * thread that ends moves its cached chunks to the fastbins and does not erase the key (tcache_thread_shutdown).
  */
-static struct trimmable trimmable_top(struct memscope_chunk_walk *walk, uintptr_t top, uintptr_t end) {
-    return measure(walk, whole_pages(top, end));
-}
-
-/* A small block waits in the tcache of the thread that freed it, with the key right after the block's first word. */
-static bool is_cached(struct memscope_chunk_walk *walk, uintptr_t chunk) {
+static enum memscope_chunk_kind kind_in_use(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t word;
 
-    return cache_key != 0 && memscope_chunk_walk_word(walk, chunk + 3 * WORD, &word) && word == cache_key;
+    if (is_fast(walk, chunk))
+        return MEMSCOPE_CHUNK_FAST;
+    return cache_key != 0 && memscope_chunk_walk_word(walk, chunk + 3 * WORD, &word) && word == cache_key
+               ? MEMSCOPE_CHUNK_CACHED
+               : MEMSCOPE_CHUNK_IN_USE;
 }
 
 struct heap {
-    uintptr_t first; /* its first chunk */
-    uintptr_t end;   /* as it was before the walk */
-    uintptr_t info;  /* the heap_info of an arena's heap; else 0 */
-    bool trims_top;  /* only true for the main heap: malloc_trim trims no other heap's top */
+    uintptr_t first;           /* its first chunk */
+    uintptr_t end;             /* as it was before the walk */
+    uintptr_t info;            /* the heap_info of an arena's heap; else 0 */
+    bool trims_top;            /* only true for the main heap: malloc_trim trims no other heap's top */
+    struct memscope_range run; /* adjacent chunks that are free or fast, up to the chunk where the walk is */
 };
 
 /* Whether `count` plausible chunks follow each other from `start` on, or fewer that reach the heap's end. */
@@ -265,12 +329,40 @@ static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
     totals->incomplete = true;
 }
 
+/*
+ * Ends the run of free chunks before `chunk`: malloc_trim first merges fast chunks with adjacent free chunks (mtrim
+ * calls malloc_consolidate), so pages that no single chunk fills are trimmable.
+ */
+static void end_run(struct memscope_chunk_walk *walk, struct heap *heap, uintptr_t chunk,
+                    struct memscope_chunk_totals *totals) {
+    if (heap->run.end == chunk)
+        add_trimmable(totals, trimmable(walk, heap->run.start, heap->run.end));
+    heap->run = (struct memscope_range){0, 0};
+}
+
+/*
+ * What is merged into the top is trimmable in the main heap only: systrim returns it by lowering the program break,
+ * even if pages are locked.
+ */
 static void add_top(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t chunk,
                     struct memscope_chunk_totals *totals) {
     add_chunk(walk, &totals->top, chunk, heap->end);
     visit(walk, heap->trims_top ? MEMSCOPE_CHUNK_MAIN_TOP : MEMSCOPE_CHUNK_TOP, chunk, heap->end);
     if (heap->trims_top)
-        add_trimmable(totals, trimmable_top(walk, chunk, heap->end));
+        add_trimmable(totals, measure(walk, whole_pages(heap->run.end == chunk ? heap->run.start : chunk, heap->end)));
+}
+
+/* Adds a chunk below the heap's top. */
+static void add_inner(struct memscope_chunk_walk *walk, struct heap *heap, struct memscope_range chunk,
+                      enum memscope_chunk_kind kind, struct memscope_chunk_totals *totals) {
+    if (kind == MEMSCOPE_CHUNK_FREE || kind == MEMSCOPE_CHUNK_FAST) {
+        add_chunk(walk, &totals->free, chunk.start, chunk.end);
+        heap->run = (struct memscope_range){heap->run.end == chunk.start ? heap->run.start : chunk.start, chunk.end};
+    } else {
+        add_chunk(walk, kind == MEMSCOPE_CHUNK_CACHED ? &totals->cached : &totals->in_use, chunk.start, chunk.end);
+        end_run(walk, heap, chunk.start, totals);
+    }
+    visit(walk, kind, chunk.start, chunk.end);
 }
 
 static uintptr_t end_by_now(const struct memscope_chunk_walk *walk, const struct heap *heap) {
@@ -286,265 +378,57 @@ static uintptr_t end_by_now(const struct memscope_chunk_walk *walk, const struct
 /*
  * Ends the walk at a chunk that ends past the heap's end, or where nothing can be read: if the heap has grown or shrunk
  * meanwhile, this chunk is the heap's top, or a block that was cut from the top. Adds the part of the chunk that was in
- * the heap. Returns false if the chunk is neither; sets *top to the top chunk, or to 0.
+ * the heap. Returns false if the chunk is neither.
  */
-static bool end_changed_heap(struct memscope_chunk_walk *walk, const struct heap *heap, struct memscope_range chunk,
-                             struct memscope_chunk_totals *totals, uintptr_t *top) {
+static bool end_changed_heap(struct memscope_chunk_walk *walk, struct heap *heap, struct memscope_range chunk,
+                             struct memscope_chunk_totals *totals) {
     uintptr_t end = end_by_now(walk, heap);
 
-    *top = chunk.end == end ? chunk.start : 0;
-    if (chunk.end == end) {
+    if (chunk.end == end)
         add_top(walk, heap, chunk.start, totals);
-    } else if (chunk.end > heap->end && chunk.end < end) {
-        add_chunk(walk, &totals->in_use, chunk.start, heap->end);
-        visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk.start, heap->end);
-    } else {
+    else if (chunk.end > heap->end && chunk.end < end)
+        add_inner(walk, heap, (struct memscope_range){chunk.start, heap->end}, MEMSCOPE_CHUNK_IN_USE, totals);
+    else
         return false;
-    }
     return true;
 }
 
-/* Walks from heap->first to the top chunk, which reaches heap->end; returns the top, or 0 if the walk stopped early. */
-static uintptr_t walk_heap(struct memscope_chunk_walk *walk, const struct heap *heap,
-                           struct memscope_chunk_totals *totals) {
-    uintptr_t chunk = heap->first, header, next_header, top;
+/* Walks from heap->first to the top chunk, which reaches heap->end. */
+static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struct memscope_chunk_totals *totals) {
+    uintptr_t chunk = heap->first, header, next_header;
 
+    walk->next_fast = 0;
     if (!memscope_chunk_walk_word(walk, chunk + WORD, &header)) {
         stop(totals, heap->end - chunk);
-        return 0;
+        return;
     }
     for (;; header = next_header) {
         uintptr_t size = header & ~SIZE_FLAGS, next = chunk + size;
         bool fence = size == ALIGNMENT || size == 0; /* fencepost of a heap that another heap continues (sysmalloc) */
-        bool cached;
+        enum memscope_chunk_kind kind;
 
         if (fence && heap->end - chunk <= 2 * ALIGNMENT) {
-            add_chunk(walk, &totals->in_use, chunk, heap->end);
-            visit(walk, MEMSCOPE_CHUNK_IN_USE, chunk, heap->end);
-            return 0;
+            add_inner(walk, heap, (struct memscope_range){chunk, heap->end}, MEMSCOPE_CHUNK_IN_USE, totals);
+            return;
         }
         if ((size < SMALLEST_CHUNK && !fence) || size == 0 || size % ALIGNMENT != 0)
             break;
         if (size <= heap->end - chunk && heap->end - next < ALIGNMENT) {
             add_top(walk, heap, chunk, totals);
-            return chunk;
+            return;
         }
-        cached = is_cached(walk, chunk);
+        kind = kind_in_use(walk, chunk); /* now: the copied window moves on */
         if (size > heap->end - chunk || !memscope_chunk_walk_word(walk, next + WORD, &next_header)) {
-            if (!end_changed_heap(walk, heap, (struct memscope_range){chunk, next}, totals, &top))
+            if (!end_changed_heap(walk, heap, (struct memscope_range){chunk, next}, totals))
                 break;
-            return top;
+            return;
         }
-        if (!(next_header & PREVIOUS_IN_USE)) {
-            add_chunk(walk, &totals->free, chunk, next);
-            add_trimmable(totals, trimmable(walk, chunk, next));
-            visit(walk, MEMSCOPE_CHUNK_FREE, chunk, next);
-        } else {
-            add_chunk(walk, cached ? &totals->cached : &totals->in_use, chunk, next);
-            visit(walk, cached ? MEMSCOPE_CHUNK_CACHED : MEMSCOPE_CHUNK_IN_USE, chunk, next);
-        }
+        add_inner(walk, heap, (struct memscope_range){chunk, next},
+                  next_header & PREVIOUS_IN_USE ? kind : MEMSCOPE_CHUNK_FREE, totals);
         chunk = next;
     }
+    end_run(walk, heap, chunk, totals);
     stop(totals, heap->end - chunk);
-    return 0;
-}
-
-/* ---- fastbins: free chunks that look in use -------------------------------------------------------------------- */
-
-static uintptr_t follow(uintptr_t field, uintptr_t value) {
-    uintptr_t demangled = (field >> 12) ^ value; /* PROTECT_PTR, 2.32 */
-
-    return demangled % ALIGNMENT == 0 ? demangled : value;
-}
-
-/* Addresses of fast chunks, at the end of the walk's scratch memory. */
-struct fast_chunks {
-    uintptr_t *list;
-    size_t count;
-};
-
-static bool remember(struct memscope_scratch *scratch, struct fast_chunks *fast, uintptr_t address) {
-    uintptr_t *added =
-        fast->list ? memscope_scratch_extend(scratch, sizeof *added) : memscope_scratch_take(scratch, sizeof *added);
-
-    if (added == NULL)
-        return false;
-    if (fast->list == NULL)
-        fast->list = added;
-    *added = address;
-    fast->count++;
-    return true;
-}
-
-/*
- * Moves the chunks in the arena's fastbins from in_use to free, or from cached if they still have the key: a thread
- * that ends moves its cached chunks to the fastbins and does not erase the key (tcache_thread_shutdown). Gives up on a
- * bin's list at the first chunk that cannot be read or does not have the bin's size.
- */
-static void move_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t state, struct memscope_chunk_totals *totals,
-                             struct fast_chunks *fast) {
-    uintptr_t bins[FASTBIN_COUNT];
-    struct {
-        uintptr_t previous_size, size, next, key;
-    } chunk;
-    uint64_t walked = totals->in_use.count + totals->cached.count;
-    uint64_t left = walked < FAST_CHUNK_LIMIT ? walked : FAST_CHUNK_LIMIT;
-
-    if (!memscope_own_memory_read(walk->memory, state + FASTBINS_OFFSET, bins, sizeof bins))
-        return;
-    for (size_t bin = 0; bin < FASTBIN_COUNT; bin++) {
-        for (uintptr_t address = bins[bin]; address != 0 && left > 0; left--) {
-            struct memscope_chunk_sum *counted;
-
-            if (!memscope_own_memory_read(walk->memory, address, &chunk, sizeof chunk) ||
-                (chunk.size & ~SIZE_FLAGS) != SMALLEST_CHUNK + bin * ALIGNMENT)
-                break;
-            counted = cache_key != 0 && chunk.key == cache_key ? &totals->cached : &totals->in_use;
-            /* A list that changes meanwhile can have chunks that the walk did not count, or lead in a circle. */
-            if (counted->count == 0 || counted->bytes < (chunk.size & ~SIZE_FLAGS) ||
-                counted->resident_bytes < (chunk.size & ~SIZE_FLAGS) || !remember(walk->scratch, fast, address))
-                break;
-            visit(walk, MEMSCOPE_CHUNK_FAST, address, address + (chunk.size & ~SIZE_FLAGS));
-            counted->count--;
-            counted->bytes -= chunk.size & ~SIZE_FLAGS;
-            counted->resident_bytes -= chunk.size & ~SIZE_FLAGS;
-            totals->free.count++;
-            totals->free.bytes += chunk.size & ~SIZE_FLAGS;
-            totals->free.resident_bytes += chunk.size & ~SIZE_FLAGS;
-            address = follow(address + 2 * WORD, chunk.next);
-        }
-    }
-}
-
-/* Shell's sort: in place, and without malloc, which glibc's qsort may call. */
-static void sort(const struct fast_chunks *fast) {
-    for (size_t gap = fast->count / 2; gap > 0; gap = gap == 2 ? 1 : gap * 5 / 11)
-        for (size_t index = gap; index < fast->count; index++) {
-            uintptr_t address = fast->list[index];
-            size_t place = index;
-
-            for (; place >= gap && fast->list[place - gap] > address; place -= gap)
-                fast->list[place] = fast->list[place - gap];
-            fast->list[place] = address;
-        }
-}
-
-/* Adjacent free chunks, which malloc_consolidate merges into one. */
-struct run {
-    uintptr_t start, end;
-    struct trimmable counted; /* what the walk counted for its chunks one by one */
-};
-
-/* A free chunk also stores its size right after itself. */
-static bool is_free_chunk(struct memscope_chunk_walk *walk, uintptr_t chunk, uintptr_t *size) {
-    uintptr_t header, next_header, footer;
-
-    if (!memscope_chunk_walk_word(walk, chunk + WORD, &header))
-        return false;
-    *size = header & ~SIZE_FLAGS;
-    return *size >= SMALLEST_CHUNK && memscope_chunk_walk_word(walk, chunk + *size, &footer) && footer == *size &&
-           memscope_chunk_walk_word(walk, chunk + *size + WORD, &next_header) && !(next_header & PREVIOUS_IN_USE);
-}
-
-static void add_to_run(struct run *run, uintptr_t start, uintptr_t end, struct trimmable counted) {
-    run->counted.bytes += counted.bytes;
-    run->counted.shared_bytes += counted.shared_bytes;
-    run->counted.kept_bytes += counted.kept_bytes;
-    if (start < run->start)
-        run->start = start;
-    if (end > run->end)
-        run->end = end;
-}
-
-/*
- * The size of a fast chunk; 0 if the heap has changed since the chunk was listed, or the chunk's page is not resident.
- */
-static uintptr_t fast_size(struct memscope_chunk_walk *walk, uintptr_t chunk) {
-    uintptr_t header;
-
-    if (!memscope_chunk_walk_word(walk, chunk + WORD, &header) || (header & ~SIZE_FLAGS) < SMALLEST_CHUNK ||
-        (header & ~SIZE_FLAGS) >= SMALLEST_CHUNK + FASTBIN_COUNT * ALIGNMENT)
-        return 0;
-    return header & ~SIZE_FLAGS;
-}
-
-/*
- * The run that begins with the fast chunk at *index, or with a free chunk right before it. Moves *index to the last
- * fast chunk of the run. If even the first fast chunk is not plausible any more, *index stays, and the run holds no
- * fast chunk.
- */
-static struct run run_at(struct memscope_chunk_walk *walk, const struct fast_chunks *fast, size_t *index,
-                         uintptr_t top) {
-    struct run run = {.start = fast->list[*index], .end = fast->list[*index]};
-    uintptr_t header, size;
-    size_t first = *index;
-
-    if (memscope_chunk_walk_word(walk, run.start + WORD, &header) && !(header & PREVIOUS_IN_USE) &&
-        memscope_chunk_walk_word(walk, run.start, &size) && size < run.start &&
-        is_free_chunk(walk, run.start - size, &header) && header == size)
-        add_to_run(&run, run.start - size, run.start, trimmable(walk, run.start - size, run.start));
-    while (run.end != top) {
-        size = *index < fast->count && fast->list[*index] == run.end ? fast_size(walk, run.end) : 0;
-        if (size != 0) {
-            run.end += size;
-            ++*index;
-        } else if (is_free_chunk(walk, run.end, &size)) {
-            add_to_run(&run, run.end, run.end + size, trimmable(walk, run.end, run.end + size));
-        } else {
-            break;
-        }
-    }
-    if (*index > first)
-        --*index;
-    return run;
-}
-
-/*
- * malloc_trim first merges the fast chunks with adjacent free chunks (mtrim calls malloc_consolidate): pages that no
- * single chunk fills become trimmable. Pages that are merged into the top do not, except in the main heap.
- */
-static void join_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top,
-                             const struct fast_chunks *fast, struct memscope_chunk_totals *totals) {
-    sort(fast);
-    for (size_t index = 0; index < fast->count; index++) {
-        struct run run = run_at(walk, fast, &index, top);
-        bool joins_top = run.end == top && heap->trims_top;
-
-        if (joins_top)
-            add_to_run(&run, top, heap->end, trimmable_top(walk, top, heap->end));
-        subtract_trimmable(totals, run.counted);
-        if (joins_top)
-            add_trimmable(totals, trimmable_top(walk, run.start, run.end));
-        else if (run.end != top)
-            add_trimmable(totals, trimmable(walk, run.start, run.end));
-    }
-}
-
-static void count_fast_chunks(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t top, uintptr_t state,
-                              struct memscope_chunk_totals *totals) {
-    size_t used = walk->scratch->used;
-    struct fast_chunks fast = {0};
-
-    move_fast_chunks(walk, state, totals, &fast);
-    join_fast_chunks(walk, heap, top, &fast, totals);
-    walk->scratch->used = used;
-}
-
-/* Finds main_arena in the C library's data by its top: no other word there points to the main heap's top chunk. */
-static uintptr_t find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
-                                 uintptr_t top) {
-    uintptr_t words[512], end = images->c_library_data_end;
-
-    for (uintptr_t at = images->c_library_data_start; at + WORD <= end; at += sizeof words) {
-        size_t size = end - at < sizeof words ? (end - at) & -WORD : sizeof words;
-
-        if (!memscope_own_memory_read(memory, at, words, size))
-            continue;
-        for (size_t word = 0; word < size / WORD; word++)
-            if (words[word] == top)
-                return at + word * WORD - TOP_OFFSET;
-    }
-    return 0;
 }
 
 /* ---- heaps ---------------------------------------------------------------------------------------------------- */
@@ -573,7 +457,6 @@ static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, 
 
 void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
                                    struct memscope_chunk_totals *totals) {
-    uintptr_t top, state;
     bool skipped = false;
     struct heap heap = {.first = first_chunk(walk, start, end, &skipped), .end = end, .trims_top = true};
 
@@ -583,26 +466,14 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
     }
     totals->incomplete |= skipped;
     totals->unwalked_bytes += heap.first - start;
-    top = walk_heap(walk, &heap, totals);
-    state = top == 0 ? 0 : find_main_arena(walk->memory, walk->images, top);
-    if (state != 0)
-        count_fast_chunks(walk, &heap, top, state, totals);
+    walk_heap(walk, &heap, totals);
 }
 
-uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
-                                    struct memscope_chunk_totals *totals) {
+void memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                               struct memscope_chunk_totals *totals) {
     struct heap piece = {.first = start, .end = end};
 
-    return walk_heap(walk, &piece, totals);
-}
-
-void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top,
-                                           struct memscope_chunk_totals *totals) {
-    uintptr_t state = find_main_arena(walk->memory, walk->images, top);
-    struct heap piece = {0};
-
-    if (state != 0)
-        count_fast_chunks(walk, &piece, top, state, totals);
+    walk_heap(walk, &piece, totals);
 }
 
 /* In an arena's first heap, malloc_state lies between heap_info and the first chunk; its size differs by version. */
@@ -637,19 +508,4 @@ void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t 
     }
     add_chunk(walk, &totals->arena, start, heap.first);
     walk_heap(walk, &heap, totals);
-}
-
-void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
-                                           struct memscope_chunk_totals *totals) {
-    struct memscope_glibc_heap_info info;
-    struct heap heap = {0};
-    uintptr_t top, size;
-
-    if (!memscope_own_memory_read(walk->memory, start, &info, sizeof info) ||
-        !memscope_own_memory_read(walk->memory, info.arena + TOP_OFFSET, &top, sizeof top))
-        return;
-    heap.end = start + info.size;
-    if (top > start && top < heap.end && top % ALIGNMENT == 0 && memscope_chunk_walk_word(walk, top + WORD, &size) &&
-        (size & ~SIZE_FLAGS) == heap.end - top)
-        count_fast_chunks(walk, &heap, top, info.arena, totals);
 }

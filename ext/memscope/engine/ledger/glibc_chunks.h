@@ -18,7 +18,6 @@
 #include "kernel/residency.h"
 #include "kernel/sharing.h"
 #include "ledger/glibc_regions.h"
-#include "ledger/images.h"
 
 /* One kind of chunk: how many, how much address space, and how much of it is resident. */
 struct memscope_chunk_sum {
@@ -41,25 +40,26 @@ struct memscope_chunk_totals {
 };
 
 enum memscope_chunk_kind {
-    MEMSCOPE_CHUNK_IN_USE, /* IN_USE and CACHED include chunks in fastbins, which are visited a second time, as FAST */
+    MEMSCOPE_CHUNK_IN_USE,
     MEMSCOPE_CHUNK_CACHED,
     MEMSCOPE_CHUNK_FREE,
+    MEMSCOPE_CHUNK_FAST,     /* in a fastbin: free, but not merged with its neighbours until malloc_trim */
     MEMSCOPE_CHUNK_TOP,      /* of an arena's heap, or of a piece of the main arena */
     MEMSCOPE_CHUNK_MAIN_TOP, /* of the main heap; malloc_trim trims it */
-    MEMSCOPE_CHUNK_FAST,     /* in a fastbin; was visited as in use or cached before */
 };
 
-/* Called for each chunk of a heap in address order, then for each chunk in the fastbins of the heap's arena. */
+/* Called for each chunk of a heap in address order. */
 typedef void memscope_chunk_visitor(void *context, enum memscope_chunk_kind kind, uintptr_t start, uintptr_t end);
 
 struct memscope_chunk_walk {
     const struct memscope_own_memory *memory;
     const struct memscope_residency *residency;
-    const struct memscope_images *images;
     struct memscope_scratch *scratch;
     char *window; /* a copy of [window_start, window_end) */
     uintptr_t window_start, window_end;
-    size_t range; /* index of the resident range used last: lookups mostly ascend */
+    size_t range;    /* index of the resident range used last: lookups mostly ascend */
+    uintptr_t *fast; /* chunks in fastbins, ascending, in scratch */
+    size_t fast_count, next_fast;
     struct memscope_sharing sharing;
     bool returns_nothing;            /* madvise is refused: only the top of the main heap can be trimmed */
     bool has_locked_memory;          /* then each free chunk's pages are checked for locks */
@@ -80,8 +80,17 @@ bool memscope_glibc_knows_cache_key(void);
  * may open walk->sharing, which it must then close, and may set the flags.
  */
 bool memscope_chunk_walk_open(struct memscope_chunk_walk *walk, const struct memscope_own_memory *memory,
-                              const struct memscope_residency *residency, const struct memscope_images *images,
-                              struct memscope_scratch *scratch);
+                              const struct memscope_residency *residency, struct memscope_scratch *scratch);
+
+/*
+ * Before any heap is walked: begin, which takes scratch memory; add the fast chunks of each arena, by the address of
+ * its field `top`, or by that of a heap of an arena other than the main one; sort. Without this, fast chunks count as
+ * in use. 0.3 µs per chunk.
+ */
+void memscope_chunk_walk_begin(struct memscope_chunk_walk *walk);
+void memscope_chunk_walk_add_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top);
+void memscope_chunk_walk_add_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start);
+void memscope_chunk_walk_sort_fast_chunks(struct memscope_chunk_walk *walk);
 
 /*
  * The first function walks the main heap, [start, end), where end is the program break. The second walks one heap of
@@ -92,25 +101,11 @@ void memscope_chunk_walk_main_heap(struct memscope_chunk_walk *walk, uintptr_t s
 void memscope_chunk_walk_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start,
                                     struct memscope_chunk_totals *totals);
 
-/*
- * Walks one piece of the main arena (glibc_pieces.h); returns the arena's top chunk, or 0 if the walk did not reach it.
- * Once all pieces are walked, the second function does for the main arena what memscope_chunk_walk_arena_fast_chunks
- * does for other arenas.
- */
-uintptr_t memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
-                                    struct memscope_chunk_totals *totals);
-void memscope_chunk_walk_piece_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top,
-                                           struct memscope_chunk_totals *totals);
+/* Walks one piece of the main arena (glibc_pieces.h). */
+void memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end,
+                               struct memscope_chunk_totals *totals);
 
 /* Copies the word at address; false if it is not resident. */
 bool memscope_chunk_walk_word(struct memscope_chunk_walk *walk, uintptr_t address, uintptr_t *word);
-
-/*
- * Moves the chunks in an arena's fastbins from in_use and cached to free, if this heap holds the arena's top; else does
- * nothing. Call it for each arena heap, after all heaps are walked: a fastbin's chunks may lie in any heap of its
- * arena.
- */
-void memscope_chunk_walk_arena_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t start,
-                                           struct memscope_chunk_totals *totals);
 
 #endif

@@ -26,7 +26,7 @@ struct arena_tail {
 
 /* Two fields of main_arena. */
 struct main_arena {
-    uintptr_t top;
+    uintptr_t top, top_address;
     uint64_t system_bytes; /* of the main heap and the pieces together */
 };
 
@@ -41,8 +41,9 @@ static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t 
     struct arena_tail tail;
     uintptr_t size;
 
+    arena->top_address = last_bin - LAST_BIN_AFTER_TOP;
     if (!memscope_own_memory_read(memory, last_bin, &tail, sizeof tail) ||
-        !memscope_own_memory_read(memory, last_bin - LAST_BIN_AFTER_TOP, &arena->top, sizeof arena->top) ||
+        !memscope_own_memory_read(memory, arena->top_address, &arena->top, sizeof arena->top) ||
         !memscope_own_memory_read(memory, arena->top + WORD, &size, sizeof size))
         return false;
     arena->system_bytes = tail.system_bytes;
@@ -75,6 +76,12 @@ static bool find_main_arena(const struct memscope_own_memory *memory, const stru
         }
     }
     return false;
+}
+
+uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images) {
+    struct main_arena arena;
+
+    return find_main_arena(memory, images, &arena) ? arena.top_address : 0;
 }
 
 static bool has_pieces(const struct memscope_mappings *mappings, const struct main_arena *arena) {
@@ -158,7 +165,7 @@ void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const
     struct main_arena arena;
 
     if (residency->range_count == 0 || !find_main_arena(memory, images, &arena) || !has_pieces(mappings, &arena) ||
-        !memscope_chunk_walk_open(&search.walk, memory, residency, images, scratch))
+        !memscope_chunk_walk_open(&search.walk, memory, residency, scratch))
         return;
     search.top = arena.top;
     for (size_t index = 0; index < mappings->count; index++) {

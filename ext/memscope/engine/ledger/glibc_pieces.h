@@ -25,4 +25,7 @@ void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const
                                  struct memscope_scratch *scratch, struct memscope_claims *claims,
                                  struct memscope_glibc_regions *regions);
 
+/* The address of main_arena's field `top`, before which its fastbins are; 0 if it is not found. As above. */
+uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images);
+
 #endif

@@ -1,3 +1,4 @@
+#include "ledger/glibc_pieces.h"
 #include "ledger/ledger_scan.h"
 
 #include <string.h>
@@ -86,20 +87,16 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
  */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                              struct memscope_chunk_totals *totals) {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0, top = 0;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), walked = 0;
 
     for (size_t index = 0; index < ledger->claim_count; index++) {
         const struct memscope_claim *claim = &ledger->claim_list[index];
-        uintptr_t found;
 
         if (claim->row != MEMSCOPE_ROW_main_heap || claim->start < walked)
             continue;
         walked = claim->start + claim->item * page;
-        found = memscope_chunk_walk_piece(walk, claim->start, walked, totals);
-        top = found != 0 ? found : top;
+        memscope_chunk_walk_piece(walk, claim->start, walked, totals);
     }
-    if (top != 0)
-        memscope_chunk_walk_piece_fast_chunks(walk, top, totals);
 }
 
 static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
@@ -107,16 +104,29 @@ static void walk_arenas(struct memscope_chunk_walk *walk, const struct memscope_
     for (size_t index = 0; index < ledger->claim_count; index++)
         if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
             memscope_chunk_walk_arena_heap(walk, ledger->claim_list[index].start, totals);
+}
+
+static void find_fast_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger) {
+    uintptr_t main_top = memscope_glibc_main_top(walk->memory, ledger->request->images);
+
+    memscope_chunk_walk_begin(walk);
+    if (main_top != 0)
+        memscope_chunk_walk_add_fast_chunks(walk, main_top);
     for (size_t index = 0; index < ledger->claim_count; index++)
         if (ledger->claim_list[index].row == MEMSCOPE_ROW_arenas)
-            memscope_chunk_walk_arena_fast_chunks(walk, ledger->claim_list[index].start, totals);
+            memscope_chunk_walk_add_arena_fast_chunks(walk, ledger->claim_list[index].start);
+    memscope_chunk_walk_sort_fast_chunks(walk);
 }
 
 void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
                                  struct memscope_chunk_totals *main_heap, struct memscope_chunk_totals *arenas) {
+    size_t used = walk->scratch->used;
+
+    find_fast_chunks(walk, ledger);
     walk_main_heap(walk, ledger, main_heap);
     walk_main_pieces(walk, ledger, main_heap);
     walk_arenas(walk, ledger, arenas);
+    walk->scratch->used = used;
 }
 
 /* A walk stops at a chunk that another thread changes meanwhile; the next walk seldom stops. */
@@ -134,7 +144,7 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     struct memscope_chunk_walk walk;
 
-    if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, scan->request->images, &ledger->work))
+    if (!memscope_chunk_walk_open(&walk, &scan->memory, &ledger->residency, &ledger->work))
         return;
     prepare_for_trim(&walk, ledger);
     walk_live_chunks(&walk, ledger);
