@@ -43,15 +43,13 @@ module Memscope
       series_ended: %s has no sample in the last %s minutes judged
       # Arenas, size classes and totals.
       arena_absent: arena %s does not exist or is not initialized
-      arenas_changing: an arena was created or grew while the arenas were read, or this glibc's list of arenas is
-        unknown
+      arenas_changing: arenas changed while they were read, or this glibc's list of arenas is unknown
       arena_names_absent: only jemalloc 5.3.1 and newer has arena names
       epochs_mixed: another caller advanced jemalloc's epoch during the reading: numbers may be from two epochs
       fastbins_absent: this glibc has no fastbins (removed in 2.43)
       gc_heaps_absent: this Ruby has no GC.stat_heap
       glibc_without_classes: glibc has no size classes: it splits free memory to the requested size
-      large_classes_rounded: an upper bound for large classes: this jemalloc rounds large allocations up only to whole
-        pages (opt.disable_large_size_classes)
+      large_classes_rounded: an upper bound: this jemalloc rounds only to whole pages (opt.disable_large_size_classes)
       malloc_info_absent: this C library has no malloc_info
       mallinfo_absent: mallinfo2 is missing (glibc before 2.33) or returns only zeros
       mallinfo_not_requested: not requested: snapshot(malloc: true) reads mallinfo2
@@ -69,25 +67,20 @@ module Memscope
       unlimited: unlimited (%s)
       # Ruby's heap.
       dump_unread: the dump could not be read: %s
-      dump_without_names: a dump that ObjectSpace.dump_all wrote does not name references, such as constants and
-        variables
-      dump_with_some_names: a dump that memscope wrote has the names of constants and variables, but no names of global
-        variables, no indexes and no keys
+      dump_without_names: a dump that ObjectSpace.dump_all wrote does not name references, such as constants
+      dump_with_some_names: a dump that memscope wrote names constants and variables, but no global variables and keys
       one_dump_unread: dump %s could not be read: %s
       dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
         memscope: most classes of one dump are at other addresses in the last dump, or not in it
       dump_without_slots: the dump does not state the sizes of slots, as Ruby's dumps do since 3.2
-      dump_without_sites: the dumps do not say where objects were allocated; to know, call
-        ObjectSpace.trace_object_allocations_start when the program starts
+      dump_without_sites: unknown unless the program calls ObjectSpace.trace_object_allocations_start when it starts
       objects_by_address: a lower bound, unless a compaction moved objects, which then count as new: two objects count
         as the same if their address and class are, since the dumps do not say when objects were allocated
       objects_numbered: objects are more than 32 GiB apart, or BasicObject is missing: compare this dump with no other
       objects_untraced: %s of these objects have no trace: if a compaction moved them, they are not new
       class_without_objects: there is no object of a class of that name
-      names_from_code: names of classes, constants and variables are shown, because they normally come from code; if a
-        program makes such names from data, they reveal that data
-      names_of_threads: names of classes, constants, variables and threads are shown, because they normally come from
-        code; if a program makes such names from data, they reveal that data
+      names_from_code: names of classes, constants and variables are shown; if made from data, they reveal that data
+      names_of_threads: names of classes, constants, variables and threads are shown; if made from data, they reveal it
       dump_cut: the dump is incomplete: its last line has no end
       dump_lacks_objects: %s references lead to objects that are not in the dump
       dump_without_roots: the dump has no roots (it was written with since:), so what retains its objects, and which of
@@ -116,23 +109,18 @@ module Memscope
       requires_beside_ractor: a Ractor was created: later objects are not recorded, and may count for the wrong file
       requires_compacted: a compaction moved objects: some count for another file, or for none
       requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%s)
-      requires_lost: %s blocks of malloc still count for their files, although a library whose calls memscope does not
-        see has freed them; what is of no file is too small by as much
-      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get their malloc memory in or after a garbage
-        collection: it is charged to no file, or to the file that is being loaded then
+      requires_lost: %s blocks that a library freed, by calls that memscope does not see, still count for their files
+      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs may count for another file, or for none
       # The ledger.
       blocks_unlisted: the blocks of this malloc cannot be listed
-      buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files, of other mappings, and of memory of
-        other objects, which are not malloc memory
-      cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: glibc
-        marks them in a way that can be recognised since 2.34, and in this one (%s) no mark was found
+      buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files and other memory outside malloc
+      cached_chunks_unmarked: chunks in thread caches count as in use: no mark of them was found in this glibc (%s)
       chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
         meanwhile), so how much malloc has in use and how much a trim returns is unknown
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
       deep_without_effect: no effect under jemalloc, whose own statistics already give what the walk would find
       gc_sweeping: the garbage collector is sweeping: slots that it has not reached count as live
-      held_beyond_malloc: objects report more than malloc has in use, so that what they report includes memory outside
-        malloc
+      held_beyond_malloc: objects report more than malloc has in use, so some of it is memory outside malloc
       jemalloc_ambiguous: %s mappings look like jemalloc's, and some of them are not: the resident memory of all of them
         is unattributed, and the negative row "not resident" subtracts what jemalloc's counters say of them
       jemalloc_partly_found: jemalloc has mapped more memory than was found (opt.dss, opt.hpa): the resident memory that
@@ -145,8 +133,7 @@ module Memscope
       objects_of_other_types: %s of other types
       objects_of_type: %s of type %s
       objects_unwalked: objects cannot be walked in this Ruby, or while other Ractors are alive
-      own_memory_slow: memfd: %s; memscope reads its memory through /proc/self/mem or a pipe, which is as exact but
-        slower
+      own_memory_slow: memfd: %s; memscope reads its memory through /proc/self/mem or a pipe: as exact, but slower
       own_memory_unread: memfd: %s; a pipe: %s; arenas, mmapped blocks and thread stacks are unattributed
       pagemap_scan_unusable: ioctl PAGEMAP_SCAN (Linux 6.7): %s; /proc/self/pagemap is as exact but slower
       pagemap_unusable: /proc/self/pagemap: %s; resident bytes are known only per mapping, and in a mapping of several
@@ -168,68 +155,51 @@ module Memscope
       profile_unwatched: no thread could be started to end this %s: %s
       profile_without_room: no memory for a malloc profile
       profiler_crashes: this process was started without jemalloc's profiler, and %s
-      profiler_no_hook: this jemalloc is older than 5.3.0, the first whose profiler can record Ruby stacks; or use the
-        backend imports, which needs no settings
-      profiler_not_built: this jemalloc was built without its profiler (--enable-prof); or use the backend imports, which
-        needs no settings
+      profiler_no_hook: jemalloc's profiler records Ruby stacks only since 5.3.0; use the backend imports instead
+      profiler_not_built: this jemalloc was built without its profiler (--enable-prof); use the backend imports instead
       profiler_off: this process was started without jemalloc's profiler: start it with `memscope exec --profile --
         COMMAND`, or with MALLOC_CONF=prof:true,prof_active:false; or use the backend imports, which needs no settings
       profiler_other: no jemalloc serves malloc here: start the process with `memscope exec --profile -- COMMAND`; or use
         the backend imports, which needs no settings
-      measurement_running: a measurement is running in %s: it ends with its block; measure one block of a process at a
-        time
+      measurement_running: a measurement is running in %s: it ends with its block; measure one block at a time
       objects_profiled: a profile of objects is running, which would be measured too: stop it first
         (Memscope::ObjectProfile.stop)
       objects_uncounted: objects cannot be counted: %s
       # The malloc profile.
-      imports_measured: a measurement is running, which counts malloc by its imports (Memscope.measure); it ends with
-        its block
-      imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
-        profile first
+      imports_measured: a measurement is running, which counts malloc by its imports; it ends with its block
+      imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop it first
       coverage_contradicted: malloc's memory in use grew by %.1f MiB less than the samples say: older memory was freed, or
         blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
-      growth_too_small: malloc's memory in use has grown too little to compare the samples with it, by less than 16
-        samples stand for
+      growth_too_small: malloc's memory in use has grown by less than 16 samples stand for: too little to compare
       live_bytes_unknown: this allocator does not report its live memory
       profile_unread: %s (jemalloc writes its profile to a file in memory: this needs memfd_create, /proc/self/fd and no
         limit on the size of files, RLIMIT_FSIZE)
       # The profile of objects.
       collections_without_loss: Ruby called no hook for some garbage collections (%s), but no sample was dropped
-      gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, and the
-        overhead does not include that; a loop that only allocates ran at about three quarters of its speed
-        (benchmark/object_profile.rb)
+      gc_hooks_slow_allocation: before Ruby 3.3, a running profile of objects makes every allocation slower, which the
+        overhead leaves out: a loop that only allocates ran at three quarters of its speed (benchmark/object_profile.rb)
       jobs_taken: other extensions use all of Ruby's postponed jobs
       marks_unknown: this Ruby does not tell which objects a garbage collection has marked
       only_live_objects_sampled: a profile of objects does not count freed objects
       ractor_begins: a thread is creating a Ractor
-      ractor_ended_counting: a Ractor was created meanwhile, and Ruby can crash when objects are counted beside Ractors;
-        measure code that creates none
-      ractor_ended_sampling: a Ractor was created, which ended the profile, since Ruby can crash when objects are sampled
-        beside Ractors; stop the profile, and start one when no other Ractor is alive
-      ractor_unnoticed: a Ractor was created inside the handler of a TracePoint, where memscope cannot notice it in time;
-        what the profile had sampled is dropped
-      ractors_unsampled: other Ractors are alive, and Ruby can crash when objects are sampled beside Ractors; start when
-        they have ended
+      ractor_ended_counting: a Ractor was created meanwhile; Ruby can crash when it counts objects beside Ractors
+      ractor_ended_sampling: a Ractor was created, which ended the profile: Ruby can crash when it samples beside it
+      ractor_unnoticed: a Ractor was created inside the handler of a TracePoint, unnoticed: the samples are dropped
+      ractors_unsampled: other Ractors are alive, and Ruby can crash when it samples objects beside them
       ractors_unwatched: this Ruby crashes when a Ractor is created while objects are sampled (Bug #18464), and
         Ractor.new cannot be watched, because YJIT is enabled or Ractor.new is redefined; use Ruby 3.1.4 or later
       reach_cut: garbage collections were so far apart that objects allocated more than %s allocations after one were
         not sampled; the objects allocated earlier stand for them in the estimates
-      samples_dropped: a lower bound: %s samples were dropped, for lack of room or because Ruby called no hook for some
-        garbage collections
+      samples_dropped: a lower bound: %s samples were dropped, for lack of room or because Ruby called no hook
       texts_without_room: there was no room for the place, class or thread of %s samples, which count as [no room]
       windows_few: only %s windows of allocations were sampled so far, so the true error may be larger
       # A measurement.
-      allocations_by_slot: a lower bound without the malloc memory of some objects, since it is unknown how they
-        ended
-      collections_unseen: no hook was called for some garbage collections, or there was no memory for a list of the
-        objects, so that it is unknown which of them are alive
-      garbage_of_all_threads: counts as freed what this thread's garbage collections freed for other threads, but not
-        what theirs freed for this one
-      imports_profiled: a malloc profile of the backend imports is running, with which memscope cannot count too: stop
-        it first (Memscope::MallocProfile.stop)
-      data_by_slot: counts only the slots of objects of type T_DATA, such as Procs, that were garbage before they could
-        be asked (%s)
+      allocations_by_slot: a lower bound without the malloc memory of some objects: how they ended is unknown
+      collections_unseen: no hook was called for some garbage collections, or memory ran out: what is alive is unknown
+      garbage_of_all_threads: counts as freed what this thread's garbage collections freed for others, not the reverse
+      imports_profiled: a malloc profile of the backend imports is running: stop it first (Memscope::MallocProfile.stop)
+      data_by_slot: counts only slots of T_DATA objects that were garbage before they could be asked (%s)
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
       other_threads_left_out: objects that other threads allocated meanwhile are not counted (%s)
