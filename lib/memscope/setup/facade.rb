@@ -333,8 +333,7 @@ module Memscope
     def eager_load!
       Loading.whole do
         require "json"
-        require_relative "eager_load"
-        EagerLoad.run
+        Loading.everything
       end
     end
 

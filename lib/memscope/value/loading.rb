@@ -30,7 +30,7 @@ module Memscope
       web: { Web: "web" },
       setup: { RackTags: "rack_tags", SidekiqTags: "sidekiq_tags" }
     }.freeze
-    # The rooms whose constants no other room needs: a process loads those that it uses.
+    # The rooms whose constants no other room needs: a process loads those that it names.
     APART = %i[check cli web setup].freeze
     FILES = UNITS.flat_map do |room, files|
       files.map { |name, file| [name, File.expand_path("../#{room}/#{file}.rb", __dir__)] }
@@ -85,6 +85,18 @@ module Memscope
           constant = namespace.const_get(name, false)
           resolve(constant) if constant.is_a?(Module) && constant.name == "#{namespace}::#{name}"
         end
+      end
+
+      # Loads what a process would load later, but rooms that are APART. Files at the root of a room come first: the
+      # other files reopen classes and modules that these define. What takes the extension's place is left out.
+      #
+      # @return [void]
+      def everything
+        rooms = UNITS.except(*APART)
+        resolve(Memscope, rooms.values.flat_map(&:keys))
+        library = File.dirname(__dir__)
+        names = Dir.glob("{#{rooms.keys.join(',')}}/**/*.rb", base: library).grep_v(%r{/native/})
+        names.sort_by { |name| [name.count("/"), name] }.each { |name| require File.join(library, name) }
       end
 
       private
