@@ -205,7 +205,7 @@ class ConfigurationTest < MemscopeTest
                  message)
   end
 
-  # The message names the line of memscope that used the configuration, and its caller.
+  # The message names the caller of the part of memscope that used the configuration.
   def test_late_because_of_a_surface
     _name, message = refused(<<~RUBY)
       eval("def surface = Memscope.configuration", binding,
@@ -214,7 +214,7 @@ class ConfigurationTest < MemscopeTest
       Memscope.configure { |c| c.listen = true }
     RUBY
 
-    assert_match(%r{since \S+/surface\.rb:7:in \S+, called from -e:\d+:in }, message)
+    assert_match(/since -e:\d+:in /, message)
   end
 
   def test_used_while_it_is_configured

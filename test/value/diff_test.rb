@@ -104,7 +104,7 @@ class DiffTest < MemscopeTest
     diff = meter(pid: 2, reasons: { later: "b" }) - meter(pid: 1, reasons: { earlier: "a" })
 
     assert_equal [1, 2], [diff.earlier_pid, diff.pid]
-    assert_equal({ earlier: "a", later: "b", pid: "the earlier reading is of process 1, the later of 2" }, diff.reasons)
+    assert_equal({ earlier: "a", later: "b", pid: "the earlier reading is of another process, pid 1" }, diff.reasons)
   end
 
   def test_a_change_that_is_not_there_is_refused

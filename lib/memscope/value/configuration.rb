@@ -15,9 +15,8 @@ module Memscope
     # Memscope.configure was called after something had read the configuration.
     class Late < StandardError; end
 
-    FACADE = File.expand_path("../setup/facade.rb", __dir__)
     OURS = "#{File.dirname(__dir__)}/".freeze
-    private_constant :FACADE, :OURS
+    private_constant :OURS
 
     @lock = Mutex.new
     @given = {}.freeze
@@ -89,7 +88,7 @@ module Memscope
         @lock.synchronize do
           unless settled?
             @current = new(values)
-            @user = user(callers)
+            @user = callers.find { |location| !location.path.start_with?(OURS) } || callers.last
             @pid = Process.pid
           end
           @current
@@ -110,13 +109,6 @@ module Memscope
 
         raise Late, "Memscope.configure: too late, the configuration is in use since " \
                     "#{@user}; allowed: before that"
-      end
-
-      # The line of memscope that first read the configuration, and its caller outside memscope.
-      def user(callers)
-        callers = callers.reject { |location| [__FILE__, FACADE].include?(location.path) }
-        outside = callers.find { |location| !location.path.start_with?(OURS) }
-        [callers.first, outside].compact.uniq(&:to_s).join(", called from ")
       end
     end
 

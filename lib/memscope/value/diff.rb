@@ -100,12 +100,7 @@ module Memscope
       private
 
       def doubts(earlier, later)
-        pids = [earlier, later].map(&:pid)
-        other = if pids.uniq.size > 1 then format("the earlier reading is of process %d, the later of %d", *pids)
-                elsif !same_process?(earlier, later)
-                  "the readings are of two processes, both with pid #{later.pid}"
-                end
-        { pid: other,
+        { pid: ("the earlier reading is of another process, pid #{earlier.pid}" unless same_process?(earlier, later)),
           seconds: ("the subtracted reading is the later one: the numbers show what fell" if earlier.at > later.at) }
       end
 

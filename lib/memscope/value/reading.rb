@@ -227,11 +227,7 @@ module Memscope
       # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
       # @return [Boolean] the value
       # @raise [Invalid] unless it is true or false
-      def check_switch(name, value, call: nil)
-        return value if value.equal?(true) || value.equal?(false)
-
-        Field.refuse(name, value, "true, false", call: "Memscope.#{call || kind}")
-      end
+      def check_switch(name, value, call: kind) = Field.choice(name, value, [true, false], call: "Memscope.#{call}")
 
       private
 
