@@ -25,16 +25,14 @@ class DoctorRulesTest < DoctorTest
     swapped: [:warning, 32, { process_memory: { swap_bytes: 32 * MEBIBYTE } }],
     near_limit: [:warning, 300, { cgroup: { limit_bytes: 330 * MEBIBYTE } }],
     out_of_memory: [:warning, nil, { cgroup: { limit_bytes: 900 * MEBIBYTE, events: { oom_kill: 2 } } }],
-    idle_allocator: [:warning, 128, { allocator: { others: [{ name: :jemalloc, version: "5.3.0", path: "/j.so",
-                                                              prefix: "", reason: "loaded but serves nothing" }] } }],
-    preload_without_effect: [:warning, nil, { environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } } }],
+    idle_allocator: [:warning, 128, { problems: { idle_allocator: {} } }],
+    preload_without_effect: [:warning, nil, { problems: { preload_without_effect: {} } }],
     invalid_settings: [:warning, nil, { problems: { invalid_value: {} } }],
     harmful_settings: [:warning, nil, { problems: { debugging: {} } }],
     possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE }, snapshot: Charts.overdue }],
     too_many_arenas: [:info, nil, { problems: { too_many_arenas: { severity: :info,
                                                                    replacement: "MALLOC_CONF=narenas:2" } } }],
-    crashing_profiler: [:warning, nil, { malloc: Charts.jemalloc,
-                                         allocator: { version: "5.3.0-0-g54e", settings: { prof: true } } }],
+    crashing_profiler: [:warning, nil, { problems: { crashing_profiler: {} } }],
     compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
     empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000, ruby: "3.4.1" } }],
     collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
@@ -198,13 +196,6 @@ class DoctorRulesTest < DoctorTest
     assert_match(/ Of these mappings, 54,000 are of stacks of fibers\.\z/, found.explanation)
     assert_match(/--paths-to Fiber\nsysctl vm\.max_map_count=\d+\z/, found.remedy)
     assert_equal :inapplicable, diagnose.checked.find { |check| check.id == :mappings }.outcome
-  end
-
-  def test_what_is_preloaded_and_there
-    assert_clear :preload_without_effect,
-                 diagnose(environment: { variables: { LD_PRELOAD: "/opt/libsomething.so" } })
-    assert_clear :preload_without_effect,
-                 diagnose(malloc: jemalloc, environment: { variables: { LD_PRELOAD: "/opt/libjemalloc.so.2" } })
   end
 
   def test_what_cannot_be_read_is_unknown

@@ -144,6 +144,18 @@ class LintJemallocProblemTest < LintTest
     assert_nil problem.replacement
   end
 
+  def test_a_profiler_that_can_crash
+    reading = taking(taken(prof: true, narenas: 2))
+    problem = assert_problem(reading, :crashing_profiler, /\Aprof:true: jemalloc 5\.3\.0 can crash/)
+
+    assert_equal "MALLOC_CONF=prof:false,narenas:2", problem.replacement
+    assert_empty taking(taken(prof: false, narenas: 2)).problems
+    newer = LintInputs.build(:jemalloc, "5.3.1-0", LintInputs.settings({ prof: true }, {}), [],
+                             variables: {}, environment: LintInputs::ENVIRONMENT)
+
+    assert_empty lint(newer).problems
+  end
+
   def test_pages_that_are_never_given_back
     reading = taking(taken(narenas: 2, dirty_decay_ms: -1))
 
@@ -276,19 +288,6 @@ class LintGlibcTest < LintTest
     end
   end
 
-  def test_a_small_container
-    reading = glibc(memory_limit_bytes: 512 << 20)
-
-    assert_equal "MALLOC_ARENA_MAX=2 MALLOC_TRIM_THRESHOLD_=131072", reading.recommended
-    assert_match(/container of 512\.0 MiB/, reading.recommendations.last.reason)
-    given = { mmap_threshold: %w[MALLOC_MMAP_THRESHOLD_ 262144] }
-    kept = glibc({ MALLOC_MMAP_THRESHOLD_: "262144" }, options: { mmap_threshold: 262_144 }, given: given, threads: 1,
-                                                       memory_limit_bytes: 512 << 20)
-
-    assert_equal "MALLOC_MMAP_THRESHOLD_=262144", kept.recommended
-    assert_nil glibc(threads: 1, memory_limit_bytes: 4 << 30).recommended
-  end
-
   # What is given in GLIBC_TUNABLES and has no variable of its own stays there.
   def test_tunables_that_are_kept
     text = "glibc.rtld.optional_static_tls=16384:glibc.malloc.arena_max=3:glibc.malloc.tcache_count=4"
@@ -362,6 +361,33 @@ class LintVariablesTest < LintTest
     assert_problem reading, :other_allocator, /jemalloc reads it, but glibc serves malloc/
   end
 
+  def test_an_allocator_that_is_loaded_but_idle
+    problem = assert_problem(glibc(others: [IDLE.dup]), :idle_allocator,
+                             %r{\Ajemalloc is loaded, but glibc serves malloc: /lib/libjemalloc\.so\.2: idle\z})
+
+    assert_equal "memscope exec --allocator jemalloc -- COMMAND", problem.replacement
+    mimalloc = { **IDLE, name: :mimalloc, path: "/m.so" }
+
+    assert_equal "memscope exec --allocator /m.so -- COMMAND",
+                 assert_problem(jemalloc(others: [mimalloc]), :idle_allocator, /\Amimalloc is loaded/).replacement
+    [{ prefix: "_rjem_" }, { allocated_bytes: 1 }].each do |used|
+      assert_empty glibc(others: [{ **IDLE, **used }]).problems
+    end
+    assert_equal [:idle_allocator], glibc(others: [{ **IDLE, allocated_bytes: 0 }]).problems.map(&:id)
+  end
+
+  def test_what_is_preloaded_and_not_there
+    library = { LD_PRELOAD: "/opt/libjemalloc.so.2" }
+    problem = assert_problem(glibc(environment_variables: library), :preload_without_effect,
+                             /\ALD_PRELOAD names jemalloc, but glibc serves malloc: /)
+
+    assert_equal "memscope exec -- COMMAND", problem.replacement
+    [glibc(environment_variables: library, others: [PRIVATE.dup]), jemalloc(environment_variables: library),
+     glibc(environment_variables: { LD_PRELOAD: "/opt/libsomething.so" })].each do |reading|
+      assert_empty reading.problems
+    end
+  end
+
   def test_glibcs_under_jemalloc
     reading = jemalloc(variables: { MALLOC_ARENA_MAX: "2", MALLOC_TRIM_THRESHOLD_: "1" })
 
@@ -385,7 +411,7 @@ class LintVariablesTest < LintTest
     assert_problem jemalloc("narenas:2", variable: "JE_MALLOC_CONF", variables: { MALLOC_CONF: "narenas:3" }),
                    :misspelt_variable, /did you mean JE_MALLOC_CONF\?/
     assert_problem glibc({ JE_MALLOC_CONF: "narenas:3" }), :misspelt_variable,
-                   /did you mean MALLOC_CONF, a variable of jemalloc, but glibc serves malloc\?/
+                   /did you mean MALLOC_CONF\?/
   end
 
   def test_a_private_copys_own_variable

@@ -44,8 +44,11 @@ module LintInputs
   def build(name, version, settings, others, **inputs)
     allocator = { name: name, version: version, path: nil, proved: name != :unknown, proof: "made up",
                   settings: settings, others: others, reasons: {}, cost: COST.dup }
-    Memscope::Lint::Inputs.capture({ allocator: Memscope::Allocator.capture(allocator), secure: false, confs: [],
-                                     conf_variable: nil, current: {}, mallopt_callers: [], **inputs })
+    environment = inputs.delete(:environment)
+    environment = { **environment, variables: environment.fetch(:environment_variables, {}) }
+    Memscope::Lint::Inputs.new(allocator: Memscope::Allocator.capture(allocator), secure: false, confs: [], current: {},
+                               mallopt_callers: [], environment: Memscope::HostEnvironment.capture(environment),
+                               **inputs)
   end
 
   def settings(values, given)

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "../process/allocator"
+require_relative "../process/host_environment"
 require_relative "../value/collection"
 
 module Memscope
@@ -13,7 +14,8 @@ module Memscope
     # A setting that has no effect, or does harm.
     class Problem < Record
       # @return [Symbol] the broken rule: :invalid_value, :other_allocator, :misspelt_variable, :ignored_environment,
-      #   :never_returned, :debugging, :background_thread, :too_many_arenas, :huge_pages
+      #   :never_returned, :debugging, :background_thread, :too_many_arenas, :huge_pages, :crashing_profiler,
+      #   :idle_allocator, :preload_without_effect
       field :id, :symbol, null: false
       # @return [Symbol] :warning, or :info if the problem matters little
       field :severity, :symbol, null: false, one_of: %i[info warning]
@@ -35,7 +37,25 @@ module Memscope
       field :reason, :string, null: false
     end
 
-    require_relative "lint/inputs"
+    # All that a Lint depends on; the rules are pure functions of it.
+    #
+    # * `variables`: environment variables at the start of the process: those that allocators read, and those with a
+    #   similar name
+    # * `secure`: whether the program runs set-user-ID or with file capabilities: then allocators ignore the environment
+    # * `confs`: the texts that jemalloc reads its options from, each with its `source`, in its order: a later one wins
+    # * `conf_variable`: the environment variable among these sources
+    # * `current`: values of the settings that can change while the process runs
+    # * `mallopt_callers`: loaded objects that import mallopt, and so may have changed glibc's settings
+    #
+    # @api private
+    Inputs = Struct.new(:allocator, :environment, :variables, :secure, :confs, :conf_variable, :current,
+                        :mallopt_callers, keyword_init: true) do
+      # @return [Inputs] of this process
+      def self.read
+        given = { **Native.allocator_settings.slice(:confs, :conf_variable), **Native.allocator_inputs }
+        new(allocator: Allocator.read, environment: HostEnvironment.read(Cgroup.read), **Field.plain(given))
+      end
+    end
 
     # @return [Symbol] one of Allocator::NAMES
     field :allocator, :symbol, null: false, one_of: Allocator::NAMES

@@ -7,10 +7,6 @@ module Memscope
     # @api private
     class Glibc < SettingsCheck
       MEBIBYTE = Quantity::MEBIBYTE
-      # If a container's limit is below this, it matters how much memory of freed large blocks glibc keeps.
-      SMALL_CONTAINER = 1024 * MEBIBYTE
-      # glibc's initial mmap and trim thresholds (DEFAULT_MMAP_THRESHOLD_MIN); setting either stops both from adapting.
-      THRESHOLD = 131_072
       KEEPS = "glibc keeps this much free memory in each arena"
       # By option: the value above which it does harm, then the problem's id and reason.
       MAX = {
@@ -48,7 +44,7 @@ module Memscope
         cut = given.select { |one| one.ignored.nil? && !one.given.match?(NUMBER) }
         cut = cut.map { |setting| refusal(setting, "glibc reads #{setting.value}") }
         text = @variables[TUNABLES]
-        return [*super, *cut] if !text&.include?("malloc.") || @inputs.secure? || given.any?
+        return [*super, *cut] if !text&.include?("malloc.") || @inputs.secure || given.any?
 
         text = "no setting of malloc in #{Field.excerpt(text)}; valid: " \
                "glibc.malloc.NAME=VALUE"
@@ -65,7 +61,6 @@ module Memscope
         MAX.each do |name, (most, *problem)|
           judge_most(name, *problem) if @pairs.key?(name) && @values[name] > most
         end
-        judge_container
       end
 
       def judge_most(name, id, reason)
@@ -74,23 +69,10 @@ module Memscope
         @pairs.delete(name)
       end
 
-      # Measured: freed strings of 1 to 3 MB left 38 MB unreturned, or none with a fixed threshold. With a fixed
-      # threshold, allocating 400 KB took 0.4 ms, most of it for page faults, instead of 0.01 ms.
-      def judge_container
-        limit = @environment.memory_limit_bytes
-        return if limit.nil? || limit >= SMALL_CONTAINER
-        return if %w[trim_threshold mmap_threshold].any? { |name| @pairs.key?(name) }
-
-        pair("trim_threshold", THRESHOLD,
-             "in a container of #{Quantity.size(limit)}, glibc should return freed " \
-             "large blocks at once, not up to 64 MiB later; each block of 128 KiB or " \
-             "more then costs page faults")
-      end
-
       def assignment(name, value) = "#{GLIBC.fetch(name)}=#{value}"
 
       def recommended
-        recommendations.map(&:text).join(" ") unless recommendations.empty? || @inputs.secure?
+        recommendations.map(&:text).join(" ") unless recommendations.empty? || @inputs.secure
       end
 
       def reasons

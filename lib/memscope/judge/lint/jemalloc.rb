@@ -42,7 +42,7 @@ module Memscope
       def variable = @inputs.conf_variable
 
       def source_of(setting)
-        @inputs.confs.reverse.find { |conf| conf.text.to_s.include?(setting.given) }&.source
+        @inputs.confs.reverse.find { |conf| conf[:text].to_s.include?(setting.given) }&.fetch(:source)
       end
 
       def judge
@@ -54,6 +54,7 @@ module Memscope
         judge_background_thread
         judge_huge_pages
         judge_debugging
+        judge_profiler
       end
 
       def judge_decay(name, wanted, effect)
@@ -100,10 +101,18 @@ module Memscope
         end
       end
 
+      def judge_profiler
+        return unless @allocator.version&.start_with?("5.3.0") && @values["prof"] == true
+
+        harm("prof:true", :crashing_profiler, "jemalloc 5.3.0 can crash when a thread ends (its issue 2681), " \
+                                              "with prof_active:false too")
+        pair("prof", "false", "profiles can crash jemalloc 5.3.0")
+      end
+
       def assignment(name, value) = "#{name}:#{value}"
 
       def recommended
-        return if recommendations.empty? || @inputs.secure?
+        return if recommendations.empty? || @inputs.secure
 
         text = recommendations.map(&:text).join(",")
         "#{variable}=#{text.gsub(SPECIAL) { |special| "\\#{special}" }}"

@@ -22,6 +22,8 @@ module Memscope
       # The variable of all of glibc's tunables.
       TUNABLES = "GLIBC_TUNABLES"
       OF_GLIBC = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].freeze
+      # Starts a program under jemalloc.
+      EXEC = "memscope exec -- COMMAND"
       # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
 
@@ -88,7 +90,26 @@ module Memscope
         end
         of_variables = @variables.keys.filter_map { |name| of_variable(name) }
         of_variables = [] if @allocator.name == :unknown
-        [*refused, *harms, *of_variables]
+        [*refused, *harms, *idle, *preload, *of_variables]
+      end
+
+      # Allocators that are loaded, but serve neither malloc nor, as far as they report, a library.
+      def idle
+        found = @allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }
+        found.map do |one|
+          problem(:idle_allocator, :warning, "#{one.name} is loaded, but #{@allocator.name} serves malloc: " \
+                                             "#{one.path}: #{one.reason}",
+                  "memscope exec --allocator #{one.name == :jemalloc ? 'jemalloc' : one.path} -- COMMAND")
+        end
+      end
+
+      # The variable names an allocator that is not loaded.
+      def preload
+        name = @environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
+        return if name.nil? || [@allocator, *@allocator.others].any? { |found| found.name.name == name }
+
+        problem(:preload_without_effect, :warning, "LD_PRELOAD names #{name}, but #{@allocator.name} serves malloc: " \
+                                                   "the dynamic linker says why on standard error only", EXEC)
       end
 
       # A problem for each text that the allocator did not accept.
@@ -111,7 +132,7 @@ module Memscope
         reader = reader(name)
         return misspelling(name) if reader.nil?
         return foreign(name, reader) if reader != @allocator.name
-        return unless @inputs.secure?
+        return unless @inputs.secure
 
         unset(:ignored_environment, name, "ignored: the program runs set-user-ID or with file capabilities")
       end
@@ -132,10 +153,7 @@ module Memscope
         right = meant(name)
         return if right.nil? || prefixes.any? { |prefix| name.casecmp?("#{prefix}MALLOC_CONF") }
 
-        reader = reader(right)
-        serving = @allocator.name
-        whose = ", a variable of #{reader}, but #{serving} serves malloc" if reader != serving
-        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}#{whose}?")
+        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}?")
       end
 
       # A name that differs from glibc's in few characters may well be unrelated.
@@ -155,8 +173,7 @@ module Memscope
         severity = reader == :glibc ? :info : :warning
         return unset(:other_allocator, name, text, severity: severity) unless reader == :jemalloc
 
-        exec = "memscope exec -- COMMAND"
-        problem(:other_allocator, :warning, "#{name}: #{text}; #{exec} starts a program under jemalloc", exec)
+        problem(:other_allocator, :warning, "#{name}: #{text}; #{EXEC} starts a program under jemalloc", EXEC)
       end
 
       def unset(id, name, text, severity: :warning) = problem(id, severity, "#{name}: #{text}", "unset #{name}")
@@ -179,7 +196,7 @@ module Memscope
 
       def nothing_recommended
         return "memscope has recommendations for jemalloc and glibc only" if instance_of?(SettingsCheck)
-        return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure?
+        return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure
 
         ["#{@allocator.name}'s own defaults suit this process",
          *(", apart from what Memscope.tune sets" if tuning)].join

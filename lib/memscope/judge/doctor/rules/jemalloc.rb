@@ -103,15 +103,6 @@ module Memscope
                  "(transparent huge pages: #{environment.thp_mode}).",
             returns: "jemalloc counts these pages as returned, and does not purge them again.",
             remedy: NO_HUGE_PAGES }
-        end,
-        rule(:crashing_profiler, "a jemalloc whose profiling crashes",
-             inapplicable: :without_jemalloc) do
-          next unless allocator.version&.start_with?("5.3.0") && setting(:prof) == true
-
-          { title: "jemalloc 5.3.0 can crash when a thread ends while prof:true is set",
-            why: "This is jemalloc's issue 2681; prof_active:false does not prevent it.",
-            returns: "This finding is about a crash.",
-            remedy: ["MALLOC_CONF=prof:false", "#{KEEP_OTHERS}; disables profiles"] }
         end
       ].freeze
       private_constant :SOME_WORK_SECONDS, :KEEP_OTHERS, :NO_HUGE_PAGES, :DIRTY_CAUSE, :OF_AN_IDLE_PROCESS, :JEMALLOC
