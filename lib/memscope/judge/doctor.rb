@@ -3,7 +3,6 @@
 require_relative "doctor/figures"
 require_relative "doctor/rule"
 require_relative "../value/loading"
-require_relative "../value/runtime"
 Memscope::Loading.unit :Diagnosis
 
 module Memscope
@@ -13,36 +12,27 @@ module Memscope
   module Doctor
     CALL = "Memscope.doctor"
     private_constant :CALL
-    %w[growth rows settings glibc jemalloc ruby kernel].each { |file| require_relative "doctor/rules/#{file}" }
-
-    module Rules
-      # @return [Array<Rule>]
-      def self.all = [*RUBY, *GROWTH, *ROW_GROWTH, *SETTINGS, *GLIBC, *JEMALLOC, *KERNEL]
-    end
+    %w[ruby growth rows settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }
+    Rules.all.freeze
 
     class << self
       # Implements Memscope.doctor.
       #
       # @api private
       def read(since: nil, gc: false)
-        runtime = Runtime.current
-        diagnose(Diagnosis::Evidence.read(gc: gc), since: since, previous_severities: runtime.severities)
-          .tap { |diagnosis| runtime.severities = diagnosis.severities }
+        diagnose(Diagnosis::Evidence.read(gc: gc), since: since)
       end
 
       # Judges evidence. A pure function: nothing is read.
       #
       # @param evidence [Diagnosis::Evidence]
       # @param since [Diagnosis, nil] an earlier diagnosis, to judge growth as well
-      # @param previous_severities [Hash{Symbol => Symbol}, nil] severities of the last diagnosis by the ids of its
-      #   findings. A finding near its threshold keeps its severity, so that an idle process gets one answer
       # @return [Diagnosis]
       # @raise [ArgumentError] if `since` is anything else, or is of another process
-      def diagnose(evidence, since: nil, previous_severities: nil)
+      def diagnose(evidence, since: nil)
         check_since(since, evidence) if since
         figures = Figures.new(evidence, since&.evidence)
-        held = previous_severities.to_h
-        checks, findings = Rules.all.map { |rule| rule.judge(figures, held[rule.id]) }.transpose
+        checks, findings = Rules.all.map { |rule| rule.judge(figures) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
                             **changes(figures, since), reasons: evidence.ledger.reasons,
                             cost: evidence.total_cost }, evidence.ledger.envelope)
