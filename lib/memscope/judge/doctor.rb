@@ -33,17 +33,13 @@ module Memscope
         check_since(since, evidence) if since
         figures = Figures.new(evidence, since&.evidence)
         checks, findings = Rules.all.map { |rule| rule.judge(figures) }.transpose
-        Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            **changes(figures, since), reasons: evidence.ledger.reasons,
-                            cost: evidence.total_cost }, evidence.ledger.envelope)
+        changes = figures.changes if since
+        Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence, changes: changes,
+                            changed_since: changes && (since.at.to_r * 1000).round, cost: evidence.total_cost,
+                            reasons: evidence.ledger.reasons }, evidence.ledger.envelope)
       end
 
       private
-
-      def changes(figures, earlier)
-        changes = (figures.changes if earlier) or return {}
-        { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
-      end
 
       def check_since(earlier, evidence)
         diagnosis = earlier.is_a?(Diagnosis)

@@ -40,22 +40,15 @@ module Memscope
         bytes = figures.figure(affected)
         return [check(:unknown, figures.missing), nil] if affected && bytes.nil?
 
-        found = found(figures, bytes) or return [check(:clear), nil]
-        [check(:found), body(figures, bytes, **found)]
+        found = figures.figure(block, bytes) if bytes.nil? || bytes >= threshold(figures)
+        found ? [check(:found), body(figures, bytes, **found)] : [check(:clear), nil]
       end
 
       private
 
       def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
-      def found(figures, bytes)
-        found = figures.figure(block, bytes) if bytes.nil? || thresholds(figures).all? do |threshold|
-          figures.reaches?(bytes, threshold)
-        end
-        found && { severity: :warning, confidence: :certain, evidence: {}, **found }
-      end
-
-      def thresholds(figures) = [floor, ratio * (figures.figure(of) || 0)]
+      def threshold(figures) = [floor, ratio * (figures.figure(of) || 0)].max
 
       def floors
         return {} if floor.zero? && ratio.zero?
@@ -63,7 +56,8 @@ module Memscope
         { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
       end
 
-      def body(figures, bytes, title:, why:, severity:, confidence:, evidence:, returns:, remedy: nil)
+      def body(figures, bytes, title:, why:, returns:, remedy: nil, severity: :warning, confidence: :certain,
+               evidence: {})
         amount = returns.is_a?(Range)
         { id: id, severity: severity, confidence: confidence, title: title,
           explanation: [*why].compact.join(" "), affected_bytes: bytes, remedy: remedy&.first,
