@@ -71,9 +71,7 @@ module Memscope
 
       def assignment(name, value) = "#{GLIBC.fetch(name)}=#{value}"
 
-      def recommended
-        recommendations.map(&:text).join(" ") unless recommendations.empty? || @inputs.secure
-      end
+      def line(assignments) = assignments.join(" ")
 
       def reasons
         callers = @inputs.mallopt_callers.map { |path| path.empty? ? "the program" : path }

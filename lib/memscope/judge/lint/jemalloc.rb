@@ -34,12 +34,10 @@ module Memscope
 
       # The recommended text replaces the variable's text.
       def kept
-        @allocator.settings.values.select { |one| one.source == variable && taken?(one) }
+        @allocator.settings.values.select { |one| one.source == conf && taken?(one) }
                   .select { |one| one.value == @values[one.name] }
                   .to_h { |one| [one.name, one.given] }
       end
-
-      def variable = @inputs.conf_variable
 
       def source_of(setting)
         @inputs.confs.reverse.find { |conf| conf[:text].to_s.include?(setting.given) }&.fetch(:source)
@@ -111,12 +109,7 @@ module Memscope
 
       def assignment(name, value) = "#{name}:#{value}"
 
-      def recommended
-        return if recommendations.empty? || @inputs.secure
-
-        text = recommendations.map(&:text).join(",")
-        "#{variable}=#{text.gsub(SPECIAL) { |special| "\\#{special}" }}"
-      end
+      def line(pairs) = "#{conf}=#{pairs.join(',').gsub(SPECIAL) { |special| "\\#{special}" }}"
 
       # Background threads are not among the pairs: jemalloc's manual warns against starting them while jemalloc
       # initialises (opt.background_thread).

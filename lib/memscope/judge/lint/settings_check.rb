@@ -185,7 +185,9 @@ module Memscope
         end
       end
 
-      def recommended = nil
+      def recommended
+        line(recommendations.map(&:text)) unless recommendations.empty? || @inputs.secure
+      end
 
       def tuning = nil
 
