@@ -10,8 +10,6 @@ module Memscope
   #
   # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
   module Doctor
-    CALL = "Memscope.doctor"
-    private_constant :CALL
     %w[ruby growth rows settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }
     Rules.all.freeze
 
@@ -19,9 +17,7 @@ module Memscope
       # Implements Memscope.doctor.
       #
       # @api private
-      def read(since: nil, gc: false)
-        diagnose(Diagnosis::Evidence.read(gc: gc), since: since)
-      end
+      def read(since: nil, gc: false) = diagnose(Diagnosis::Evidence.read(gc: gc), since: since)
 
       # Judges evidence. A pure function: nothing is read.
       #
@@ -42,14 +38,13 @@ module Memscope
       private
 
       def check_since(earlier, evidence)
-        diagnosis = earlier.is_a?(Diagnosis)
-        Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: CALL) unless diagnosis
+        earlier.is_a?(Diagnosis) or Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: "Memscope.doctor")
         before, now = [earlier.evidence, evidence].map(&:ledger)
         started = [earlier.evidence, evidence].map { |one| one.lint.environment.started }
         return if Diff.same_process?(before, now) && started.uniq.one?
 
         given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
-        raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: CALL)
+        raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: "Memscope.doctor")
       end
 
       # The worst first; of equal severity, what has grown, then the one that affects most memory.

@@ -7,19 +7,18 @@ module Memscope
       BEFORE_FORK = ["before_fork { GC.start; Memscope.purge(:trim) } # config/puma.rb: in the master",
                      "#{RESTART}; delays the start of the workers"].freeze
       SHARED_TRIM = "A trim of this process leaves shared pages in memory for the other processes."
+      WHOLE_PAGES = "All 2 MiB of a huge page are resident, however little of it is used."
       UNKNOWN_WITHOUT_HUGE = "It is unknown which of these pages would be resident without huge pages."
 
       # glibc keeps free memory in the arena that it came from. A trim returns free memory in whole pages, but not the
       # free parts of pages between used blocks.
       rule(:malloc_thp, "malloc in huge pages",
            -> { [unused_bytes, anonymous_huge_bytes].then { |all| all.min if all.all? } },
-           inapplicable: lambda do
-             without_glibc || ("malloc asks for no huge pages" unless malloc_asks_for_huge_pages?)
-           end, floor: FLOOR, ratio: 0.10) do |bytes|
+           inapplicable: -> { without_glibc || ("malloc asks for no huge pages" unless malloc_asks_for_huge_pages?) },
+           floor: FLOOR, ratio: 0.10) do |bytes|
         { title: "up to #{size(bytes)} is resident because malloc asked for huge pages",
           severity: reaches?(bytes - trimmable_bytes, FLOOR) ? :warning : :info,
-          why: "All 2 MiB of a huge page are resident, however little of it is " \
-               "used. glibc asks for them (glibc.malloc.hugetlb=1, or its default " \
+          why: "#{WHOLE_PAGES} glibc asks for them (glibc.malloc.hugetlb=1, or its default " \
                "since 2.43): #{size(unused_bytes)} of malloc is resident but unused.",
           confidence: :likely, returns: UNKNOWN_WITHOUT_HUGE,
           remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "#{RESTART}; causes more TLB misses"] }
@@ -78,7 +77,7 @@ module Memscope
           remedy: after_collection("memscope exec -- COMMAND", "#{RESTART} under jemalloc, which keeps blocks of " \
                                                                "one size together") }
       end
-      private_constant :BEFORE_FORK, :SHARED_TRIM, :UNKNOWN_WITHOUT_HUGE
+      private_constant :BEFORE_FORK, :SHARED_TRIM, :WHOLE_PAGES, :UNKNOWN_WITHOUT_HUGE
     end
   end
 end

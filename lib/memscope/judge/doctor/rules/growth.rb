@@ -3,8 +3,6 @@
 module Memscope
   module Doctor
     module Rules
-      # Bytes. Growth between two diagnoses is named from here on, whatever the row.
-      GROWN = Diagnosis::GROWN
       # Growth by at least this share of the RSS is a warning: less may be what any work leaves.
       GROWN_SHARE = 0.05
       MANY_THREADS = 50
@@ -18,7 +16,7 @@ module Memscope
 
         # A rule on a figure that has grown since the earlier diagnosis.
         def growth(id, subject, now, grown = -> { growth_of(now) }, **entries, &block)
-          rule(id, subject, grown, inapplicable: :incomparable, floor: GROWN, **entries) do |bytes|
+          rule(id, subject, grown, inapplicable: :incomparable, floor: Diagnosis::GROWN, **entries) do |bytes|
             amount = figure(now)
             found = figure(block, bytes)
             time = "In #{format('%.1f', seconds)} s, "
@@ -80,7 +78,7 @@ module Memscope
           evidence: { garbage_bytes: garbage&.bytes,
                       earlier_garbage_bytes: earlier.garbage&.bytes } }
       end
-      private_constant :GROWN, :GROWN_SHARE, :MANY_THREADS, :MAY_BE, :IN_USE, :FILLS
+      private_constant :GROWN_SHARE, :MANY_THREADS, :MAY_BE, :IN_USE, :FILLS
     end
   end
 end

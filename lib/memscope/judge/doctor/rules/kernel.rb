@@ -68,8 +68,7 @@ module Memscope
       end, floor: 2 * FLOOR, ratio: 0.25) do |bytes|
         { title: "#{size(bytes)} is in huge pages, each resident as a whole", confidence: :likely,
           severity: reaches?(unused_bytes, [FLOOR, 0.10 * rss_bytes].max) ? :warning : :info,
-          why: "All 2 MiB of a huge page are resident, however little of it is " \
-               "used. #{size(unused_bytes || 0)} of malloc is resident but unused.",
+          why: "#{WHOLE_PAGES} #{size(unused_bytes || 0)} of malloc is resident but unused.",
           returns: UNKNOWN_WITHOUT_HUGE,
           remedy: without_jemalloc ? NO_HUGE_PAGES_ON_HOST : NO_HUGE_PAGES }
       end

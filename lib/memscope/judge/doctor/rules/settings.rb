@@ -3,7 +3,6 @@
 module Memscope
   module Doctor
     module Rules
-      NO_AMOUNT = "This finding is about a setting."
       RESTART = "requires a restart"
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
@@ -29,13 +28,13 @@ module Memscope
           cost = { [] => RESTART, remedies => "takes effect at once" }
                  .fetch(now, "#{RESTART}, except for the Ruby code")
           others = problems.drop(1).map(&:text)
-          { title: problems.first.text, severity: problems.first.severity, returns: NO_AMOUNT,
+          { title: problems.first.text, severity: problems.first.severity, returns: "This finding is about a setting.",
             why: [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE],
             evidence: { problems: problems.map(&:id) },
             remedy: ([remedies.join("\n"), cost] unless remedies.empty?) }
         end
       end
-      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS
+      private_constant :RESTART, :SEE, :PROBLEMS
     end
   end
 end
