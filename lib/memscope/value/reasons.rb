@@ -114,7 +114,8 @@ module Memscope
       # The ledger.
       blocks_unlisted: the blocks of this malloc cannot be listed
       buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files and other memory outside malloc
-      cached_chunks_unmarked: chunks in thread caches count as in use: no mark of them was found in this glibc (%s)
+      cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: no
+        mark of them was found in this glibc (%s)
       chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
         meanwhile), so how much malloc has in use and how much a trim returns is unknown
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
