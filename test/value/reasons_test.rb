@@ -69,7 +69,8 @@ class ReasonsTest < MemscopeTest
   # The parts of a file in which each string literal is an id.
   def places(name, source)
     [*%w[memscope_reason memscope_reason_of].flat_map { |function| calls(source, function).map(&:first) },
-     *calls(source, "memscope_set_reason").map(&:last), *source.scan(/refusal = "\w+"/), *returned(name, source),
+     *%w[memscope_set_reason memscope_heap_call_list].flat_map { |function| calls(source, function).map(&:last) },
+     *source.scan(/refusal = "\w+"/), *returned(name, source),
      *('"unread"' if source.include?("memscope_unread(")),
      *(source.scan(/\[MEMSCOPE_\w+\] = "\w+"/) if name == "status.c")]
   end

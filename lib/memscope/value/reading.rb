@@ -227,7 +227,11 @@ module Memscope
       # @param call [String, nil] the name of the method of Memscope, if it differs from the kind
       # @return [Boolean] the value
       # @raise [Invalid] unless it is true or false
-      def check_switch(name, value, call: kind) = Field.choice(name, value, [true, false], call: "Memscope.#{call}")
+      def check_switch(name, value, call: nil)
+        return value if value.equal?(true) || value.equal?(false) # a snapshot allocates nothing
+
+        Field.choice(name, value, [true, false], call: "Memscope.#{call || kind}")
+      end
 
       private
 

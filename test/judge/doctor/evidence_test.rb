@@ -77,7 +77,9 @@ class DiagnosisObjectsTest < MemscopeTest
 
     assert_nil client.call(:doctor).evidence.objects
     graph = client.call(:heap_graph, top: 100)
-    2.times { client.call(:census) }
+    client.call(:census)
+    sleep 0.5 # 2,000 orders each 20 ms
+    client.call(:census)
     client.call(:heap_graph, paths_to: "Order")
     objects = client.call(:doctor).evidence.objects
 

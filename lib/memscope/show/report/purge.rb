@@ -48,9 +48,10 @@ module Memscope
 
       def outcome
         before, after = [@reading.before, @reading.after].map { |ledger| ledger&.rss_bytes }
-        now = "; #{changed}"
-        now = " before, #{mebibytes(after)} after: #{mebibytes(@reading.returned_bytes)} returned" if after
-        [*(@page.wrapped("RSS #{mebibytes(before)} MiB#{now}") if before), *gained, *(garbage unless after)]
+        machine = gained
+        returned = ": #{mebibytes(@reading.returned_bytes)} returned" unless machine
+        now = after ? " before, #{mebibytes(after)} after#{returned}" : "; #{changed}"
+        [*(@page.wrapped("RSS #{mebibytes(before)} MiB#{now}") if before), *machine, *(garbage unless after)]
       end
 
       def changed
