@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-require_relative "libraries"
+require "rbconfig"
 
 module Memscope
   class Profile < Reading

@@ -17,7 +17,6 @@ module Memscope
       SUBTRACTED = %i[samples live_bytes live_objects own_bytes allocator_grown_bytes rss_grown_bytes].freeze
       # What is known of each of the profiles only.
       OF_ONE = %i[generations epoch unjudged_generation allocator_live_bytes coverage holders].freeze
-      private_constant :SAME, :SUBTRACTED, :OF_ONE
 
       class << self
         # @param earlier [Profile]

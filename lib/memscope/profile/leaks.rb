@@ -21,7 +21,6 @@ module Memscope
       ERRORS = 2
       # The fewest generations that have two halves to compare.
       GENERATIONS = 4
-      private_constant :ERRORS, :GENERATIONS
 
       # @return [Profile] the part of the profile that was allocated between the warm-up and the program's end
       attr_reader :profile
@@ -38,10 +37,7 @@ module Memscope
 
       # @param holders [Array<Holder>] what holds the objects of `entries`
       # @return [self]
-      def held_by(holders)
-        @profile = @profile.held_by(holders)
-        self
-      end
+      def held_by(holders) = tap { @profile = @profile.held_by(holders) }
 
       # @return [Symbol] :too_early if the program did not outlive its warm-up, :steady or :leak
       def verdict
@@ -51,9 +47,7 @@ module Memscope
       end
 
       # @return [Array<Entry>] lines that grew past the threshold, the largest first
-      def entries
-        @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
-      end
+      def entries = @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
 
       # @return [String] the verdict as one sentence
       def to_s

@@ -100,8 +100,6 @@ module Memscope
       # @return [String, nil] STANDARD
       def standard(path) = (STANDARD if RUBYS.any? { |directory| path.start_with?(directory) })
       def called?(frame) = frame[:path].nil? || frame[:library] == STANDARD || frame[:library].match?(CALLED)
-      private_class_method :standard, :called?
     end
-    private_constant :Libraries
   end
 end

@@ -80,9 +80,8 @@ module Memscope
       # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
-        unless rate?(rate) || EVERY_BLOCK.eql?(rate)
-          refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes")
-        end
+        allowed = rate?(rate) || EVERY_BLOCK.eql?(rate)
+        refuse("rate", rate, "a power of two from #{RATES.first} to #{RATES.last} bytes") unless allowed
         Field.choice(:backend, backend, BACKENDS, call: "#{name}.start")
       end
 
@@ -122,9 +121,7 @@ module Memscope
 
       # @return [Profile] the running profile, or else the last one
       # @raise [Unavailable] if no profile was started
-      def snapshot
-        read(Native.malloc_profile) || refuse_not_running
-      end
+      def snapshot = read(Native.malloc_profile) || refuse_not_running
 
       # Starts another generation: allocations from now on belong to it. A leak shows as old generations that stay live.
       #
@@ -171,11 +168,9 @@ module Memscope
       def prepare
         raise Unavailable, :profile_without_room unless Native.prepare_profile
 
-        @learnt ||= Thread.new do
-          Native.learn_vm_entry_points
-          true
-        end.value
-        Profile.const_get(:Application) # loaded now: a trap handler that reads the profile cannot load files
+        @learnt ||= Thread.new { Native.learn_vm_entry_points }.join && true
+        # Loaded now: a trap handler that reads the profile cannot load files.
+        %i[Application Libraries].each { |name| Profile.const_get(name) }
         # Before Ruby 3.2, automatic compaction can at any time move objects that the frames of a thread without the GVL
         # point to.
         Native.read_frames_without_gvl(RUBY_VERSION >= "3.2" || !GC.auto_compact)

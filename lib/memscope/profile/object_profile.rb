@@ -114,19 +114,14 @@ module Memscope
       #
       # @return [Integer] its number
       # @raise [Unavailable] if no profile is running
-      def next_generation
-        refuse_not_running unless running?
-        Native.next_object_generation
-      end
+      def next_generation = running? ? Native.next_object_generation : refuse_not_running
 
       # Checks the arguments of start.
       #
       # @api private
       # @return [void]
       # @raise [ArgumentError] as start
-      def check(budget: BUDGET)
-        refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget)
-      end
+      def check(budget: BUDGET) = (refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget))
 
       # @api private
       # @return [Boolean] whether it is an allowed budget
@@ -145,7 +140,8 @@ module Memscope
         why = hooks_obstacle(RUBY_VERSION)
         raise Unavailable.new(*why) if why
 
-        %i[Application Shares].each { |name| Profile.const_get(name) } # loaded now: a trap handler cannot load files
+        # Loaded now: a trap handler cannot load files.
+        %i[Application Libraries Shares].each { |name| Profile.const_get(name) }
         Native.start_object_profile(Float(budget))
       end
 

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require "zlib"
-require_relative "libraries"
 
 module Memscope
   class Profile < Reading
@@ -18,7 +17,6 @@ module Memscope
       # @api private
       module Wire
         SMALL = Array.new(128) { |number| [number].pack("C").freeze }.freeze
-        private_constant :SMALL
 
         module_function
 
@@ -50,14 +48,12 @@ module Memscope
         # @return [String]
         def repeated(field, contents) = contents.map { |content| bytes(field, content) }.join
       end
-      private_constant :Wire
 
       # Field numbers of the message Profile.
       FIELDS = { sample_type: 1, sample: 2, mapping: 3, location: 4, function: 5, string_table: 6, time_nanos: 9,
                  duration_nanos: 10, period_type: 11, period: 12, comment: 13, default_sample_type: 14 }.freeze
       # Fields of the message Mapping: has_functions, has_filenames, has_line_numbers, has_inline_frames.
       SYMBOLISED = { 7 => 1, 8 => 1, 9 => 1, 10 => 1 }.freeze
-      private_constant :FIELDS, :SYMBOLISED
 
       # Go's sample types, in Go's order; pprof shows the last one by default.
       ALLOCATED = { %w[alloc_objects count] => :allocated_objects, %w[alloc_space bytes] => :allocated_bytes }.freeze
@@ -69,7 +65,6 @@ module Memscope
       # The entry points of the allocator, of the C library, and of Ruby (in gc.c, and since 3.4 in gc/default).
       WRAPPERS = /\A(?:_*(?:libc|je|mi|tc|ruby|rb|objspace)_(?:gc_impl_)?)?x?
                   (?:malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc)/x
-      private_constant :ALLOCATED, :LIVE, :PROGRAM, :GZIP, :WRAPPERS
 
       # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
       #   labels for all of its samples
@@ -122,21 +117,12 @@ module Memscope
       def period = @parts.map { |profile, _labels| profile.rate_bytes || 1 }.max
 
       def origin(profile)
-        "memscope #{profile.memscope}, ruby #{profile.ruby}, process " \
-          "#{profile.pid}, #{sampling(profile)}"
+        sampling = "one sample for each #{profile.rate_bytes} bytes"
+        sampling = "objects sampled in #{profile.windows} windows of allocations" if profile.objects?
+        "memscope #{profile.memscope}, ruby #{profile.ruby}, process #{profile.pid}, #{sampling}"
       end
 
-      def sampling(profile)
-        return "objects sampled in #{profile.windows} windows of allocations" if profile.objects?
-
-        "one sample for each #{profile.rate_bytes} bytes"
-      end
-
-      def duration
-        return (@profile.seconds * 1_000_000_000).to_i if @profile.difference?
-
-        nanoseconds(@profile.at) - nanoseconds(@profile.started_at)
-      end
+      def duration = nanoseconds(@profile.at) - nanoseconds(@profile.since || @profile.started_at)
 
       def nanoseconds(time) = (time.to_i * 1_000_000_000) + time.nsec
 

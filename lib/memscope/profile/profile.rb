@@ -16,21 +16,9 @@ module Memscope
   class Profile < Reading
     require_relative "stack" # the types of its fields
 
-    autoload :Application, File.join(__dir__, "application.rb")
-    # @api private
-    autoload :Growth, File.join(__dir__, "growth.rb")
-    autoload :Grouping, File.join(__dir__, "grouping.rb")
-    autoload :Leaks, File.join(__dir__, "leaks.rb")
-    # @api private
-    autoload :Lease, File.join(__dir__, "lease.rb")
-    autoload :Libraries, File.join(__dir__, "libraries.rb")
-    # @api private
-    autoload :Profiler, File.join(__dir__, "profiler.rb")
-    # @api private
-    autoload :Pprof, File.join(__dir__, "pprof.rb")
-    autoload :Shares, File.join(__dir__, "shares.rb")
-    # @api private
-    autoload :Speedscope, File.join(__dir__, "speedscope.rb")
+    %i[Application Growth Grouping Leaks Lease Libraries Pprof Profiler Shares Speedscope].each do |name|
+      autoload name, File.join(__dir__, "#{name.downcase}.rb")
+    end
 
     # The groupings of `by` in a profile of malloc's memory.
     GROUPINGS = %i[line caller method native library stack generation tag thread].freeze
@@ -162,12 +150,8 @@ module Memscope
         wrong = stack.frames.reject { |frame| frame.is_a?(Integer) && allowed.cover?(frame) }
         Loader.refuse([where, :frames], wrong.first, "indexes into frames, 0 to #{allowed.max}") unless wrong.empty?
         check_known(stack, OF_OBJECTS.first(3), where) if profile.objects?
-        return if profile.difference?
-
-        Stack::GROWING.each do |number|
-          value = stack.public_send(number)
-          Loader.refuse([where, number], value, "an Integer of 0 or more") if value&.negative?
-        end
+        fell = Stack::GROWING.find { |number| stack.public_send(number)&.negative? } unless profile.difference?
+        Loader.refuse([where, fell], stack.public_send(fell), "an Integer of 0 or more") if fell
       end
     end
 
@@ -236,9 +220,7 @@ module Memscope
     # @param other [Profile] the earlier one
     # @return [Profile] in this profile's envelope, at no cost
     # @raise [TypeError, ArgumentError] as for `-`
-    def growth_since(other)
-      changed(**Growth.values(of_this_kind(other), self)).with_errors
-    end
+    def growth_since(other) = changed(**Growth.values(of_this_kind(other), self)).with_errors
 
     # @return [Float, nil] time from the earlier profile of a growth to the later; nil for a profile as it was read
     def seconds = since && (at - since).to_f

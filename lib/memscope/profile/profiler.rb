@@ -59,13 +59,9 @@ module Memscope
         raise Unavailable.new(:profile_unreadable, noun, body)
       end
 
-      def refuse(argument, given, allowed)
-        Field.refuse(argument, given, allowed, call: "#{name}.start")
-      end
+      def refuse(argument, given, allowed) = Field.refuse(argument, given, allowed, call: "#{name}.start")
 
-      def refuse_running
-        raise Unavailable.new(:profile_running, noun[0] == "o" ? "an" : "a", noun, name)
-      end
+      def refuse_running = raise(Unavailable.new(:profile_running, noun[0] == "o" ? "an" : "a", noun, name))
 
       def refuse_not_running = raise(Unavailable.new(:profile_not_running, noun, name))
     end

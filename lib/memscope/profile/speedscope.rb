@@ -7,20 +7,13 @@ module Memscope
     # speedscope's own format: https://www.speedscope.app/file-format-schema.json
     #
     # @api private
-    class Speedscope
-      SCHEMA = "https://www.speedscope.app/file-format-schema.json"
-
-      # @param profile [Profile]
-      def initialize(profile)
-        @profile = profile
-      end
-
+    Speedscope = Struct.new(:profile) do
       # @return [String] JSON
       def to_s
-        JSON.generate("$schema": SCHEMA, exporter: "memscope #{@profile.memscope}",
-                      name: "#{@profile.objects? ? 'object' : 'malloc'} profile of process #{@profile.pid}",
-                      activeProfileIndex: 0,
-                      shared: { frames: @profile.frames.map { |frame| frame(frame) } }, profiles: profiles)
+        JSON.generate("$schema": "https://www.speedscope.app/file-format-schema.json", activeProfileIndex: 0,
+                      name: "#{profile.objects? ? 'object' : 'malloc'} profile of process #{profile.pid}",
+                      exporter: "memscope #{profile.memscope}",
+                      shared: { frames: profile.frames.map { |frame| frame(frame) } }, profiles: profiles)
       end
 
       private
@@ -31,17 +24,17 @@ module Memscope
 
       # Weights cannot be negative: shrinkage gets a profile of its own.
       def profiles
-        if @profile.difference?
+        if profile.difference?
           return [sampled("growth", &:live_bytes), sampled("shrinkage") { |stack| -stack.live_bytes }]
         end
 
         [sampled("live bytes", &:live_bytes), sampled("live objects", "none", &:live_objects),
-         (sampled("allocated since start", &:allocated_bytes) if @profile.allocations?)].compact
+         (sampled("allocated since start", &:allocated_bytes) if profile.allocations?)].compact
       end
 
       # Sums of stacks with the same frames: the format has no thread, tag or generation.
       def sampled(name, unit = "bytes")
-        weights = @profile.stacks.each_with_object(Hash.new(0)) { |stack, sums| sums[stack.frames] += yield(stack) }
+        weights = profile.stacks.each_with_object(Hash.new(0)) { |stack, sums| sums[stack.frames] += yield(stack) }
         weights.select! { |_frames, weight| weight.positive? }
         { type: "sampled", name: name, unit: unit, startValue: 0, endValue: weights.values.sum,
           samples: weights.keys.map(&:reverse), weights: weights.values }

@@ -19,7 +19,6 @@ module Memscope
       BETWEEN = 600
       # The fewest epochs of a profile that has two halves to compare.
       EPOCHS = 10
-      private_constant :EPOCHS
 
       @lock = Mutex.new
 
@@ -34,7 +33,6 @@ module Memscope
             @hooked ||= Forks.listen(child: -> { forked }) && true
             @thread = Forks.background("memscope objects") { watch_sessions } unless @thread&.alive?
           end
-          nil
         end
 
         # @param body [Hash{Symbol => Object}] from ObjectProfile.with_objects
@@ -84,9 +82,7 @@ module Memscope
         end
 
         # Under the lock, so that a profile that starts now is either seen here, or gets a new thread from `watch`.
-        def wanted?
-          @lock.synchronize { @profiler.running? || (@thread = nil) }
-        end
+        def wanted? = @lock.synchronize { @profiler.running? || (@thread = nil) }
 
         def watch_session(session)
           @majors = @looked_at = nil
