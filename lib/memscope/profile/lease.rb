@@ -17,7 +17,6 @@ module Memscope
       # tell what was allocated before a major GC.
       TICK = 1.0
       TICKS = 60
-      private_constant :TICK, :TICKS
 
       # @param profiler [Module] MallocProfile or ObjectProfile
       # @param judge [Boolean] tell what survived a major GC from what may be garbage
@@ -116,10 +115,9 @@ module Memscope
 
       # A forked child continues its parent's profile, but lacks the thread that would end it: the profile ends here.
       def forked
-        held = held?
+        @profiler.halt if held?
         @token = nil
         @lock = Mutex.new
-        @profiler.halt if held
       end
 
       # The second collection frees what the first has left to finalizers.
@@ -147,19 +145,14 @@ module Memscope
       end
 
       def expire(token, seconds)
-        wait(token, seconds)
-        sleep(GRACE)
-        @lock.synchronize { finish if @token == token && held? }
-      end
-
-      def wait(token, seconds)
-        tick = [TICK, seconds / TICKS].max
-        ticks = @judge ? (seconds / tick).floor : 0
-        ticks.times do
-          sleep(tick)
-          @lock.synchronize { mark if @token == token && held? }
+        left = seconds + GRACE
+        tick = @judge ? [TICK, seconds / TICKS].max : left
+        while left.positive?
+          sleep([tick, left].min)
+          left -= tick
+          step = left.positive? ? :mark : :finish
+          @lock.synchronize { send(step) if @token == token && held? }
         end
-        sleep([seconds - (ticks * tick), 0].max) # in Floats, 60 sixtieths of 62.4 are more than 62.4
       end
     end
   end
