@@ -25,7 +25,6 @@ module Memscope
                    ->(_frame) { true }].freeze
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
-      private_constant :NO_FRAMES, :NO_CALLER, :ANONYMOUS, :ALLOCATING, :PREFERRED, :NUMBERS
 
       # @param frame [Frame]
       # @return [Boolean] whether memory can count for its line
@@ -35,9 +34,14 @@ module Memscope
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks
-        @difference = profile.difference?
         @profile = profile
-        classify
+        # Each frame is classified once, rather than once for each stack that contains it.
+        @files = @frames.map(&:file?)
+        @lines = @frames.map { |frame| Grouping.line?(frame) }
+        @callers = @frames.map { |frame| application?(frame) }
+        @states = @frames.map { |frame| frame.kind == :state }
+        @native = @frames.any? { |frame| frame.kind == :native }
+        @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
       # @param grouping [Symbol]
@@ -73,10 +77,7 @@ module Memscope
 
       # @param stack [Stack]
       # @return [Place, String]
-      def by_method(stack)
-        frame = line(stack)
-        frame ? Place.new(frame.name, frame.path) : without_line(stack)
-      end
+      def by_method(stack) = line(stack)&.then { |frame| Place.new(frame.name, frame.path) } || without_line(stack)
 
       # @param stack [Stack]
       # @return [Place, String]
@@ -126,16 +127,6 @@ module Memscope
 
       private
 
-      # Classifies each frame once, rather than once for each stack that contains it.
-      def classify
-        @files = @frames.map(&:file?)
-        @lines = @frames.map { |frame| Grouping.line?(frame) }
-        @callers = @frames.map { |frame| application?(frame) }
-        @states = @frames.map { |frame| frame.kind == :state }
-        @native = @frames.any? { |frame| frame.kind == :native }
-        @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
-      end
-
       def application?(frame)
         frame.file? && library_of_line(frame) == Libraries::APPLICATION && !ANONYMOUS.include?(frame.path)
       end
@@ -151,15 +142,9 @@ module Memscope
                         **NUMBERS.to_h { |number| [number, sum(stacks.map(&number))] }, share: share,
                         **@profile.errors_of(stacks),
                         native: heaviest(pairs) { |stack, _place| native_name(native(stack)) },
-                        callers: [], lines: [], **calls(grouping, stacks), generations: generations(stacks) })
-      end
-
-      def calls(grouping, stacks)
-        case grouping
-        when :line, :method then { callers: called(stacks) { |stack| caller(stack) } }
-        when :caller then { lines: called(stacks) { |stack| line(stack) } }
-        else {}
-        end
+                        callers: %i[line method].include?(grouping) ? called(stacks) { |stack| caller(stack) } : [],
+                        lines: grouping == :caller ? called(stacks) { |stack| line(stack) } : [],
+                        generations: generations(stacks) })
       end
 
       # Live bytes by the line that the block chooses, of stacks whose allocating line is not the application's own.
@@ -185,10 +170,10 @@ module Memscope
       end
 
       # The total that shares refer to: in a difference, only the growth, without the shrinkage.
-      def whole(bytes) = @difference ? bytes.select(&:positive?).sum : bytes.sum
+      def whole(bytes) = @profile.difference? ? bytes.select(&:positive?).sum : bytes.sum
 
       def share(bytes, whole)
-        return if @difference && !bytes.positive?
+        return if @profile.difference? && !bytes.positive?
 
         whole.zero? ? 0.0 : bytes.fdiv(whole)
       end
@@ -205,12 +190,7 @@ module Memscope
         @frames[index] if index && wanted[index]
       end
 
-      def native(stack)
-        return unless @native
-
-        @natives.each { |wanted| first(stack, wanted)&.then { |frame| return frame } }
-        nil
-      end
+      def native(stack) = (@natives.reduce(nil) { |found, wanted| found || first(stack, wanted) } if @native)
 
       def leaf(stack) = stack.frames.empty? ? nil : @frames[stack.frames.first]
 

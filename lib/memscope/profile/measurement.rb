@@ -116,17 +116,13 @@ module Memscope
       private
 
       def prepare
-        refuse_running
-        FIBERS[Thread.current] = Fiber.current
-        listen_for_forks
-      end
-
-      def refuse_running
         end_abandoned if Native.measuring
         refuse_another if Native.measuring
-        return unless ObjectProfile.running?
+        raise Unavailable, :objects_profiled if ObjectProfile.running?
 
-        raise Unavailable, :objects_profiled
+        # A child that is forked within a block goes on unmeasured.
+        @halt ||= -> { Native.halt_measurement }.tap { |halt| Forks.listen(child: halt, daemon: halt) }
+        FIBERS[Thread.current] = Fiber.current
       end
 
       # A fiber that nothing refers to is never resumed, and so never ends its block.
@@ -144,15 +140,6 @@ module Memscope
         raise Unavailable.new(:measurement_running, where)
       end
 
-      # A child that is forked within a block goes on unmeasured.
-      def listen_for_forks
-        return if @listening
-
-        @listening = true
-        halt = -> { Native.halt_measurement }
-        Forks.listen(child: halt, daemon: halt)
-      end
-
       def run(objects, &)
         Native.clear_stack
         answer = Native.measure(objects, false, &)
@@ -163,27 +150,20 @@ module Memscope
       def of(body, obstacle, before, lead_us)
         ended = Cost.now
         later = Ledger.read(deep: true)
-        body.update(counted(body.delete(:rows), body.delete(:knows_retained), body.delete(:objects)))
-        body[:rows] = later - before
+        body.update(counted(*%i[rows knows_retained objects].map { |key| body.delete(key) }), rows: later - before)
         explain(body, obstacle)
-        costs = [before.cost, later.cost, Cost.capture(body[:cost])]
-        capture(body.update(cost: cost(costs, lead_us + Cost.now - ended)))
+        costs = [before.cost, later.cost]
+        rest = lead_us + Cost.now - ended - costs.sum(&:wall_us) # the collections
+        costs += [body[:cost], Cost.of(:T3, [rest, 0].max)].map { |cost| Cost.capture(cost) }
+        capture(body.update(cost: Cost.sum(costs)))
       end
 
       def explain(body, obstacle)
-        body[:reasons][:names] = :names_from_code if body[:classes]
-        return if body[:classes]
+        return body[:reasons].update(names: :names_from_code) if body[:classes]
 
         why = body[:reasons][:classes] || obstacle
-        body[:reasons].update([*EACH_OBJECT, :allocated_objects].to_h { |name| [name, why] })
-        body[:reasons][:allocated_objects] = :objects_of_all_threads if body[:allocated_objects]
-      end
-
-      # @param costs [Array<Cost>] of the ledgers, and of the extension
-      # @param around_us [Integer] microseconds before and after the block, ledgers included
-      def cost(costs, around_us)
-        rest = [around_us - costs.first(2).sum(&:wall_us), 0].max
-        Cost.sum([*costs, Cost.capture(Cost.of(:T3, rest))])
+        body[:reasons].update(EACH_OBJECT.to_h { |name| [name, why] })
+        body[:reasons][:allocated_objects] = body[:allocated_objects] ? :objects_of_all_threads : why
       end
 
       # @param rows [Array<Array>, nil] from the extension, for each pair of line and class: the path, the line number,
@@ -192,12 +172,14 @@ module Memscope
       def counted(rows, retained_known, total)
         return { allocated_objects: total } unless rows
 
-        lines = rows.group_by { |path, lineno, *| place(path, lineno) }
-        classes = rows.group_by { |row| { name: row[2] } }
-        lines, classes = [lines, classes].map do |groups|
-          ordered(groups.map { |name, parts| { **name, **sums(parts, retained_known) } })
-        end
-        { **sums(rows, retained_known), classes: classes, lines: lines }
+        { **sums(rows, retained_known),
+          classes: grouped(rows, retained_known) { |row| { name: row[2] } },
+          lines: grouped(rows, retained_known) { |path, lineno, *| place(path, lineno) } }
+      end
+
+      def grouped(rows, retained_known, &)
+        groups = rows.group_by(&).map { |name, parts| { **name, **sums(parts, retained_known) } }
+        groups.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
       end
 
       def place(path, lineno) = { name: path ? "#{path}:#{lineno}" : NO_LINE, path: path, lineno: lineno }
@@ -208,24 +190,16 @@ module Memscope
           retained_bytes: (retained_bytes if retained_known) }
       end
 
-      def ordered(rows)
-        rows.sort_by { |row| [-row[:retained_bytes].to_i, -row[:allocated_bytes], row[:name]] }
-      end
-
       # The result in a child that was forked within the block.
       def outside
-        body = { cost: Cost.of(:T0), reasons: {} }
-        own_fields.each { |field| body[:reasons][field.name] = :measured_in_parent }
-        capture(body)
+        capture({ cost: Cost.of(:T0), reasons: own_fields.to_h { |field| [field.name, :measured_in_parent] } })
       end
     end
 
     # @api private
     # @param value [Object]
     # @return [Measurement] a copy with this value
-    def holding(value)
-      dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
-    end
+    def holding(value) = dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
 
     # @api private
     # @return [Boolean] whether anything was measured

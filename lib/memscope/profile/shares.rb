@@ -9,10 +9,7 @@ module Memscope
     # @api private
     module Shares
       # The indexes, in a share, of its window's number, allocations, objects and bytes.
-      WINDOW = 0
-      ALLOCATIONS = 1
-      OBJECTS = 2
-      BYTES = 3
+      WINDOW, ALLOCATIONS, OBJECTS, BYTES = *0..3
 
       # As much of a stack, and of a profile, as `error` needs.
       Part = Struct.new(:samples, :live_objects, :shares)
@@ -47,30 +44,19 @@ module Memscope
 
       # @return [Array<Array(Integer, Integer, Integer, Integer)>] the growth of each window's share
       def differences(signed)
-        sums = {}
-        signed.each do |stack, sign|
-          stack.shares.each do |window, allocations, objects, bytes|
-            sum = sums[window] ||= [window, allocations, 0, 0]
-            sum[OBJECTS] += sign * objects
-            sum[BYTES] += sign * bytes
-          end
+        shares = signed.flat_map { |stack, sign| stack.shares.map { |share| [sign, *share] } }
+        shares.group_by { |_sign, window, allocations| [window, allocations] }.map do |window, some|
+          [*window, some.sum { |sign, *share| sign * share[OBJECTS] }, some.sum { |sign, *share| sign * share[BYTES] }]
         end
-        sums.values
       end
 
       # @param stacks [Array<#shares>]
       # @return [Array(Integer, Integer, Integer)] over windows: Σx, Σx² and Σxn, where x is what a window adds, and n
       #   how many allocations it stands for
       def sums(stacks, number)
-        windows = Hash.new(0)
-        allocations = {}
-        stacks.each do |stack|
-          stack.shares.each do |share|
-            windows[share[WINDOW]] += share[number]
-            allocations[share[WINDOW]] ||= share[ALLOCATIONS]
-          end
-        end
-        [windows.values.sum, windows.values.sum { |sum| sum**2 }, windows.sum { |one, sum| allocations[one] * sum }]
+        windows = stacks.flat_map(&:shares).group_by { |share| share[WINDOW] }.values
+        sums = windows.map { |shares| shares.sum { |share| share[number] } }
+        [sums.sum, sums.sum { |sum| sum**2 }, windows.zip(sums).sum { |some, sum| some.first[ALLOCATIONS] * sum }]
       end
 
       # At least that of independent samples.
@@ -89,7 +75,6 @@ module Memscope
         ((equal / [equal - 1, 0.5].max)**4) *
           (squares - (2 * rate * products) + (((rate * profile.allocations)**2) / equal))
       end
-      private_class_method :differences, :variance, :clustered
     end
   end
 end

@@ -69,10 +69,10 @@ module Memscope
       def read
         body = Native.tags
         body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
-        malloc, unread = malloc_profile
+        malloc, why = malloc_profile
         body[:cost] = Cost.sum([Cost.capture(body[:cost]), malloc.cost]) if malloc
         rows = rows(body, malloc)
-        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, unread || !malloc.nil?)
+        reasons = rows.empty? ? { rows: :tags_unset } : missing(rows, body, why)
         capture({ rows: rows, reasons: { **reasons, **body[:reasons] }, cost: body[:cost] })
       end
 
@@ -84,9 +84,10 @@ module Memscope
 
       private
 
-      # @return [Array(Profile, nil), Array(nil, String), Array(nil, nil)] the running profile; why it cannot be read
+      # @return [Array(Profile, Symbol), Array(nil, String), nil] the running profile, and why it knows nothing of some
+      #   tags; or why it cannot be read
       def malloc_profile
-        [(MallocProfile.snapshot if MallocProfile.running?), nil]
+        [MallocProfile.snapshot, :tags_few_malloc_samples] if MallocProfile.running?
       rescue Unavailable => e
         [nil, e.message]
       end
@@ -110,9 +111,8 @@ module Memscope
 
       def sampled(tag)
         live = tag[:live_samples].to_i >= ENOUGH ? tag.slice(:live_objects, :live_bytes) : {}
-        return live if tag[:counted].to_i < ENOUGH
-
-        { **live, allocated_objects: a_run(tag[:allocated_objects], tag[:profiled_runs]) }
+        allocated = a_run(tag[:allocated_objects], tag[:profiled_runs]) if tag[:counted].to_i >= ENOUGH
+        { **live, allocated_objects: allocated }
       end
 
       def a_run(whole, runs) = ((whole / runs.to_f).round(2) if whole && runs&.positive?)
@@ -128,21 +128,15 @@ module Memscope
       end
 
       # Why a row lacks a number.
-      def missing(rows, body, malloc)
-        { **without_objects(body), **without_malloc(malloc) }.select { |name, _why| rows.any? { |row| row[name].nil? } }
-      end
-
-      def without_objects(body)
-        why = body[:profiled] ? :tags_few_samples : body[:reasons][:profiled] || :tags_without_profile
-        reasons = OF_OBJECTS.to_h { |name| [name, why] }
-        body[:profiled] && !body[:judged] ? { **reasons, retained_objects: :tags_unjudged } : reasons
-      end
-
-      # @param malloc [Boolean, String] whether a malloc profile was read; or why it could not be read
-      def without_malloc(malloc)
-        why = malloc == true ? :tags_few_malloc_samples : malloc
-        { malloc_allocated_bytes: why || :tags_malloc_uncounted,
-          malloc_live_bytes: why || :tags_without_malloc_profile }
+      #
+      # @param why [Symbol, String, nil] of malloc's numbers; nil if no malloc profile is running
+      def missing(rows, body, why)
+        of_objects = body[:profiled] ? :tags_few_samples : body[:reasons][:profiled] || :tags_without_profile
+        reasons = OF_OBJECTS.to_h { |name| [name, of_objects] }
+        reasons[:retained_objects] = :tags_unjudged if body[:profiled] && !body[:judged]
+        reasons[:malloc_allocated_bytes] = why || :tags_malloc_uncounted
+        reasons[:malloc_live_bytes] = why || :tags_without_malloc_profile
+        reasons.select { |name, _why| rows.any? { |row| row[name].nil? } }
       end
     end
 
