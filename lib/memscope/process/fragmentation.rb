@@ -81,13 +81,9 @@ module Memscope
       private
 
       # Both are read once more if the epoch was advanced elsewhere between the two.
-      def of_one_epoch
-        pair = nil
-        2.times do
-          pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
-          break if pair.first.jemalloc&.fetch(:epoch) == pair.last.epoch
-        end
-        pair
+      def of_one_epoch(again: true)
+        pair = [Snapshot.read, SizeClasses.capture(Native.size_classes(nil, false))]
+        again && pair.first.jemalloc&.fetch(:epoch) != pair.last.epoch ? of_one_epoch(again: false) : pair
       end
 
       def of_glibc(ledger)
@@ -109,9 +105,8 @@ module Memscope
 
       def stuck_in(classes)
         partly_used = classes.select { |size_class| size_class.slab_bytes && size_class.slack_bytes&.positive? }
-        partly_used.sort_by { |size_class| -size_class.slack_bytes }.map do |size_class|
-          { size_bytes: size_class.size_bytes, stuck_bytes: size_class.slack_bytes,
-            utilisation: size_class.utilisation }
+        partly_used.sort_by { |size_class| -size_class.slack_bytes }.map do |one|
+          { size_bytes: one.size_bytes, stuck_bytes: one.slack_bytes, utilisation: one.utilisation }
         end
       end
     end

@@ -75,8 +75,6 @@ module Memscope
       # @api private
       def each_path(above, path = id, &block)
         yield path, self, above
-        return if leaf?
-
         lineage = [*above, self]
         children.each { |child| child.each_path(lineage, :"#{path}/#{child.id}", &block) }
       end
@@ -164,13 +162,10 @@ module Memscope
     def self.garbage_reason(blocks)
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
-      names = blocks.unfollowed_names
-      return unless names
-
+      names = blocks.unfollowed_names or return
       "a lower bound: some garbage may own more blocks, which count as reachable " \
         "(memscope does not follow the blocks of these kinds of objects: #{names})"
     end
-    private_class_method :held_by, :garbage_reason
 
     def self.of(collected)
       unjudged = RubyHeap::Garbage.unjudged_bytes if collected
@@ -186,7 +181,6 @@ module Memscope
       end
       capture(body)
     end
-    private_class_method :of
 
     def self.malloc_detail(body) = body[:rows].find { |row| row[:id] == :malloc }&.fetch(:detail)
 
@@ -209,7 +203,7 @@ module Memscope
     end
 
     def self.sum(*costs) = Cost.sum(costs.map { |cost| Cost.capture(cost) })
-    private_class_method :malloc_detail, :add_jit_metadata, :collectable, :sum
+    private_class_method :held_by, :garbage_reason, :of, :malloc_detail, :add_jit_metadata, :collectable, :sum
 
     # @param body [Hash{Symbol => Object}] from the extension, and the allocator's body as :allocator
     def self.capture(body, envelope = nil)
@@ -309,11 +303,7 @@ module Memscope
 
     # @api private
     # @return [Hash{Symbol => Integer}] bytes of the rows without children, by path; they sum to `rss_bytes`
-    def leaf_bytes
-      leaves = {}
-      each_path { |path, row| leaves[path] = row.bytes if row.leaf? }
-      leaves
-    end
+    def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
     # @return [Integer] how many rows fail their check

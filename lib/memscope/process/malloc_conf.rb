@@ -12,7 +12,6 @@ module Memscope
     # Options that jemalloc (5.1.0 to 5.3.1) accepts but does not report; `log` in a build with --enable-log only.
     UNREPORTED = %w[bin_shards slab_sizes lg_tcache_max narenas_ratio hpa_dirty_mult hpa_hugification_threshold_ratio
                     prof_log prof_unbias san_guard_small san_guard_large log].freeze
-    private_constant :PAIR, :NUMBER
 
     class << self
       # @param text [String] as MALLOC_CONF has it

@@ -12,7 +12,9 @@ module Memscope
     # Rubies whose GC.compact mistakes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in
     # 3.1.4 and 3.2.1.
     UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
-    private_constant :UNSAFE_TO_COMPACT
+    # The longest predicted walk, in microseconds under the GVL, that the surfaces make in the process itself.
+    BUDGET_US = 10_000
+    private_constant :UNSAFE_TO_COMPACT, :BUDGET_US
 
     # The pages of one slot size.
     class SlotSize < Record
@@ -105,10 +107,6 @@ module Memscope
     field :pause_us, :count
     # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; only in a diagnosis
     field :held_by_objects_bytes, :bytes, sparse: true
-
-    # The longest predicted walk, in microseconds under the GVL, that the surfaces make in the process itself.
-    BUDGET_US = 10_000
-    private_constant :BUDGET_US
 
     # (see Memscope.ruby_heap)
     def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))

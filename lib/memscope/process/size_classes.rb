@@ -83,10 +83,7 @@ module Memscope
     # (see Memscope.size_classes)
     def self.read(arena: nil)
       known = Native.arenas(true)[:arenas].map { |body| body[:index] } unless arena.nil?
-      allowed = [nil, *known]
-      there = arena.nil? || (arena.is_a?(Integer) && known.include?(arena))
-      Field.refuse(:arena, arena, allowed.map(&:inspect).join(", "), call: "Memscope.size_classes") unless there
-
+      Field.choice(:arena, arena, [nil, *known], call: "Memscope.size_classes")
       capture(Native.size_classes(arena, arena.nil?))
     end
 

@@ -82,13 +82,14 @@ module Memscope
       field :in_all, Returned
 
       # @return [Returned, nil] what a full GC returns; nil if that is unknown
-      def returned_by_gc = sum(heap_pages, at_once)
+      def returned_by_gc = both(heap_pages, at_once) { |pages, malloc| pages + malloc }
 
-      # @return [Returned, nil] what a trim or purge of malloc's memory returns after the GC
-      def returned_after_gc = less(in_all, at_once)
+      # @return [Returned, nil] what a trim or purge of malloc's memory returns after the GC: both bounds of `in_all`
+      #   include `at_once`
+      def returned_after_gc = both(in_all, at_once) { |all, gone| [all - gone, 0].max }
 
       # @return [Returned, nil] what the GC and that trim or purge return together
-      def returned = sum(heap_pages, in_all)
+      def returned = both(heap_pages, in_all) { |pages, malloc| pages + malloc }
 
       # @return [Integer, nil] malloc memory that objects own; without what they report, if that is too much
       def held_by_objects_bytes = overstated? ? all.block_bytes : all&.malloc_bytes
@@ -119,26 +120,19 @@ module Memscope
 
       # Unfollowed objects of Ruby itself report what they hold.
       OWN_KINDS = %w[class code io].freeze
-      private_constant :OWN_KINDS
 
       private
 
-      def sum(one, other) = both(one, other) { |range, more| (range.begin + more.begin)..(range.end + more.end) }
-
-      # The part that returns at once is subtracted from both bounds: `all` includes it in both.
-      def less(all, gone)
-        both(all, gone) { |range, less| (range.begin - less.begin).clamp(0, nil)..(range.end - less.end).clamp(0, nil) }
-      end
-
-      # The block's results for the ranges of two Returned, and for their private ranges; uncounted_bytes are added to
-      # each upper bound.
+      # The block's results for each bound of two Returned; uncounted_bytes are added to the upper bounds.
       def both(one, other)
         return unless one && other
 
-        all = yield(one.range, other.range)
-        own = yield(one.private_range, other.private_range) if one.private_range && other.private_range
-        Returned.capture({ bytes: all.begin, max_bytes: all.end + uncounted_bytes, private_bytes: own&.begin,
-                           private_max_bytes: own && (own.end + uncounted_bytes) })
+        least, most, own, own_most = Returned.fields.map do |bound|
+          bounds = [one, other].map(&bound.name)
+          yield(*bounds) unless bounds.include?(nil)
+        end
+        Returned.capture({ bytes: least, max_bytes: most + uncounted_bytes, private_bytes: own,
+                           private_max_bytes: own_most && (own_most + uncounted_bytes) })
       end
     end
   end

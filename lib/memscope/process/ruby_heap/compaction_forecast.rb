@@ -25,7 +25,6 @@ module Memscope
       LAST_PASS = 0.005
       # Slots that Ruby 3.4 and newer keep free in each heap (GC_HEAP_INIT_SLOTS).
       INIT_SLOTS = 10_000
-      private_constant :RATIO, :SMALL, :INIT_SLOTS
 
       # @param heap [RubyHeap] preferably one read with `collect: true`
       def initialize(heap)
@@ -34,10 +33,7 @@ module Memscope
       end
 
       # @return [Range<Integer>, nil] bytes
-      def range
-        pages = narrow(*bounds(garbage: !@heap.collected?)) unless missing
-        pages && ((pages.begin * @heap.page_bytes)..(pages.end * @heap.page_bytes))
-      end
+      def range = (narrow(*bounds(garbage: !@heap.collected?)) unless missing)
 
       # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
@@ -67,11 +63,11 @@ module Memscope
         "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
       end
 
-      # The range of these bounds, in pages; nil if it is too wide.
+      # The range of these bounds, in bytes; nil if it is too wide.
       def narrow(least, most)
-        return 0..most if most <= @heap.pages * SMALL
-
-        least..most if most <= least * RATIO
+        small = most <= @heap.pages * SMALL
+        least = 0 if small
+        (least * @heap.page_bytes)..(most * @heap.page_bytes) if small || most <= least * RATIO
       end
 
       def too_wide

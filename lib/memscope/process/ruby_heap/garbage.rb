@@ -14,7 +14,6 @@ module Memscope
       UNCOUNTED = 8_192
       # Whether this Ruby's garbage collector reports how many slots the last GC marked.
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
-      private_constant :COUNTED
 
       class << self
         # To be called right after collect, before the program has let go of what survived. Makes no objects.
