@@ -53,9 +53,7 @@ module Memscope
         Field.seconds(:deadline, deadline, DEADLINES, "seconds above 0, up to #{DEADLINES.end}", call: "Memscope.dump")
         # The size rule, by its number in the extension. Unknown allocators get jemalloc's rule, the coarsest.
         sizes = Allocator.read.name == :glibc ? 1 : 2
-        create(path, format) do |file|
-          Native.dump(file.fileno, FORMATS.keys.index(format), sizes, gc, (deadline * 1000).ceil)
-        end
+        create(path, format) { |file, kind| Native.dump(file.fileno, kind, sizes, gc, (deadline * 1000).ceil) }
       end
 
       # Converts a dump that ObjectSpace.dump_all wrote, in any Ruby since 2.7, and leaves out its contents.
@@ -71,7 +69,7 @@ module Memscope
         format ||= format_of(path)
         Field.choice(:format, format, FORMATS.keys, call: "Memscope.dump")
         Source.open(from) do |dump|
-          create(path, format) { |file| Native.convert_dump(dump.fileno, file.fileno, FORMATS.keys.index(format)) }
+          create(path, format) { |file, kind| Native.convert_dump(dump.fileno, file.fileno, kind) }
         end
       end
 
@@ -85,15 +83,13 @@ module Memscope
       # No other user may read the file. If it cannot be written in full, it is removed.
       def create(path, format)
         path = File.path(path)
-        whole = nil
         File.open(path, File::WRONLY | File::CREAT | File::EXCL | File::BINARY, 0o600) do |file|
-          result = yield(file)
+          result = yield(file, FORMATS.keys.index(format))
           file.close # may report a failed write
           whole = take(result, path, format)
         ensure
           File.unlink(path) unless whole
         end
-        whole
       end
 
       def take(result, path, format)

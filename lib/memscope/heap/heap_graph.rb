@@ -325,9 +325,8 @@ module Memscope
       private
 
       def answered(body, paths_to)
-        if paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
-          body[:reasons][:target_count] = :class_without_objects
-        end
+        none = paths_to && body[:target_count]&.zero? && body[:unreachable_target_count].zero?
+        body[:reasons][:target_count] = :class_without_objects if none
         capture(named_in(body).update(paths_to: paths_to))
       end
 

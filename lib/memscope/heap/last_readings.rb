@@ -13,7 +13,6 @@ module Memscope
     ROWS = 30
     # Seconds for a graph's child: fewer than usual, since a browser waits.
     DEADLINE = 30
-    private_constant :ROWS, :DEADLINE
 
     @lock = Mutex.new
 

@@ -18,7 +18,6 @@ module Memscope
       EXPANDED_BYTES = 1 << 28
       # Seconds to wait for the first byte of a FIFO.
       TIMEOUT = 10
-      private_constant :COMMANDS, :EXPANSION_MAX, :EXPANDED_BYTES, :TIMEOUT
 
       class << self
         # @param path [String]
@@ -29,22 +28,19 @@ module Memscope
         def open(path, &block)
           File.open(path, File::RDONLY | File::NONBLOCK | File::BINARY) do |file| # else, a FIFO's open waits for ever
             file.nonblock = false
-            unless !file.stat.pipe? || file.wait_readable(TIMEOUT)
-              raise Failed, "nothing was written to this FIFO within #{TIMEOUT} seconds"
-            end
+            silent = file.stat.pipe? && !file.wait_readable(TIMEOUT)
+            raise Failed, "nothing was written to this FIFO within #{TIMEOUT} seconds" if silent
 
-            command = command_for(file) if file.stat.file?
+            command = command_for(path) if file.stat.file?
             command ? decompress(file, command, &block) : yield(file)
           end
         end
 
         private
 
-        def command_for(file)
-          start = file.pread(4, 0)
+        def command_for(path)
+          start = File.binread(path, 4).to_s # nil of an empty file
           COMMANDS.find { |magic, _command| start.start_with?(magic) }&.last
-        rescue EOFError
-          nil
         end
 
         def decompress(file, command)
