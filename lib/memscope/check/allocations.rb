@@ -85,8 +85,7 @@ module Memscope
 
       # Paths are relative to the working directory, as in test frameworks.
       def rows(rows)
-        sorted = rows.select { |row| row.allocated_objects.positive? }.sort_by { |row| -row.allocated_objects }
-        sorted.first(ROWS).map do |row|
+        rows.select { |row| row.allocated_objects.positive? }.max_by(ROWS, &:allocated_objects).map do |row|
           format("  %6d  %s", row.allocated_objects, row.name.delete_prefix("#{Dir.pwd}/"))
         end
       end

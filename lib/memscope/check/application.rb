@@ -13,7 +13,6 @@ module Memscope
       ERRORS = %w[action_dispatch.exception sinatra.error].freeze
       # The most characters of an error that a message quotes.
       EXCERPT = 200
-      private_constant :HEADERS, :ERRORS, :EXCERPT
 
       # @param rackup [String] path of the file that defines the application
       # @param path [String]
@@ -31,9 +30,7 @@ module Memscope
       end
 
       # @return [Hash{Symbol => Object}] of Check.of: fields of the check, and reasons
-      def to_h
-        { target: @rackup, path: @path, environment: @environment, reasons: { environment: @default } }
-      end
+      def to_h = { target: @rackup, path: @path, environment: @environment, reasons: { environment: @default } }
 
       # Makes requests.
       #
@@ -54,14 +51,12 @@ module Memscope
         location = headers["location"] || headers["Location"]
         text = location ? "to #{location}" : excerpt(environment.values_at(*ERRORS).compact.first || text)
         raise Failed, "GET #{@path}: status #{status} #{text}".rstrip
-      rescue Failed, SignalException
-        raise
       rescue Exception => e # rubocop:disable Lint/RescueException
         failed("GET #{@path}", e)
       end
 
       def failed(what, error)
-        raise error if error.is_a?(SignalException)
+        raise error if error.is_a?(SignalException) || error.is_a?(Failed)
 
         place = error.backtrace_locations&.first&.then { |one| " at #{one.path}:#{one.lineno}" }
         raise Failed, "#{what} raised #{excerpt(error)}#{place}"
@@ -103,10 +98,8 @@ module Memscope
       # @return [String] its first line that is not empty
       def excerpt(error)
         text = error.is_a?(Exception) ? "#{error.class}: #{error.message}" : error.to_s
-        line = Field.utf8(text).each_line(chomp: true).find { |one| one.match?(/\S/) }.to_s.strip
-        Field.line(line[0, EXCERPT])
+        Field.line(Field.utf8(text)[/\S.*/].to_s.strip[0, EXCERPT])
       end
     end
-    private_constant :Application
   end
 end

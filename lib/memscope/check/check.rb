@@ -123,6 +123,7 @@ module Memscope
     require_relative "options"
     require_relative "origins"
     require_relative "rounds"
+    private_constant :Application, :Child, :Count, :Options, :Origins, :Rounds
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
@@ -172,9 +173,7 @@ module Memscope
       # @raise [Unavailable] if objects cannot be counted here
       def application(target, path: "/", requests: 1000, &progress)
         known = requests.is_a?(Integer) && REQUESTS.cover?(requests)
-        unless known
-          Field.refuse(:requests, requests, "an Integer from 100 to 1000000", call: "Memscope::Check.application")
-        end
+        Field.refuse(:requests, requests, "an Integer from 100 to 1000000", call: "#{self}.application") unless known
 
         application = Application.new(target, path)
         options = Options.new({ iterations: requests.fdiv(ROUNDS).ceil, runs: RUNS, warmup: 0, in: :process },

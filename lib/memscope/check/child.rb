@@ -22,7 +22,8 @@ module Memscope
             waiting = Process.detach(fork || serve(file, &block))
             ended = waiting.join(deadline)
             file.rewind
-            read(loaded(file.read) || raise(Failed, ended ? ending(ended.value) : silence(deadline)))
+            answer = attempt { Marshal.load(file) } # rubocop:disable Security/MarshalLoad -- written by our own child
+            read(answer || raise(Failed, ended ? ending(ended.value) : silence(deadline)))
           ensure
             finish(waiting) if waiting
           end
@@ -47,19 +48,19 @@ module Memscope
           answer = [:left]
           answer = [:value, yield]
         rescue Exception => e # rubocop:disable Lint/RescueException -- it is raised again in the parent
-          answer = [:raised, "#{e.class}: #{e.message}", e.backtrace, dump(e)]
+          answer = [:raised, "#{e.class}: #{e.message}", e.backtrace, attempt { Marshal.dump(e) }]
         ensure
           begin
-            file.write(Marshal.dump(answer))
-            file.flush
+            file.syswrite(Marshal.dump(answer))
           ensure
             exit!
           end
         end
 
-        # @return [String, nil] nil for an exception that cannot be dumped, such as one that holds a Proc
-        def dump(error)
-          Marshal.dump(error)
+        # @return [Object, nil] nil for what cannot be dumped (an exception that holds a Proc) or loaded (what was cut
+        #   short, or is of a class that only the child has)
+        def attempt
+          yield
         rescue StandardError, ScriptError, SystemStackError
           nil
         end
@@ -75,14 +76,8 @@ module Memscope
           raise Failed, "the block was left by break, return or throw, and not at its end" if kind == :left
           return text if kind == :value
 
-          raise((loaded(dumped) || RuntimeError.new(text)).tap { |error| error.set_backtrace(backtrace) })
-        end
-
-        # @return [Object, nil] nil for what was cut short, and for an object of a class that only the child has
-        def loaded(text)
-          Marshal.load(text) # rubocop:disable Security/MarshalLoad -- written by our own child
-        rescue ArgumentError, TypeError
-          nil
+          error = attempt { Marshal.load(dumped) } # rubocop:disable Security/MarshalLoad
+          raise((error || RuntimeError.new(text)).tap { |one| one.set_backtrace(backtrace) })
         end
 
         # @param status [Process::Status, nil] nil if another thread has waited for the child
@@ -95,6 +90,5 @@ module Memscope
         end
       end
     end
-    private_constant :Child
   end
 end

@@ -33,7 +33,6 @@ module Memscope
         Native.run_lever(:tcache) # what jemalloc keeps for this thread counts as allocated
         of_jemalloc(Native.snapshot(false)[:jemalloc])
       end
-      private_class_method :in_use
 
       # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
       # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if this jemalloc does not count blocks
@@ -43,7 +42,6 @@ module Memscope
         [totals[:small_nmalloc] + totals[:large_nmalloc] - totals[:small_ndalloc] - totals[:large_ndalloc],
          totals[:in_use_bytes]]
       end
-      private_class_method :of_jemalloc
 
       # @param rows [Array<Hash>] of a ledger with `deep`
       # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if glibc's chunks are not known
@@ -58,8 +56,6 @@ module Memscope
         end
         [counts.sum, malloc[:detail][:in_use_bytes]] if counts.any? && counts.all?
       end
-      private_class_method :of_glibc
     end
-    private_constant :Count
   end
 end

@@ -13,7 +13,6 @@ module Memscope
       NUMBERS = { iterations: [10..1_000_000, "an Integer from 10 to 1,000,000"],
                   runs: [2..100, "an Integer from 2 to 100"], max: [0.., "an Integer, 0 or more"] }.freeze
       CALL = "Memscope::Check.run"
-      private_constant :NUMBERS, :CALL
 
       # @return [Integer]
       attr_reader :iterations, :runs, :max
@@ -34,6 +33,8 @@ module Memscope
         @rounds = rounds
         @pause = pause
         check
+        # A class can redefine `name`.
+        @ignored = @ignored.map { |one| one.is_a?(Module) ? Module.instance_method(:name).bind_call(one) : one }
       end
 
       # @return [Hash{Symbol => Integer}] fields of a Check
@@ -53,7 +54,7 @@ module Memscope
 
       # @param name [String] of a class
       # @return [Boolean] whether its objects may grow
-      def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : class?(one, name) }
+      def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : one == name }
 
       # @param place [String]
       # @return [Boolean] whether what it allocates may grow
@@ -95,11 +96,6 @@ module Memscope
 
       def within?(value, range) = value.is_a?(Integer) && range.cover?(value)
 
-      # A class can redefine `name`.
-      def class?(ignored, name)
-        name == (ignored.is_a?(Module) ? Module.instance_method(:name).bind_call(ignored) : ignored)
-      end
-
       def transaction_open?
         return false unless defined?(::ActiveRecord::Base)
 
@@ -110,6 +106,5 @@ module Memscope
 
       def refuse(what, given, allowed) = Field.refuse(what, given, allowed, call: CALL)
     end
-    private_constant :Options
   end
 end

@@ -12,13 +12,10 @@ module Memscope
       PLACES = 5
       # The most classes whose retainers are looked for.
       HOLDERS = 3
-      # Memscope's own files, whose objects do not count.
-      OWN = "#{File.expand_path('..', __dir__)}/".freeze
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
       # Functions of Ruby before 3.3 that move the memory of objects to malloc, in or after a garbage collection.
       MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
-      private_constant :ROUNDS, :PLACES, :HOLDERS, :OWN, :BY_RUBY, :MOVING
 
       # @return [Array<Hash>] bodies of what has grown, without what the options ignore
       attr_reader :grown
@@ -47,8 +44,7 @@ module Memscope
       def repeated(malloc)
         return measure unless malloc
 
-        profile = MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { measure }
-        profile.by(:line)
+        MallocProfile.record(rate: MallocProfile::EVERY_BLOCK, backend: :imports) { measure }.by(:line)
       rescue Unavailable => e
         @reasons[:malloc] = e.message
         measure unless @survivors
@@ -57,8 +53,7 @@ module Memscope
 
       def measure
         @survivors = []
-        @survivors = Measurement.survivors { repeat }.reject { |one| one.path&.start_with?(OWN) }
-        nil
+        @survivors = Measurement.survivors { repeat }.reject { |one| one.path&.start_with?(Profile::Libraries::MEMSCOPE) }
       rescue Unavailable => e
         @reasons[:places] = e.message
         repeat unless @repeated
@@ -86,8 +81,12 @@ module Memscope
       # @return [Array<Place>] with at least one object per iteration, the place with the most first
       def places(name)
         groups = survivors(name).group_by { |one| [one.path, one.lineno] }
-        places = groups.map { |(path, lineno), some| place(path, lineno, some.sum(&:objects), some.sum(&:bytes)) }
-        places.select { |place| per_iteration(place.count).positive? }.sort_by { |place| -place.count }
+        above(0, groups.map { |line, some| place(*line, some.sum(&:objects), some.sum(&:bytes)) })
+      end
+
+      # @return [Array<Place>] those with more per iteration, the place with the most first
+      def above(limit, places)
+        places.select { |place| per_iteration(place.count) > limit }.sort_by { |place| -place.count }
       end
 
       def survivors(name) = name == Rounds::ALL ? @survivors : @survivors.select { |one| one.name == name }
@@ -125,11 +124,8 @@ module Memscope
       def of_malloc(entries)
         return (body(Rounds::MALLOC, []) if @rounds.names.one?) unless entries
 
-        kept = entries.select { |entry| per_iteration(entry.live_objects) > @options.max }
-        places = kept.sort_by { |entry| -entry.live_objects }.map do |entry|
-          place(entry.path, entry.lineno, entry.live_objects, entry.live_bytes, entry.native)
-        end
-        judged = places.reject { |place| ignored?(place) || of_an_object?(place) }
+        places = entries.map { |one| place(one.path, one.lineno, one.live_objects, one.live_bytes, one.native) }
+        judged = above(@options.max, places).reject { |place| ignored?(place) || of_an_object?(place) }
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
@@ -138,19 +134,14 @@ module Memscope
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)
 
-        @lines ||= @survivors.map { |one| [real(one.path), one.lineno] }
-        MOVING.match?(place.native) || @lines.include?([real(place.path), place.lineno])
+        @lines ||= @survivors.map { |one| line(one) }
+        MOVING.match?(place.native) || @lines.include?(line(place))
       end
 
       # A measurement names a file as it was loaded, a malloc profile by its real path.
-      def real(path)
-        path && File.realpath(path)
-      rescue SystemCallError
-        path
-      end
+      def line(place) = [place.path && Profile::Libraries.real(place.path), place.lineno]
 
       def ignored?(place) = @options.ignored_place?(place.to_s)
     end
-    private_constant :Origins
   end
 end

@@ -22,7 +22,6 @@ module Memscope
       # alone makes is smaller.
       MOST = 0.9
       NUMBERS = Point.fields.map(&:name).freeze
-      private_constant :QUIET, :UNCOUNTED, :MOST, :NUMBERS
 
       # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
       attr_reader :grown
@@ -41,7 +40,6 @@ module Memscope
         @points = Array.new(NUMBERS.size * (options.rounds + 1))
         @total_iterations = @noted = 0
         @grown = @expired = @series = {}
-        @released = false
         @rounds_of_growth = Hash.new(0)
         @reasons = {}
       end
@@ -105,12 +103,8 @@ module Memscope
         1.upto(@options.rounds) do |round|
           repeat(@options.iterations)
           judge(@counts, @counts = counted)
-          break if @options.ends_early? && quiet?(round)
+          break if @options.ends_early? && round - @rounds_of_growth.values.max.to_i >= QUIET
         end
-      end
-
-      def quiet?(round)
-        round >= QUIET && @rounds_of_growth.each_value.all? { |grown| round - grown >= QUIET }
       end
 
       def judge(earlier, later)
@@ -151,9 +145,7 @@ module Memscope
         (grew - @counts.fetch(name) + later.fetch(name, 0)).fdiv(grew).clamp(0.0, 1.0)
       end
 
-      def counted
-        count { |found| note(found) }.tap { @progress&.call(@total_iterations) }
-      end
+      def counted = count { |found| note(found) }.tap { @progress&.call(@total_iterations) }
 
       # With garbage collection disabled, the count itself leaves the same amount behind each time.
       def count
@@ -176,6 +168,5 @@ module Memscope
         @noted += numbers.size
       end
     end
-    private_constant :Rounds
   end
 end

@@ -13,7 +13,7 @@ module Memscope
     #   `deadline`
     # @return [Matcher] for blocks, which run hundreds of times, in a forked child
     def grow_memory(**options)
-      Matcher.new("grow memory", ":", :grows?) { |block| Check.run(**options, &block) }
+      Matcher.new("grow memory", ":", :grows?, ->(block) { Check.run(**options, &block) })
     end
 
     # @param objects [Integer, nil] objects of all classes
@@ -24,35 +24,23 @@ module Memscope
     def allocate_at_most(objects = nil, **limits)
       limits = { objects: objects, **limits } unless objects.nil?
       ranges = limits.transform_values do |limit|
-        allowed = "an Integer, 0 or more"
         valid = limit.is_a?(Integer) && !limit.negative?
-        valid ? 0..limit : Field.refuse(:limit, limit, allowed, call: "allocate_at_most")
+        valid ? 0..limit : Field.refuse(:limit, limit, "an Integer, 0 or more", call: "allocate_at_most")
       end
       names = limits.map { |what, most| what == :objects ? Quantity.counted(most, "objects") : "#{most} #{what}" }
-      Matcher.new("allocate at most #{names.join(', ')}", ", but it allocates", :passed?) do |block|
-        Check.allocations(ranges, &block)
-      end
+      check = ->(block) { Check.allocations(ranges, &block) }
+      Matcher.new("allocate at most #{names.join(', ')}", ", but it allocates", :passed?, check)
     end
 
     # A matcher for blocks, whose messages show the check.
     #
+    # * `description`: for people
+    # * `colon`: before the check, in messages
+    # * `predicate`: asks the check whether the block matches
+    # * `check`: makes a Check or Check::Allocations of a block
+    #
     # @api private
-    class Matcher
-      # @return [String]
-      attr_reader :description
-
-      # @param description [String]
-      # @param colon [String] before the check, in messages
-      # @param matches [Symbol] asks the check whether the block matches
-      # @yieldparam block [Proc]
-      # @yieldreturn [Check, Check::Allocations]
-      def initialize(description, colon, matches, &check)
-        @description = description
-        @colon = colon
-        @matches = matches
-        @check = check
-      end
-
+    Matcher = Struct.new(:description, :colon, :predicate, :check) do
       # @return [Boolean]
       def supports_block_expectations? = true
 
@@ -67,15 +55,15 @@ module Memscope
       def matches?(block)
         Field.refuse(description, block, "a block: expect { ... }") unless block.is_a?(Proc)
 
-        @found = @check.call(block)
-        @found.public_send(@matches)
+        @found = check.call(block)
+        @found.public_send(predicate)
       end
 
       # @return [String]
-      def failure_message = "expected the block to #{description}#{@colon}\n#{@found}"
+      def failure_message = "expected the block to #{description}#{colon}\n#{@found}"
 
       # @return [String] with what grows, or is allocated
-      def failure_message_when_negated = "expected the block not to #{description}#{@colon}\n#{@found}"
+      def failure_message_when_negated = "expected the block not to #{description}#{colon}\n#{@found}"
     end
 
     ::RSpec.configure { |config| config.include(self) } if defined?(::RSpec.configure)
