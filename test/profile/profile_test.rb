@@ -77,6 +77,16 @@ class ProfileTest < MemscopeTest
     assert_equal profile, Memscope::Profile.from_json(profile.to_json)
   end
 
+  # `memscope profile --by=method --format=pprof`.
+  def test_options_of_the_text_change_no_other_format
+    profile = shop
+    texts = Memscope::Profile::FORMATS.keys.to_h { |format| [format, profile.formatted(format, by: :method)] }
+
+    assert_equal profile.to_s(by: :method), texts[:text]
+    assert_equal ["#{profile.to_json}\n", "#{profile.to_speedscope}\n", profile.to_pprof, profile.to_html],
+                 texts.values_at(:json, :speedscope, :pprof, :html)
+  end
+
   def test_a_wrong_grouping
     refused("Memscope::Profile#by: grouping: given :file, allowed: :line, :caller, :method, :native, :library, " \
             ":stack, :generation, :tag, :thread") { shop.by(:file) }

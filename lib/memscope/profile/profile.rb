@@ -327,7 +327,7 @@ module Memscope
 
     # @api private
     # @param format [Symbol] a key of FORMATS
-    # @param options [Hash{Symbol => Object}] for :text only: those of to_s
+    # @param options [Hash{Symbol => Object}] those of to_s; other formats ignore them
     # @return [String]
     def formatted(format, **options)
       return to_s(**options) if format == :text
