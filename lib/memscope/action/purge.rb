@@ -132,21 +132,20 @@ module Memscope
         end
       end
 
-      def predict
-        ledger, heap = @levers.include?(:gc) ? survey : [read(@levers, gc: @collect), nil]
-        leave_out(ledger)
-        @levers.map do |name|
-          lever(name, Forecast.of_garbage(name, @blocks) ||
-                      Forecast.of(name, ledger, collect: @collect, heap: heap))
-        end
-      end
-
-      # With `gc`, returns no heap: Forecast then reads the heap right after a collection, which allows a narrower
+      # With `gc`, Forecast gets no heap: it then reads the heap right after a collection, which allows a narrower
       # forecast than the heap read here, in which there may be garbage.
-      def survey
-        ledger, @blocks, heap = Ledger.survey(gc: @collect)
-        @ledgers << ledger
-        [ledger, (heap unless @collect)]
+      def predict
+        if @levers.include?(:gc)
+          ledger, @blocks, heap = Ledger.survey(gc: @collect)
+          @ledgers << ledger
+        else
+          ledger = read(@levers, gc: @collect)
+        end
+        leave_out(ledger)
+        heap = nil if @collect
+        @levers.map do |name|
+          lever(name, Forecast.of_garbage(name, @blocks) || Forecast.of(name, ledger, collect: @collect, heap: heap))
+        end
       end
 
       # The first ledger is deep if the lever that runs first may need one.

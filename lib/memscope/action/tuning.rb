@@ -46,44 +46,33 @@ module Memscope
       #
       # @api private
       def apply(dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
-        decay = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms }
-        decay.each { |name, milliseconds| check_decay(name, milliseconds) }
-        check_background_thread(background_thread)
-        given = [*decay.values, background_thread]
-        return capture(Native.tune(*given)) if given.all?(&:nil?)
-
-        capture(Purge.with_exclusive_purge { Native.tune(*given) })
+        given = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms, background_thread: background_thread }
+        set = given.compact
+        set.each do |name, value|
+          allowed = allowed(name, value)
+          Field.refuse(name, value, "nil#{allowed}", call: "Memscope.tune") if allowed
+        end
+        tune = -> { Native.tune(*given.values) }
+        capture(set.empty? ? tune.call : Purge.with_exclusive_purge(&tune))
       end
 
       private
 
-      CALL = "Memscope.tune"
-      private_constant :CALL
+      # What is allowed besides nil; nil if the value is.
+      def allowed(name, value)
+        return "; only jemalloc can be tuned while it runs" unless Native.allocator[:name] == :jemalloc
+        return decay_allowed(value) unless name == :background_thread
+        return ", true, false" unless [true, false].include?(value)
 
-      def check_decay(name, milliseconds)
-        return if milliseconds.nil?
+        missing = Native.tune(nil, nil, nil)[:old_background_thread].nil?
+        "; this jemalloc was built without background threads" if missing
+      end
 
+      def decay_allowed(milliseconds)
         most = Native::MAX_DECAY_MS
-        return if jemalloc? && milliseconds.is_a?(Integer) && milliseconds.between?(-1, most)
+        return if milliseconds.is_a?(Integer) && milliseconds.between?(-1, most)
 
-        refuse(name, milliseconds, "an Integer from -1 (never) to #{most}, in milliseconds")
-      end
-
-      def check_background_thread(value)
-        return if value.nil?
-
-        refuse(:background_thread, value, "true, false") unless jemalloc? && [true, false].include?(value)
-        return unless Native.tune(nil, nil, nil)[:old_background_thread].nil?
-
-        refuse(:background_thread, value, nil, "this jemalloc was built without background threads")
-      end
-
-      def jemalloc? = Native.allocator[:name] == :jemalloc
-
-      def refuse(argument, given, allowed, why = nil)
-        why ||= "only jemalloc can be tuned while it runs" unless jemalloc?
-        allowed = why ? "nil; #{why}" : "nil, #{allowed}"
-        Field.refuse(argument, given, allowed, call: CALL)
+        ", an Integer from -1 (never) to #{most}, in milliseconds"
       end
     end
   end

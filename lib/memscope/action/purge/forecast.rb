@@ -105,34 +105,27 @@ module Memscope
         end
 
         def decay(ledger)
-          of_arenas do |arenas|
-            bytes = arenas.sum { |arena| decaying(arena, :dirty) + decaying(arena, :muzzy) }
+          unused(decaying: true) do |bytes|
             due = "it is unknown which unused pages have reached their decay time"
             of_malloc(0..bytes, ledger, (due if bytes.positive?))
           end
-        end
-
-        def decaying(arena, kind)
-          arena.public_send(:"#{kind}_decay_ms") == -1 ? 0 : unused(arena, kind)
         end
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
         # subtracts. What is resident is an upper bound too.
         def purge(ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
-          of_arenas do |arenas|
-            bytes = arenas.sum { |arena| unused(arena, :dirty) + unused(arena, :muzzy) }
-            of_malloc([bytes + untouched, 0].max..bytes, ledger)
-          end
+          unused { |bytes| of_malloc([bytes + untouched, 0].max..bytes, ledger) }
         end
 
-        def unused(arena, kind) = arena.public_send(:"#{kind}_bytes") || 0
-
-        def of_arenas
+        # Yields the sum of the arenas' unused pages, with `decaying` without those that never decay.
+        def unused(decaying: false)
           arenas = Arenas.read
-          return yield(arenas) if arenas.merged
+          return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
 
-          new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown"))
+          pages = arenas.to_a.product(%i[dirty muzzy])
+          pages.reject! { |arena, kind| arena.public_send(:"#{kind}_decay_ms") == -1 } if decaying
+          yield(pages.sum { |arena, kind| arena.public_send(:"#{kind}_bytes") || 0 })
         end
 
         # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.

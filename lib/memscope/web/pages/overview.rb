@@ -113,9 +113,6 @@ module Memscope
         # @return [Integer] the sum of the rows
         def sum_bytes = ledger.rows.sum(&:bytes)
 
-        # @return [Array<Finding>]
-        def unhealthy = diagnosis.select(&:unhealthy?)
-
         # @return [Float, nil] for how many milliseconds a full GC is predicted to stop Ruby
         def gc_pause_ms = forecast.levers.find { |lever| lever.name == :gc }&.predicted_pause_ms
 
