@@ -27,7 +27,7 @@ class WalksTest < WebCase
     app = application(processes: Memscope::Web::Processes.new(clock: unhurried))
     2.times { get("/doctor.json", on: app, lint: false) }
 
-    assert_walk(26, entered { assert_equal 200, get("/doctor.json", on: app, lint: false).status })
+    assert_walk(25, entered { assert_equal 200, get("/doctor.json", on: app, lint: false).status })
   end
 
   def test_the_page_of_a_heap_graph_that_is_kept
@@ -38,9 +38,11 @@ class WalksTest < WebCase
     assert_walk(10, entered { assert_includes get("/objects", on: app, lint: false).body, "What holds memory" })
   end
 
-  # The files of both processes: that which serves the page, and the worker that is purged.
-  { "trim" => 20, "gc" => 20, "all" => 22 }.each do |lever, most|
+  # The files of both processes: that which serves the page, and the worker that is purged. One of all levers is a
+  # compaction, which not every Ruby can do.
+  { "trim" => 20, "gc" => 20, "all" => 23 }.each do |lever, most|
     define_method("test_a_purge_of_another_process_by_#{lever}") do
+      skip "glibc does not serve malloc" unless Memscope.allocator.name == :glibc
       with_worker do |worker, files_of_worker|
         app = application(processes: Memscope::Web::Processes.new(workers: [worker]))
         2.times { post({ "lever" => lever }, on: app, lint: false) }
