@@ -192,7 +192,8 @@ module Memscope
         Ractor.new cannot be watched, because YJIT is enabled or Ractor.new is redefined; use Ruby 3.1.4 or later
       reach_cut: garbage collections were so far apart that objects allocated more than %s allocations after one were
         not sampled; the objects allocated earlier stand for them in the estimates
-      samples_dropped: a lower bound: %s samples were dropped, for lack of room or because Ruby called no hook
+      samples_dropped: a lower bound: %s samples were dropped, for lack of room or because Ruby called no hook for some
+        garbage collections
       texts_without_room: there was no room for the place, class or thread of %s samples, which count as [no room]
       windows_few: only %s windows of allocations were sampled so far, so the true error may be larger
       # A measurement.
