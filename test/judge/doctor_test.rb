@@ -191,7 +191,7 @@ class DoctorRulesTest < DoctorTest
                                          .map { |one| one.find { |found| found.id == :mappings }&.severity }
     found = finding(diagnose(**most, ledger: { mappings: 55_000 }), :mappings)
 
-    assert_equal [nil, :warning, :critical], severities
+    assert_equal %i[info warning critical], severities
     assert_equal "55,000 of 65,530 mappings are in use", found.title
     assert_match(/ Of these mappings, 54,000 are of stacks of fibers\.\z/, found.explanation)
     assert_match(/--paths-to Fiber\nsysctl vm\.max_map_count=\d+\z/, found.remedy)
@@ -252,6 +252,15 @@ class DoctorDirtyPagesTest < DoctorTest
     assert_nil dirty(malloc: { background_threads: 1 }, **lost)
   end
 
+  def test_a_fork_that_gives_nothing_back
+    forked = { environment: { forked: true } }
+
+    assert_dirty :warning, :likely, dirty(**forked, later: { dirty_npurge: 7 })
+    assert_dirty :info, :likely, dirty(**forked, later: { dirty_npurge: 8 })
+    assert_dirty :info, :likely, dirty(**forked)
+    assert_dirty :info, :likely, dirty(environment: { forked: true, cpu_seconds: 9.5 }, later: { dirty_npurge: 7 })
+  end
+
   # jemalloc counts pages never written to as well.
   def test_dirty_pages_that_may_not_be_resident
     sure, unsure = [-5, -20].map { |amount| dirty(malloc: { not_resident: amount }) }
@@ -294,48 +303,59 @@ class DoctorDirtyPagesTest < DoctorTest
   end
 end
 
-# Rules whose severity rests on more than their bytes.
-class DoctorThresholdsTest < DoctorTest
-  def severity(id, **chart) = diagnose(**chart).find { |found| found.id == id }&.severity
+# An idle process gets one answer: numbers that hardly move do not change the verdict.
+class DoctorHysteresisTest < DoctorTest
+  def severity(id, held: nil, **chart)
+    diagnosis = Memscope::Doctor.diagnose(Charts.evidence(**chart), previous_severities: held)
+    diagnosis.find { |found| found.id == id }&.severity
+  end
 
-  def test_a_sparse_heap
-    severities = [0.46, 0.44].map do |occupancy|
-      severity(:compactable_heap, ruby_heap: { compactable_bytes: 64 * MEBIBYTE,
-                                               live_slots: (occupancy * 1_000_000).to_i })
+  def test_within_a_tenth_of_the_threshold
+    before = [nil, { slab_slack: :info }, { slab_slack: :warning }]
+    { 25 => [nil, nil, nil], 28 => %i[info info warning], 31 => %i[warning warning warning] }
+      .each do |mebibytes, expected|
+        severities = before.map do |held|
+          severity(:slab_slack, held: held, malloc: jemalloc(in_use: 80, slab_slack: mebibytes))
+        end
+
+        assert_equal expected, severities, mebibytes
+      end
+  end
+
+  # Each rule whose severity rests on more than its bytes: below its threshold, beyond it by less than a tenth, and
+  # more.
+  def test_the_margin_is_every_rules
+    { compactable_heap: [0.51, 0.47, 0.44, lambda do |at|
+      { ruby_heap: { compactable_bytes: 64 * MEBIBYTE, live_slots: (at * 1_000_000).to_i } }
+    end],
+      glibc_arenas: [24, 26, 29, lambda do |at|
+        { malloc: Charts.glibc(arenas: 12, arenas_in_use: 150, arenas_free: 50 * at / 25, arenas_trimmable: 0) }
+      end] }.each do |id, (below, within, beyond, chart)|
+      assert_equal [nil, :info, :warning], [below, within, beyond].map { |at| severity(id, **chart.call(at)) }, id
+      assert_equal :warning, severity(id, held: { id => :warning }, **chart.call(within)), id
+      assert_equal :info, severity(id, held: { id => :info }, **chart.call(within)), id
+    end
+  end
+
+  def test_freed_pages_in_arenas_within_a_tenth_of_the_threshold
+    arenas = ->(at) { [{ index: 0, threads: 2, dirty_bytes: mebibytes(at), dirty_decay_ms: -1 }] }
+    severities = [[17], [18], [17, { dirty_pages: :warning }]].map do |at, held|
+      severity(:dirty_pages, held: held, malloc: jemalloc(dirty: 100), arenas: arenas.call(at))
     end
 
-    assert_equal [nil, :warning], severities
+    assert_equal %i[info warning warning], severities
   end
 
-  def test_free_memory_in_arenas
-    severities = [48, 52].map do |free|
-      severity(:glibc_arenas, malloc: Charts.glibc(arenas: 12, arenas_in_use: 150, arenas_free: free,
-                                                   arenas_trimmable: 0))
-    end
-
-    assert_equal [nil, :warning], severities
+  def test_a_finding_that_is_never_more_than_info_stays_so
+    assert_equal :info, severity(:native_memory, malloc: Charts.glibc(untracked: 50), held: { native_memory: :warning })
   end
 
-  def test_freed_pages_in_arenas_without_decay
-    severities = [15, 16].map do |dirty|
-      severity(:dirty_pages, malloc: jemalloc(dirty: 100),
-                             arenas: [{ index: 0, threads: 2, dirty_bytes: mebibytes(dirty), dirty_decay_ms: -1 }])
-    end
+  def test_critical_stays_critical
+    chart = { cgroup: { limit_bytes: mebibytes(320) } } # 93.75 %
 
-    assert_equal %i[info warning], severities
-  end
+    severities = [nil, :warning, :critical].map { |held| severity(:near_limit, held: { near_limit: held }, **chart) }
 
-  def test_a_container_near_its_limit
-    severities = [360, 350, 310].map { |limit| severity(:near_limit, cgroup: { limit_bytes: mebibytes(limit) }) }
-
-    assert_equal [nil, :warning, :critical], severities
-  end
-
-  # One diagnosis knows nothing of another: what is at a threshold is a finding, whatever the last one said.
-  def test_the_same_numbers_have_one_diagnosis
-    charts = [25, 28, 25, 28].map { |slack| { malloc: jemalloc(in_use: 80, slab_slack: slack) } }
-
-    assert_equal([nil, :warning, nil, :warning], charts.map { |chart| severity(:slab_slack, **chart) })
+    assert_equal %i[warning warning critical], severities
   end
 end
 

@@ -13,7 +13,7 @@ module Charts
     differences = { snapshot: {}, ruby_heap: {}, process_memory: {}, cgroup: {}, environment: {}, **differences }
     Memscope::Diagnosis::Evidence.capture(
       { ledger: ledger(malloc, differences), snapshot: reading(:Snapshot, snapshot(malloc), differences[:snapshot]),
-        arenas: differences[:arenas],
+        second_snapshot: second_snapshot(malloc, differences), arenas: differences[:arenas],
         ruby_heap: reading(:RubyHeap, ruby_heap, { ruby: "3.1.2", **differences[:ruby_heap] }),
         process_memory: reading(:ProcessMemory, process_memory, differences[:process_memory]),
         cgroup: reading(:Cgroup, cgroup, differences[:cgroup]),
@@ -125,6 +125,11 @@ module Charts
 
   # Of a process that should have collected its garbage.
   def overdue = { gc: { **snapshot(glibc)[:gc], oldmalloc_increase_bytes: 65 * MEBIBYTE } }
+
+  def second_snapshot(malloc, differences)
+    later = differences[:later]
+    reading(:Snapshot, snapshot({ totals: { **malloc[:totals], **later } }), {}) if later
+  end
 
   def ruby_heap
     size = { slot_size: 40, pages: 2_560, slots: 1_000_000, live_slots: 900_000, free_slots: 100_000 }

@@ -33,7 +33,7 @@ module Memscope
       # Judges growth in this process: an earlier diagnosis is too large for a request. Refuses an earlier diagnosis of
       # another process.
       def compared(diagnosis, since)
-        Doctor.diagnose(diagnosis.evidence, since: since)
+        Doctor.diagnose(diagnosis.evidence, since: since, previous_severities: diagnosis.severities)
       rescue Invalid => e
         usage_error(e.as("--since #{@given[:since]}"))
       end

@@ -106,6 +106,10 @@ module Memscope
       changes.to_h.each_value.any? { |bytes| bytes > [GROWN, 2 * noise.to_f].max }
     end
 
+    # @api private
+    # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis
+    def severities = findings.to_h { |finding| [finding.id, finding.severity] }
+
     # @return [Symbol, nil] the severity of the worst finding: :critical, :warning or :info; nil without findings
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
 

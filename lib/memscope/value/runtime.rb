@@ -31,6 +31,8 @@ module Memscope
     attr_accessor :workers
     # @return [Verdict, nil] the last one on this process's history
     attr_accessor :verdict
+    # @return [Hash{Symbol => Symbol}, nil] severities of the findings of the last diagnosis, by id
+    attr_accessor :severities
     # @return [Hash{Symbol => Object}] the last readings that pages and other processes asked for, by name
     attr_reader :readings
 

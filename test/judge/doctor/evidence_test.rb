@@ -1,6 +1,8 @@
 # frozen_string_literal: true
 
 require_relative "../../test_helper"
+require "tmpdir"
+require_relative "../../support/bodies"
 require_relative "../../support/listening"
 
 # What a diagnosis knows of objects.
@@ -92,5 +94,24 @@ class DiagnosisObjectsTest < MemscopeTest
     client.call(:heap_graph, top: 100)
 
     assert_equal 30, client.call(:kept_heap_graph).last.retained.size
+  end
+
+  # As V8 in mini_racer_extension.so.
+  def test_which_extensions_map_memory_themselves
+    Dir.mktmpdir do |directory|
+      files = { "maps.so" => "#{'x' * (3 << 20)}\0mmap64\0", "plain.so" => "\0malloc\0mmapped\0" }.map do |name, text|
+        File.join(directory, name).tap { |path| File.binwrite(path, text) }
+      end
+      $LOADED_FEATURES.concat(files)
+      few, many = [5, 50].map do |mebibytes|
+        Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:unattributed, "unattributed", mebibytes)]))
+      end
+
+      assert_nil Memscope::Diagnosis::Evidence.send(:mappers, few)
+      assert_includes Memscope::Diagnosis::Evidence.send(:mappers, many), "maps.so"
+      refute_includes Memscope::Diagnosis::Evidence.send(:mappers, many), "plain.so"
+    ensure
+      $LOADED_FEATURES.reject! { |path| path.start_with?(directory) }
+    end
   end
 end

@@ -1,12 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "../../value/runtime"
 require_relative "../../process/ledger"
 require_relative "../../process/snapshot"
 require_relative "../../process/ruby_heap"
 require_relative "../../process/process_memory"
 require_relative "../../process/cgroup"
-Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Lint, :Mappings, :Verdict
+Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Mappings, :Verdict
 Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope
@@ -77,9 +76,14 @@ module Memscope
       field :ledger, Ledger, null: false
       # @return [Snapshot]
       field :snapshot, Snapshot, null: false
+      # @return [Snapshot, nil] taken a tenth of a second after the first, only if jemalloc holds many freed pages and
+      #   no background thread runs: shows whether the process returns pages
+      field :second_snapshot, Snapshot, sparse: true
       # @return [Array<Hash{Symbol => Integer}>, nil] for each of jemalloc's arenas: index, threads, allocated_bytes,
       #   dirty_bytes and dirty_decay_ms; nil if jemalloc does not serve malloc
       field :arenas, :list, sparse: true
+      # @return [Fragmentation, nil] under jemalloc: memory stuck in slabs, by block size
+      field :fragmentation, Fragmentation, sparse: true
       # @return [RubyHeap]
       field :ruby_heap, RubyHeap, null: false
       # @return [ProcessMemory]
@@ -92,18 +96,28 @@ module Memscope
       field :objects, Objects, sparse: true
       # @return [Garbage, nil] nil if it is unknown what is garbage
       field :garbage, Garbage, sparse: true
+      # @return [Array<String>, nil] names of loaded extensions that call mmap themselves; nil unless memory that no
+      #   allocator owns is large
+      field :mappers, :strings, sparse: true
       # @return [Hash{Symbol => Integer}, nil] resident bytes of the largest files and areas of shared memory, by name;
       #   nil unless shared memory is large
       field :shared_files, :sizes, sparse: true
       # @return [Lint] the problems of the allocator's settings; also the process's environment
       field :lint, Lint, null: false
-      # @return [Cost] of all of these readings together
+      # @return [Cost] of all of these readings together, with the wait between snapshots
       field :total_cost, Cost, null: false
 
+      # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
+      MANY = 16 * 1_048_576
+      MOMENT = 0.1
+      # Bytes of a file that are searched at a time.
+      PART = 1 << 20
+      # The name in a table of symbols.
+      MMAP = /\0mmap(?:64)?\0/n
       # How many of them are listed.
       MAX_SHARED_FILES = 10
       OF_ARENAS = %i[index threads allocated_bytes dirty_bytes dirty_decay_ms].freeze
-      private_constant :MAX_SHARED_FILES, :OF_ARENAS
+      private_constant :MANY, :MOMENT, :PART, :MMAP, :MAX_SHARED_FILES, :OF_ARENAS
 
       # Takes all of the readings. Tier T3.
       #
@@ -113,18 +127,22 @@ module Memscope
       def self.read(gc: false)
         Reading.check_switch(:gc, gc, call: "doctor")
         began = Cost.now
+        lint = Lint.read # first: it reads the process's CPU time, which the other readings increase
         ledger, blocks, heap = Ledger.survey(gc: gc)
-        arenas = Arenas.read if ledger.allocator.name == :jemalloc
-        parts = { ledger: ledger, snapshot: Snapshot.read, ruby_heap: heap, process_memory: ProcessMemory.read,
-                  cgroup: Cgroup.read, lint: Lint.read }
-        total = total_cost([*parts.values, arenas].compact, began)
-        capture({ **parts, verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
-                           arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) },
-                           shared_files: shared_files(ledger), total_cost: total })
+        snapshot = Snapshot.read
+        arenas, fragmentation = of_jemalloc(ledger)
+        parts = { ledger: ledger, snapshot: snapshot, second_snapshot: second_snapshot(snapshot.jemalloc),
+                  fragmentation: fragmentation, ruby_heap: heap, process_memory: ProcessMemory.read,
+                  cgroup: Cgroup.read, lint: lint }
+        cost = total_cost([*parts.values, arenas].compact, Cost.now - began)
+        capture({ **parts, **known(ledger, blocks), total_cost: cost,
+                                                    arenas: arenas&.map { |arena| arena.to_h.slice(*OF_ARENAS) } })
       end
 
+      def self.large?(ledger, row) = (ledger.row(row)&.bytes || 0) >= GROWN
+
       def self.shared_files(ledger)
-        return if (ledger.row(:shared_memory)&.bytes || 0) < GROWN
+        return unless large?(ledger, :shared_memory)
 
         files = Mappings.read.group_by(&:name).map do |name, mappings|
           [name.to_sym, mappings.sum { |mapping| mapping.rows[:shared_memory] || 0 }]
@@ -132,8 +150,43 @@ module Memscope
         files.select { |_name, bytes| bytes.positive? }.max_by(MAX_SHARED_FILES, &:last).to_h
       end
 
-      def self.total_cost(readings, began) = { **Cost.sum(readings.map(&:cost)), wall_us: Cost.now - began }
-      private_class_method :shared_files, :total_cost
+      # What is not of Ruby itself, and names mmap among its symbols.
+      def self.mappers(ledger)
+        return unless large?(ledger, :unattributed)
+
+        ruby = $LOADED_FEATURES.grep(%r{/enc/encdb\.so\z}).first.to_s.delete_suffix("enc/encdb.so")
+        others = $LOADED_FEATURES.grep(/\.so\z/).reject do |path|
+          path.end_with?("memscope.so") || (!ruby.empty? && path.start_with?(ruby))
+        end
+        others.select { |path| names_mmap?(path) }.map { |path| File.basename(path) }
+      end
+
+      def self.names_mmap?(path)
+        part = "".b
+        File.open(path, "rb") { |file| nil while file.read(PART, part) && !part.match?(MMAP) }
+        part.match?(MMAP)
+      rescue SystemCallError
+        false
+      end
+
+      def self.known(ledger, blocks)
+        { verdict: Runtime.current.verdict, objects: Objects.kept, garbage: Garbage.of(blocks),
+          mappers: mappers(ledger), shared_files: shared_files(ledger) }
+      end
+
+      def self.of_jemalloc(ledger) = ([Arenas.read, Fragmentation.read] if ledger.allocator.name == :jemalloc)
+
+      def self.second_snapshot(jemalloc)
+        return unless jemalloc && jemalloc[:background_threads]&.zero?
+        return unless jemalloc[:pdirty] && jemalloc[:pdirty] * jemalloc[:page_bytes] >= MANY
+
+        sleep(MOMENT)
+        Snapshot.read
+      end
+
+      def self.total_cost(readings, wall_us) = { **Cost.sum(readings.map(&:cost)), wall_us: wall_us }.freeze
+      private_class_method :known, :large?, :mappers, :names_mmap?, :of_jemalloc, :second_snapshot, :shared_files,
+                           :total_cost
     end
   end
 end

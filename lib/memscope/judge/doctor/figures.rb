@@ -52,6 +52,7 @@ module Memscope
       def initialize(evidence, earlier = nil)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
+        @margin = 1.0
       end
 
       # @param entry [Symbol, Proc, nil] the name of a figure, or a block to run in this object
@@ -62,8 +63,18 @@ module Memscope
 
       # @param number [Numeric, nil]
       # @param threshold [Numeric]
-      # @return [Boolean] false if the number is unknown
-      def reaches?(number, threshold) = !number.nil? && number >= threshold
+      # @return [Boolean] whether the number reaches the threshold times the margin
+      def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
+
+      # @param margin [Float]
+      # @yield the judgement of a rule by thresholds that are multiplied by the margin
+      # @return [Object] the block's value
+      def with_margin(margin)
+        @margin = margin
+        yield
+      ensure
+        @margin = 1.0
+      end
 
       # @return [Integer, nil] bytes of the ledger's row at that path; nil if there is no such row
       def row_bytes(*path) = row(*path)&.bytes

@@ -10,7 +10,10 @@ module Memscope
     MEBIBYTE = Quantity::MEBIBYTE
     # Bytes. Amounts below it are not worth a remedy.
     FLOOR = 16 * MEBIBYTE
-    private_constant :MEBIBYTE, :FLOOR
+    # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
+    # verdict.
+    MARGIN = 1.1
+    private_constant :MEBIBYTE, :FLOOR, :MARGIN
 
     # One rule: its name and what it looks for, the bytes that it concerns, the thresholds that they must reach, and a
     # block that judges. An entry that depends on the process is the name of a figure, or a block that runs in Figures.
@@ -25,12 +28,17 @@ module Memscope
     # returns, or why nothing in this process returns them; `remedy`, an Array of Finding's remedy and remedy_cost;
     # `evidence`.
     #
+    # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
+    # Without this margin, a number that hardly moves could change the verdict from one reading to the next. The margin
+    # applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
+    #
     # @api private
     Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
       # @param figures [Figures]
+      # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
-      def judge(figures)
+      def judge(figures, held = nil)
         unread = figures.ledger.reasons[:extension]
         return [check(:unknown, unread), nil] if unread
 
@@ -40,15 +48,23 @@ module Memscope
         bytes = figures.figure(affected)
         return [check(:unknown, figures.missing), nil] if affected && bytes.nil?
 
-        found = figures.figure(block, bytes) if bytes.nil? || bytes >= threshold(figures)
-        found ? [check(:found), body(figures, bytes, **found)] : [check(:clear), nil]
+        found = found(figures, bytes) or return [check(:clear), nil]
+        beyond = figures.with_margin(MARGIN) { found(figures, bytes) }
+        [check(:found), body(figures, bytes, **found, severity: settled(found, beyond, held))]
       end
 
       private
 
       def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
-      def threshold(figures) = [floor, ratio * (figures.figure(of) || 0)].max
+      def found(figures, bytes)
+        found = figures.figure(block, bytes) if bytes.nil? || thresholds(figures).all? do |threshold|
+          figures.reaches?(bytes, threshold)
+        end
+        found && { severity: :warning, confidence: :certain, evidence: {}, **found }
+      end
+
+      def thresholds(figures) = [floor, ratio * (figures.figure(of) || 0)]
 
       def floors
         return {} if floor.zero? && ratio.zero?
@@ -56,8 +72,14 @@ module Memscope
         { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
       end
 
-      def body(figures, bytes, title:, why:, returns:, remedy: nil, severity: :warning, confidence: :certain,
-               evidence: {})
+      # Returns the severity of the last verdict, but at least the severity with the margin and at most the one without.
+      def settled(found, beyond, held)
+        severities = [found[:severity], beyond ? beyond[:severity] : :info, held || :info]
+        most, least, before = severities.map { |severity| Finding::SEVERITIES.index(severity) }
+        Finding::SEVERITIES[before.clamp(*[most, least].sort)]
+      end
+
+      def body(figures, bytes, title:, why:, severity:, confidence:, evidence:, returns:, remedy: nil)
         amount = returns.is_a?(Range)
         { id: id, severity: severity, confidence: confidence, title: title,
           explanation: [*why].compact.join(" "), affected_bytes: bytes, remedy: remedy&.first,
@@ -67,20 +89,15 @@ module Memscope
       end
     end
 
-    # The files in doctor/rules/ declare the rules.
+    # All rules.
     #
     # @api private
     module Rules
-      @all = []
-
       class << self
-        # @return [Array<Rule>]
-        attr_reader :all
-
         private
 
         def rule(id, subject, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
-          @all << Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
+          Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
         end
       end
     end
