@@ -2,6 +2,9 @@
 
 module Memscope
   module Web
+    # The five pages; each is the scope of its templates.
+    #
+    # @api private
     module Pages
       # What serves malloc, and how malloc's memory and Ruby's heap are laid out.
       #
