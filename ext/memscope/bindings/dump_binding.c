@@ -10,7 +10,7 @@
 
 /* ---- this process ---------------------------------------------------------------------------------------------- */
 
-static memscope_slot_rate ns_of_1000_slots = 1000 * MEMSCOPE_DUMP_NS_OF_A_SLOT;
+static memscope_slot_rate ns_of_1000_slots = UINT64_C(1000) * MEMSCOPE_DUMP_NS_OF_A_SLOT;
 
 struct dumping {
     struct memscope_heap_call call;
