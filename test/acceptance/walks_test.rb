@@ -8,6 +8,12 @@ require_relative "../support/web_case"
 class WalksTest < WebCase
   LIB = File.join(ChildProcess::ROOT, "lib/memscope/")
 
+  # Each allocator has its own readings and rules.
+  def setup
+    super
+    skip "the bounds are those of glibc" unless Memscope.allocator.name == :glibc
+  end
+
   def entered(&)
     files = []
     TracePoint.new(:call, :b_call) { |point| files << point.path }.enable(&)
@@ -42,7 +48,6 @@ class WalksTest < WebCase
   # compaction, which not every Ruby can do.
   { "trim" => 20, "gc" => 20, "all" => 23 }.each do |lever, most|
     define_method("test_a_purge_of_another_process_by_#{lever}") do
-      skip "glibc does not serve malloc" unless Memscope.allocator.name == :glibc
       with_worker do |worker, files_of_worker|
         app = application(processes: Memscope::Web::Processes.new(workers: [worker]))
         2.times { post({ "lever" => lever }, on: app, lint: false) }
