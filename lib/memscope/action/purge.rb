@@ -97,7 +97,8 @@ module Memscope
       # @raise [ArgumentError] naming the argument, what was given and what is allowed
       def initialize(levers, dry_run: false, gc: false)
         Result.check_switch(:dry_run, dry_run)
-        check_collection(gc, dry_run)
+        collections = dry_run ? "true, false" : "false; a purge has the lever :gc instead"
+        refuse("gc", gc, collections) unless [dry_run, false].include?(gc)
         @named = levers.any?
         missing = Purge.missing(@named ? levers : LEVERS)
         @levers = available(missing)
@@ -251,12 +252,6 @@ module Memscope
       end
 
       def available(missing) = LEVERS.select { |lever| missing.fetch(lever, "not named").nil? }
-
-      def check_collection(collect, dry_run)
-        return if [dry_run, false].include?(collect)
-
-        refuse("gc", collect, dry_run ? "true, false" : "false; a purge has the lever :gc instead")
-      end
 
       def check_levers(wrong, missing)
         return if wrong.empty?

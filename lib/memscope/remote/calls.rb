@@ -136,6 +136,8 @@ module Memscope
 
       # A request nests three levels deep: itself, its options, the list of levers.
       def parse(line)
+        most = LONGEST_REQUEST
+        Field.refuse("a request", line, "one line of at most #{most} bytes") if line.bytesize > most
         request = JSON.parse(Field.utf8(line), max_nesting: 3)
         Field.refuse("a request", request, "an object") unless request.is_a?(Hash)
         Field.refuse("a request", request.keys, "call, options") unless (request.keys - %w[call options]).empty?

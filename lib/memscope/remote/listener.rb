@@ -36,8 +36,7 @@ module Memscope
       # @param path [String, nil]
       # @return [Listener]
       def listen(path)
-        fits = path.nil? || Sockets.path?(path)
-        Field.refuse(:path, path, "nil, an absolute path", call: "Memscope.listen") unless fits
+        Sockets.check_path(path, :path, "nil, ", call: "Memscope.listen") unless path.nil?
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
@@ -78,7 +77,6 @@ module Memscope
       def start(path)
         @current&.close
         hook unless @hooked
-        path &&= Sockets.check_path(path)
         @current = new(path || own_path(Loading.unit(:Configuration).so_far.socket_directory))
       end
 
@@ -302,14 +300,7 @@ module Memscope
         return @over = true if part.nil?
 
         line, ending = (@buffer << part).partition("\n")
-        return refuse if line.bytesize > Calls::LONGEST_REQUEST
-
-        @request = line unless ending.empty?
-      end
-
-      def refuse
-        most = "#{Calls::LONGEST_REQUEST} bytes"
-        answer(Calls.failure(Invalid.new("a request", "more than #{most}", "one line of at most #{most}")))
+        @request = line unless ending.empty? && line.bytesize <= Calls::LONGEST_REQUEST
       end
 
       def write

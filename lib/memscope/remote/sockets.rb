@@ -45,18 +45,18 @@ module Memscope
                        "directory of uid #{uid} with mode 0700"
       end
 
-      # @param path [String] for a socket
+      # @param path [Object] for a socket
+      # @param argument [String, Symbol] its name
+      # @param besides [String] what else is allowed
+      # @param call [String, nil] the method with this argument
       # @return [String] the path
       # @raise [Invalid] unless it is absolute (abstract names are not), and short enough
-      def check_path(path)
-        return path if path?(path) && path.bytesize <= LONGEST && !path.include?("\0")
+      def check_path(path, argument = "a socket's path", besides = "", call: nil)
+        absolute = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
+        return path if absolute && path.bytesize <= LONGEST && !path.include?("\0")
 
-        Field.refuse("a socket's path", path, "an absolute path of at most #{LONGEST} bytes")
+        Field.refuse(argument, path, "#{besides}an absolute path of at most #{LONGEST} bytes", call: call)
       end
-
-      # @param path [Object]
-      # @return [Boolean] whether it is an absolute path, in an ASCII-compatible encoding
-      def path?(path) = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
 
       # Opens a socket with mode 0600. Replaces a socket without a listener, but no other file.
       #

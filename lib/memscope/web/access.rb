@@ -93,9 +93,8 @@ module Memscope
           sentence, about = objection(env, rails_env)
           return unless sentence
 
-          Refusal.new(403, "#{sentence}; configure username and password " \
-                           "(MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), or " \
-                           "authorize", about)
+          Refusal.new(403, "#{sentence}; configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), " \
+                           "or authorize", about)
         end
 
         def objection(env, rails_env)

@@ -175,11 +175,11 @@ module Memscope
       def pause = (4.0 * Configuration.effective(:worker_interval_seconds) / [@reports.size, 16].max).clamp(LOOKS)
 
       def fail_once(error)
-        text = "a report was dropped: #{error.message} (#{error.class})"
-        unless @failed
-          @controller ? @controller.log(text) : warn("memscope: #{text}")
-        end
+        return if @failed
+
         @failed = true
+        text = "a report was dropped: #{error.message} (#{error.class})"
+        @controller ? @controller.log(text) : warn("memscope: #{text}")
       end
 
       def tidy
