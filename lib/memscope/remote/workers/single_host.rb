@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require_relative "../private_file"
 require_relative "../sockets"
 require_relative "controller"
 
@@ -68,7 +69,10 @@ module Memscope
       # Only for Sidekiq's own program, which handles TSTP: the signal would suspend any other process.
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
-      def lock = @lock ||= File.open(Sockets.directory(Configuration.effective(:socket_directory)))
+      def lock
+        directory = Sockets.directory(Configuration.effective(:socket_directory))
+        @lock ||= PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
+      end
     end
   end
 end
