@@ -11,14 +11,12 @@ module Memscope
   #
   # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
   module Doctor
-    CALL = "Memscope.doctor"
-    private_constant :CALL
-    %w[growth rows settings glibc jemalloc ruby kernel].each { |file| require_relative "doctor/rules/#{file}" }
-
-    module Rules
-      # @return [Array<Rule>]
-      def self.all = [*RUBY, *GROWTH, *ROW_GROWTH, *SETTINGS, *GLIBC, *JEMALLOC, *KERNEL]
-    end
+    # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
+    # verdict.
+    MARGIN = 1.1
+    private_constant :MARGIN
+    %w[ruby growth rows settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }
+    Rules.all.freeze
 
     class << self
       # Implements Memscope.doctor.
@@ -40,30 +38,24 @@ module Memscope
       # @raise [ArgumentError] if `since` is anything else, or is of another process
       def diagnose(evidence, since: nil, previous_severities: nil)
         check_since(since, evidence) if since
-        figures = Figures.new(evidence, since&.evidence)
+        figures, stricter = [1.0, MARGIN].map { |margin| Figures.new(evidence, since&.evidence, margin: margin) }
         held = previous_severities.to_h
-        checks, findings = Rules.all.map { |rule| rule.judge(figures, held[rule.id]) }.transpose
+        checks, findings = Rules.all.map { |rule| rule.judge(figures, stricter, held[rule.id]) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,
-                            **changes(figures, since), reasons: evidence.ledger.reasons,
+                            **figures.changes, reasons: evidence.ledger.reasons,
                             cost: evidence.total_cost }, evidence.ledger.envelope)
       end
 
       private
 
-      def changes(figures, earlier)
-        changes = (figures.changes if earlier) or return {}
-        { changes: changes, changed_since: (earlier.at.to_r * 1000).round }
-      end
-
       def check_since(earlier, evidence)
-        diagnosis = earlier.is_a?(Diagnosis)
-        Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: CALL) unless diagnosis
+        earlier.is_a?(Diagnosis) or Field.refuse(:since, earlier, "a Memscope::Diagnosis", call: "Memscope.doctor")
         before, now = [earlier.evidence, evidence].map(&:ledger)
         started = [earlier.evidence, evidence].map { |one| one.lint.environment.started }
         return if Diff.same_process?(before, now) && started.uniq.one?
 
         given = "a diagnosis of another process (pid #{before.pid}, read at #{before.at})"
-        raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: CALL)
+        raise Invalid.new(:since, given, "one of this process (pid #{now.pid})", call: "Memscope.doctor")
       end
 
       # The worst first; of equal severity, what has grown, then the one that affects most memory.

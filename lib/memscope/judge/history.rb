@@ -165,7 +165,7 @@ module Memscope
       # (see Memscope.history)
       def read
         body = Native.history || { curves: [], events: [], reasons: {}, cost: Cost.of(:T1) }
-        curves = body[:curves].each { |curve| curve[:spacing_seconds] = Sampler.spacing(curve[:id]) }
+        curves = body[:curves].each { |curve| curve[:spacing_seconds] = Runtime.current.history&.spacing(curve[:id]) }
         events = body[:events].each { |event| event[:kind] = EVENTS[event[:kind]] }
         reasons = Sampler.reasons.except(*curves.map { |curve| curve[:id] })
         capture({ **body, running: running?, curves: curves, events: events, reasons: reasons })

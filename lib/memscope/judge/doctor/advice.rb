@@ -93,8 +93,7 @@ module Memscope
       def next_full
         return "None comes by itself: #{collector_off.first} was called." if collector_off
 
-        limit = snapshot.gc[:oldmalloc_increase_bytes_limit]
-        old, most = snapshot.gc.values_at(:old_objects, :old_objects_limit)
+        limit, old, most = snapshot.gc.values_at(:oldmalloc_increase_bytes_limit, :old_objects, :old_objects_limit)
         due = unjudged_increase_bytes >= limit || (old && most && old >= most)
         return "The next GC that Ruby makes is a full one." if due
 

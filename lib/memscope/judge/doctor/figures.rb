@@ -4,7 +4,6 @@ require "forwardable"
 require_relative "../../value/quantity"
 require_relative "../../process/ruby_heap/compaction_forecast"
 require_relative "advice"
-require_relative "changes"
 
 module Memscope
   module Doctor
@@ -15,7 +14,6 @@ module Memscope
     class Figures
       extend Forwardable
       include Quantity
-      include Changes
       include Advice
 
       # The ledger's reasons for which figures are missing.
@@ -49,10 +47,11 @@ module Memscope
 
       # @param evidence [Diagnosis::Evidence]
       # @param earlier [Diagnosis::Evidence, nil]
-      def initialize(evidence, earlier = nil)
+      # @param margin [Float] by which thresholds are multiplied
+      def initialize(evidence, earlier = nil, margin: 1.0)
         @evidence = evidence
         @earlier = earlier && Figures.new(earlier)
-        @margin = 1.0
+        @margin = margin
       end
 
       # @param entry [Symbol, Proc, nil] the name of a figure, or a block to run in this object
@@ -65,16 +64,6 @@ module Memscope
       # @param threshold [Numeric]
       # @return [Boolean] whether the number reaches the threshold times the margin
       def reaches?(number, threshold) = !number.nil? && number >= threshold * @margin
-
-      # @param margin [Float]
-      # @yield the judgement of a rule by thresholds that are multiplied by the margin
-      # @return [Object] the block's value
-      def with_margin(margin)
-        @margin = margin
-        yield
-      ensure
-        @margin = 1.0
-      end
 
       # @return [Integer, nil] bytes of the ledger's row at that path; nil if there is no such row
       def row_bytes(*path) = row(*path)&.bytes
@@ -263,7 +252,82 @@ module Memscope
       # @return [Integer, nil] bytes of the container without inactive page cache; with it, if that part is unknown
       def working_set_bytes = cgroup.working_set_bytes || cgroup.current_bytes
 
+      # --- Growth since the earlier diagnosis
+
+      # @return [String, nil] which objects were not asked for their sizes in one of the two diagnoses
+      def unsized_growth = [self, earlier].filter_map(&:unsized_reason).first
+
+      # @param figure [Symbol, Proc]
+      # @return [Integer, nil] how much the figure has grown since the earlier diagnosis; 0 if it fell
+      def growth_of(figure) = change_of(figure)&.clamp(0..)
+
+      # @return [Integer, nil] growth of untracked_bytes, but no more than that of unheld_bytes: blocks that were in use
+      #   but not resident before may have become resident since
+      def untracked_growth_bytes = [growth_of(:untracked_bytes), growth_of(:unheld_bytes)].compact.min
+
+      # @return [Boolean] whether both diagnoses know what is garbage
+      def garbage_known? = [earlier, self].all?(&:garbage)
+
+      # @return [Integer, nil] growth of Ruby's objects; without their garbage, if both diagnoses know it
+      def object_growth_bytes = growth_of(reachable(:ruby_bytes))
+
+      # @return [Integer, nil] growth of live slots and of malloc memory in use, likewise
+      def in_use_growth_bytes = growth_of(reachable(:in_use_bytes))
+
+      # @param bytes [Symbol] a figure
+      # @return [Proc] the figure without garbage, if both diagnoses know it
+      def reachable(bytes)
+        known = garbage_known?
+        -> { public_send(bytes)&.-(known ? garbage.bytes : 0) }
+      end
+
+      # @return [Integer, nil] bytes of live slots and of malloc memory in use
+      def in_use_bytes
+        parts = [row_bytes(:ruby_heap, :live_slots), detail(:malloc, :in_use_bytes)]
+        parts.sum unless parts.include?(nil)
+      end
+
+      # @return [Integer, nil] resident memory that malloc and Ruby's heap keep, in no used block or slot
+      def free_bytes
+        unused_bytes&.+(%i[free_slots empty_pages].sum { |id| row_bytes(:ruby_heap, id).to_i })
+      end
+
+      # @return [Float] time since the earlier diagnosis
+      def seconds = (ledger.at - earlier.ledger.at).to_f
+
+      # @return [Hash{String => Integer}] how many threads and fibers have a stack more than in the earlier diagnosis
+      def stacks_more
+        paths = { "fibers" => %i[stacks fibers stacks], "threads" => %i[stacks threads live] }
+        paths.transform_values { |path| detail(*path).to_i - earlier.detail(*path).to_i }
+      end
+
+      # @return [Integer, nil] growth of private memory beyond that of RSS
+      def unshared_growth_bytes
+        own = change_of(:uss_bytes)
+        own && growth_of(:rss_bytes)&.then { |all| [own - all, 0].max }
+      end
+
+      # @return [Hash{Symbol => Object}] by how much RSS, USS and each row have grown since the earlier diagnosis, and
+      #   when that was; the rows sum to RSS. Empty if it cannot be compared
+      def changes
+        return {} if incomparable || !rss_bytes || !earlier.rss_bytes
+
+        { changes: { rss: change_of(:rss_bytes), uss: change_of(:uss_bytes), **changes_of_rows }.compact,
+          changed_since: (earlier.ledger.at.to_r * 1000).round }
+      end
+
       private
+
+      # The largest first.
+      def changes_of_rows
+        ids = (ledger.rows + earlier.ledger.rows).map(&:id).uniq
+        ids.map { |id| [id, change_of(-> { row_bytes(id) || 0 })] }.sort_by { |_id, bytes| -bytes }.to_h
+      end
+
+      def change_of(figure)
+        before, now = [earlier, self].map { |figures| figures.figure(figure) }
+        now - before if before && now
+      end
 
       def tracked_bytes = ledger.held_by_objects_bytes && (ledger.held_by_objects_bytes + jit_bytes.end)
     end

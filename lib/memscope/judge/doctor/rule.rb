@@ -10,10 +10,7 @@ module Memscope
     MEBIBYTE = Quantity::MEBIBYTE
     # Bytes. Amounts below it are not worth a remedy.
     FLOOR = 16 * MEBIBYTE
-    # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
-    # verdict.
-    MARGIN = 1.1
-    private_constant :MEBIBYTE, :FLOOR, :MARGIN
+    private_constant :MEBIBYTE, :FLOOR
 
     # One rule: its name and what it looks for, the bytes that it concerns, the thresholds that they must reach, and a
     # block that judges. An entry that depends on the process is the name of a figure, or a block that runs in Figures.
@@ -35,10 +32,11 @@ module Memscope
     # @api private
     Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
       # @param figures [Figures]
+      # @param stricter [Figures] with a margin
       # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
-      def judge(figures, held = nil)
+      def judge(figures, stricter, held = nil)
         unread = figures.ledger.reasons[:extension]
         return [check(:unknown, unread), nil] if unread
 
@@ -49,8 +47,7 @@ module Memscope
         return [check(:unknown, figures.missing), nil] if affected && bytes.nil?
 
         found = found(figures, bytes) or return [check(:clear), nil]
-        beyond = figures.with_margin(MARGIN) { found(figures, bytes) }
-        [check(:found), body(figures, bytes, **found, severity: settled(found, beyond, held))]
+        [check(:found), body(figures, bytes, **found, severity: settled(found, found(stricter, bytes), held))]
       end
 
       private
@@ -58,13 +55,10 @@ module Memscope
       def check(outcome, reason = nil) = { id: id, subject: subject, outcome: outcome, reason: reason }
 
       def found(figures, bytes)
-        found = figures.figure(block, bytes) if bytes.nil? || thresholds(figures).all? do |threshold|
-          figures.reaches?(bytes, threshold)
-        end
+        threshold = [floor, ratio * (figures.figure(of) || 0)].max
+        found = figures.figure(block, bytes) if bytes.nil? || figures.reaches?(bytes, threshold)
         found && { severity: :warning, confidence: :certain, evidence: {}, **found }
       end
-
-      def thresholds(figures) = [floor, ratio * (figures.figure(of) || 0)]
 
       def floors
         return {} if floor.zero? && ratio.zero?
@@ -89,15 +83,20 @@ module Memscope
       end
     end
 
-    # All rules.
+    # The files in doctor/rules/ declare the rules.
     #
     # @api private
     module Rules
+      @all = []
+
       class << self
+        # @return [Array<Rule>]
+        attr_reader :all
+
         private
 
         def rule(id, subject, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
-          Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
+          @all << Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
         end
       end
     end

@@ -58,10 +58,6 @@ module Memscope
         # (see History.running?)
         def running? = !current.nil? && Runtime.current.sampling.run?(current)
 
-        # @param series [Symbol]
-        # @return [Integer, nil] seconds between its samples; nil if they are not taken
-        def spacing(series) = current&.spacing(series)
-
         # @return [Hash{Symbol => Integer}] seconds between the samples of the series that are sampled rarely
         def spacings = current&.spacings || {}
 

@@ -49,63 +49,64 @@ module Memscope
         end
       end
 
-      JEMALLOC = [
-        rule(:slab_slack, "slab slack", -> { row_bytes(:malloc, :slab_slack) },
-             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.15) do |bytes|
-          used = row_bytes(:malloc, :in_use)
-          stuck = evidence.fragmentation&.stuck.to_a.first(3)
-          sizes = stuck.map do |one|
-            bytes_each = "#{size(one.stuck_bytes)} in #{count(one.size_bytes)}-byte slabs"
-            "#{bytes_each}, #{percent(one.utilisation)} used"
-          end
-          { title: "#{size(bytes)} is stuck in partly used slabs",
-            confidence: unjudged ? :likely : :certain,
-            why: ["Besides the #{size(used)} in use, #{size(bytes)} is free in " \
-                  "slabs. A slab serves blocks of one size, so its free memory is " \
-                  "usable only for that size.",
-                  *("The largest parts: #{sizes.join('; ')}." if sizes.any?)],
-            returns: between_blocks("A slab returns with its last block, and no lever moves blocks."),
-            remedy: after_collection(command("report", "--size-classes"),
-                                     "shows the sizes; only a restart returns slabs with live blocks") }
-        end,
-        rule(:dirty_pages, "freed pages that jemalloc keeps", -> { dirty_bytes&.end },
-             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
-          severity, confidence, cause = figure(DIRTY_CAUSE)
-          next unless severity
-
-          least = dirty_bytes.begin
-          unsure = least < 0.9 * bytes # of what is resident
-          resident = "; at least #{size(least)} in all is resident" if least.positive?
-          { title: "jemalloc keeps #{'up to ' if unsure}#{size(bytes)} of freed pages",
-            severity: severity, confidence: confidence, returns: gained(:malloc, ledger.returnable(dirty_bytes)),
-            why: ["#{'Up to ' if unsure}#{percent(of_rss(bytes))} of RSS is dirty pages: #{cause}.",
-                  *("Some were never written to#{resident}." if unsure)],
-            remedy: [[command("purge", "purge"), *lint.tuning].join("\n"),
-                     "takes about #{milliseconds(bytes / 11_000)} without the GVL; " \
-                     "pages that are used again fault back in; each process is tuned " \
-                     "by itself"],
-            evidence: { least_resident_bytes: least } }
-        end,
-        rule(:muzzy_pages, "pages that the kernel may take back", -> { row_bytes(:malloc, :muzzy) },
-             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
-          { title: "#{size(bytes)} counts as RSS, although the kernel may take it back",
-            why: "muzzy_decay_ms is #{setting(:muzzy_decay_ms)}: jemalloc offers " \
-                 "freed pages to the kernel with MADV_FREE.",
-            severity: :info, returns: gained(:malloc, bytes),
-            remedy: ["MALLOC_CONF=muzzy_decay_ms:0", "#{KEEP_OTHERS}; causes some more page faults"] }
-        end,
-        rule(:retained_resident, "returned memory that is resident again",
-             -> { row_bytes(:malloc, :retained_resident) },
-             inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
-          { title: "#{size(bytes)} that jemalloc returned is resident again", confidence: :likely,
-            why: "The kernel makes huge pages and fills in up to " \
-                 "#{environment.thp_gaps} missing pages of the 512 in each " \
-                 "(transparent huge pages: #{environment.thp_mode}).",
-            returns: "jemalloc counts these pages as returned, and does not purge them again.",
-            remedy: NO_HUGE_PAGES }
+      rule(:slab_slack, "slab slack", -> { row_bytes(:malloc, :slab_slack) },
+           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.15) do |bytes|
+        used = row_bytes(:malloc, :in_use)
+        stuck = evidence.fragmentation&.stuck.to_a.first(3)
+        sizes = stuck.map do |one|
+          bytes_each = "#{size(one.stuck_bytes)} in #{count(one.size_bytes)}-byte slabs"
+          "#{bytes_each}, #{percent(one.utilisation)} used"
         end
-      ].freeze
-      private_constant :SOME_WORK_SECONDS, :KEEP_OTHERS, :NO_HUGE_PAGES, :DIRTY_CAUSE, :OF_AN_IDLE_PROCESS, :JEMALLOC
+        { title: "#{size(bytes)} is stuck in partly used slabs",
+          confidence: unjudged ? :likely : :certain,
+          why: ["Besides the #{size(used)} in use, #{size(bytes)} is free in " \
+                "slabs. A slab serves blocks of one size, so its free memory is " \
+                "usable only for that size.",
+                *("The largest parts: #{sizes.join('; ')}." if sizes.any?)],
+          returns: between_blocks("A slab returns with its last block, and no lever moves blocks."),
+          remedy: after_collection(command("report", "--size-classes"),
+                                   "shows the sizes; only a restart returns slabs with live blocks") }
+      end
+
+      rule(:dirty_pages, "freed pages that jemalloc keeps", -> { dirty_bytes&.end },
+           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+        severity, confidence, cause = figure(DIRTY_CAUSE)
+        next unless severity
+
+        least = dirty_bytes.begin
+        unsure = least < 0.9 * bytes # of what is resident
+        resident = "; at least #{size(least)} in all is resident" if least.positive?
+        { title: "jemalloc keeps #{'up to ' if unsure}#{size(bytes)} of freed pages",
+          severity: severity, confidence: confidence, returns: gained(:malloc, ledger.returnable(dirty_bytes)),
+          why: ["#{'Up to ' if unsure}#{percent(of_rss(bytes))} of RSS is dirty pages: #{cause}.",
+                *("Some were never written to#{resident}." if unsure)],
+          remedy: [[command("purge", "purge"), *lint.tuning].join("\n"),
+                   "takes about #{milliseconds(bytes / 11_000)} without the GVL; " \
+                   "pages that are used again fault back in; each process is tuned " \
+                   "by itself"],
+          evidence: { least_resident_bytes: least } }
+      end
+
+      rule(:muzzy_pages, "pages that the kernel may take back", -> { row_bytes(:malloc, :muzzy) },
+           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+        { title: "#{size(bytes)} counts as RSS, although the kernel may take it back",
+          why: "muzzy_decay_ms is #{setting(:muzzy_decay_ms)}: jemalloc offers " \
+               "freed pages to the kernel with MADV_FREE.",
+          severity: :info, returns: gained(:malloc, bytes),
+          remedy: ["MALLOC_CONF=muzzy_decay_ms:0", "#{KEEP_OTHERS}; causes some more page faults"] }
+      end
+
+      rule(:retained_resident, "returned memory that is resident again",
+           -> { row_bytes(:malloc, :retained_resident) },
+           inapplicable: :without_jemalloc, floor: FLOOR, ratio: 0.10) do |bytes|
+        { title: "#{size(bytes)} that jemalloc returned is resident again", confidence: :likely,
+          why: "The kernel makes huge pages and fills in up to " \
+               "#{environment.thp_gaps} missing pages of the 512 in each " \
+               "(transparent huge pages: #{environment.thp_mode}).",
+          returns: "jemalloc counts these pages as returned, and does not purge them again.",
+          remedy: NO_HUGE_PAGES }
+      end
+      private_constant :SOME_WORK_SECONDS, :KEEP_OTHERS, :NO_HUGE_PAGES, :DIRTY_CAUSE, :OF_AN_IDLE_PROCESS
     end
   end
 end

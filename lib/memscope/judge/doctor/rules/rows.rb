@@ -39,42 +39,42 @@ module Memscope
       AGES = ". A GC that makes an object old writes to it; `Process.warmup` before the fork, from " \
              "Ruby 3.3 on, makes objects old while only the parent has them."
 
-      ROW_GROWTH = [
-        *ROWS.map do |row, (name, cause, option)|
-          growth(:"#{row}_growth", "growth of #{name}", -> { row_bytes(row) || 0 }) do |bytes|
-            held = "--paths-to #{stacks_more.max_by(&:last).first.chop.capitalize}"
-            { title: ["#{size(bytes)} more is #{name}", *figure(MORE[row])].join(": "),
-              why: cause.is_a?(Proc) ? figure(cause) : cause,
-              remedy: [row == :stacks ? command("heap", held) : command("report", *option), nil] }
-          end
-        end,
-        # The findings on free memory judge it.
-        growth(:free_growth, "growth of free memory that is kept", :free_bytes) do |bytes|
-          { title: "#{size(bytes)} more is free memory that malloc and Ruby's heap keep", why: [],
-            severity: :info, returns: "A dry run of a purge says how much of it goes back.",
-            remedy: [command("purge", "--dry-run"), "predicts only"] }
-        end,
-        growth(:unshared_growth, "shared memory that becomes private", :uss_bytes,
-               :unshared_growth_bytes) do |bytes|
-          own = ledger.rows.filter_map do |row|
-            before = earlier.row(row.id)&.private_bytes
-            [row, row.private_bytes - before] if before && row.private_bytes
-          end
-          rows = own.select { |_row, grown| grown >= MEBIBYTE }.max_by(3, &:last)
-          most = rows.map { |row, grown| "#{row.label} #{size(grown)}" }.join(", ")
-          objects = rows.first&.first&.id == :ruby_heap
-          collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
-          { title: "#{size(bytes)} that other processes shared has become private",
-            lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS " \
-                  "by #{size(growth_of(:rss_bytes))}: this process, or one that " \
-                  "shared its pages, wrote to them.",
-            why: [("By row: #{most}." unless most.empty?),
-                  ("#{counted(collections, 'full GCs')} ran meanwhile#{AGES}" if collections.positive?)],
-            returns: "Only the end of the process makes these pages shared again.",
-            remedy: [objects ? command("census", "--private") : command("report", "--shared"), nil] }
+      ROWS.each do |row, (name, cause, option)|
+        growth(:"#{row}_growth", "growth of #{name}", -> { row_bytes(row) || 0 }) do |bytes|
+          held = "--paths-to #{stacks_more.max_by(&:last).first.chop.capitalize}"
+          { title: ["#{size(bytes)} more is #{name}", *figure(MORE[row])].join(": "),
+            why: cause.is_a?(Proc) ? figure(cause) : cause,
+            remedy: [row == :stacks ? command("heap", held) : command("report", *option), nil] }
         end
-      ].freeze
-      private_constant :ROWS, :MORE, :AGES, :ROW_GROWTH
+      end
+
+      # The findings on free memory judge it.
+      growth(:free_growth, "growth of free memory that is kept", :free_bytes) do |bytes|
+        { title: "#{size(bytes)} more is free memory that malloc and Ruby's heap keep", why: [],
+          severity: :info, returns: "A dry run of a purge says how much of it goes back.",
+          remedy: [command("purge", "--dry-run"), "predicts only"] }
+      end
+
+      growth(:unshared_growth, "shared memory that becomes private", :uss_bytes,
+             :unshared_growth_bytes) do |bytes|
+        own = ledger.rows.filter_map do |row|
+          before = earlier.row(row.id)&.private_bytes
+          [row, row.private_bytes - before] if before && row.private_bytes
+        end
+        rows = own.select { |_row, grown| grown >= MEBIBYTE }.max_by(3, &:last)
+        most = rows.map { |row, grown| "#{row.label} #{size(grown)}" }.join(", ")
+        objects = rows.first&.first&.id == :ruby_heap
+        collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
+        { title: "#{size(bytes)} that other processes shared has become private",
+          lead: "private memory (USS) grew by #{size(growth_of(:uss_bytes))}, RSS " \
+                "by #{size(growth_of(:rss_bytes))}: this process, or one that " \
+                "shared its pages, wrote to them.",
+          why: [("By row: #{most}." unless most.empty?),
+                ("#{counted(collections, 'full GCs')} ran meanwhile#{AGES}" if collections.positive?)],
+          returns: "Only the end of the process makes these pages shared again.",
+          remedy: [objects ? command("census", "--private") : command("report", "--shared"), nil] }
+      end
+      private_constant :ROWS, :MORE, :AGES
     end
   end
 end

@@ -3,7 +3,6 @@
 module Memscope
   module Doctor
     module Rules
-      NO_AMOUNT = "This finding is about a setting."
       RESTART = "requires a restart"
       SEE = "`memscope doctor --settings` lists all settings and recommends values."
 
@@ -19,25 +18,23 @@ module Memscope
         crashing_profiler: ["a jemalloc whose profiling crashes", %i[crashing_profiler]]
       }.freeze
 
-      SETTINGS = [
-        *PROBLEMS.map do |id, (subject, ids, affected)|
-          rule(id, subject, affected) do
-            problems = lint.problems.select { |problem| ids.include?(problem.id) }
-            next if problems.empty?
+      PROBLEMS.each do |id, (subject, ids, affected)|
+        rule(id, subject, affected) do
+          problems = lint.problems.select { |problem| ids.include?(problem.id) }
+          next if problems.empty?
 
-            remedies = problems.filter_map(&:replacement).uniq
-            now = remedies.grep(/\AMemscope\./) # Ruby code
-            cost = { [] => RESTART, remedies => "takes effect at once" }
-                   .fetch(now, "#{RESTART}, except for the Ruby code")
-            others = problems.drop(1).map(&:text)
-            { title: problems.first.text, severity: problems.first.severity, returns: NO_AMOUNT,
-              why: [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE],
-              evidence: { problems: problems.map(&:id) },
-              remedy: ([remedies.join("\n"), cost] unless remedies.empty?) }
-          end
+          remedies = problems.filter_map(&:replacement).uniq
+          now = remedies.grep(/\AMemscope\./) # Ruby code
+          cost = { [] => RESTART, remedies => "takes effect at once" }
+                 .fetch(now, "#{RESTART}, except for the Ruby code")
+          others = problems.drop(1).map(&:text)
+          { title: problems.first.text, severity: problems.first.severity, returns: "This finding is about a setting.",
+            why: [*others.map { |text| text.end_with?("?") ? text : "#{text}." }, SEE],
+            evidence: { problems: problems.map(&:id) },
+            remedy: ([remedies.join("\n"), cost] unless remedies.empty?) }
         end
-      ].freeze
-      private_constant :NO_AMOUNT, :RESTART, :SEE, :PROBLEMS, :SETTINGS
+      end
+      private_constant :RESTART, :SEE, :PROBLEMS
     end
   end
 end
