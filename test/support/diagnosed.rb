@@ -5,6 +5,25 @@ require_relative "charts"
 
 # Tests of diagnoses of processes as charts draw them.
 module Diagnosed
+  # For test classes.
+  module Finds
+    # Defines a test for each rule: what makes its finding, how severe it is, and how many MiB it is about (nil for no
+    # amount).
+    def finds(**rules)
+      rules.each do |id, (severity, about, chart)|
+        define_method("test_#{id}") do
+          found = assert_found(severity, id, **chart)
+          about.nil? ? assert_nil(found.affected_bytes) : assert_equal(mebibytes(about), found.affected_bytes)
+
+          assert(found.recoverable_bytes || found.unrecoverable_reason)
+          assert_operator diagnose(**chart).to_s.lines.map { |line| line.chomp.length }.max, :<=, 80
+        end
+      end
+    end
+  end
+
+  def self.included(test_class) = test_class.extend(Finds)
+
   MEBIBYTE = Charts::MEBIBYTE
   EARLIER = "2026-11-21T02:00:00.000Z"
   LATER = "2026-11-21T02:01:00.000Z"
@@ -12,6 +31,18 @@ module Diagnosed
   def diagnose(since: nil, **chart) = Memscope::Doctor.diagnose(Charts.evidence(**chart), since: since)
 
   def jemalloc(**given) = Charts.jemalloc(**given)
+
+  def earlier(pid: 7, **chart) = diagnose(**chart, ledger: { at: EARLIER, pid: pid })
+
+  def later(since, pid: 7, **chart) = diagnose(**chart, ledger: { at: LATER, pid: pid }, since: since)
+
+  # The diagnosis of a process that changed from one chart to another within a minute.
+  def between(before, now)
+    since = diagnose(**before, ledger: { at: EARLIER, pid: 7, **before[:ledger].to_h })
+    diagnose(**now, ledger: { at: LATER, pid: 7, **now[:ledger].to_h }, since: since)
+  end
+
+  def row(id, mebibytes, **detail) = { rows: [Bodies.row(id, id.name, mebibytes, **detail)] }
 
   def mebibytes(number) = number * MEBIBYTE
 

@@ -7,6 +7,16 @@ require_relative "../../../support/diagnosed"
 class DoctorRubyRulesTest < MemscopeTest
   include Diagnosed
 
+  finds(
+    possible_garbage: [:info, 192, { ledger: { garbage_max_bytes: 192 * MEBIBYTE }, snapshot: Charts.overdue }],
+    native_memory: [:info, 50, { malloc: Charts.glibc(untracked: 50) }],
+    collector_off: [:warning, nil, { ruby_heap: { gc_disabled: true }, ledger: { garbage_max_bytes: 64 * MEBIBYTE } }],
+    allocation_tracing: [:warning, 60, { environment: { allocation_tracing: true },
+                                         ruby_heap: { live_slots: 655_360 } }],
+    compactable_heap: [:warning, 30, { ruby_heap: { compactable_bytes: 30 * MEBIBYTE, live_slots: 200_000 } }],
+    empty_heap_pages: [:warning, 25, { ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000, ruby: "3.4.1" } }]
+  )
+
   COLLECTED = { pause_us: 9, returned_bytes: 0, unshared_bytes: 0 }.freeze
   FULL = { malloc: Charts.glibc(untracked: 50, main_free: 190, main_trimmable: 180) }.freeze
 
@@ -108,5 +118,13 @@ class DoctorRubyRulesTest < MemscopeTest
       assert_match(/\AGC\.compact can crash Ruby #{ruby} .*: upgrade to 3\.1\.4, 3\.2\.1 or newer; .* restart .*\.\z/,
                    found.unrecoverable_reason)
     end
+  end
+
+  def test_a_process_too_small_to_judge
+    malloc = Charts.glibc
+    malloc[:rows] = []
+    diagnosis = diagnose(malloc: malloc, ledger: { rss_bytes: mebibytes(20) })
+
+    assert_equal %i[too_small incomplete], [diagnosis.first.id, diagnosis.verdict]
   end
 end
