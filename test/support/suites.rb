@@ -24,7 +24,7 @@ module Suites
   end.freeze
 
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
-  UNIT = files("test/{facade_documentation,memscope,tree,action/tuning,judge/lint,remote/workers}_test.rb",
+  UNIT = files("test/{facade_documentation,memscope,tree,action/tuning,judge/lint,judge/lint/*,remote/workers}_test.rb",
                "test/value/{configuration,diff,forks,quantity,reading,ttl_cache}_test.rb",
                "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
                "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb",
@@ -33,7 +33,7 @@ module Suites
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
   SURFACES = files("test/{check,cli,generators,rakelib,remote,setup,show,web}/**/*_test.rb",
-                   "test/{contract,exporters,facade_documentation,judge/doctor,judge/lint}_test.rb",
+                   "test/{contract,exporters,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
                    "test/value/{configuration,loading}_test.rb",
                    "test/profile/{application,pprof,shares,speedscope}_test.rb")
 
