@@ -45,7 +45,9 @@ task "test:valgrind" => %w[compile compile:test] do
   RubyMemcheck.config(binary_name: "memscope")
   RubyMemcheck::TestTask.new("memcheck") do |test|
     test.libs = %w[lib test]
-    test.test_files = FileList["test/{,{action,bindings,heap,judge,process,profile,remote,show,value}/}*_test.rb"]
+    test.test_files = FileList["test/{,{action,bindings,heap,judge,process,profile,remote,show,value}/}*_test.rb",
+                               "test/{judge/{doctor,doctor/rules,lint,policy,verdict},show/report}/*_test.rb"]
+                      .exclude(*Suites::LONG)
   end
   Rake::Task["memcheck"].invoke
   run_tests ["test/acceptance/malloc_profile_valgrind_test.rb"], "SECONDS" => "60"

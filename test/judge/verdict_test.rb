@@ -9,26 +9,13 @@ class VerdictTest < MemscopeTest
   parallelize_me!
 
   MEBIBYTE = 1_048_576
-  # Growth of 40 MiB/h by layer: which rows, and the parts of them, grow.
-  LEAKS = {
-    objects: %i[ruby_heap live_bytes malloc malloc_in_use held], native: %i[malloc malloc_in_use],
-    free: %i[malloc], stacks: %i[stacks], code: %i[jit], shared: %i[shared_memory], unattributed: %i[unattributed]
-  }.freeze
   Room = Struct.new(:limit_bytes, :working_set_bytes)
 
-  def leak(layer, hours = 5, by: :judge, **given)
-    names = LEAKS.fetch(layer)
-    slope = 40.0 / (names & %i[ruby_heap malloc stacks jit shared_memory unattributed]).size
-    Histories.public_send(by, hours, **given) { |hour| names.to_h { |name| [name, slope * hour] } }
-  end
-
-  def ready(verdict) = (verdict.at + verdict.needs_seconds).strftime("%H:%M")
-
-  def began(verdict) = verdict.growth_since.strftime("%H:%M")
+  def leak(...) = Histories.leak(...)
 
   def saturated(hour) = 60 * (1 - Math.exp(-hour))
 
-  LEAKS.each_key do |layer|
+  Histories::LEAKS.each_key do |layer|
     define_method("test_a_leak_of_#{layer}") do
       verdict = leak(layer)
 
@@ -85,7 +72,7 @@ class VerdictTest < MemscopeTest
   end
 
   def test_a_cache_fills
-    verdict = Histories.judge(6) { |hour| LEAKS[:objects].drop(2).to_h { |name| [name, saturated(hour)] } }
+    verdict = Histories.judge(6) { |hour| Histories::LEAKS[:objects].drop(2).to_h { |name| [name, saturated(hour)] } }
 
     assert_equal %i[filling objects], [verdict.kind, verdict.layer]
     assert_in_delta 263 * MEBIBYTE, verdict.evidence[:ends_near_bytes], 8 * MEBIBYTE
@@ -108,50 +95,6 @@ class VerdictTest < MemscopeTest
     assert_equal [:steady, nil, nil], [verdict.kind, verdict.layer, verdict.remedy]
     assert_operator verdict.detectable_bytes_per_hour, :<, 12 * MEBIBYTE
     assert_match(/\ASteady: RSS is 20[23]\.\d MiB; growth above 1\d\.\d MiB.h would show\.\z/, verdict.sentence)
-  end
-
-  # The first verdict takes twelve values, one every five minutes.
-  def test_one_value_is_too_little
-    verdict = leak(:native, 1r / 12)
-
-    assert_equal [:too_early, 1], [verdict.kind, verdict.evidence[:points]]
-    assert_in_delta 55 * 60, verdict.needs_seconds, 1
-    assert_equal "Too early to tell: one value so far, needs 55 minutes more (until #{ready(verdict)} UTC); growth " \
-                 "is called a leak once it has lasted for 2 hours; since #{began(verdict)} UTC, RSS changed by " \
-                 "+2.7 MiB: malloc +2.7.", verdict.sentence
-  end
-
-  # A value is of five minutes of the clock: a history of three minutes has none, one of seven has one.
-  def test_until_when_it_is_too_early
-    { 3 => "no value yet, needs 57 minutes more",
-      7 => "one value so far, needs 53 minutes more" }.each do |minutes, expected|
-      verdict = leak(:native, Rational(minutes, 60))
-
-      assert_includes verdict.sentence, "#{expected} (until #{ready(verdict)} UTC)"
-      assert_equal [nil, nil, nil, {}, "too early"],
-                   [verdict.bytes_per_hour, verdict.bytes_per_hour_low, verdict.bytes_per_hour_high, verdict.reasons,
-                    verdict.word]
-    end
-  end
-
-  # Growth that is found, but has not lasted: it was said with a rate.
-  def test_there_is_no_rate_without_a_verdict
-    verdict = leak(:native, 2)
-
-    assert_equal [:too_early, nil], [verdict.kind, verdict.bytes_per_hour]
-    refute_match(%r{MiB/h}, verdict.sentence)
-  end
-
-  def test_half_an_hour_is_too_little
-    verdict = leak(:native, 0.5)
-
-    assert_equal :too_early, verdict.kind
-    assert_equal 1800, verdict.needs_seconds
-    assert_includes verdict.sentence, "Too early to tell: 6 values over 25 minutes, needs 30 minutes more (until " \
-                                      "#{ready(verdict)} UTC); "
-    assert_nil verdict.detectable_bytes_per_hour
-    assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
-                    "#define MEMSCOPE_PERSISTENCE_HOURS 2.0\n"
   end
 
   def test_what_objects_hold_is_unknown

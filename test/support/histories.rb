@@ -16,6 +16,11 @@ module Histories
   SPACING = { rss: 10, live_bytes: 10, major_gcs: 10, requests: 10, held: 600 }.freeze
   # As long as a judgement without earlier ones.
   REPLAYED = 3 * 3600
+  # Growth of 40 MiB/h by layer: which rows, and the parts of them, grow.
+  LEAKS = {
+    objects: %i[ruby_heap live_bytes malloc malloc_in_use held], native: %i[malloc malloc_in_use],
+    free: %i[malloc], stacks: %i[stacks], code: %i[jit], shared: %i[shared_memory], unattributed: %i[unattributed]
+  }.freeze
   # What the samples were taken by.
   Sampler = Struct.new(:now, :reasons) do
     def spacings = ROWS.to_h { |name, _| [name, SPACING.fetch(name, 60)] }
@@ -40,6 +45,13 @@ module Histories
       "#{verdict(hours, nil, reasons).to_json}\n#{Memscope.history.to_json}"
     end.lines
     [Memscope::Verdict.from_json(lines[0]), Memscope::History.from_json(lines[1])]
+  end
+
+  # A leak of 40 MiB/h in a layer, as `judge` or `plant` returns it.
+  def leak(layer, hours = 5, by: :judge, **given)
+    names = LEAKS.fetch(layer)
+    slope = 40.0 / (names - PARTS).size
+    public_send(by, hours, **given) { |hour| names.to_h { |name| [name, slope * hour] } }
   end
 
   # Adds samples to the history of this process.

@@ -40,6 +40,7 @@ module Suites
   # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C
   # tests have a sanitized flavour of their own.
   SANITIZED = (files("test/*_test.rb", "test/{action,bindings,heap,judge,process,profile,value}/*_test.rb",
+                     "test/judge/{policy/{decision_rules,group,reading_window,restart_rules},verdict/sentence}_test.rb",
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
