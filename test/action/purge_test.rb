@@ -1,8 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require_relative "../support/bodies"
-require "memscope/show/report"
 
 class PurgeTest < MemscopeTest
   JEMALLOC = ChildProcess::ALLOCATORS[:jemalloc]
@@ -21,21 +19,6 @@ class PurgeTest < MemscopeTest
 
   def refusal(*levers, **options)
     assert_raises(ArgumentError) { Memscope.purge(*levers, **options) }.message
-  end
-
-  def result(before: 100, after: 60, **given)
-    ledgers = [before, after].map do |mebibytes|
-      Memscope::Ledger.capture(Bodies.ledger(rows: [Bodies.row(:malloc, "malloc", mebibytes)]))
-    end
-    lever = { name: :trim, predicted_bytes: 41 * Bodies::MEBIBYTE, predicted_max_bytes: 42 * Bodies::MEBIBYTE,
-              returned_bytes: 40 * Bodies::MEBIBYTE, rows: { malloc: 40 * Bodies::MEBIBYTE }, wall_ms: 1.5, gvl: false,
-              reason: "it is a range" }
-    Memscope::Purge::Result.capture(
-      { allocator: :glibc, dry_run: false, levers: [lever], left_out: {},
-        returned_bytes: (before - after) * Bodies::MEBIBYTE,
-        rows: { malloc: (before - after) * Bodies::MEBIBYTE },
-        before: ledgers[0], after: ledgers[1], reasons: {}, cost: Bodies.cost(tier: :T3), **given }
-    )
   end
 
   def allowed(allocator) = LEVERS.fetch(allocator).map(&:inspect).join(", ")
@@ -70,19 +53,6 @@ class PurgeTest < MemscopeTest
     assert_includes refusal(:compact),
                     "; :compact is not available: GC.compact can crash Ruby #{RUBY_VERSION} (ruby/ruby#"
     assert_match(/^  compact: GC\.compact can crash Ruby/, Memscope.purge(dry_run: true).to_s)
-  end
-
-  def test_the_result_is_a_reading
-    result = Memscope.purge(:gc)
-
-    assert_equal ["purge", Process.pid, :T3], [result.kind, result.pid, result.cost.tier]
-    assert_equal result, Memscope::Purge::Result.from_h(JSON.parse(result.to_json))
-    assert_equal result.returned_bytes, result.before.rss_bytes - result.after.rss_bytes
-    assert_equal result.returned_bytes, result.rows.values.sum
-    assert_equal result.levers.first, result[:gc]
-    assert_predicate result[:gc], :gvl?
-    assert_operator result[:gc].wall_ms, :>, 0
-    assert_match(/no :trim here; there are: :gc/, assert_raises(KeyError) { result[:trim] }.message)
   end
 
   both_allocators "every lever by default in a small process" do |preload|
@@ -267,26 +237,5 @@ class PurgeTest < MemscopeTest
     assert_match(/cannot load it/, purged[3]["extension"])
     assert_match(/:trim is not available: .*cannot load it/, purged[4])
     assert_equal [Memscope::Purge.missing[:compact], [], true], purged.last(3)
-  end
-
-  def test_the_table
-    text = Memscope::Report.render(result)
-
-    assert_match(/^  predicted MiB  returned  machine gains   ms  lever$/, text)
-    assert_match(/^   41\.0 to 42\.0      40\.0              –  1\.5  trim$/, text)
-    assert_match(/^  RSS 100\.0 MiB before, 60\.0 after: 40\.0 returned$/, text)
-    assert_match(/^  -40\.0  malloc$/, text)
-    assert_match(/^  trim: it is a range$/, text)
-    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
-    assert_predicate Memscope::Report.render(result, unicode: false), :ascii_only?
-  end
-
-  def test_the_table_of_a_dry_run
-    dry = result(dry_run: true, returned_bytes: nil, after: 100, rows: {})
-    text = Memscope.purge(dry_run: true).to_s
-
-    assert_match(/RSS [\d,.]+ MiB; (?:nothing was changed|a garbage collection in progress was)/, text)
-    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
-    assert_predicate dry, :dry_run?
   end
 end

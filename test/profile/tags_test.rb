@@ -1,27 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/planted_tags"
 require_relative "../support/printed"
 require "memscope/show/report"
 
 # Memscope.tags: what was counted and sampled by tag, beside Ruby's and the allocator's own counts.
 class TagsTest < MemscopeTest
   include Printed
-
-  WINDOWS = { windows: 100, allocations: 1_000_000, windows_share: 0.5, equal_windows: 100.0 }.freeze
-  TAG = { name: "a", runs: 1000, running: 0, malloc_allocated_bytes: nil, malloc_runs: 1000.0, profiled_runs: 1000.0,
-          counted: 500_000, allocated_objects: 1_000_000.0, live_samples: 30, live_objects: 3000, live_bytes: 120_000,
-          judged_runs: 800.0 }.freeze
-
-  # Of one sample of 100 objects in each of so many windows.
-  def tag(samples, **changes)
-    { **TAG, samples: samples, shares: Array.new(samples) { |window| [window + 1, 10_000, 100, 1] }, **changes }
-  end
-
-  def tags(*bodies)
-    body = { tags: bodies, profiled: WINDOWS, judged: WINDOWS, reasons: {}, cost: Memscope::Cost.of(:T2) }
-    Memscope.const_get(:Native).stub(:tags, body) { Memscope.tags }
-  end
+  include PlantedTags
 
   # 16 samples of 100 objects, in 16 of 100 windows: by hand, 1,600 objects in 0.8 thousand runs; the error is that of
   # 16 independent samples, or more.
@@ -50,13 +37,6 @@ class TagsTest < MemscopeTest
     always = tag(90, name: "always", runs: 9000, judged_runs: 9000.0)
 
     assert_equal %w[always once never], tags(once, tag(0, name: "never"), always).map(&:name)
-  end
-
-  def test_an_order_within_its_error_says_so
-    close = tags(tag(40, name: "a"), tag(41, name: "b"), tag(12, name: "c"))
-
-    assert_match(/The first 2 tags differ by less than two standard errors/, text(close).split.join(" "))
-    refute_includes text(tags(tag(90, name: "a"), tag(12, name: "c"))), "standard errors: their"
   end
 
   def test_before_any_tag

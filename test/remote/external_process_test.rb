@@ -106,16 +106,6 @@ class ExternalProcessTest < MemscopeTest
     waiting&.each(&:close)
   end
 
-  def test_the_text_says_that_it_is_from_outside
-    text = Memscope::ExternalProcess.read(start(requires: []).pid).to_s
-
-    assert_match(/\Amemscope \S+ . pid \d+ seen from outside . uid \d+$/, text)
-    assert_includes text.gsub(/\s+/, " "), "This is the kernel's view only, because the process does not listen."
-    assert_includes text.gsub(/\s+/, " "), "For its memory in malloc and in Ruby, let it require " \
-                                           "\"memscope\", and start it with MEMSCOPE_LISTEN=1."
-    assert_operator text.lines.map { |line| line.chomp.length }.max, :<=, 80
-  end
-
   # A process can end while it is being read.
   def test_a_process_that_has_ended_meanwhile_runs_no_ruby
     files = Memscope::ExternalProcess.const_get(:Files).new(0x7fff_ffff)

@@ -26,6 +26,22 @@ module Bodies
       rows: rows, reasons: {}, cost: cost, allocator: allocator, **given }
   end
 
+  # What a trim returned, as a Purge::Result. MiB before and after.
+  def purge(before: 100, after: 60, **given)
+    ledgers = [before, after].map do |mebibytes|
+      Memscope::Ledger.capture(ledger(rows: [row(:malloc, "malloc", mebibytes)]))
+    end
+    lever = { name: :trim, predicted_bytes: 41 * MEBIBYTE, predicted_max_bytes: 42 * MEBIBYTE,
+              returned_bytes: 40 * MEBIBYTE, rows: { malloc: 40 * MEBIBYTE }, wall_ms: 1.5, gvl: false,
+              reason: "it is a range" }
+    Memscope::Purge::Result.capture(
+      { allocator: :glibc, dry_run: false, levers: [lever], left_out: {},
+        returned_bytes: (before - after) * MEBIBYTE,
+        rows: { malloc: (before - after) * MEBIBYTE },
+        before: ledgers[0], after: ledgers[1], reasons: {}, cost: cost(tier: :T3), **given }
+    )
+  end
+
   # A process that allocated a million strings and freed most of them.
   def storm_rows
     [row(:ruby_heap, "Ruby heap", 40.5, detail: { pages: 2596 }, children: ruby_heap_rows),

@@ -27,6 +27,10 @@ module Diagnosed
   MEBIBYTE = Charts::MEBIBYTE
   EARLIER = "2026-11-21T02:00:00.000Z"
   LATER = "2026-11-21T02:01:00.000Z"
+  # One critical finding and two warnings.
+  SICK = { malloc: Charts.jemalloc(slab_slack: 64, dirty: 100),
+           arenas: [{ dirty_bytes: 100 * MEBIBYTE, dirty_decay_ms: -1 }],
+           cgroup: { limit_bytes: 310 * MEBIBYTE } }.freeze
 
   def diagnose(since: nil, **chart) = Memscope::Doctor.diagnose(Charts.evidence(**chart), since: since)
 

@@ -38,28 +38,6 @@ class ReportDisplayTest < MemscopeTest
     assert_equal([80, 80, 80], ["0", "wide", "-5"].map { |set| of(StringIO.new, COLUMNS: set)[:width] })
   end
 
-  # On the page of any reading, lines are wrapped if they can be, and otherwise cut.
-  def test_readings_fit
-    readings = [Memscope.ledger(deep: true), Memscope.doctor, Memscope.lint, Memscope.workers, Memscope.mappings]
-    readings.product([46, 132]).each do |reading, width|
-      text = Memscope::Report.render(reading, width: width)
-      lines = text.lines(chomp: true).grep_v(/^ {11}>|^ {4}paste/) # commands are pasted whole
-
-      assert_empty(lines.select { |line| line.length > width })
-      assert_equal text, Memscope::Report.render(reading, width: width, color: true).gsub(/\e\[[\d;]*m/, ""),
-                   "nothing is said by colour alone"
-    end
-  end
-
-  def test_a_table_that_is_too_wide_goes_on_below
-    page = Memscope::Report::Page.new(unicode: true, width: 40)
-    numbers = %w[a b c d e f].to_h { |name| [name * 8, "1,234,567"] }
-
-    assert_equal [["pid", *%w[a b c].map { |name| name * 8 }], %w[1] + (["1,234,567"] * 3), [],
-                  ["pid", *%w[d e f].map { |name| name * 8 }], %w[1] + (["1,234,567"] * 3)],
-                 page.table(["pid", *numbers.keys], [["1", *numbers.values]]).to_a.map(&:split)
-  end
-
   def test_the_commands_on_a_terminal
     shown = on_a_terminal("report", "--deep")
     plain = shown.gsub(/\e\[[\d;]*m/, "")
