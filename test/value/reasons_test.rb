@@ -53,6 +53,17 @@ class ReasonsTest < MemscopeTest
     assert_predicate reading.reasons, :frozen?
   end
 
+  # What a person can do beside Ractors, or should know of the numbers, is part of the reason.
+  def test_reasons_say_what_helps
+    { ractor_ended_counting: /measure code that creates none/, ractors_unsampled: /start when they have ended/,
+      ractor_ended_sampling: /stop the profile, and start one when no other Ractor is alive/,
+      ractor_unnoticed: /cannot notice it in time/, cached_chunks_unmarked: /since 2\.34/,
+      requires_transient: /get malloc memory only in or after a garbage collection/,
+      requires_lost: /of no file is too small by as much/, large_classes_rounded: /for large classes/,
+      data_by_slot: /such as Procs/, dump_with_some_names: /indexes and keys/, imports_taken: /stop its profile/ }
+      .each { |id, text| assert_match text, Reasons.table.fetch(id), id }
+  end
+
   def test_frozen_reasons_are_turned_into_sentences_once
     reasons = { glibc: :glibc_not_serving }.freeze
 

@@ -49,7 +49,8 @@ module Memscope
       fastbins_absent: this glibc has no fastbins (removed in 2.43)
       gc_heaps_absent: this Ruby has no GC.stat_heap
       glibc_without_classes: glibc has no size classes: it splits free memory to the requested size
-      large_classes_rounded: an upper bound: this jemalloc rounds only to whole pages (opt.disable_large_size_classes)
+      large_classes_rounded: an upper bound for large classes: this jemalloc rounds large allocations only to whole
+        pages (opt.disable_large_size_classes)
       malloc_info_absent: this C library has no malloc_info
       mallinfo_absent: mallinfo2 is missing (glibc before 2.33) or returns only zeros
       mallinfo_not_requested: not requested: snapshot(malloc: true) reads mallinfo2
@@ -68,7 +69,8 @@ module Memscope
       # Ruby's heap.
       dump_unread: the dump could not be read: %s
       dump_without_names: a dump that ObjectSpace.dump_all wrote does not name references, such as constants
-      dump_with_some_names: a dump that memscope wrote names constants and variables, but no global variables and keys
+      dump_with_some_names: a dump that memscope wrote names constants and variables, but no global variables,
+        indexes and keys
       one_dump_unread: dump %s could not be read: %s
       dumps_of_several_processes: the dumps are of different processes, or one was written by Ruby and another by
         memscope: most classes of one dump are at other addresses in the last dump, or not in it
@@ -109,13 +111,15 @@ module Memscope
       requires_beside_ractor: a Ractor was created: later objects are not recorded, and may count for the wrong file
       requires_compacted: a compaction moved objects: some count for another file, or for none
       requires_crowded: blocks of malloc and objects that found no room in the records count for no file (%s)
-      requires_lost: %s blocks that a library freed, by calls that memscope does not see, still count for their files
-      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs may count for another file, or for none
+      requires_lost: %s blocks that a library freed, by calls that memscope does not see, still count for their files;
+        what is of no file is too small by as much
+      requires_transient: before Ruby 3.3, short Arrays, Hashes and Structs get malloc memory only in or after a garbage
+        collection: it counts for the file that is being loaded then, or for none
       # The ledger.
       blocks_unlisted: the blocks of this malloc cannot be listed
       buffers_outside_malloc: IO::Buffer objects also report %.1f MiB of mapped files and other memory outside malloc
-      cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use: no
-        mark of them was found in this glibc (%s)
+      cached_chunks_unmarked: chunks in thread caches, if there are any (glibc.malloc.tcache_count), count as in use:
+        glibc marks them since 2.34, and in this one (%s) no mark was found
       chunks_incomplete: the walk of glibc's heaps could not read all of them (memory is swapped out, or changed
         meanwhile), so how much malloc has in use and how much a trim returns is unknown
       chunks_unread: needs glibc's malloc, and a kernel that lists resident pages and lets this process read itself
@@ -168,7 +172,8 @@ module Memscope
       objects_uncounted: objects cannot be counted: %s
       # The malloc profile.
       imports_measured: a measurement is running, which counts malloc by its imports; it ends with its block
-      imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop it first
+      imports_taken: another copy of memscope, such as that of another Ruby::Box, profiles this process: stop its
+        profile first
       coverage_contradicted: malloc's memory in use grew by %.1f MiB less than the samples say: older memory was freed, or
         blocks are freed by calls that this backend does not see
       freed_not_counted: jemalloc counts freed memory only with prof_accum:true in MALLOC_CONF, and then keeps all stacks
@@ -184,10 +189,14 @@ module Memscope
       marks_unknown: this Ruby does not tell which objects a garbage collection has marked
       only_live_objects_sampled: a profile of objects does not count freed objects
       ractor_begins: a thread is creating a Ractor
-      ractor_ended_counting: a Ractor was created meanwhile; Ruby can crash when it counts objects beside Ractors
-      ractor_ended_sampling: a Ractor was created, which ended the profile: Ruby can crash when it samples beside it
-      ractor_unnoticed: a Ractor was created inside the handler of a TracePoint, unnoticed: the samples are dropped
-      ractors_unsampled: other Ractors are alive, and Ruby can crash when it samples objects beside them
+      ractor_ended_counting: a Ractor was created meanwhile, and Ruby can crash when it counts objects beside Ractors:
+        measure code that creates none
+      ractor_ended_sampling: a Ractor was created, which ended the profile, since Ruby can crash when it samples beside
+        Ractors: stop the profile, and start one when no other Ractor is alive
+      ractor_unnoticed: a Ractor was created inside the handler of a TracePoint, where memscope cannot notice it in
+        time: the samples are dropped
+      ractors_unsampled: other Ractors are alive, and Ruby can crash when it samples objects beside them: start when
+        they have ended
       ractors_unwatched: this Ruby crashes when a Ractor is created while objects are sampled (Bug #18464), and
         Ractor.new cannot be watched, because YJIT is enabled or Ractor.new is redefined; use Ruby 3.1.4 or later
       reach_cut: garbage collections were so far apart that objects allocated more than %s allocations after one were
@@ -201,7 +210,8 @@ module Memscope
       collections_unseen: no hook was called for some garbage collections, or memory ran out: what is alive is unknown
       garbage_of_all_threads: counts as freed what this thread's garbage collections freed for others, not the reverse
       imports_profiled: a malloc profile of the backend imports is running: stop it first (Memscope::MallocProfile.stop)
-      data_by_slot: counts only slots of T_DATA objects that were garbage before they could be asked (%s)
+      data_by_slot: counts only the slots of T_DATA objects, such as Procs, that were garbage before they could be
+        asked (%s)
       measured_in_parent: the block began in the process that this one was forked from
       objects_of_all_threads: counts the objects of all threads
       other_threads_left_out: objects that other threads allocated meanwhile are not counted (%s)
