@@ -103,7 +103,7 @@ module Memscope
         return unless @allocator.version&.start_with?("5.3.0") && @values["prof"] == true
 
         harm("prof:true", :crashing_profiler, "jemalloc 5.3.0 can crash when a thread ends (its issue 2681), " \
-                                              "with prof_active:false too")
+                                              "with prof_active:false too; the backend imports needs no prof:true")
         pair("prof", "false", "profiles can crash jemalloc 5.3.0")
       end
 

@@ -153,7 +153,9 @@ module Memscope
         right = meant(name)
         return if right.nil? || prefixes.any? { |prefix| name.casecmp?("#{prefix}MALLOC_CONF") }
 
-        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}?")
+        reader = reader(right)
+        whose = ", which #{reader} reads, but #{@allocator.name} serves malloc" if reader != @allocator.name
+        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}#{whose}?")
       end
 
       # A name that differs from glibc's in few characters may well be unrelated.
