@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "minitest/mock"
 require_relative "../test_helper"
 require_relative "../support/listening"
 
@@ -467,6 +468,19 @@ class ListenerTest < MemscopeTest
     second = listening(env: { "MEMSCOPE_LISTEN" => taken })
 
     assert_equal second.pid, client(second).call(:ledger).pid, "what nobody listens on is replaced"
+  end
+
+  def test_where_the_kernel_lists_no_sockets
+    process = listening
+    read = File.method(:binread)
+    hidden = ->(path, *more) { path.end_with?("/net/unix") ? raise(Errno::EACCES, path) : read.call(path, *more) }
+    error = File.stub(:binread, hidden) do
+      assert_raises(Memscope::Client::Unreachable) { Memscope::Client.new(process.pid).call(:rss) }
+    end
+
+    assert_equal :silent, error.why
+    assert_match(%r{; if it listens, name its socket \(--socket PATH\), .* /proc/\d+/net/unix: Permission denied\z},
+                 error.message)
   end
 
   def test_a_client_follows_no_link

@@ -251,7 +251,7 @@ module Memscope
     def silent
       check
       raise Unreachable.new("process #{@pid} does not listen: let it require \"memscope\" and start it with " \
-                            "MEMSCOPE_LISTEN=1, or call Memscope.listen in it", :silent)
+                            "MEMSCOPE_LISTEN=1, or call Memscope.listen in it#{@unlisted}", :silent)
     end
 
     # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
@@ -275,7 +275,9 @@ module Memscope
       name = "#{status('NSpid').split.last || @pid}.sock"
       sockets = File.binread("/proc/#{@pid}/net/unix").scan(%r{^\S+ \S+ \S+ 00010000 \S+ \S+ +\d+ (/.*)$}n).flatten
       sockets.select { |path| path.end_with?("/#{name}") }
-    rescue SystemCallError
+    rescue SystemCallError => e
+      @unlisted = "; if it listens, name its socket (--socket PATH), since the kernel does not list sockets here: " \
+                  "/proc/#{@pid}/net/unix: #{e.class.new.message}"
       []
     end
 
