@@ -81,7 +81,7 @@ class CensusTest < MemscopeTest
     assert_equal([9, 360, 8_980], %i[total_count total_slot_bytes total_memsize_bytes].map do |name|
       growth[name].change
     end)
-    assert_match(/no :classes here; there are: :total_count, .*:class, :type/,
+    assert_match(/has no :classes; allowed: :total_count, .*:class, :type/,
                  assert_raises(KeyError) { growth.by(:classes) }.message)
   end
 

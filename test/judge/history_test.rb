@@ -90,7 +90,8 @@ class HistoryTest < MemscopeTest
   def test_wrong_arguments_are_named
     history = history(curve("rss", [1]))
 
-    assert_equal "no :rrs here; there are: :rss", assert_raises(KeyError) { history.points(:rrs) }.message
+    assert_equal "Memscope::History has no :rrs; allowed: :rss",
+                 assert_raises(KeyError) { history.points(:rrs) }.message
     assert_equal "Memscope::History: since: given \"now\", allowed: nil, a Time, seconds since 1970",
                  assert_raises(ArgumentError) { history.points(:rss, since: "now") }.message
     assert_equal "Memscope::History: step: given 30, allowed: nil, 10, 60, 600",

@@ -183,7 +183,7 @@ class ArenasTest < MemscopeTest
     assert_equal [0, 8], arenas.map(&:index)
     assert_equal 2, arenas.each.size
     assert_predicate arenas[8], :huge?
-    assert_match(/no 3 here; there are: 0, 8/, assert_raises(KeyError) { arenas[3] }.message)
+    assert_match(/\AMemscope::Arenas has no 3; allowed: 0, 8\z/, assert_raises(KeyError) { arenas[3] }.message)
   end
 
   def test_an_allocator_that_tells_nothing

@@ -34,13 +34,14 @@ class LedgerTest < MemscopeTest
 
   def test_a_row_that_is_not_there_is_refused_with_those_that_are
     top = assert_raises(KeyError) { ledger[:mallocs] }
-    assert_equal "no :mallocs here; there are: :malloc, :ruby_heap, :ruby_internal, :files, :stacks, :unattributed",
+    assert_equal "Memscope::Ledger has no :mallocs; allowed: :malloc, :ruby_heap, :ruby_internal, :files, " \
+                 ":stacks, :unattributed",
                  top.message
     assert_equal :mallocs, top.key
     below = assert_raises(KeyError) { ledger.dig(:malloc, :tcache) }
-    assert_equal "no :tcache here; there are: :main_heap, :arenas, :mmapped", below.message
+    assert_equal "Memscope::Ledger::Row has no :tcache; allowed: :main_heap, :arenas, :mmapped", below.message
     leaf = assert_raises(KeyError) { ledger[:stacks][:main] }
-    assert_equal "no :main here; there are: none", leaf.message
+    assert_equal "Memscope::Ledger::Row has no :main; allowed: none", leaf.message
   end
 
   def test_leaves

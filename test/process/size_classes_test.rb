@@ -60,6 +60,6 @@ class SizeClassesTest < MemscopeTest
     assert_in_delta 0.25, classes[8].utilisation
     assert_equal 24, classes.slack_bytes
     assert_nil classes[16_384].utilisation
-    assert_match(/there are: 8, 16384/, assert_raises(KeyError) { classes[9] }.message)
+    assert_match(/has no 9; allowed: 8, 16384/, assert_raises(KeyError) { classes[9] }.message)
   end
 end

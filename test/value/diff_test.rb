@@ -109,7 +109,7 @@ class DiffTest < MemscopeTest
 
   def test_a_change_that_is_not_there_is_refused
     error = assert_raises(KeyError) { (meter(rss_bytes: 1) - meter(rss_bytes: 1))[:rss] }
-    assert_equal "no :rss here; there are: :rss_bytes, :faults", error.message
+    assert_equal "Memscope::Diff has no :rss; allowed: :rss_bytes, :faults", error.message
   end
 
   def test_comes_back_from_json

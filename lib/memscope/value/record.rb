@@ -148,7 +148,7 @@ module Memscope
     # @raise [KeyError] naming the existing ids
     def [](id)
       part(id) or
-        raise KeyError.new("no #{Field.excerpt(id)} here; there are: #{ids}", receiver: self, key: id)
+        raise KeyError.new("#{self.class} has no #{Field.excerpt(id)}; allowed: #{ids}", receiver: self, key: id)
     end
 
     # @api private

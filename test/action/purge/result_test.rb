@@ -14,7 +14,7 @@ class PurgeResultTest < MemscopeTest
     assert_equal result.levers.first, result[:gc]
     assert_predicate result[:gc], :gvl?
     assert_operator result[:gc].wall_ms, :>, 0
-    assert_match(/no :trim here; there are: :gc/, assert_raises(KeyError) { result[:trim] }.message)
+    assert_match(/has no :trim; allowed: :gc/, assert_raises(KeyError) { result[:trim] }.message)
   end
 
   MEBIBYTE = Bodies::MEBIBYTE
