@@ -102,6 +102,18 @@ class DiagnosisTest < MemscopeTest
     assert_equal [true, false], grown
   end
 
+  # While it is too early to judge, the rows that the history has sampled are what is compared.
+  def test_no_headline_without_problems_over_growth_that_is_too_early_to_judge
+    grown, still = [100, 9].map do |mebibytes|
+      diagnose(verdict: Histories.judge(0.1) { |hour| { malloc: hour < 0.05 ? 0 : mebibytes } })
+    end
+
+    assert_equal [:too_early, :too_early, true], [grown.evidence.verdict.kind, grown.verdict, grown.healthy?]
+    assert_match(/^  No verdict yet: memory has grown since the history began\. RSS 188\.0 MiB\.$/, grown.to_s)
+    assert_match(/since \d\d:\d\d\s+UTC, RSS changed by \+100\.0 MiB: malloc \+100\.0/, grown.to_s.gsub(/\s+/, " "))
+    assert_equal %i[too_early none], [still.evidence.verdict.kind, still.verdict]
+  end
+
   # A setting that no warning names does not help where memory grows.
   def test_the_next_command_is_about_what_has_grown
     setting = { problems: { too_many_arenas: { severity: :info, replacement: "MALLOC_ARENA_MAX=2" } } }

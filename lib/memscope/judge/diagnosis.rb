@@ -83,28 +83,23 @@ module Memscope
 
     # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
     #   :garbage or :incomplete
-    def healthy? = { problems: false, none: true, grown: true }[verdict]
+    def healthy? = { problems: false, none: true, grown: true, too_early: true }[verdict]
 
     # @return [Symbol] :problems if a finding is a warning or critical; :unknown without an RSS; :garbage if malloc has
     #   grown, since the last major GC, by more than Ruby usually allows, so that only a collection can tell how much of
-    #   it is garbage; :grown if memory has grown since an earlier diagnosis; :incomplete if some check could not be
-    #   made; else :none
+    #   it is garbage; :grown if memory has grown since an earlier diagnosis; :too_early if it has since the history
+    #   began, and it is too early to tell whether it goes on; :incomplete if some check could not be made; else :none
     def verdict
       return :problems if findings.any?(&:unhealthy?)
       return :unknown unless evidence.ledger.rss_bytes
       return :garbage if findings.any? { |finding| finding.id == :possible_garbage && finding.confidence == :likely }
 
-      return :grown if grown?
-
-      checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none
+      growth || (checked.any? { |check| check.outcome == :unknown } ? :incomplete : :none)
     end
 
     # @return [Boolean] whether RSS, USS or a row has grown since an earlier diagnosis: by more than GROWN and, if the
     #   history knows the noise of RSS, by more than two of its standard deviations
-    def grown?
-      noise = evidence.verdict&.evidence&.fetch(:noise_bytes, nil)
-      changes.to_h.each_value.any? { |bytes| bytes > [GROWN, 2 * noise.to_f].max }
-    end
+    def grown? = beyond_noise?(changes.to_h.values)
 
     # @api private
     # @return [Hash{Symbol => Symbol}] the severities of the findings by id, for the next diagnosis
@@ -118,6 +113,20 @@ module Memscope
     def next_command
       told = findings.any?(&:unhealthy?) ? findings : findings.select(&:growth?)
       told.filter_map(&:remedy).first&.then { |remedy| remedy.lines.first.chomp }
+    end
+
+    private
+
+    def beyond_noise?(growth)
+      noise = evidence.verdict&.evidence&.fetch(:noise_bytes, nil)
+      growth.any? { |bytes| bytes > [GROWN, 2 * noise.to_f].max }
+    end
+
+    def growth
+      return :grown if grown?
+
+      rows = evidence.verdict&.growth.to_h.values # they sum to RSS
+      :too_early if evidence.verdict&.kind == :too_early && beyond_noise?([rows.sum, *rows])
     end
   end
 end

@@ -92,6 +92,8 @@ class WebOverviewTest < WebCase
     { {} => ["✓ No problems found", "No problems found. RSS 188.0 MiB."],
       garbage => ["● No verdict yet: collect garbage first", "No verdict yet: up to 192.0 MiB of what is in use"],
       { process_memory: { swap_bytes: nil } } => ["● No problems found, but not all was checked", "could not be made"],
+      { verdict: Histories.judge(0.1) { |hour| { malloc: hour < 0.05 ? 0 : 100 } } } =>
+        ["● No verdict yet: memory has grown", "No verdict yet: memory has grown since the history began."],
       { ledger: { rows: [], rss_bytes: nil, source: :none, held_by_objects_bytes: nil } } =>
         ["<h1>No reading available</h1>", "No verdict: the RSS of this process is unknown."] }
       .each do |chart, (badge, sentence)|

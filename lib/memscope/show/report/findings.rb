@@ -22,6 +22,7 @@ module Memscope
                     when :unknown then return "No verdict: the RSS of this process is unknown."
                     when :garbage then "No verdict yet: up to #{garbage(diagnosis)} of what is in use may be garbage"
                     when :grown then grown(diagnosis)
+                    when :too_early then "No verdict yet: memory has grown since the history began"
                     when :incomplete then incomplete(diagnosis.checked)
                     else "No problems found"
                     end

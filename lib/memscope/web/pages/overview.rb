@@ -26,6 +26,7 @@ module Memscope
         VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
                      garbage: ["info", "● No verdict yet: collect garbage first"],
                      grown: ["info", "● Memory has grown"],
+                     too_early: ["info", "● No verdict yet: memory has grown since the history began"],
                      incomplete: ["info", "● No problems found, but not all was checked"] }.freeze
         # Headings for the rules without a finding, by outcome.
         OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
