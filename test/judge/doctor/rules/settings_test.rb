@@ -17,6 +17,13 @@ class DoctorSettingsRulesTest < MemscopeTest
     crashing_profiler: [:warning, nil, { problems: { crashing_profiler: {} } }]
   )
 
+  # Whoever sets MALLOC_CONF under glibc is told without --settings.
+  def test_settings_that_nobody_here_reads
+    %i[invalid_value misspelt_variable ignored_environment other_allocator].each do |id|
+      assert_found(:warning, :invalid_settings, problems: { id => {} })
+    end
+  end
+
   def test_when_the_remedies_of_settings_take_effect
     ruby = { background_thread: { replacement: "Memscope.tune(background_thread: true)" } }
     setting = { debugging: { replacement: "MALLOC_CONF=junk:false" } }

@@ -20,7 +20,7 @@ module Memscope
         { title: "up to #{size(bytes)} is resident because malloc asked for huge pages",
           severity: reaches?(bytes - trimmable_bytes, FLOOR) ? :warning : :info,
           why: "#{WHOLE_PAGES} glibc asks for them (glibc.malloc.hugetlb=1, or its default " \
-               "since 2.43): #{size(unused_bytes)} of malloc is resident but unused.",
+               "since 2.43, at least on arm64): #{size(unused_bytes)} of malloc is resident but unused.",
           confidence: :likely, returns: UNKNOWN_WITHOUT_HUGE,
           remedy: ["GLIBC_TUNABLES=glibc.malloc.hugetlb=0", "#{RESTART}; causes more TLB misses"] }
       end

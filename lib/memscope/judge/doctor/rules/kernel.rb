@@ -7,7 +7,7 @@ module Memscope
       FEWER_WORKERS = ["WEB_CONCURRENCY=N # fewer than now, or raise the container's limit",
                        "#{RESTART}; costs throughput, or more memory"].freeze
       NO_HUGE_PAGES_ON_HOST = ["echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-                               "as root, on the host, for all its processes; #{RESTART}"].freeze
+                               "as root, on the host, for all its processes; #{RESTART}; causes more TLB misses"].freeze
 
       # With the margin, a warning at 86 %, and critical at 95 %.
       rule(:near_limit, "a container near its limit", :working_set_bytes,

@@ -9,7 +9,8 @@ module Memscope
       # Rules on the problems that Memscope.lint finds: the rule's id, its subject, the ids of the problems, and the
       # memory that they affect.
       PROBLEMS = {
-        invalid_settings: ["invalid settings", %i[invalid_value misspelt_variable ignored_environment]],
+        invalid_settings: ["invalid settings",
+                           %i[invalid_value misspelt_variable ignored_environment other_allocator]],
         harmful_settings: ["harmful settings",
                            %i[never_returned debugging background_thread huge_pages]],
         too_many_arenas: ["too many arenas for its threads and CPUs", %i[too_many_arenas]],
