@@ -7,12 +7,12 @@ require "memscope/check/check"
 class CheckRoundsTest < MemscopeTest
   Rounds = Memscope::Check.const_get(:Rounds)
   Options = Memscope::Check.const_get(:Options)
-  Count = Memscope::Check.const_get(:Count)
+  InUse = Memscope::Check.const_get(:InUse)
 
   # Counts objects of one class, and blocks of malloc.
   Memory = Struct.new(:objects, :blocks) do
     def read(malloc: true)
-      Count.new({ "Order" => step(objects) }, 0, (step(blocks) if malloc), 0, 0)
+      InUse.new({ "Order" => step(objects) }, 0, (step(blocks) if malloc), 0, 0)
     end
 
     def step(counts) = counts.size > 1 ? counts.shift : counts.first

@@ -119,11 +119,11 @@ module Memscope
     require_relative "allocations"
     require_relative "application"
     require_relative "child"
-    require_relative "count"
+    require_relative "in_use"
     require_relative "options"
     require_relative "origins"
     require_relative "rounds"
-    private_constant :Application, :Child, :Count, :Options, :Origins, :Rounds
+    private_constant :Application, :Child, :InUse, :Options, :Origins, :Rounds
 
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not

@@ -32,7 +32,7 @@ module Memscope
       # @param work [#call] does as many iterations as it is called with
       # @param memory [#read] counts what is left
       # @yieldparam iterations [Integer] so far: before the first round, and after each round
-      def initialize(options, work, memory = Count, &progress)
+      def initialize(options, work, memory = InUse, &progress)
         @options = options
         @work = work
         @memory = memory

@@ -3,7 +3,7 @@
 require_relative "../test_helper"
 
 # What other threads leave as garbage is neither counted nor blamed, though they run while memory is counted.
-class CheckCountTest < MemscopeTest
+class CheckInUseTest < MemscopeTest
   parallelize_me!
 
   LITTER = <<~RUBY
@@ -15,7 +15,7 @@ class CheckCountTest < MemscopeTest
   both_allocators "garbage of other threads" do |preload|
     dropped, blocks = child_json(<<~RUBY, preload: preload, requires: %w[json memscope])
       #{LITTER}
-      counts = Memscope::Check.const_get(:Count)
+      counts = Memscope::Check.const_get(:InUse)
       read = Array.new(8) do
         5.times { ObjectSpace.define_finalizer(Object.new, proc { sleep 0.002 }) } # a collection lets other threads run
         counts.read.then { |count| [count.objects["Dropped"].to_i, count.blocks] }

@@ -7,16 +7,16 @@ module Memscope
     # for each method that it compiles.
     #
     # @api private
-    Count = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes) do
+    InUse = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes) do
       # Collects garbage first.
       #
       # @param malloc [Boolean] whether blocks of malloc are counted
-      # @return [Count] with interned names of classes, as a census has them
+      # @return [InUse] with interned names of classes, as a census has them
       # @raise [Unavailable]
       def self.read(malloc: true)
         Native.clear_stack
         Native.collect_garbage
-        blocks, malloc_bytes = in_use if malloc
+        blocks, malloc_bytes = of_malloc if malloc
         body = Native.census(Thread.list.size > 1, nil, nil) # collects again if other threads may have left garbage
         why = Reasons.sentences(body[:reasons]).values.join("; ")
         raise Unavailable.new(:objects_uncounted, why) unless body[:total_count]
@@ -27,7 +27,7 @@ module Memscope
 
       # Runs no lever under glibc: a lever would release the GVL, and other Ruby threads could run before the blocks
       # are counted.
-      def self.in_use
+      def self.of_malloc
         return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
 
         Native.run_lever(:tcache) # what jemalloc keeps for this thread counts as allocated
