@@ -1,5 +1,6 @@
 /*
- * Memscope.rss and Native.process_memory(process): process is "self" or a pid, as a String.
+ * Memscope.rss and Native.process_memory(process): process is "self" or a pid, as a String. Init_ also makes forked
+ * children close the descriptors that the engine opened.
  */
 #include "bindings/reasons.h"
 #include "bindings/without_children.h"

@@ -40,7 +40,7 @@ module Memscope
                         ["--threshold NUMBER", Limit.new(NUMBER, :positive?.to_proc, "a number above 0"),
                          "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
                          "objects (default: 10000)"],
-                        ["--warmup SECONDS", SECONDS, "ignore the first SECONDS"],
+                        ["--warmup SECONDS", SECONDS, "ignore the first SECONDS (default: 1)"],
                         ["--path PATH",
                          Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, "a path that begins with /"),
                          "config.ru: the path to request"],

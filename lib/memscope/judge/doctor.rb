@@ -12,7 +12,7 @@ module Memscope
   # The rules are in doctor/rules/: each states what it looks for, the least amount that matters, and what helps.
   module Doctor
     # By how much numbers must exceed their thresholds to make a finding unhealthy, unless it was unhealthy in the last
-    # verdict.
+    # diagnosis.
     MARGIN = 1.1
     private_constant :MARGIN
     %w[ruby growth rows settings glibc jemalloc kernel].each { |file| require_relative "doctor/rules/#{file}" }

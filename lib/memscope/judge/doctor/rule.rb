@@ -26,14 +26,14 @@ module Memscope
     # `evidence`.
     #
     # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
-    # Without this margin, a number that hardly moves could change the verdict from one reading to the next. The margin
-    # applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
+    # Without this margin, a number that hardly moves could change the severity from one diagnosis to the next. The
+    # margin applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
     #
     # @api private
     Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
       # @param figures [Figures]
       # @param stricter [Figures] with a margin
-      # @param held [Symbol, nil] the severity of this rule's finding in the last verdict
+      # @param held [Symbol, nil] the severity of this rule's finding in the last diagnosis
       # @return [Array(Hash, Hash)] the bodies of a Diagnosis::Check and of a Finding; nil for the Finding if there is
       #   none
       def judge(figures, stricter, held = nil)
@@ -66,7 +66,7 @@ module Memscope
         { floor_bytes: floor, floor_ratio: ratio, floor_ratio_of: of }
       end
 
-      # Returns the severity of the last verdict, but at least the severity with the margin and at most the one without.
+      # Returns the last diagnosis's severity, but at least the severity with the margin and at most the one without.
       def settled(found, beyond, held)
         severities = [found[:severity], beyond ? beyond[:severity] : :info, held || :info]
         most, least, before = severities.map { |severity| Finding::SEVERITIES.index(severity) }
