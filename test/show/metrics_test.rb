@@ -168,6 +168,7 @@ class MetricsTest < MemscopeTest
       assert_equal definition.type == :counter, definition.name.end_with?("_total"), definition.name
       refute_match(/_(kb|mb|ms|us|count|sum|bucket|percent|hour)\b/, definition.name)
       refute_match(/\.\z/, definition.help)
+      assert_empty definition.help.scan(/\w+/) & names.map { |name| name.delete_prefix("memscope_") }.grep(/_/)
       assert_operator definition.labels, :frozen?
     end
     assert_equal %i[action allocator arena class event executed kind pages reading row size stall tag version
