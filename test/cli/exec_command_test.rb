@@ -1,44 +1,14 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
-require_relative "../support/allocator_fixtures"
-require_relative "../support/launching"
+require_relative "../support/exec_launching"
 require "memscope/cli/cli"
 require "stringio"
 
 class ExecTest < MemscopeTest
   parallelize_me!
 
-  include Launching
-
-  # Shows which library serves the malloc of a program that knows nothing about memscope.
-  MAPPED = 'File.read("/proc/self/maps")[/libjemalloc/].inspect'
-
-  def setup
-    super
-    skip "libjemalloc.so.2 is not installed" unless AllocatorFixtures.available?("libjemalloc.so.2")
-  end
-
-  def exec(*arguments, **options) = launch("exec", *arguments, **options)
-
-  # A program named env that drops LD_PRELOAD.
-  def deceptive_env
-    File.write(path("env.c"), <<~C)
-      #include <stdlib.h>
-      #include <unistd.h>
-      int main(int count, char **words) { (void)count; unsetenv("LD_PRELOAD"); return execv(words[1], words + 1); }
-    C
-    path("env").tap { |output| Compiled.run("cc", path("env.c"), "-o", output) }
-  end
-
-  # A command that would leave a trace if it were started.
-  def assert_refused(reason, *options, command: ruby("puts 'started'"), **environment)
-    ran = exec(*options, "--", *command, env: environment.transform_keys(&:to_s))
-
-    assert_exit 74, ran, out: "",
-                         err: /^memscope exec: .*#{reason}.*; (the program|#{command.first}) is not started$/
-    ran
-  end
+  include ExecLaunching
 end
 
 class ExecStartTest < ExecTest
@@ -175,52 +145,6 @@ class ExecRefusalTest < ExecTest
 
       assert_match(/object '#{library}' from LD_PRELOAD cannot be preloaded \(#{why}.*\): ignored/, ran.err)
     end
-  end
-
-  def test_a_library_that_serves_no_malloc
-    library = Compiled.shared("allocators/malloc_conf.c")
-
-    assert_refused "malloc is served by glibc .*, not by #{library}", "--allocator=#{library}"
-  end
-
-  def test_an_allocator_that_is_not_known
-    library = AllocatorFixtures.shared("bump_malloc")
-
-    assert_refused "which allocator serves malloc could not be proved", "--allocator=#{library}"
-  end
-
-  def test_glibc_behind_another_allocator
-    assert_refused "could not be proved", "--allocator=glibc", LD_PRELOAD: AllocatorFixtures.shared("bump_malloc")
-  end
-
-  def test_a_configuration_that_jemalloc_rejects
-    ignored = "jemalloc ignores part of its configuration"
-
-    assert_refused "#{ignored}: bogus: .1.: this jemalloc has no option of this name", "--conf=bogus:1"
-    assert_refused "#{ignored}: narenas: .x.: jemalloc did not take it", MALLOC_CONF: "narenas:x"
-    assert_refused "#{ignored}: narenas: .narenas.: malformed", "--conf=narenas"
-  end
-
-  def test_a_configuration_for_another_allocator
-    skip "not installed: mimalloc" unless AllocatorFixtures.available?(AllocatorFixtures::MIMALLOC)
-    mimalloc = AllocatorFixtures.archive(AllocatorFixtures::MIMALLOC)
-
-    assert_refused "malloc is served by mimalloc .*, and --conf is for jemalloc", "--conf=narenas:2",
-                   "--allocator=#{mimalloc}"
-  end
-
-  def test_a_proof_that_fails_in_the_program_itself
-    ran = exec("--", deceptive_env, *ruby("puts 'started'"))
-
-    assert_exit 74, ran, out: "", err: /\Amemscope exec: malloc is served by glibc .*; the program is not started$/
-  end
-
-  def test_a_variable_that_is_set_afterwards
-    script = make("unset.rb", "#!/usr/bin/env -S LD_PRELOAD= #{RbConfig.ruby}\nputs 'started'\n")
-
-    assert_refused "malloc is served by glibc .*, not by jemalloc", command: [script]
-    assert_exit 0, exec("--", "env", "MALLOC_CONF=", "LD_LIBRARY_PATH=/a", *ruby("puts #{MAPPED}")),
-                out: %("libjemalloc"\n), err: ""
   end
 
   def test_a_command_that_cannot_be_started

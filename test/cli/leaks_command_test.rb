@@ -6,7 +6,7 @@ require "memscope/cli/cli"
 require "pty"
 require "stringio"
 
-# memscope leaks config.ru, as a person runs it. Of memscope leaks -- COMMAND, see launch/inside/profile_test.rb.
+# memscope leaks config.ru, as a person runs it. Of memscope leaks -- COMMAND, see launch/inside/leaks_test.rb.
 class CLILeaksTest < MemscopeTest
   RACKUP = File.expand_path("../support/workloads/application.ru", __dir__)
   EXECUTABLE = File.join(ChildProcess::ROOT, "exe/memscope")

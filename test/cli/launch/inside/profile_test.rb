@@ -1,53 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "../../../test_helper"
-require_relative "../../../support/launching"
+require_relative "../../../support/profiled_programs"
 require "memscope/cli/cli"
 require "stringio"
 require "timeout"
 require "zlib"
 
-# `memscope profile -- COMMAND` and `memscope leaks -- COMMAND`, in programs of their own.
+# Profiles of objects.
 class ProgramProfileTest < MemscopeTest
   parallelize_me!
 
-  include Launching
-
-  # Keeps 5 MiB from its second line.
-  KEEPER = <<~RUBY
-    $kept = []
-    def keep(count) = count.times { $kept << ("x" * 10_000) }
-    def churn(count) = count.times { "y" * 10_000 }
-    churn(2000)
-    keep(525)
-    $stdout.puts "done"
-  RUBY
-  # The same, after a cache of 5 MiB has been filled and the warm-up has ended.
-  LEAK = <<~RUBY.freeze
-    $cache = Array.new(525) { "c" * 10_000 }
-    Memscope::MallocProfile.next_generation
-    #{KEEPER}
-  RUBY
-
-  # Waits until the requested seconds are over.
-  WHILE_PROFILED = "sleep 0.01 while Memscope::MallocProfile.running?"
-
-  def keeper(script = KEEPER) = [*RUBY, make("keeper.rb", script)]
-
-  def profile(ran)
-    json = ran.err.lines.find { |line| line.start_with?("{") }
-    Memscope::Profile.from_json(json)
-  end
-
-  def assert_keeper(profile, lineno)
-    entry = profile.by(:line).first
-
-    assert_equal [path("keeper.rb"), lineno], [entry.path, entry.lineno]
-    assert_in_delta 5_250_000, entry.live_bytes, 4 * entry.error_bytes
-  end
+  include ProfiledPrograms
 end
 
-# Profiles of objects.
 class ProgramObjectProfileTest < ProgramProfileTest
   # In each iteration, puts a String into a ring; in every tenth, keeps an Order if it is to leak. Runs for a second or
   # more.
@@ -339,58 +305,5 @@ class ProgramProfileUsageTest < MemscopeTest
   def test_of_leaks_too
     assert_refused(/--threshold: given "0", allowed: a number above 0/, "leaks", "--threshold=0")
     assert_equal 64, Memscope::CLI.run(["leaks"], out: StringIO.new, err: StringIO.new)
-  end
-end
-
-class LeaksTest < ProgramProfileTest
-  def leaks(*options, script: LEAK)
-    launch("leaks", "--warmup=60", *options, "--", *keeper(script))
-  end
-
-  def test_what_grows_past_the_threshold_fails
-    ran = leaks("--threshold=4000000", "--json")
-
-    verdict = /^memscope leaks: leak: one line grew past 3\.8 MiB: .*keeper\.rb:4 in .*keep by [45]\.\d MiB/
-
-    assert_exit 1, ran, out: "done\n", err: verdict
-    assert_keeper profile(ran), 4
-    assert_equal [1], profile(ran).stacks.map(&:generation).uniq
-  end
-
-  # The line that allocates is the standard library's.
-  def test_the_line_that_called_is_named
-    script = LEAK.sub('"x" * 10_000', "Psych.load('x' * 10_000)")
-    verdict = /one line grew past 3\.8 MiB: \S+psych\S+ in .* by [45]\.\d MiB .*, called from keeper\.rb:5$/
-    ran = launch("leaks", "--warmup=60", "--threshold=4000000", "--", *keeper("require 'psych'\n#{script}"),
-                 chdir: directory)
-
-    assert_exit 1, ran, out: "done\n", err: verdict
-  end
-
-  def test_less_than_the_threshold_does_not
-    assert_exit 0, leaks("--threshold=6000000"), out: "done\n", err: /no line grew past 5\.7 MiB$/
-  end
-
-  def test_a_cache_that_was_full_and_churn_do_not
-    quiet = LEAK.sub("keep(525)", "churn(525)")
-
-    assert_exit 0, leaks("--threshold=100000", script: quiet), out: "done\n", err: /no line grew past/
-  end
-
-  def test_a_failure_of_the_program_stays_its_own
-    assert_exit 3, leaks(script: "#{LEAK}exit 3"), err: /one line grew/
-    assert_exit 1, leaks(script: "#{LEAK}exit 0"), err: /one line grew/
-  end
-
-  def test_what_it_forks_is_not_judged
-    script = "#{LEAK.sub('keep(525)', '')}Process.wait(fork { keep(525) })\nexit($?.exitstatus)"
-
-    assert_exit 0, leaks(script: script), err: /\A.*no line grew past 1\.0 MiB\n\z/m
-  end
-
-  def test_a_program_that_ends_within_its_warm_up_is_not_judged
-    ran = leaks(script: KEEPER)
-
-    assert_exit 74, ran, out: "done\n", err: /too early: the program ended within its warm-up/
   end
 end

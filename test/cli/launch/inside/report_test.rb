@@ -2,30 +2,12 @@
 
 require_relative "../../../test_helper"
 require_relative "../../../support/allocator_fixtures"
-require_relative "../../../support/launching"
+require_relative "../../../support/reporting_programs"
 require "memscope/cli/cli"
 require "stringio"
 
 class ProgramReportTest < MemscopeTest
-  include Launching
-
-  def report(*arguments, **options) = launch("report", *arguments, **options)
-
-  # A program's script that waits until `count` lines of JSON have been reported to standard error.
-  def until_reported(count) = "sleep 0.01 until File.read('/proc/self/fd/2').count(\"\\n\") >= #{count}"
-
-  # The ledgers that a program's standard error holds.
-  def ledgers(text)
-    text.lines.grep(/\A\{"schema"/).map { |line| Memscope::Ledger.from_h(JSON.parse(line)) }
-  end
-
-  def assert_one_report(ran, pid: nil)
-    reports = ledgers(ran.err)
-
-    assert_equal 1, reports.size, ran.to_s
-    assert_equal pid, reports.first.pid if pid
-    reports.first
-  end
+  include ReportingPrograms
 end
 
 class ProgramReportAtTheEndTest < ProgramReportTest
@@ -71,67 +53,9 @@ class ProgramReportAtTheEndTest < ProgramReportTest
     end
   end
 
-  def test_only_the_process_that_was_started_reports
-    ran = report("--json", "--", *ruby(<<~RUBY))
-      puts Process.pid
-      Process.wait(fork { at_exit { puts "forked" } })
-      system(*#{RUBY}, "-e", #{"at_exit { puts 'ended' }; p #{TRACES}".dump})
-    RUBY
-
-    assert_exit 0, ran
-    assert_equal ["forked", "[]", "ended"], ran.out.lines(chomp: true).drop(1)
-    assert_one_report(ran, pid: ran.out.to_i)
-  end
-
-  def test_what_it_becomes_by_exec_reports_when_it_is_ruby
-    ran = report("--json", "--", *ruby("puts Process.pid; exec(*#{RUBY}, '-e', 'puts Process.pid')"))
-
-    assert_one_report(ran, pid: ran.out.to_i)
-    assert_equal 1, ran.out.lines.uniq.size
-    assert_empty ledgers(report("--json", "--", *ruby('exec("true")')).err)
-  end
-
   def test_a_daemon_does_not_report_and_the_help_says_so
     assert_exit 0, report("--", *ruby("Process.daemon")), out: "", err: ""
     assert_match(/unless it .*\sProcess\.daemon/m, report("--help").out)
-  end
-
-  def test_it_comes_after_the_programs_own_handlers
-    ran = report("--", *ruby('at_exit { warn "mine" }; at_exit { at_exit { warn "late" } }'))
-
-    assert_match(/\Alate\nmine\nmemscope /, ran.err)
-  end
-
-  def test_nothing_goes_to_the_programs_output
-    assert_empty report("--every=0.1", "--", *ruby(until_reported(1))).out
-  end
-
-  def test_a_reading_that_fails_lets_the_program_end
-    broken = <<~RUBY
-      module Memscope
-        def self.ledger(**) = raise(IOError, "broken")
-        def self.supported? = true
-      end
-      exit 3
-    RUBY
-
-    assert_exit 3, report("--", *ruby(broken)), err: "memscope report: no report: broken (IOError)\n"
-    assert_exit 3, report("--", *ruby("$stderr.close; STDERR.close rescue nil; exit 3")), out: ""
-  end
-
-  def test_memscope_is_loaded_at_the_end_only
-    ran = report("--json", "--", *ruby("p defined?(Memscope.ledger), $LOAD_PATH & #{ChildProcess::LOAD_PATH}"))
-
-    assert_exit 0, ran, out: "nil\n[]\n"
-    assert_one_report(ran)
-  end
-
-  def test_a_program_that_uses_memscope_itself
-    places = ChildProcess::LOAD_PATH.map { |place| "-I#{place}" }
-    ran = report("--json", "--", *RUBY, *places, "-rmemscope", "-e", "p Memscope.rss.positive?")
-
-    assert_exit 0, ran, out: "true\n"
-    assert_one_report(ran)
   end
 
   def test_under_bundler
@@ -221,17 +145,6 @@ class ProgramReportOutputTest < ProgramReportTest
   def test_a_file_goes_when_the_program_cannot_be_started
     assert_exit 127, report("--output", path("out"), "--", "nowhere-to-be-found")
     refute_path_exists path("out")
-  end
-
-  def test_a_file_that_has_been_replaced_by_a_link
-    File.symlink(path("target"), path("out"))
-    ran = ChildProcess.run(<<~RUBY, requires: %w[memscope/cli/launch memscope/cli/launch/inside/report])
-      order = { title: "report", output: #{path('out').dump}, calls: { ledger: {} } }
-      Memscope::Launch::ProgramReport.new(order).start
-    RUBY
-
-    assert_exit 0, ran, err: /\Amemscope report: Too many levels of symbolic links.*The kernel says/m
-    refute_path_exists path("target")
   end
 end
 

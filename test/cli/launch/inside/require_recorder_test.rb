@@ -1,48 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "../../../test_helper"
-require_relative "../../../support/launching"
+require_relative "../../../support/recorded_programs"
 
 # A program behaves the same whether or not the files that it loads are recorded.
 class RequireRecorderTest < MemscopeTest
-  include Launching
+  include RecordedPrograms
 
   parallelize_me!
-
-  FILES = {
-    "plain.rb" => "PLAIN = caller.reject { |line| line.include?('<internal:') }",
-    "nested.rb" => "require_relative 'plain'; require 'plain'; NESTED = __dir__",
-    "raises.rb" => "require 'plain'; raise ArgumentError, 'no'",
-    "lacking.rb" => "require 'nowhere/at/all'",
-    "circle.rb" => "CIRCLE = require 'circle'",
-    "wrong.rb" => "def (",
-    "wrapped.rb" => "WRAPPED = 1; $wrapped = Module.nesting.size",
-    "late.rb" => "module Late; HERE = 1; end",
-    "exits.rb" => "exit 5",
-    "deep/inner.rb" => "DEEP = require_relative('../plain')"
-  }.freeze
-
-  def setup
-    super
-    FILES.each do |name, text|
-      FileUtils.mkdir_p(File.dirname(path(name)))
-      File.write(path(name), text)
-    end
-  end
-
-  def programs(script) = [RbConfig.ruby, "-I#{directory}", make("main.rb", script)]
-
-  # Runs a program as it is and recorded; both must print the same and end alike.
-  def assert_alike(script, status: 0)
-    alone = ChildProcess.run_command(*programs(script))
-    recorded = launch("requires", "--json", "--", *programs(script))
-
-    assert_equal status, alone.status.exitstatus, alone.to_s
-    assert_equal [alone.out, status], [recorded.out, recorded.status.exitstatus], recorded.to_s
-    recorded.err.empty? || status.positive? ? nil : Memscope::Requires.from_json(recorded.err.lines.last)
-  end
-
-  def files(reading) = reading.nodes.drop(1).select { |node| node.path.start_with?(directory) }
 
   def test_returned_values_and_nesting
     found = assert_alike(<<~RUBY)
@@ -82,17 +47,6 @@ class RequireRecorderTest < MemscopeTest
         p e.message
       end
       p eval("require_relative 'plain'", binding, __FILE__, 1)
-    RUBY
-  end
-
-  def test_what_a_program_sees
-    assert_alike(<<~'RUBY')
-      require "plain"
-      p PLAIN.map { |line| line[/[^\/]*\z/].sub(/'.*#/, "'") }
-      p method(:require).owner, method(:require).arity, Kernel.private_method_defined?(:require_relative)
-      load "wrapped.rb", true
-      p $wrapped, defined?(WRAPPED)
-      p require("circle"), CIRCLE
     RUBY
   end
 
@@ -138,70 +92,5 @@ class RequireRecorderTest < MemscopeTest
     found = assert_alike("begin; require 'raises'; rescue ArgumentError; end")
 
     assert_equal(%w[raises plain.rb], found.nodes.last(2).map { |node| File.basename(node.path) })
-  end
-
-  # As Bundler.setup does, when it ends the activation of gems.
-  BUNDLER = <<~RUBY
-    [Kernel.singleton_class, Kernel].each do |owner|
-      original = owner.instance_method(:gem_original_require)
-      owner.class_eval { define_method(:require, original) }
-    end
-    Kernel.send(:private, :require)
-  RUBY
-  REQUIRES = 'p require("plain"), Kernel.require("late"), require("late"), require_relative("nested")'
-
-  def test_bundler_puts_rubys_own_require_back
-    found = assert_alike("#{BUNDLER}#{REQUIRES}")
-
-    assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) })
-  end
-
-  # bundle exec sets up Bundler before anything else, in the program that it execs.
-  def test_bundler_has_put_rubys_own_require_back
-    make("bundler.rb", BUNDLER)
-    found = assert_alike(<<~RUBY)
-      options = "-rbundler \#{ENV['RUBYOPT']}"
-      ENV["AGAIN"] or exec({ "AGAIN" => "1", "RUBYOPT" => options }, "#{RbConfig.ruby}", "-I", __dir__, __FILE__)
-      #{REQUIRES}
-    RUBY
-
-    assert_equal(%w[plain.rb late.rb nested.rb], files(found).map { |node| File.basename(node.path) })
-  end
-
-  # As Bundler.setup does since Ruby 3.3, to warn of gems that a bundle lacks.
-  BUNDLED_GEMS = <<~RUBY
-    [Kernel.singleton_class, Kernel].each do |owner|
-      owner.send(:alias_method, :no_warning_require, :require)
-      owner.send(:define_method, :require) { |name| owner.send(:no_warning_require, name) }
-    end
-    Kernel.send(:private, :require)
-  RUBY
-
-  def test_bundler_watches_require
-    make("bundler.rb", BUNDLER + BUNDLED_GEMS)
-    ["require %q(bundler)", <<~RUBY].each do |start|
-      options = "-rbundler \#{ENV['RUBYOPT']}"
-      ENV["AGAIN"] or exec({ "AGAIN" => "1", "RUBYOPT" => options }, "#{RbConfig.ruby}", "-I", __dir__, __FILE__)
-    RUBY
-      found = assert_alike("#{start}\n#{REQUIRES}")
-
-      names = files(found).map { |node| File.basename(node.path) }
-
-      assert_equal %w[plain.rb late.rb nested.rb], names - %w[bundler.rb]
-    end
-  end
-
-  # RubyGems, Bootsnap and Zeitwerk alias require, in a program that is recorded too.
-  def test_others_alias_require_too
-    found = assert_alike(<<~RUBY)
-      module Kernel
-        alias others_require require
-        def require(feature) = others_require(feature.sub("planned", "plain"))
-        private :require
-      end
-      p require("planned"), require("planned")
-    RUBY
-
-    assert_equal(%w[plain.rb], files(found).map { |node| File.basename(node.path) })
   end
 end
