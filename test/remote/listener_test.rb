@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require "minitest/mock"
 require_relative "../test_helper"
 require_relative "../support/listening"
 
@@ -48,30 +47,6 @@ class ListenerTest < MemscopeTest
     client.call(:purge, dry_run: true)
     client.call(:object_profile_stop, token: client.call(:object_profile_start, seconds: 60))
     client.call(:malloc_profile_stop, token: client.call(:malloc_profile_start, seconds: 60, backend: "imports"))
-  end
-
-  def test_options
-    skip_under_sanitizer
-    process = listening
-
-    assert_operator client(process).call(:ledger, deep: true).dig(:malloc, :main_heap, :in_use).bytes, :positive?
-    error = assert_raises(ArgumentError) { client(process).call(:ledger, deep: "yes") }
-
-    assert_equal 'Memscope.ledger: deep: given "yes", allowed: true, false', error.message
-    error = assert_raises(ArgumentError) { client(process).call(:ledger, depth: 1) }
-
-    assert_equal 'ledger: an option: given "depth", allowed: deep, shared, objects, strict, gc, garbage', error.message
-    error = assert_raises(ArgumentError) { client(process).call(:purge, levers: ["rm"]) }
-
-    assert_match(/\Apurge: a lever: given "rm", allowed: gc, compact/, error.message)
-    error = assert_raises(ArgumentError) { client(process).call(:malloc_profile_stop, gc: 1) }
-
-    assert_equal "gc: given 1, allowed: true, false", error.message
-    error = assert_raises(ArgumentError) { client(process).call(:heap_graph, class_name: "\xff") }
-
-    assert_equal "Memscope::Client#call: options of heap_graph: given #{{ class_name: "\xff" }.inspect}, " \
-                 "allowed: text in UTF-8",
-                 error.message
   end
 
   def test_a_listener_that_accepts_nothing_is_busy
@@ -192,58 +167,12 @@ class ListenerTest < MemscopeTest
     Process.kill(:TERM, daemon) if daemon
   end
 
-  def test_malformed_requests
-    process = listening
-
-    [["", nil], ["\n", "a request: given \"\", allowed: one line of JSON, an object"],
-     ["{\n", "a request: given \"{\", allowed: one line of JSON, an object"],
-     ["[1]\n", "a request: given [1], allowed: an object"], ["1\n", "a request: given 1, allowed: an object"],
-     ["{\"call\":\"exit\"}\n", /\Acall: given "exit", allowed: rss, /],
-     ["{\"call\":\"send\",\"options\":{}}\n", /\Acall: given "send"/], ["{\"call\":7}\n", /\Acall: given 7/],
-     ["{\"call\":\"rss\",\"eval\":\"1\"}\n", /\Aa request: given \["call", "eval"\], allowed: call, options/],
-     ["{\"call\":\"rss\",\"options\":[]}\n", "rss: options: given [], allowed: an object"],
-     ["{\"call\":\"rss\",\"options\":{\"a\":1}}\n", "rss: an option: given \"a\", allowed: none"],
-     ["{\"json_class\":\"File\",\"call\":\"rss\"}\n", /\Aa request/],
-     ["#{'[' * 9000}\n", /\Aa request/], ["\xff\x00\xfe{}\n", /\Aa request/], ["x" * 16_385, /16384 bytes/],
-     ["{\"call\":\"purge\",\"options\":{\"levers\":{}}}\n", /\Apurge: levers: given \{\}/],
-     ["{\"call\":\"purge\",\"options\":{\"dry_run\":1}}\n", /\AMemscope.purge: dry_run/],
-     ["{\"call\":\"size_classes\",\"options\":{\"arena\":\"x\"}}\n", /\AMemscope.size_classes: arena/]]
-      .each { |bytes, message| assert_answer(message, process, bytes) }
-
-    assert_raises(SystemCallError) { raw(process, "x" * 10_000_000) }
-    assert_operator client(process).call(:rss), :positive?
-    assert_empty File.read(File.join(@directory, "err"))
-  end
-
   def test_no_actions_where_they_are_off
     process = listening(env: { "MEMSCOPE_ACTIONS" => "0" })
     error = assert_raises(Memscope::Client::Failed) { client(process).call(:purge) }
 
     assert_equal "process #{process.pid}: this process allows no actions: its setting `actions` is false", error.message
     assert_predicate client(process).call(:purge, levers: ["gc"], dry_run: true), :dry_run?
-  end
-
-  # A collection that a reading asks for is refused before the call runs, and its client does not stay.
-  def test_no_collections_where_actions_are_off
-    process = listening(env: { "MEMSCOPE_ACTIONS" => "0" })
-
-    { doctor: { gc: true }, census: { gc: true }, ruby_heap: { collect: true } }.each do |call, options|
-      error = assert_raises(Memscope::Client::Failed) { client(process).call(call, **options) }
-
-      assert_match(/: this process allows no actions: its setting `actions` is false\z/, error.message)
-      assert_operator client(process).call(:rss), :positive?
-    end
-  end
-
-  # Else the listener would not come to the clients behind it, or would end.
-  def test_whatever_a_request_raises_is_an_answer
-    require "memscope/remote/calls"
-    calls = Memscope::Calls
-    [NoMemoryError, LoadError, Errno::EMFILE].each do |error|
-      calls.stub(:check_actions, -> { raise error }) do
-        assert_equal error.name, JSON.parse(calls.answer('{"call":"doctor","options":{"gc":true}}'))["kind"]
-      end
-    end
   end
 
   # Without Rails, the error is raised where the setting is used; the process continues, and nobody gains access.
@@ -343,28 +272,6 @@ class ListenerTest < MemscopeTest
     end
   end
 
-  def test_a_client_without_descriptors_does_not_say_that_the_process_is_gone
-    process = listening
-    asking = start("Memscope.eager_load!")
-    asking.tell(<<~RUBY.tr("\n", ";"))
-      path = #{socket_of(process).inspect}
-      known = Memscope::Client.new(#{process.pid})
-      known.call(:rss)
-      soft, hard = Process.getrlimit(:NOFILE)
-      Process.setrlimit(:NOFILE, 0, hard)
-      asks = [-> { known }, -> { Memscope::Client.new(#{process.pid}) }, -> { Memscope::Client.at(path) }]
-      errors = asks.map do |ask|
-        ask.call.call(:rss)
-      rescue StandardError => e
-        [e.class.name, e.message[/[^:]*\\z/], e.message[/no process \\d/]]
-      end
-      Process.setrlimit(:NOFILE, soft, hard)
-      errors
-    RUBY
-
-    assert_equal ([["Memscope::Client::Unreachable", " Too many open files", nil]] * 3).inspect, asking.gets
-  end
-
   def test_another_user
     skip_unless_root
     skip_unless_readable_for(NOBODY)
@@ -404,159 +311,6 @@ class ListenerTest < MemscopeTest
     assert_equal process.pid, client(process).call(:ledger).pid
   end
 
-  { "a link" => ["is a link", ->(path, target) { File.symlink(Dir.mkdir(target, 0o700) && target, path) }],
-    "a file" => ["is a file", ->(path, _target) { File.write(path, "") }],
-    "open to others" => ["has mode 0777", ->(path, _target) { Dir.mkdir(path) && File.chmod(0o777, path) }],
-    "readable by the group" => ["has mode 0750", ->(path, _target) { Dir.mkdir(path, 0o750) }] }
-    .each do |what, (fault, make)|
-    define_method("test_a_directory_that_is_#{what.tr(' ', '_')}") do
-      make.call(sockets, File.join(@directory, "elsewhere"))
-
-      assert_refused("the directory for sockets #{sockets} #{fault}; allowed: a directory of uid #{Process.euid} " \
-                     "with mode 0700")
-    end
-  end
-
-  def test_another_users_directory
-    skip_unless_root
-    Dir.mkdir(sockets, 0o700)
-    File.chown(NOBODY, NOBODY, sockets)
-
-    assert_refused("the directory for sockets #{sockets} belongs to uid #{NOBODY}; allowed: a directory of uid 0 " \
-                   "with mode 0700")
-  end
-
-  def test_a_directory_that_cannot_be_made
-    assert_refused("the directory for sockets /proc/memscope: No such file or directory; allowed: one that exists " \
-                   "or can be created, set with MEMSCOPE_SOCKET_DIRECTORY",
-                   "MEMSCOPE_SOCKET_DIRECTORY" => "/proc/memscope")
-    long = "/#{'long/' * 20}memscope"
-
-    assert_refused(/No such file or directory/, "MEMSCOPE_SOCKET_DIRECTORY" => long)
-  end
-
-  def test_a_directory_that_is_read_only
-    skip_unless_root
-    skip_unless_readable_for(NOBODY)
-    FileUtils.chmod(0o711, @directory)
-    FileUtils.touch(File.join(@directory, "err"))
-    FileUtils.chmod(0o666, File.join(@directory, "err"))
-    process = listening(uid: NOBODY)
-
-    assert_includes File.read(File.join(@directory, "err")), "does not listen: the directory for sockets #{sockets}: " \
-                                                             "Permission denied"
-    assert_equal :silent, assert_raises(Memscope::Client::Unreachable) { client(process).call(:rss) }.why
-  end
-
-  def test_a_path_that_is_a_link_or_taken
-    Dir.mkdir(sockets, 0o700)
-    taken = File.join(sockets, "taken.sock")
-    File.symlink("/etc/passwd", taken)
-
-    assert_refused("the socket #{taken}: a link is there; allowed: a path that does not exist yet",
-                   "MEMSCOPE_LISTEN" => taken)
-    assert File.symlink?(taken)
-    File.unlink(taken)
-    first = listening(env: { "MEMSCOPE_LISTEN" => taken })
-
-    assert_refused("the socket #{taken}: another process listens there; allowed: a path that does not exist yet",
-                   "MEMSCOPE_LISTEN" => taken)
-    assert_equal first.pid, client(first).call(:ledger).pid, "its environment tells where"
-    assert_equal first.pid, client(first, path: taken).call(:ledger).pid
-    Process.kill(:KILL, first.pid)
-    Process.wait(first.pid)
-    second = listening(env: { "MEMSCOPE_LISTEN" => taken })
-
-    assert_equal second.pid, client(second).call(:ledger).pid, "what nobody listens on is replaced"
-  end
-
-  def test_where_the_kernel_lists_no_sockets
-    process = listening
-    read = File.method(:binread)
-    hidden = ->(path, *more) { path.end_with?("/net/unix") ? raise(Errno::EACCES, path) : read.call(path, *more) }
-    error = File.stub(:binread, hidden) do
-      assert_raises(Memscope::Client::Unreachable) { Memscope::Client.new(process.pid).call(:rss) }
-    end
-
-    assert_equal :silent, error.why
-    assert_match(%r{; if it listens, name its socket \(--socket PATH\), .* /proc/\d+/net/unix: Permission denied\z},
-                 error.message)
-  end
-
-  def test_a_client_follows_no_link
-    process = listening
-    decoy = start
-    File.symlink(socket_of(process), File.join(sockets, "#{decoy.pid}.sock"))
-
-    assert_equal :silent, assert_raises(Memscope::Client::Unreachable) { client(decoy).call(:rss) }.why
-  end
-
-  # A process can run anything that answers in its name.
-  { "not json\n" => "is not JSON", "[]\n" => "is not a JSON object", "\xff\n" => "is not JSON",
-    "{\"ok\":{}}\n" => /does not understand .*: Memscope::Ledger.from_h: schema/,
-    "{\"ok\":7}\n" => "does not understand",
-    "{}\n" => /process \d+: \z/, "{\"error\":\"\\u001b[2J\\u202e\",\"kind\":\"SystemExit\"}\n" => /: \?\[2J\?\z/,
-    "#{'[' * 200}\n" => "is not JSON", "" => "hung up",
-    "{\"error\":\"\\u061c\"}\n" => /: \?\z/ }.each_with_index do |(answer, message), number|
-    define_method("test_an_answer_that_is_none_#{number}") do
-      process = start(<<~RUBY, requires: ["socket"])
-        Dir.mkdir(#{sockets.inspect}, 0700)
-        server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
-        Thread.new { socket = server.accept; socket.gets; socket.write(#{answer.dump}); socket.close }
-      RUBY
-      error = assert_raises(Memscope::Client::Failed, Memscope::Client::Unreachable) { client(process).call(:ledger) }
-
-      assert_match(message, error.message)
-    end
-  end
-
-  # Another user's socket must not keep root from listing all processes.
-  def test_a_socket_of_another_type
-    process = start("held = Socket.new(:UNIX, :DGRAM)", requires: ["socket"])
-    process.tell("Dir.mkdir(#{sockets.inspect}, 0700); " \
-                 "held.bind(Socket.sockaddr_un(#{socket_of(process).inspect}))")
-    process.gets
-    client = client(process, path: socket_of(process))
-
-    assert_equal :untrusted, assert_raises(Memscope::Client::Unreachable) { client.call(:rss) }.why
-    refute_predicate client, :listens?
-  end
-
-  def test_no_answer
-    process = start(<<~RUBY, requires: ["socket"])
-      Dir.mkdir(#{sockets.inspect}, 0700)
-      server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
-    RUBY
-    error = assert_raises(Memscope::Client::Unreachable) { client(process, timeout: 0.2).call(:rss) }
-
-    assert_equal ["process #{process.pid} does not answer within 0.2 s", :busy], [error.message, error.why]
-  end
-
-  def test_paths_that_are_none
-    process = start
-    ["relative", "\0abstract", "@abstract", 7, "/utf-16".encode("UTF-16LE")].each do |path|
-      given = path.is_a?(String) && !path.encoding.ascii_compatible? ? "'/utf-16'.encode('UTF-16LE')" : path.inspect
-      process.tell("begin; Memscope.listen(path: #{given}); rescue ArgumentError => e; e.message; end")
-
-      assert_equal "Memscope.listen: path: given #{path.inspect}, allowed: nil, an absolute path of at most 107 bytes"
-        .inspect, process.gets
-    end
-    ["/#{'x' * 107}", "/x\0y"].each do |path|
-      process.tell("begin; Memscope.listen(path: #{path.inspect}); rescue Memscope::Invalid => e; e.message; end")
-
-      assert_includes process.gets, "allowed: nil, an absolute path of at most 107 bytes"
-    end
-  end
-
-  def test_a_client_of_paths_that_are_none
-    [nil, 0, [], {}, :path, "relative", "/utf-32".encode("UTF-32BE"), "/x\0y"].each do |path|
-      error = assert_raises(ArgumentError, path.inspect) { Memscope::Client.at(path) }
-
-      assert_equal "a socket's path: given #{path.inspect}, allowed: an absolute path of at most 107 bytes",
-                   error.message
-    end
-  end
-
   def test_another_path_than_it_has
     process = listening
     process.tell("begin; Memscope.listen(path: '/x'); rescue Memscope::Listener::Refused => e; e.message; end")
@@ -591,26 +345,5 @@ class ListenerTest < MemscopeTest
     socket.read_nonblock(1, exception: false).nil?
   rescue SystemCallError
     true
-  end
-
-  def assert_answer(message, process, bytes)
-    return if message.nil? && UNIXSocket.open(socket_of(process), &:close_write).nil?
-
-    error = JSON.parse(raw(process, bytes))
-
-    assert_operator message, :===, error["error"], bytes[0, 60]
-    assert_equal "Memscope::Invalid", error["kind"]
-  end
-
-  # At boot, memscope says why it does not listen, and the program runs; a call raises.
-  def assert_refused(message, **environment)
-    script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
-             "rescue Memscope::Listener::Refused, Memscope::Invalid => e; puts e.message; end"
-    env = { **self.environment, "MEMSCOPE_LISTEN" => "1", **environment }
-    ran = ChildProcess.run(script, requires: ["memscope"], env: env)
-
-    assert_operator message, :===, ran.out.chomp, ran
-    assert_match(/\Amemscope: MEMSCOPE_LISTEN: this process \(pid \d+\) does not listen: /, ran.err)
-    assert_predicate ran, :success?
   end
 end

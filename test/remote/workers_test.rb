@@ -93,12 +93,6 @@ class WorkersTest < MemscopeTest
     assert_predicate alone.booted_at, :utc?
   end
 
-  def test_they_are_subtracted_by_pid
-    diff = Memscope.workers - Memscope.workers
-
-    assert_equal [Process.pid.to_s], diff[:workers].rows.map(&:name)
-  end
-
   def test_a_worker_reports_what_it_no_longer_shares
     with_cluster do |cluster|
       forked(cluster, 3) do |pid|

@@ -98,4 +98,16 @@ module Listening
   def skip_unless_root
     skip "only root can become another user" unless Process.euid.zero?
   end
+
+  # At boot, memscope says why it does not listen, and the program runs; a call raises.
+  def assert_refused(message, **environment)
+    script = "begin; Memscope.listen(path: ENV['MEMSCOPE_LISTEN'][%r{\\A/.*}]); " \
+             "rescue Memscope::Listener::Refused, Memscope::Invalid => e; puts e.message; end"
+    env = { **self.environment, "MEMSCOPE_LISTEN" => "1", **environment }
+    ran = ChildProcess.run(script, requires: ["memscope"], env: env)
+
+    assert_operator message, :===, ran.out.chomp, ran
+    assert_match(/\Amemscope: MEMSCOPE_LISTEN: this process \(pid \d+\) does not listen: /, ran.err)
+    assert_predicate ran, :success?
+  end
 end
