@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 require_relative "../test_helper"
+require_relative "../support/checked_in_child"
 require_relative "../support/growth_blocks"
 
 # What grows is found, with its line and its holder; what does not grow is not, whatever it fills at first.
 class CheckTest < MemscopeTest
+  include CheckedInChild
+
   parallelize_me!
 
-  REQUIRES = %w[json memscope memscope_test].freeze
   # Outside of the battery, only these run: each kind of memory, and each kind of holder.
   NULL = %i[memoization autoload_in_the_second_round string_dedup thread_local_cache cache_that_fills log_rotation
             singleton malloc_churn].freeze
   LEAKS = %i[class_level_array closure block_of_malloc].freeze
-  # For tests of which only the judgement matters.
-  QUICK = "iterations: 20, runs: 2, warmup: 20"
   ROUNDS = ENV["MEMSCOPE_GROWTH_ROUNDS"]&.then { |rounds| Integer(rounds) }
 
   # Prints every block that grows, and how many rounds were counted in all.
@@ -119,79 +119,10 @@ class CheckTest < MemscopeTest
     assert_equal plan.values, found
   end
 
-  # Each class grows by a third of an object per iteration, all together by one, and at first by some inline caches.
-  def test_growth_of_several_classes_is_found_together
-    check = ran("n = 0; KEPT = []", "{ KEPT << [Object, Array, Hash][(n += 1) % 3].new }", QUICK)
-    grown = check.grown.first
-
-    assert_equal [nil, 1], [grown.name, grown.per_iteration]
-    grown.growth.each { |objects| assert_in_delta 20, objects, 9 }
-
-    assert_equal 40, grown.places.first.count
-    assert_match(/\+1 object of several classes per iteration/, check.to_s)
-  end
-
-  # Before Ruby 3.3, a garbage collection moves the contents of Arrays and Hashes to malloc, at whatever line it runs.
-  def test_the_memory_of_objects_is_no_growth_of_malloc
-    check = ran("n = 0; KEPT = []", "{ KEPT << { (n += 1) => [n, n, n, n] } }")
-
-    assert_equal(%w[Array Hash], check.grown.map { |one| one.name || "malloc" }.sort)
-  end
-
   def test_a_garbage_collection_that_a_test_has_stubbed
     check = ran("def GC.start(**) = nil", "{ Array.new(3) { Object.new } }")
 
     refute_predicate check, :grows?, check.to_s
-  end
-
-  # The 1,500 iterations of the first check all fill the cache; the 200 after the warm-up of the second do not.
-  def test_a_cache_that_is_still_filling_needs_a_longer_warm_up
-    block = "{ n += 1; (@cache ||= {})[n] = Object.new if n <= 2_500 }"
-
-    assert_predicate ran("n = 0", block), :grows?
-    refute_predicate ran("n = 0", block, "warmup: 2_500"), :grows?
-  end
-
-  # One in every second iteration counts as one per iteration; one in every tenth does not.
-  def test_rare_leaks_need_longer_rounds
-    tenth = "KEPT << Object.new if ((n += 1) % 10).zero?"
-
-    refute_predicate ran("n = 0; KEPT = []", "{ #{tenth} }", QUICK), :grows?
-    assert_predicate ran("n = 0; KEPT = []", "{ 10.times { #{tenth} } }", QUICK), :grows?
-  end
-
-  { iterations: [9, "an Integer from 10 to 1,000,000"], runs: [1, "an Integer from 2 to 100"],
-    warmup: [:long, ":auto, a number of iterations"], max: [-1, "an Integer, 0 or more"],
-    ignore: [4, "a Class, the name of a class, a Regexp, :malloc, a list of these"],
-    in: [:thread, "nil, :fork, :process"], deadline: [0, "a number of seconds from 0.1 to 3600"] }
-    .each do |name, (given, allowed)|
-    define_method("test_a_wrong_#{name}_is_refused") do
-      error = assert_raises(ArgumentError) { Memscope::Check.run(**{ name => given }) { flunk } }
-
-      assert_equal "Memscope::Check.run: #{name}: given #{given.inspect}, allowed: #{allowed}", error.message
-      assert_equal ["Memscope::Check.run", name.to_s], [error.call, error.argument]
-    end
-  end
-
-  # What all threads allocate has lines.
-  def test_a_thread_of_the_block
-    check = ran("KEPT = []", "{ Thread.new { KEPT << Order.new }.join }", QUICK, setup: "class Order; end")
-    order = check.grown.find { |one| one.name == "Order" }
-
-    assert_equal [40], order.places.map(&:count)
-    assert_match(/KEPT → Array → Order/, order.held_by.join(" → "))
-  end
-
-  # Within a measurement, nothing else is measured.
-  def test_lines_are_missing_with_a_reason
-    check = Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
-      check = nil
-      Memscope.measure { check = Memscope::Check.run(in: :process, #{QUICK}) { (@kept ||= []) << Object.new } }
-      puts check.to_json
-    RUBY
-
-    assert_equal([["Object", []]], check.grown.map { |one| [one.name, one.places] })
-    assert_match(/\Aa measurement is running in this thread/, check.reasons[:places])
   end
 
   def test_memory_that_rose_once_is_a_step
@@ -199,37 +130,6 @@ class CheckTest < MemscopeTest
 
     assert_equal [:step, false], [check.verdict, check.grows?]
     assert_match(/Step: objects rose in 400 iterations, in a forked child, but not in\s+each/, check.to_s)
-  end
-
-  def test_other_wrong_arguments_are_refused
-    unknown = assert_raises(ArgumentError) { Memscope::Check.run(rounds: 3) { flunk } }
-
-    assert_match(/given :rounds, allowed: iterations, runs, warmup, max, ignore, in, deadline/, unknown.message)
-    assert_match(/no block given/, assert_raises(ArgumentError) { Memscope::Check.run }.message)
-  end
-
-  def test_with_a_transaction_open_the_block_runs_in_the_process
-    here, elsewhere, asked = child_json(<<~RUBY, requires: REQUIRES, gems: true)
-      Connection = Struct.new(:transaction_open?)
-      Pool = Struct.new(:connections)
-      OPEN = Connection.new(true)
-      HANDLER = Class.new { def connection_pool_list(_role) = [Pool.new([OPEN])] }.new
-      module ActiveRecord
-        module Base; def self.connection_handler = HANDLER; end
-        def self.version = Gem::Version.new("7.2.0")
-      end
-      CALLS = []
-      checks = [true, false, true].zip([nil, nil, :fork]).map do |open, place|
-        OPEN[:transaction_open?] = open
-        [Memscope::Check.run(in: place) { CALLS << 1 if CALLS.size < 50 }.to_h, CALLS.size]
-      end
-      puts JSON.generate(checks)
-    RUBY
-
-    assert_equal ["process", 50], [here.first["ran_in"], here.last]
-    assert_match(/a database connection has an open transaction/, here.first.dig("reasons", "ran_in"))
-    assert_equal ["child", {}], elsewhere.first.values_at("ran_in", "reasons")
-    assert_equal "child", asked.first["ran_in"]
   end
 
   # The block of one check would count in the other.
@@ -247,16 +147,5 @@ class CheckTest < MemscopeTest
     RUBY
 
     assert_equal [[true, false], 2], [grows, runs]
-  end
-
-  private
-
-  # @return [Memscope::Check] of a block in a child
-  def ran(start, block, options = "", setup: "")
-    Memscope::Check.from_h(child_json(<<~RUBY, requires: REQUIRES))
-      #{setup}
-      #{start}
-      puts Memscope::Check.run(#{options}) #{block}.to_json
-    RUBY
   end
 end
