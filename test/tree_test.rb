@@ -7,7 +7,6 @@ require_relative "test_helper"
 class TreeTest < MemscopeTest
   # The subjects of these tests have no file of their own.
   EXCEPTIONS = {
-    "exporters" => "the exporters of metrics that need a gem",
     "contract" => "the names that programs rely on",
     "engine/c_tests" => "the C tests of the engine, which it builds and runs",
     "engine/trend/verdict_battery" => "the room trend, against traces of memory with known truth",

@@ -24,13 +24,6 @@ class TasksTest < MemscopeTest
     ENV.delete("OPTIONS")
   end
 
-  def test_defining_tasks_does_not_load_memscope
-    ran = ChildProcess.run("puts Rake.application.tasks.map(&:to_s), defined?(Memscope.rss).inspect",
-                           gems: true, requires: ["memscope/tasks"])
-
-    assert_equal [*NAMES.map { |name| "memscope:#{name}\n" }, "nil\n"], ran.out.lines
-  end
-
   def test_each_task_runs_the_command_of_its_name
     given = []
     Memscope::CLI.stub(:run, ->(arguments) { given << arguments and 0 }) do

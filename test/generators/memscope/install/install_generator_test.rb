@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-require_relative "../../test_helper"
-require_relative "../../support/generated_application"
+require_relative "../../../test_helper"
+require_relative "../../../support/generated_application"
 
 # Runs `rails generate memscope:install` in an application as `rails new` makes it, and boots it with the result.
 class GeneratorTest < MemscopeTest
