@@ -47,7 +47,8 @@ task "test:valgrind" => %w[compile compile:test] do
     test.libs = %w[lib test]
     test.test_files = FileList["test/{,{action,bindings,heap,judge,process,profile,remote,show,value}/}*_test.rb",
                                "test/{judge/{doctor,doctor/rules,lint,policy,verdict},show/report}/*_test.rb",
-                               "test/{action/purge/result,remote/workers/reporter,remote/workers/watch}_test.rb"]
+                               "test/{action/purge/result,remote/workers/{reporter,watch}}_test.rb",
+                               "test/{show/metrics/definitions,value/{configuration/settings,native/absent}}_test.rb"]
                       .exclude(*Suites::LONG)
   end
   Rake::Task["memcheck"].invoke

@@ -24,31 +24,36 @@ module Suites
   end.freeze
 
   # These take seconds, and run nearly completely in this process: values, parsers, rules as data, the engine's C tests.
-  UNIT = files("test/{facade_documentation,memscope,tree,action/tuning,judge/lint,judge/lint/*,remote/workers}_test.rb",
-               "test/value/{configuration,diff,forks,quantity,reading,ttl_cache}_test.rb",
+  UNIT = files("test/{facade_documentation,memscope,tree,version}_test.rb",
+               "test/{action/tuning,judge/lint,judge/lint/*,remote/worker,remote/workers}_test.rb",
+               "test/value/{collection,configuration,configuration/settings,diff,forks,quantity,reading}_test.rb",
+               "test/value/{native/absent,requirement,ttl_cache}_test.rb",
                "test/process/{cgroup,ledger,malloc_conf,mappings,process_memory}_test.rb",
                "test/{bindings,rakelib,remote/workers,show}/**/*_test.rb",
                "test/profile/{grouping,growth,leaks,libraries,pprof,profile,speedscope,stack}_test.rb",
                "test/engine/c_tests_test.rb")
 
   # Tests of Ruby code only: surfaces call nothing in C that other tests do not.
-  SURFACES = files("test/{check,cli,generators,rakelib,remote,setup,show,web}/**/*_test.rb",
-                   "test/{contract,exporters,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
-                   "test/value/{configuration,loading}_test.rb",
+  SURFACES = files("test/{check,cli,generators,puma,rakelib,remote,setup,show,web}/**/*_test.rb",
+                   "test/{assertions,open_telemetry,prometheus_collector,rspec,tasks,version,web,yabeda}_test.rb",
+                   "test/{contract,facade_documentation,judge/diagnosis,judge/doctor,judge/lint}_test.rb",
+                   "test/value/{configuration,configuration/settings,loading}_test.rb",
                    "test/profile/{application,pprof,shares,speedscope}_test.rb")
 
   # Tests that must pass whatever serves malloc: under a sanitizer, neither glibc nor jemalloc does. The engine's C
   # tests have a sanitized flavour of their own.
   SANITIZED = (files("test/*_test.rb", "test/{action,bindings,heap,judge,process,profile,value}/*_test.rb",
                      "test/judge/{policy/{decision_rules,group,reading_window,restart_rules},verdict/sentence}_test.rb",
-                     "test/action/purge/result_test.rb",
+                     "test/{action/purge/result,value/native/absent}_test.rb",
                      "test/acceptance/{degraded,malloc_profile,stress,trap}_test.rb") -
                SURFACES).freeze
 
   # What another Ruby or C library may break first, in a minute: the ledger closes, what malloc and the heap hold is
   # found again, a compaction moves what was predicted, profiles name lines, the heap is walked.
   CORE = files("test/acceptance/{closed_sum,compaction,injection,object_profile,smoke,trap}_test.rb",
-               "test/{memscope,action/purge,heap/census,process/ruby_heap}_test.rb", "test/engine/malloc/*_test.rb",
+               "test/{memscope,action/purge,action/purge/result,heap/census,process/ruby_heap}_test.rb",
+               "test/{show/report/purge,value/native/absent}_test.rb",
+               "test/engine/malloc/*_test.rb",
                "test/ruby/{heap/{census,heap_references,mark_bits},graph/named_references}_test.rb")
 
   # Tests that must pass even on a Ruby that is not released yet.

@@ -184,20 +184,6 @@ class ReadingTest < MemscopeTest
     assert_equal 1, [same.call, same.call].uniq.size
   end
 
-  class List < Memscope::Reading
-    collection :parts_of_it, [Sample::Part]
-  end
-
-  def test_a_collection
-    list = List.capture({ parts_of_it: BODY[:parts] * 2, reasons: {}, cost: Bodies.cost })
-
-    assert_equal %i[right right], list.map(&:name)
-    assert_equal [2, :right], [list.each.size, list.first.name]
-    assert_same(list, list.each { |part| part })
-    assert_equal [{ name: :right, weight: 2, extra_bytes: 5 }] * 2, list.to_h[:parts_of_it]
-    assert_equal list, List.from_h(parsed(list))
-  end
-
   def test_text_of_a_kind_without_a_report
     assert_match(/\A#<ReadingTest::Sample .*>\z/, sample.to_s)
   end

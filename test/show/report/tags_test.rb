@@ -25,8 +25,8 @@ class TagsPageTest < MemscopeTest
   end
 
   def test_numbers_below_ten_have_a_decimal
-    assert_equal(%w[3.4 -9.9 10 2,987], [3.44, -9.94, 10.2, 2986.6].map do |number|
-      Memscope::Report::TagsPage.decimal(number)
-    end)
+    decimals = [3.44, -9.94, 10.2, 2986.6].map { |number| Memscope::Report::TagsPage.decimal(number) }
+
+    assert_equal %w[3.4 -9.9 10 2,987], decimals
   end
 end
