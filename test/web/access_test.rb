@@ -8,14 +8,6 @@ class WebAccessTest < WebCase
   CLOSED = "Access denied. See the application log for how to allow it.\n"
   # The headers of a browser that sends no Sec-Fetch-Site.
   ORIGIN = ->(origin) { { "HTTP_SEC_FETCH_SITE" => nil, "HTTP_ORIGIN" => origin } }
-  # A request that the pages answer if they are open.
-  ASKS = <<~RUBY
-    require "memscope/web"
-    require "stringio"
-    env = { "REQUEST_METHOD" => "GET", "PATH_INFO" => "/assets/icon.svg", "REMOTE_ADDR" => "127.0.0.1",
-            "HTTP_HOST" => "localhost", "SERVER_PROTOCOL" => "HTTP/1.1", "rack.errors" => $stderr }
-    puts Memscope::Web.call(env).first
-  RUBY
 
   def assert_closed(response, reason, status: 403)
     assert_equal status, response.status
@@ -47,17 +39,6 @@ class WebAccessTest < WebCase
 
   def test_closed_without_rails
     assert_closed get("/", on: application(rails_env: nil)), /refused: no access is configured; configure username/
-  end
-
-  def test_nothing_but_rails_itself_opens_it
-    %w[development test].each do |name|
-      env = { "RACK_ENV" => name, "RAILS_ENV" => name, "APP_ENV" => name }
-      rails = "module Rails; def self.env = #{name.dump}; end;"
-
-      assert_equal "403\n", ChildProcess.run(ASKS, env: env, bundler: true).out
-      assert_equal "403\n", ChildProcess.run("module Rails; end; #{ASKS}", env: env, bundler: true).out
-      assert_equal "200\n", ChildProcess.run("#{rails} #{ASKS}", env: { "RACK_ENV" => "production" }, bundler: true).out
-    end
   end
 
   def test_foreign_peers_are_refused

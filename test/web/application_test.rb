@@ -44,13 +44,6 @@ class WebApplicationTest < WebCase
     assert_equal "/memscope/allocator?arena=0#size_classes", get("/size_classes?arena=0", BROWSER, on: app)["location"]
   end
 
-  def test_the_menu_has_the_five_pages
-    menu = get("/objects", BROWSER).body[%r{<nav aria-label="Pages">.*?</nav>}m]
-
-    assert_equal %w[Overview History Objects Profile Allocator], menu.scan(/>([^<>\n]+)</).flatten
-    assert_includes menu, '<a href="/memscope/objects" aria-current="page">Objects</a>'
-  end
-
   def test_json_gives_the_reading_again
     ledger = Memscope::Ledger.from_h(JSON.parse(get("/ledger.json").body))
 
@@ -156,86 +149,6 @@ class WebApplicationTest < WebCase
 
       assert_empty head.body
       assert_equal full.headers.to_h, head.headers.to_h
-    end
-  end
-
-  def test_assets_are_found_by_the_name_of_their_content
-    body = get("/nothing").body
-    app = application
-    body.scan(%r{(?:href|src)="/memscope(/assets/[^"]+)"}).flatten.each do |path|
-      response = get(path, on: app)
-
-      assert_equal 200, response.status
-      assert_match(/immutable/, response["cache-control"])
-    end
-  end
-
-  # The colours come from a file of their own.
-  def test_every_colour_of_the_style_is_there
-    style = get("/assets/memscope.css").body
-
-    assert_includes style.scan(/var\((--[\w-]+)/).flatten, "--malloc"
-    assert_empty style.scan(/var\((--[\w-]+)/).flatten.uniq - style.scan(/(--[\w-]+):/).flatten
-  end
-
-  def test_a_purge_says_what_it_returned
-    app = application
-    response = post({ "lever" => "gc" }, { **OWN, **JSON_PLEASE }, on: app)
-    result = Memscope::Purge::Result.from_h(JSON.parse(response.body))
-
-    assert_equal 200, response.status
-    assert_equal [:gc], result.levers.map(&:name)
-    assert_equal result.returned_bytes, result.rows.values.sum
-    assert_match(/MiB returned|Nothing changed|grew by/,
-                 post({ "lever" => "gc" }, { **OWN, **BROWSER }, on: app).body)
-    assert_match(/RSS .* before/, post({ "lever" => "gc" }, { **OWN, "HTTP_ACCEPT" => "text/plain" }, on: app).body)
-  end
-
-  def test_a_purge_can_be_predicted_only
-    response = post({ "lever" => "all", "dry_run" => "1" }, { **OWN, **JSON_PLEASE })
-
-    assert JSON.parse(response.body)["dry_run"]
-    refused = post({ "lever" => "all", "dry_run" => "true" }, { **OWN, **JSON_PLEASE })
-
-    assert_equal [400, 'dry_run: given "true", allowed: 0, 1.'], [refused.status, JSON.parse(refused.body)["error"]]
-    assert_nil JSON.parse(response.body)["after"]
-  end
-
-  # Processes that do not know each other may serve the page and then its form.
-  def test_no_other_process_than_that_of_the_page_is_changed
-    app = application
-    gc = { "do" => "gc" }
-    { "/purge" => { "lever" => "gc" }, "/doctor" => gc, "/profile" => gc }.each do |path, form|
-      collected = GC.count
-      refused = GC.disable.then { post({ **form, "pid" => "1" }, path: path, on: app) }
-
-      assert_equal [409, collected], [refused.status, GC.count], path
-      assert_includes refused.body, "Nothing was done: the page was of process 1, but the request reached this " \
-                                    "process (pid #{Process.pid})."
-      GC.enable
-
-      assert_equal 200, post({ **form, "pid" => Process.pid.to_s }, path: path, on: app).status
-    end
-  ensure
-    GC.enable
-  end
-
-  def test_actions_can_be_switched_off
-    app = application(actions: false)
-
-    assert_equal 403, post({ "lever" => "gc" }, on: app).status
-    refute_match(/<button/, get("/?findings=1", on: app).body)
-  end
-
-  def test_two_purges_at_once_are_one
-    app = application
-    Memscope::Purge.with_exclusive_purge do
-      program, person = [JSON_PLEASE, BROWSER].map do |env|
-        Thread.new { post({ "lever" => "gc" }, { **OWN, **env }, on: app) }.value
-      end
-
-      assert_equal [409, "1"], [program.status, program["retry-after"]]
-      assert_includes person.body, "another thread of this process is purging or tuning"
     end
   end
 
