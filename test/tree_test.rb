@@ -27,6 +27,16 @@ class TreeTest < MemscopeTest
     assert_empty lost
   end
 
+  def test_each_file_of_the_library_has_its_test
+    assert_empty untested(Dir["lib/**/*.rb", base: ChildProcess::ROOT])
+  end
+
+  def test_a_file_without_its_test_is_found
+    planted = "lib/memscope/show/report/planted.rb"
+
+    assert_equal [planted], untested(["lib/memscope.rb", planted, "lib/memscope/web.rb", "lib/puma/plugin/memscope.rb"])
+  end
+
   def test_the_exceptions_are_there
     assert_empty(EXCEPTIONS.keys.reject { |name| File.exist?(rooted("test/#{name}_test.rb")) })
   end
@@ -34,6 +44,13 @@ class TreeTest < MemscopeTest
   private
 
   def tests = Dir["test/**/*_test.{rb,c}", base: ChildProcess::ROOT].grep_v(ELSEWHERE).sort
+
+  # The files of lib that have no test at their path, which leaves lib/memscope/, or lib/, out.
+  def untested(files)
+    files.reject do |path|
+      File.exist?(rooted("test/#{path.delete_prefix('lib/').delete_prefix('memscope/').delete_suffix('.rb')}_test.rb"))
+    end
+  end
 
   def home?(path) = ["", ".rb", ".c", ".h"].any? { |ending| File.exist?(rooted(path + ending)) }
 
