@@ -166,6 +166,7 @@ static uintptr_t follow(uintptr_t field, uintptr_t value) {
 void memscope_chunk_walk_begin(struct memscope_chunk_walk *walk) {
     walk->fast = memscope_scratch_take(walk->scratch, 0);
     walk->fast_count = 0;
+    walk->lacks_fast = false;
 }
 
 static bool add_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
@@ -176,6 +177,7 @@ static bool add_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     if (added != NULL)
         *added = chunk;
     walk->fast_count += added != NULL;
+    walk->lacks_fast |= added == NULL;
     return added != NULL;
 }
 
@@ -221,6 +223,7 @@ void memscope_chunk_walk_sort_fast_chunks(struct memscope_chunk_walk *walk) {
         memscope_merge_sort((char *)walk->fast, walk->fast_count, sizeof *walk->fast, buffer, in_order);
     else
         walk->fast_count = 0;
+    walk->lacks_fast |= buffer == NULL;
 }
 
 /* Whether a chunk is fast. Chunks of a heap come in ascending order, the first after next_fast was set to 0. */
@@ -398,6 +401,7 @@ static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struc
     uintptr_t chunk = heap->first, header, next_header;
 
     walk->next_fast = 0;
+    totals->incomplete |= walk->lacks_fast;
     if (!memscope_chunk_walk_word(walk, chunk + WORD, &header)) {
         stop(totals, heap->end - chunk);
         return;

@@ -36,7 +36,7 @@ struct memscope_chunk_totals {
     uint64_t trimmable_shared_bytes; /* the part that other processes map too; 0 if walk->sharing is closed */
     uint64_t kept_bytes;             /* whole pages that malloc_trim cannot return: locked, or madvise is refused */
     uint64_t unwalked_bytes;         /* address space before a heap's first chunk, or beyond where the walk stopped */
-    bool incomplete;                 /* chunks are missing: a walk stopped, or a heap's start was not resident */
+    bool incomplete; /* chunks are missing, or free ones count as in use: see stop, first_chunk and lacks_fast */
 };
 
 enum memscope_chunk_kind {
@@ -60,6 +60,7 @@ struct memscope_chunk_walk {
     size_t range;    /* index of the resident range used last: lookups mostly ascend */
     uintptr_t *fast; /* chunks in fastbins, ascending, in scratch */
     size_t fast_count, next_fast;
+    bool lacks_fast; /* scratch had no room for all of them: all heaps are incomplete */
     struct memscope_sharing sharing;
     bool returns_nothing;            /* madvise is refused: only the top of the main heap can be trimmed */
     bool has_locked_memory;          /* then each free chunk's pages are checked for locks */
