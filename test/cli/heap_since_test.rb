@@ -27,10 +27,24 @@ class CLIHeapSinceTest < MemscopeTest
   # Nothing has grown where the earlier report lists only the largest.
   def test_what_an_earlier_report_does_not_list
     later = Memscope.heap_graph(top: 1000)
-    cut = later.to_h.then { |hash| hash.merge(hash.slice(:retained, :paths).transform_values { |rows| rows.first(1) }) }
+    whole = later.to_h
+    listed = whole[:paths].max_by(whole[:paths].size / 2) { |path| path[:accumulated_bytes].fdiv(path[:count]) }
+    cut = whole.merge(retained: whole[:retained].first(1), paths: listed, path_count: listed.size)
     page = Memscope::CLI::HeapSincePage.new(later, since: Memscope::HeapGraph.from_h(cut), limit: 10).to_s
 
     assert_match(/no path where memory has accumulated grew/, page)
     refute_match(/retained/, page)
+  end
+
+  # Paths to a class do not tell how much has accumulated.
+  def test_paths_to_a_class
+    pid = listening(LEAK).pid.to_s
+    file = File.join(@directory, "before.json")
+    memscope("--pid", pid, "--paths-to", "Leaked", "--json", "--output", file)
+
+    assert_equal [64, "memscope heap: --since and --paths-to exclude each other"],
+                 refused("heap", "--pid", pid, "--since", file, "--paths-to", "Leaked")
+    assert_equal [64, "memscope heap: --since: given a report of --paths-to, allowed: one without it"],
+                 refused("heap", "--pid", pid, "--since", file)
   end
 end

@@ -33,7 +33,8 @@ module Memscope
                         ["--top N", Limit.of(HeapGraph::TOP), "how many rows to list"],
                         ["--strings", "look for Strings with the same content"], SINCE, EVERY],
               operands: "[DUMP [DUMP [DUMP]]]", most: 3, program: [:every], process: [:since],
-              exclusive: [%i[since markdown]], notes: "#{NOTES}\n#{PROGRAM_NOTES}", defaults: { top: 10 }
+              exclusive: [%i[since markdown], %i[since paths_to]], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
+              defaults: { top: 10 }
 
       private
 
@@ -59,6 +60,7 @@ module Memscope
 
       def read
         @since = saved(HeapGraph, :since)
+        usage_error("--since: given a report of --paths-to, allowed: one without it") if @since&.paths_to
         reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph], **all_rows)
         refuse_class(reading) if reading.reasons.key?(:target_count)
         [@since && @given[:json] ? reading - @since : reading]

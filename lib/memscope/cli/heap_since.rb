@@ -5,7 +5,7 @@ require_relative "../show/report/heap_graph"
 module Memscope
   module CLI
     # What grew from an earlier heap graph of a process to a later one: by the paths where memory has accumulated, and
-    # by class. If the earlier graph lists only the largest, what it does not list counts there with the smallest number
+    # by class. The earlier graph lists only the largest. What it does not list counts there with the smallest number
     # that it lists: so no growth is overstated.
     class HeapSincePage < Report::HeapPage
       # @param reading [HeapGraph] the later one
@@ -38,14 +38,14 @@ module Memscope
       end
 
       def paths
-        rows = grown(@reading.paths, @since.paths, @since.path_count, :accumulated_bytes, &:to_s)
+        rows = grown(@reading.paths, @since.paths, :accumulated_bytes, &:to_s)
         return @page.wrapped("no path where memory has accumulated grew") if rows.empty?
 
         paths_under("more, by what retains it", rows.map { |bytes, path| [bytes, path] })
       end
 
       def classes
-        rows = grown(of_others(@reading.retained), @since.retained, nil, :retained_bytes, &:name)
+        rows = grown(of_others(@reading.retained), @since.retained, :retained_bytes, &:name)
         scale = Quantity::Scale.of(rows.map(&:first))
         before = @since.retained.to_h { |row| [row.name, row] }
         lines = rows.reject { |bytes, _row| scale.tiny?(bytes) }.map do |bytes, row|
@@ -61,14 +61,20 @@ module Memscope
       end
 
       # The rows that grew, each with by how much, the most first.
-      #
-      # @param all [Integer, nil] how many rows the earlier list would have, uncut; nil if unknown
-      def grown(later, earlier, all, field, &name)
-        before = earlier.group_by(&name).transform_values { |rows| rows.sum(&field) }
-        floor = all == earlier.size ? 0 : earlier.map(&field).min.to_i
-        rows = later.uniq(&name).map { |row| [row.public_send(field) - before.fetch(yield(row), floor), row] }
+      def grown(later, earlier, field, &name)
+        before = earlier.group_by(&name)
+        floor = earlier.map { |row| row.public_send(field).fdiv(number_of(row)).ceil }.min.to_i
+        rows = later.uniq(&name).map do |row|
+          listed = before.fetch(yield(row), [])
+          [row.public_send(field) - listed.sum(&field) - (floor * unlisted(row, listed)), row]
+        end
         rows.select { |bytes, _row| bytes.positive? }.max_by(@limit, &:first)
       end
+
+      # The earlier list may have left out some of the objects to which paths are alike.
+      def unlisted(row, listed) = [number_of(row) - listed.sum { |one| number_of(one) }, 0].max
+
+      def number_of(row) = row.is_a?(HeapGraph::Path) ? row.count : 1
     end
   end
 end
