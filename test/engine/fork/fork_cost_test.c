@@ -8,18 +8,6 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-static void test_parse_meminfo(void) {
-    uint64_t bytes = 7;
-
-    EXPECT(memscope_fork_parse_meminfo("MemTotal: 9 kB\nMemFree: 8 kB\nMemAvailable:   123 kB\n", &bytes) ==
-               MEMSCOPE_OK &&
-           bytes == 123 * 1024);
-    EXPECT(memscope_fork_parse_meminfo("MemTotal: 9 kB\n", &bytes) == MEMSCOPE_MALFORMED);
-    EXPECT(memscope_fork_parse_meminfo("MemAvailable: x kB\n", &bytes) == MEMSCOPE_MALFORMED);
-    EXPECT(memscope_fork_parse_meminfo("MemAvailable:", &bytes) == MEMSCOPE_MALFORMED);
-    EXPECT(memscope_fork_parse_meminfo("MemAvailable: 18446744073709551615 kB\n", &bytes) == MEMSCOPE_MALFORMED);
-}
-
 static void test_whether_a_fork_pays(void) {
     EXPECT(memscope_fork_pays(30, 20, 10));
     EXPECT(!memscope_fork_pays(20, 20, 10));
@@ -62,7 +50,6 @@ static void test_slot_rate(void) {
 }
 
 int main(void) {
-    test_parse_meminfo();
     test_whether_a_fork_pays();
     test_slot_rate();
     test_prediction();

@@ -1,15 +1,25 @@
 #include "../expect.h"
 #include "kernel/mappings.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static struct memscope_scratch list, names;
 static const struct memscope_mappings_memory memory = {&list, &names};
 
 static enum memscope_status parse(const char *text, struct memscope_mappings *mappings) {
+    char path[32];
+    int file = memfd_create("text", 0);
+    enum memscope_status status;
+
+    EXPECT(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     list.used = names.used = 0;
-    return memscope_mappings_parse(text, strlen(text), &memory, mappings);
+    status = memscope_mappings_read_file(path, &memory, mappings);
+    close(file);
+    return status;
 }
 
 static void test_maps(void) {

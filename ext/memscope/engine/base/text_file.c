@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length) {
@@ -32,6 +33,53 @@ enum memscope_status memscope_text_file_read(const char *path, char *buffer, siz
     buffer[filled] = '\0';
     *length = filled;
     return filled + 1 == capacity ? MEMSCOPE_TRUNCATED : MEMSCOPE_OK;
+}
+
+enum memscope_status memscope_text_lines_open(struct memscope_text_lines *lines, const char *path) {
+    lines->start = lines->filled = 0;
+    lines->descriptor = memscope_descriptor_open(path, O_RDONLY);
+    lines->status = lines->descriptor < 0 ? memscope_status_of_errno(errno) : MEMSCOPE_OK;
+    return lines->status;
+}
+
+const char *memscope_text_lines_next(struct memscope_text_lines *lines) {
+    bool is_tail = false; /* of a line that the window cannot hold */
+
+    for (;;) {
+        char *line = lines->window + lines->start, *end = memchr(line, '\n', lines->filled - lines->start);
+        ssize_t count;
+
+        if (end != NULL) {
+            *end = '\0';
+            lines->start = (size_t)(end + 1 - lines->window);
+            if (!is_tail)
+                return line;
+            is_tail = false;
+            continue;
+        }
+        lines->filled -= lines->start;
+        memmove(lines->window, line, lines->filled);
+        lines->start = 0;
+        if (lines->filled == lines->capacity) {
+            lines->filled = 0;
+            lines->status = MEMSCOPE_MALFORMED;
+            is_tail = true;
+        }
+        count = read(lines->descriptor, lines->window + lines->filled, lines->capacity - lines->filled);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            lines->status = memscope_status_of_errno(errno);
+        else if (count == 0 && lines->filled > 0)
+            lines->status = MEMSCOPE_MALFORMED;
+        if (count <= 0)
+            return NULL;
+        lines->filled += (size_t)count;
+    }
+}
+
+void memscope_text_lines_close(struct memscope_text_lines *lines) {
+    memscope_descriptor_close(lines->descriptor);
 }
 
 static int digit_of(char character, unsigned base) {
@@ -70,4 +118,31 @@ bool memscope_text_decimal(const char **cursor, uint64_t *value) {
 
 bool memscope_text_hexadecimal(const char **cursor, uint64_t *value) {
     return parse_number(cursor, 16, value);
+}
+
+bool memscope_text_number(const char *text, const char *key, const char *unit, uint64_t *number) {
+    size_t key_length = strlen(key), unit_length = strlen(unit);
+    uint64_t found;
+
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, key, key_length) != 0 || line[key_length] != ':')
+            continue;
+        line += key_length + 1;
+        line += strspn(line, " \t");
+        if (!memscope_text_decimal(&line, &found) || strncmp(line, unit, unit_length) != 0 || line[unit_length] != '\n')
+            return false;
+        *number = found;
+        return true;
+    }
+    return false;
+}
+
+bool memscope_text_bytes(const char *text, const char *key, uint64_t *bytes) {
+    uint64_t kibibytes;
+
+    if (!memscope_text_number(text, key, " kB", &kibibytes) || kibibytes > UINT64_MAX / 1024)
+        return false;
+    *bytes = kibibytes * 1024;
+    return true;
 }

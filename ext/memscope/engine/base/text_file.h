@@ -1,4 +1,4 @@
-/* Small kernel text files (/proc, /sys/fs/cgroup), read whole into the caller's buffer. */
+/* Text files of the kernel (/proc, /sys/fs/cgroup): read whole, or line by line, into the caller's buffer. */
 #ifndef MEMSCOPE_TEXT_FILE_H
 #define MEMSCOPE_TEXT_FILE_H
 
@@ -14,6 +14,33 @@
  * GVL needed; a few µs.
  */
 enum memscope_status memscope_text_file_read(const char *path, char *buffer, size_t capacity, size_t *length);
+
+/* A file that is read line by line. */
+struct memscope_text_lines {
+    char *window;
+    size_t capacity; /* of the window */
+    int descriptor;
+    size_t start, filled;
+    enum memscope_status status; /* at the end: MEMSCOPE_MALFORMED if a line was left out */
+};
+
+/* The caller has set window and capacity. */
+enum memscope_status memscope_text_lines_open(struct memscope_text_lines *lines, const char *path);
+
+/* The next line, without its newline; NULL at the end. Leaves out lines that the window cannot hold or that do not end.
+ */
+const char *memscope_text_lines_next(struct memscope_text_lines *lines);
+
+void memscope_text_lines_close(struct memscope_text_lines *lines);
+
+/*
+ * Finds the line "key:", blanks, a number, `unit`. Returns false, with *number unchanged, if there is none, or if the
+ * number does not fit.
+ */
+bool memscope_text_number(const char *text, const char *key, const char *unit, uint64_t *number);
+
+/* The same for an amount of memory in kB. */
+bool memscope_text_bytes(const char *text, const char *key, uint64_t *bytes);
 
 /*
  * Parses an unsigned decimal number at *cursor and moves *cursor past it. Returns false, with *cursor unmoved, if there

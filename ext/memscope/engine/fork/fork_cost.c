@@ -49,21 +49,6 @@ void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t
         atomic_store(rate, took / (slots / 1000));
 }
 
-enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes) {
-    static const char key[] = "MemAvailable:";
-    const char *at = strstr(text, key);
-    uint64_t kibibytes;
-
-    if (at == NULL)
-        return MEMSCOPE_MALFORMED;
-    at += sizeof key - 1;
-    at += strspn(at, " \t");
-    if (!memscope_text_decimal(&at, &kibibytes) || kibibytes > UINT64_MAX / 1024)
-        return MEMSCOPE_MALFORMED;
-    *available_bytes = kibibytes * 1024;
-    return MEMSCOPE_OK;
-}
-
 static uint64_t free_in_machine(void) {
     char text[4096];
     size_t length;
@@ -72,7 +57,7 @@ static uint64_t free_in_machine(void) {
 
     if (status != MEMSCOPE_OK && status != MEMSCOPE_TRUNCATED)
         return UINT64_MAX;
-    return memscope_fork_parse_meminfo(text, &bytes) == MEMSCOPE_OK ? bytes : UINT64_MAX;
+    return memscope_text_bytes(text, "MemAvailable", &bytes) ? bytes : UINT64_MAX;
 }
 
 static uint64_t free_in_container(void) {

@@ -49,7 +49,4 @@ uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);
 /* Ignores work on fewer than 100,000 slots, which says little about the rate. */
 void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took);
 
-/* memscope_fork_room_read's parser of the NUL-terminated text of /proc/meminfo. */
-enum memscope_status memscope_fork_parse_meminfo(const char *text, uint64_t *available_bytes);
-
 #endif

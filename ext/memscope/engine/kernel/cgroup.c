@@ -272,30 +272,17 @@ static void read_cpus(struct memscope_cgroup_search search, struct memscope_cgro
     } while (memscope_cgroup_climb(search.directory, search.top));
 }
 
-/* "MemTotal:  24684092 kB" */
 static void read_host_memory(const char *proc_root, struct memscope_cgroup_figure *total) {
-    static const char key[] = "MemTotal:";
     char path[MEMSCOPE_CGROUP_PATH + 64];
     char text[MEMSCOPE_CGROUP_TEXT];
-    const char *line = text;
     size_t length;
 
     total->file = "meminfo";
     total->status = MEMSCOPE_TRUNCATED;
     if (snprintf(path, sizeof path, "%s/meminfo", proc_root) < (int)sizeof path)
         total->status = memscope_text_file_read(path, text, sizeof text, &length);
-    if (total->status != MEMSCOPE_OK)
-        return;
-    total->status = MEMSCOPE_MALFORMED;
-    if (strncmp(line, key, sizeof key - 1) != 0)
-        return;
-    line += sizeof key - 1;
-    line += strspn(line, " ");
-    if (!memscope_text_decimal(&line, &total->value) || strncmp(line, " kB", 3) != 0 ||
-        total->value > UINT64_MAX / 1024)
-        return;
-    total->value *= 1024;
-    total->status = MEMSCOPE_OK;
+    if (total->status == MEMSCOPE_OK && !memscope_text_bytes(text, "MemTotal", &total->value))
+        total->status = MEMSCOPE_MALFORMED;
 }
 
 enum memscope_status memscope_cgroup_read(const char *process, const char *proc_root, const char *cgroup_root,

@@ -1,10 +1,7 @@
 #include "kernel/cgroup_search.h"
 
-#include "base/descriptors.h"
 #include "base/text_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -78,64 +75,26 @@ static void try_mount(struct memscope_cgroup_search *search, const char *point, 
         search->status = MEMSCOPE_NOT_FOUND;
 }
 
-/* Reads a file line by line through a window; a line that does not fit is skipped. */
-struct lines {
-    int descriptor;
-    size_t start, filled;
-    char text[2 * MEMSCOPE_CGROUP_PATH + 512];
-};
-
-/* The next whole line, its newline replaced by a NUL; NULL at the end. */
-static const char *next_line(struct lines *lines) {
-    bool is_tail = false;
-
-    for (;;) {
-        char *line = lines->text + lines->start;
-        char *end = memchr(line, '\n', lines->filled - lines->start);
-        ssize_t count;
-
-        if (end) {
-            *end = '\0';
-            lines->start = (size_t)(end + 1 - lines->text);
-            if (!is_tail)
-                return line;
-            is_tail = false;
-            continue;
-        }
-        lines->filled -= lines->start;
-        memmove(lines->text, line, lines->filled);
-        lines->start = 0;
-        if (lines->filled == sizeof lines->text) {
-            lines->filled = 0;
-            is_tail = true;
-        }
-        count = read(lines->descriptor, lines->text + lines->filled, sizeof lines->text - lines->filled);
-        if (count == 0 || (count < 0 && errno != EINTR))
-            return NULL;
-        lines->filled += count > 0 ? (size_t)count : 0;
-    }
-}
-
 /* If there is no list of mounts (proc_root is a copy without it, or /proc hides it), tries the usual mount point. */
 static void search_mounts(struct memscope_cgroup_search *search) {
     char path[MEMSCOPE_CGROUP_PATH + 64];
-    struct lines lines = {.descriptor = -1};
+    char window[2 * MEMSCOPE_CGROUP_PATH + 512]; /* longer lines are of no cgroup that can be handled */
+    struct memscope_text_lines lines = {.window = window, .capacity = sizeof window};
     struct memscope_cgroup_mount mount;
     const char *line;
 
     search->status = MEMSCOPE_NOT_FOUND;
-    if (join(path, sizeof path, search->proc_root, "/self/mountinfo") == MEMSCOPE_OK)
-        lines.descriptor = memscope_descriptor_open(path, O_RDONLY);
-    if (lines.descriptor < 0) {
+    if (join(path, sizeof path, search->proc_root, "/self/mountinfo") != MEMSCOPE_OK ||
+        memscope_text_lines_open(&lines, path) != MEMSCOPE_OK) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s%s", search->is_v2 ? "" : "/",
                  search->is_v2 ? "" : search->controller);
         try_mount(search, path, "/");
         return;
     }
-    while (search->status != MEMSCOPE_OK && (line = next_line(&lines)))
+    while (search->status != MEMSCOPE_OK && (line = memscope_text_lines_next(&lines)))
         if (memscope_cgroup_parse_mount(line, search->controller, &mount) && mount.is_v2 == search->is_v2)
             try_mount(search, mount.point, mount.root);
-    memscope_descriptor_close(lines.descriptor);
+    memscope_text_lines_close(&lines);
 }
 
 enum memscope_status memscope_cgroup_find(struct memscope_cgroup_search *search,

@@ -1,13 +1,8 @@
 #include "kernel/mappings.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/descriptors.h"
 #include "base/range.h"
-
 #include "base/text_file.h"
 
 /* Holds the longest line: the numbers, then a path of PATH_MAX characters, each escaped to four. */
@@ -130,77 +125,32 @@ static enum memscope_status parse_line(struct parser *parser, const char *line) 
     return parser->current != NULL && parse_field(line, parser->current) ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
 
-/* Parses the whole lines in window[0, *filled) and moves the rest to its front. */
-static enum memscope_status parse_window(struct parser *parser, char *window, size_t *filled) {
-    char *line = window, *end;
-    enum memscope_status status = MEMSCOPE_OK;
-
-    while (status == MEMSCOPE_OK && (end = memchr(line, '\n', *filled - (size_t)(line - window))) != NULL) {
-        *end = '\0';
-        status = parse_line(parser, line);
-        line = end + 1;
-    }
-    *filled -= (size_t)(line - window);
-    memmove(window, line, *filled);
-    return status;
-}
-
-enum memscope_status memscope_mappings_parse(const char *text, size_t length,
-                                             const struct memscope_mappings_memory *memory,
-                                             struct memscope_mappings *mappings) {
+enum memscope_status memscope_mappings_read_file(const char *path, const struct memscope_mappings_memory *memory,
+                                                 struct memscope_mappings *mappings) {
     char window[WINDOW];
-    size_t filled = 0;
+    struct memscope_text_lines lines = {.window = window, .capacity = sizeof window};
     struct parser parser;
     enum memscope_status status = begin(&parser, memory, mappings);
+    const char *line;
 
-    while (status == MEMSCOPE_OK && length > 0) {
-        size_t count = length < sizeof window - filled ? length : sizeof window - filled;
-
-        if (count == 0)
-            return MEMSCOPE_MALFORMED;
-        memcpy(window + filled, text, count);
-        text += count;
-        length -= count;
-        filled += count;
-        status = parse_window(&parser, window, &filled);
-    }
-    return status == MEMSCOPE_OK && filled > 0 ? MEMSCOPE_MALFORMED : status;
-}
-
-static enum memscope_status read_and_parse(const char *path, const struct memscope_mappings_memory *memory,
-                                           struct memscope_mappings *mappings) {
-    char window[WINDOW];
-    size_t filled = 0;
-    ssize_t count = 1;
-    struct parser parser;
-    enum memscope_status status = begin(&parser, memory, mappings);
-    int descriptor = memscope_descriptor_open(path, O_RDONLY);
-
-    if (descriptor < 0)
-        return memscope_status_of_errno(errno);
-    while (status == MEMSCOPE_OK && count != 0) {
-        count = read(descriptor, window + filled, sizeof window - filled);
-        if (count < 0 && errno != EINTR)
-            status = memscope_status_of_errno(errno);
-        if (count <= 0)
-            continue;
-        filled += (size_t)count;
-        status = parse_window(&parser, window, &filled);
-        if (filled == sizeof window)
-            status = MEMSCOPE_MALFORMED;
-    }
-    memscope_descriptor_close(descriptor);
-    return status;
+    if (status == MEMSCOPE_OK)
+        status = memscope_text_lines_open(&lines, path);
+    if (status != MEMSCOPE_OK)
+        return status;
+    while (status == MEMSCOPE_OK && (line = memscope_text_lines_next(&lines)) != NULL)
+        status = parse_line(&parser, line);
+    memscope_text_lines_close(&lines);
+    return status == MEMSCOPE_OK ? lines.status : status;
 }
 
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,
                                             struct memscope_mappings *mappings) {
-    return read_and_parse("/proc/self/maps", memory, mappings);
+    return memscope_mappings_read_file("/proc/self/maps", memory, mappings);
 }
 
 enum memscope_status memscope_mappings_read_smaps(const struct memscope_mappings_memory *memory,
                                                   struct memscope_mappings *mappings) {
-    return read_and_parse("/proc/self/smaps", memory, mappings);
+    return memscope_mappings_read_file("/proc/self/smaps", memory, mappings);
 }
 
 const struct memscope_mapping *memscope_mappings_find(const struct memscope_mappings *mappings, uintptr_t address) {

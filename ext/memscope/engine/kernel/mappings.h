@@ -35,12 +35,11 @@ struct memscope_mappings_memory {
 };
 
 /*
- * Parses the text of a maps or smaps file (smaps is maps with more lines). Returns MEMSCOPE_MALFORMED for a line of
+ * Reads a file with the form of maps or smaps (smaps is maps with more lines). Returns MEMSCOPE_MALFORMED for a line of
  * another form, and for a last line without a newline.
  */
-enum memscope_status memscope_mappings_parse(const char *text, size_t length,
-                                             const struct memscope_mappings_memory *memory,
-                                             struct memscope_mappings *mappings);
+enum memscope_status memscope_mappings_read_file(const char *path, const struct memscope_mappings_memory *memory,
+                                                 struct memscope_mappings *mappings);
 
 /* Reads /proc/self/maps: a few µs per 50 mappings; no page tables are walked. No GVL, no allocation. */
 enum memscope_status memscope_mappings_read(const struct memscope_mappings_memory *memory,

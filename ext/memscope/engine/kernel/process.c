@@ -62,39 +62,19 @@ const char *memscope_process_key_of(enum memscope_process_field field) {
     return figures[field].key;
 }
 
-/* A line is "Key:", blanks, a number, and " kB" if it is an amount of memory. */
-static bool parse_line(const char *line, const struct figure *figure, uint64_t *value) {
-    size_t key_length = strlen(figure->key);
-
-    if (strncmp(line, figure->key, key_length) != 0 || line[key_length] != ':')
-        return false;
-    line += key_length + 1;
-    while (*line == ' ' || *line == '\t')
-        line++;
-    if (!memscope_text_decimal(&line, value))
-        return false;
-    if (figure->unit != BYTES)
-        return *line == '\n';
-    if (strncmp(line, " kB", 3) != 0 || *value > UINT64_MAX / 1024)
-        return false;
-    *value *= 1024;
-    return true;
-}
-
 enum memscope_status memscope_process_memory_parse(const char *text, enum memscope_process_source source,
                                                    struct memscope_process_memory *memory) {
     bool found = false;
 
-    for (const char *line = text; line; line = strchr(line, '\n')) {
-        if (*line == '\n')
-            line++;
-        for (size_t field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++) {
-            if (figures[field].source != source || !parse_line(line, &figures[field], &memory->values[field]))
-                continue;
-            memory->present |= UINT64_C(1) << field;
-            found = true;
-            break;
-        }
+    for (size_t field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++) {
+        const struct figure *figure = &figures[field];
+        uint64_t *value = &memory->values[field];
+
+        if (figure->source != source || !(figure->unit == BYTES ? memscope_text_bytes(text, figure->key, value)
+                                                                : memscope_text_number(text, figure->key, "", value)))
+            continue;
+        memory->present |= UINT64_C(1) << field;
+        found = true;
     }
     return found ? MEMSCOPE_OK : MEMSCOPE_MALFORMED;
 }
