@@ -5,10 +5,8 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -51,14 +49,6 @@ static void test_memory_parse(void) {
     EXPECT(memscope_process_memory_parse("Rss: 1 kB\n", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
     EXPECT(memscope_process_memory_parse("", MEMSCOPE_PROCESS_STATUS, &memory) == MEMSCOPE_MALFORMED);
 }
-
-/* Not with musl-gcc, which does not search the directory of the kernel's headers. */
-#if __has_include(<linux/filter.h>)
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/syscall.h>
-#define HAS_SECCOMP
-#endif
 
 static uint64_t rss(void) {
     struct memscope_statm statm;
@@ -149,13 +139,6 @@ static void test_threads_open_one_descriptor(void) {
     EXPECT(count_statms(&descriptor) == 1);
     EXPECT(fcntl(descriptor, F_GETFD) & FD_CLOEXEC);
     expect_truth();
-}
-
-static void test_own_page(void) {
-    uintptr_t start, end;
-
-    memscope_process_own_page(&start, &end);
-    EXPECT(start != 0 && end - start == (uintptr_t)sysconf(_SC_PAGESIZE) && start % (end - start) == 0);
 }
 
 static void expect_own_rss(void) {
@@ -279,7 +262,6 @@ static void test_memory_read_of_another_process(void) {
 static void run_all(void) {
     in_child(fail_in_an_empty_root);
     test_threads_open_one_descriptor();
-    test_own_page();
     in_child(fail_in_an_empty_root);
     in_child(with_a_grandchild);
     in_child(read_after_reuse);
@@ -291,32 +273,9 @@ static void run_all(void) {
     test_memory_read_of_another_process();
 }
 
-#ifdef HAS_SECCOMP
-/* Like a kernel before 4.14: madvise rejects MADV_WIPEONFORK, in children too. */
-static void forget_wipe_on_fork(void) {
-    struct sock_filter steps[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 18 /* MADV_WIPEONFORK */, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | 22 /* EINVAL */),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof steps / sizeof *steps, .filter = steps};
-
-    EXPECT(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-        SKIP("no seccomp filters here");
-    run_all();
-}
-#endif
-
 int main(void) {
     test_statm_parse();
     test_memory_parse();
-#ifdef HAS_SECCOMP
-    in_child(forget_wipe_on_fork);
-#endif
     run_all();
     return 0;
 }

@@ -57,10 +57,11 @@ static void check(enum memscope_residency_source source, const char *mapped, siz
     struct memscope_statm statm;
     uint64_t difference, sum = 0;
 
-    for (int warm_up = 0; warm_up < 2; warm_up++)
+    for (int warm_up = 0; warm_up < 2; warm_up++) {
         read_residency(&mappings, &residency);
+        EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
+    }
     EXPECT(residency.source == source);
-    EXPECT(memscope_statm_read(&statm) == MEMSCOPE_OK);
     difference = statm.resident_bytes > residency.resident_bytes ? statm.resident_bytes - residency.resident_bytes
                                                                  : residency.resident_bytes - statm.resident_bytes;
     EXPECT(difference <= 64 * 1024 + (zero_pages_told ? 0 : PAGES * page));

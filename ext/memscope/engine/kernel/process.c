@@ -1,6 +1,7 @@
 #include "kernel/process.h"
 
 #include "base/mapped_array.h"
+#include "base/scratch.h"
 #include "base/text_file.h"
 #include "kernel/own_children.h"
 
@@ -14,8 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Holds all of /proc/PID/status with hundreds of groups and 4,096 CPUs; the larger one, with all groups there can be.
- */
+/* The first holds /proc/PID/status with hundreds of groups and 4,096 CPUs; the second, with all groups there can be. */
 #define TEXT_CAPACITY 8192
 #define LARGE_TEXT_CAPACITY ((size_t)1 << 20)
 #define STATM_CAPACITY 256
@@ -80,92 +80,45 @@ enum memscope_status memscope_process_memory_parse(const char *text, enum memsco
 }
 
 /*
- * The kept descriptor, with its device and inode as fstat reported them at opening. It is safe to change all three
- * while another thread uses them: a descriptor is read only after fstat confirms that the number now names a statm of
- * this process. All three survive fork, so that a child can close the descriptor it inherited.
+ * The kept descriptor, with its device and inode as fstat reported them at opening. A descriptor is read only after
+ * fstat confirms that the number still names that file, so a thread may find these half changed by another. A forked
+ * child inherits all three, and closes the descriptor.
  */
 static struct {
-    _Atomic int descriptor;
-    _Atomic uint64_t device;
-    _Atomic uint64_t inode;
+    _Atomic(int) descriptor;
+    _Atomic(uint64_t) device, inode;
 } kept = {-1, 0, 0};
 
 /*
- * The page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14). A `turn` of 0 shows, without a system
- * call, that this process has not opened a descriptor yet: it may be a new child. If the kernel cannot wipe the page,
- * `turn` carries the pid of the process that wrote it.
+ * In a page that the kernel wipes in a forked child (MADV_WIPEONFORK, Linux 4.14): there, it is INHERITED. NULL without
+ * such a page: then no descriptor is kept. OPENING: by a thread, perhaps the one that this signal handler interrupted.
  */
-struct fork_page {
-    _Atomic uint64_t turn;     /* upper half: owner_bits; lower half: a count of openings, and the phase */
-    _Atomic bool is_inherited; /* the kernel cannot wipe the page */
-};
+enum state { INHERITED, OPENING, OPENED };
+static _Atomic(_Atomic(int) *) state_in_page;
 
-#define OPENING 1U /* a thread is opening a descriptor, perhaps the thread that this signal handler interrupted */
-#define OPENED 2U
-#define PHASES (OPENING | OPENED)
-#define NEXT_OPENING 4U
+static _Atomic(int) *map_state(void) {
+    static _Atomic(bool) mapped;
+    _Atomic(int) *state = atomic_exchange(&mapped, true) ? NULL : memscope_lasting_map(sizeof *state);
 
-static _Atomic(struct fork_page *) fork_page;
-
-static size_t page_length(void) {
-    return (size_t)sysconf(_SC_PAGESIZE);
-}
-
-void memscope_process_own_page(uintptr_t *start, uintptr_t *end) {
-    struct fork_page *page = atomic_load(&fork_page);
-
-    *start = (uintptr_t)page;
-    *end = page ? (uintptr_t)page + page_length() : 0;
-}
-
-/* Returns NULL if no page can be mapped. If two threads map a page at once, one of the two pages is unmapped. */
-static struct fork_page *map_fork_page(void) {
-    struct fork_page *none = NULL;
-    struct fork_page *page = mmap(NULL, page_length(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (page == MAP_FAILED)
-        return NULL;
 #ifdef MADV_WIPEONFORK
-    if (madvise(page, page_length(), MADV_WIPEONFORK) != 0)
+    if (state != NULL && madvise((void *)state, sizeof *state, MADV_WIPEONFORK) == 0)
+        atomic_store(&state_in_page, state);
 #endif
-        atomic_store(&page->is_inherited, true);
-    if (atomic_compare_exchange_strong(&fork_page, &none, page))
-        return page;
-    munmap(page, page_length());
-    return none;
-}
-
-static uint64_t owner_bits(struct fork_page *page) {
-    return atomic_load(&page->is_inherited) ? (uint64_t)(uint32_t)getpid() << 32 : 0;
+    return atomic_load(&state_in_page);
 }
 
 /*
- * The two system calls of a reading, without the C library's overhead: glibc's fstat calls newfstatat with an empty
- * path (since 2.33), which is a fifth slower, and glibc's pread is a cancellation point. On these two architectures
+ * glibc's fstat calls newfstatat with an empty path (since 2.33), which is a fifth slower. On these two architectures,
  * struct stat is the kernel's own.
  */
 #if defined(SYS_fstat) && defined(__LP64__) && (defined(__x86_64__) || defined(__aarch64__))
-static int stat_descriptor(int descriptor, struct stat *file) {
-    return (int)syscall(SYS_fstat, descriptor, file);
-}
-
-static ssize_t read_from_start(int descriptor, char *text, size_t size) {
-    return (ssize_t)syscall(SYS_pread64, descriptor, text, size, 0L);
-}
-#else
-static int stat_descriptor(int descriptor, struct stat *file) {
-    return fstat(descriptor, file);
-}
-
-static ssize_t read_from_start(int descriptor, char *text, size_t size) {
-    return pread(descriptor, text, size, 0);
-}
+#define fstat(descriptor, file) syscall(SYS_fstat, descriptor, file)
 #endif
 
 static bool identify(int descriptor, uint64_t *device, uint64_t *inode) {
     struct stat file;
 
-    if (stat_descriptor(descriptor, &file) != 0)
+    if (fstat(descriptor, &file) != 0)
         return false;
     *device = (uint64_t)file.st_dev;
     *inode = (uint64_t)file.st_ino;
@@ -182,85 +135,64 @@ static bool still_kept(int descriptor) {
 
 static enum memscope_status read_descriptor(int descriptor, struct memscope_statm *statm) {
     char text[STATM_CAPACITY];
-    ssize_t length;
+    ssize_t length = pread(descriptor, text, sizeof text - 1, 0);
 
-    do
-        length = read_from_start(descriptor, text, sizeof text - 1);
-    while (length < 0 && errno == EINTR);
     if (length < 0)
         return memscope_status_of_errno(errno);
     text[length] = '\0';
     return memscope_statm_parse(text, statm);
 }
 
-/* Never returns one of the three standard numbers: a host that closed them expects them to be free or its own. */
-static int open_statm(void) {
-    int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    int moved;
-
-    if (descriptor < 0 || descriptor > STDERR_FILENO)
-        return descriptor;
-    moved = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    close(descriptor);
-    return moved;
-}
-
 static enum memscope_status read_once(struct memscope_statm *statm) {
-    int descriptor = open_statm();
-    enum memscope_status status;
+    char text[STATM_CAPACITY];
+    size_t length;
+    enum memscope_status status = memscope_text_file_read("/proc/self/statm", text, sizeof text, &length);
 
-    if (descriptor < 0)
-        return memscope_status_of_errno(errno);
-    status = read_descriptor(descriptor, statm);
-    close(descriptor);
-    return status;
+    return status == MEMSCOPE_OK ? memscope_statm_parse(text, statm) : status;
 }
 
-/*
- * Opens a descriptor to keep. If another thread is opening one, or has opened one since `turn` was loaded, does not
- * wait but reads once, with a temporary descriptor. Closes the kept descriptor only if it was inherited from a parent.
- * If this process opened the kept descriptor, this function runs only when the number no longer refers to statm,
- * because other code has closed or reused it: then the number is not closed.
- */
-static enum memscope_status read_anew(struct fork_page *page, uint64_t turn, uint64_t owner,
-                                      struct memscope_statm *statm) {
-    bool is_first = (turn & PHASES) == 0 || turn >> 32 != owner >> 32;
-    uint64_t next = owner | ((turn + NEXT_OPENING) & UINT32_MAX & ~(uint64_t)PHASES);
+/* Never opens one of the three standard numbers: a host that closed them expects them to be free or its own. */
+static void open_kept(void) {
     uint64_t device = 0, inode = 0;
-    int descriptor;
+    int descriptor = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 
-    if (!atomic_compare_exchange_strong(&page->turn, &turn, next | OPENING))
-        return read_once(statm);
-    if (is_first && still_kept(atomic_load(&kept.descriptor)))
-        close(atomic_load(&kept.descriptor));
-    descriptor = open_statm();
-    if (descriptor >= 0 && !identify(descriptor, &device, &inode)) {
+    if (descriptor >= 0 && (descriptor <= STDERR_FILENO || !identify(descriptor, &device, &inode))) {
         close(descriptor);
         descriptor = -1;
     }
     atomic_store(&kept.device, device);
     atomic_store(&kept.inode, inode);
     atomic_store(&kept.descriptor, descriptor);
-    atomic_store(&page->turn, next | OPENED);
-    return descriptor < 0 ? read_once(statm) : read_descriptor(descriptor, statm);
+}
+
+/*
+ * Opens a descriptor to keep, unless another thread is opening one. Closes the kept one only if it was inherited from a
+ * parent: otherwise other code has closed or reused its number.
+ */
+static void keep_another(_Atomic(int) *state, int before) {
+    bool still;
+
+    if (before == OPENING || !atomic_compare_exchange_strong(state, &before, OPENING))
+        return;
+    still = still_kept(atomic_load(&kept.descriptor));
+    if (still && before == INHERITED)
+        close(atomic_load(&kept.descriptor));
+    if (!still || before == INHERITED)
+        open_kept();
+    atomic_store(state, OPENED);
 }
 
 enum memscope_status memscope_statm_read(struct memscope_statm *statm) {
-    struct fork_page *page = atomic_load(&fork_page);
-    uint64_t turn, owner;
-    int descriptor;
+    _Atomic(int) *state = atomic_load(&state_in_page);
+    int now, descriptor;
 
-    if (!page && !(page = map_fork_page()))
+    if (state == NULL && (state = map_state()) == NULL)
         return read_once(statm);
-    turn = atomic_load(&page->turn);
-    owner = owner_bits(page);
-    if (turn >> 32 == owner >> 32 && (turn & OPENING))
-        return read_once(statm);
+    now = atomic_load(state);
     descriptor = atomic_load(&kept.descriptor);
-    if ((turn & OPENED) == 0 || turn >> 32 != owner >> 32 || !still_kept(descriptor))
-        return read_anew(page, turn, owner, statm);
-    if (read_descriptor(descriptor, statm) == MEMSCOPE_OK)
+    if (now == OPENED && still_kept(descriptor) && read_descriptor(descriptor, statm) == MEMSCOPE_OK)
         return MEMSCOPE_OK;
+    keep_another(state, now);
     return read_once(statm);
 }
 

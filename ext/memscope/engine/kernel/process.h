@@ -20,12 +20,6 @@ struct memscope_statm {
  */
 enum memscope_status memscope_statm_read(struct memscope_statm *statm);
 
-/*
- * The page whose content tells a forked child from its parent: besides static data, the only memory that engine/kernel
- * keeps. *start and *end are 0 before the first memscope_statm_read.
- */
-void memscope_process_own_page(uintptr_t *start, uintptr_t *end);
-
 /* Indexes of memscope_process_memory.values, one per row of process_memory.def. */
 #define FIGURE(field, source, key, unit) MEMSCOPE_PROCESS_##field,
 enum memscope_process_field {

@@ -10,12 +10,9 @@ static void claim_scratch(uintptr_t start, uintptr_t end, void *context) {
 
 static void claim_own_memory(const struct memscope_own_memory *memory, struct memscope_claims *claims) {
     struct memscope_range window = memscope_own_memory_window(memory);
-    uintptr_t start, end;
 
     memscope_scratch_each(claim_scratch, claims);
     memscope_claims_add(claims, window.start, window.end, MEMSCOPE_ROW_memscope, 0);
-    memscope_process_own_page(&start, &end);
-    memscope_claims_add(claims, start, end, MEMSCOPE_ROW_memscope, 0);
 }
 
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
