@@ -70,14 +70,11 @@ static void test_places(void) {
 
 static void test_registers(void) {
     expect_rule(PARSE(1, 0x80 | 6, 2), MEMSCOPE_UNWIND_BY_RSP, 8, -16);
-    expect_rule(PARSE(1, 0x05, 6, 2), MEMSCOPE_UNWIND_BY_RSP, 8, -16);
     expect_rule(PARSE(1, 0x11, 6, 2), MEMSCOPE_UNWIND_BY_RSP, 8, -16);
     expect_rule(PARSE(1, 0x80 | 6, 2, 0xc0 | 6), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
-    expect_rule(PARSE(1, 0x80 | 6, 2, 0x06, 6), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
-    expect_rule(PARSE(1, 0x80 | 6, 2, 0x08, 6), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x09, 6, 3), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x10, 6, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    expect_rule(PARSE(1, 0x16, 3, 1, 0), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
+    expect_rule(PARSE(1, 0x10, 3, 1, 0), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x07, 16), MEMSCOPE_UNWIND_OUTERMOST, 0, 0);
     expect_rule(PARSE(1, 0x07, 6), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x80 | 16, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);  /* not right below the CFA */
@@ -87,7 +84,7 @@ static void test_registers(void) {
 /* Only a function that switches stacks needs a rule for rsp. */
 static void test_stack_pointer(void) {
     expect_rule(PARSE(1, 0x80 | 7, 2), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    expect_rule(PARSE(1, 0x16, 7, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
+    expect_rule(PARSE(1, 0x10, 7, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x09, 7, 3), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x80 | 7, 2, 0xc0 | 7), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x0a, 0x80 | 7, 2, 0x0b), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
@@ -95,16 +92,13 @@ static void test_stack_pointer(void) {
 
 static void test_cfa(void) {
     expect_rule(PARSE(1, 0x0c, 6, 16), MEMSCOPE_UNWIND_BY_RBP, 16, 0);
-    expect_rule(PARSE(1, 0x12, 6, 0x7e), MEMSCOPE_UNWIND_BY_RBP, 16, 0);
     expect_rule(PARSE(1, 0x0e, 16, 0x0d, 6), MEMSCOPE_UNWIND_BY_RBP, 16, 0);
-    expect_rule(PARSE(1, 0x13, 0x7e), MEMSCOPE_UNWIND_BY_RSP, 16, 0);
     expect_rule(PARSE(1, 0x0e, 0x90, 0x01), MEMSCOPE_UNWIND_BY_RSP, 144, 0);
     expect_rule(PARSE(1, 0x2e, 16), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x0c, 10, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x0f, 1, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x0f, 1, 0, 0x0c, 7, 32), MEMSCOPE_UNWIND_BY_RSP, 32, 0);
     expect_rule(PARSE(1, 0x0e, 12), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    expect_rule(PARSE(1, 0x13, 1), MEMSCOPE_UNWIND_OTHER, 0, 0); /* below the stack pointer */
     expect_rule(PARSE(1, 0x0a, 0x0e, 32, 0x80 | 6, 2, 0x0b), MEMSCOPE_UNWIND_BY_RSP, 8, 0);
     expect_rule(PARSE(1, 0x0a, 0x0e, 32, 0x0a, 0x0e, 64, 0x0b), MEMSCOPE_UNWIND_BY_RSP, 32, 0);
 }
@@ -113,8 +107,9 @@ static void test_what_is_not_understood(void) {
     expect_rule(PARSE(1, 0x0b), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a, 0x0a), MEMSCOPE_UNWIND_OTHER, 0, 0);
     expect_rule(PARSE(1, 0x3f), MEMSCOPE_UNWIND_OTHER, 0, 0);
-    expect_rule(PARSE(1, 0x0c, 7), MEMSCOPE_UNWIND_OTHER, 0, 0);    /* ends early */
-    expect_rule(PARSE(1, 0x0f, 9, 0), MEMSCOPE_UNWIND_OTHER, 0, 0); /* longer than the rest */
+    expect_rule(PARSE(1, 0x12, 6, 0x7e), MEMSCOPE_UNWIND_OTHER, 0, 0); /* known to DWARF only */
+    expect_rule(PARSE(1, 0x0c, 7), MEMSCOPE_UNWIND_OTHER, 0, 0);       /* ends early */
+    expect_rule(PARSE(1, 0x0f, 9, 0), MEMSCOPE_UNWIND_OTHER, 0, 0);    /* longer than the rest */
     expect_rule(PARSE(1, 0x0e, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01), MEMSCOPE_UNWIND_OTHER, 0,
                 0);
 }

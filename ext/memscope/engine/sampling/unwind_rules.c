@@ -109,22 +109,26 @@ struct program {
     uint64_t location, distance;
 };
 
+/* NULL for a register that no rule needs. */
+static struct saved *place_of(struct row *row, uint64_t number) {
+    return number == RBP              ? &row->rbp
+           : number == RSP            ? &row->rsp
+           : number == RETURN_ADDRESS ? &row->return_address
+                                      : NULL;
+}
+
 static void save(struct program *program, uint64_t number, struct saved saved) {
-    if (number == RBP)
-        program->row.rbp = saved;
-    else if (number == RSP)
-        program->row.rsp = saved;
-    else if (number == RETURN_ADDRESS)
-        program->row.return_address = saved;
+    struct saved *place = place_of(&program->row, number);
+
+    if (place)
+        *place = saved;
 }
 
 static void restore(struct program *program, uint64_t number) {
-    if (number == RBP)
-        program->row.rbp = program->initial.rbp;
-    else if (number == RSP)
-        program->row.rsp = program->initial.rsp;
-    else if (number == RETURN_ADDRESS)
-        program->row.return_address = program->initial.return_address;
+    struct saved *initial = place_of(&program->initial, number);
+
+    if (initial)
+        save(program, number, *initial);
 }
 
 static void base_on(struct program *program, uint64_t number) {
@@ -151,6 +155,7 @@ static void recall(struct program *program, struct cursor *cursor) {
 
 /* ---- call frame instructions: DWARF 5, section 6.4.2 and table 7.29 --------------------------------------------- */
 
+/* Those that compilers and libraries in assembly use on x86-64; any other one needs a full unwinder. */
 enum {
     ADVANCE_LOC = 0x40, /* these three have an operand in their lower 6 bits */
     OFFSET = 0x80,
@@ -159,10 +164,7 @@ enum {
     ADVANCE_LOC1 = 0x02,
     ADVANCE_LOC2 = 0x03,
     ADVANCE_LOC4 = 0x04,
-    OFFSET_EXTENDED = 0x05,
-    RESTORE_EXTENDED = 0x06,
     UNDEFINED = 0x07,
-    SAME = 0x08,
     REGISTER = 0x09,
     REMEMBER_STATE = 0x0a,
     RESTORE_STATE = 0x0b,
@@ -172,9 +174,6 @@ enum {
     DEF_CFA_EXPRESSION = 0x0f,
     EXPRESSION = 0x10,
     OFFSET_EXTENDED_SF = 0x11,
-    DEF_CFA_SF = 0x12,
-    DEF_CFA_OFFSET_SF = 0x13,
-    VAL_EXPRESSION = 0x16,
     GNU_ARGS_SIZE = 0x2e
 };
 
@@ -182,92 +181,61 @@ static void save_at(struct program *program, struct cursor *cursor, uint64_t num
     save(program, number, (struct saved){AT_CFA, product(cursor, factored, program->data_factor)});
 }
 
-/* Runs an instruction that says where a register is saved. Returns false for any other instruction. */
-static bool run_of_register(struct program *program, struct cursor *cursor, uint8_t code) {
+/* Runs an instruction whose operands follow its code. */
+static void run_long(struct program *program, struct cursor *cursor, uint8_t code) {
     uint64_t number;
 
     switch (code) {
-    case OFFSET_EXTENDED:
-        number = take_unsigned(cursor);
-        save_at(program, cursor, number, (int64_t)take_unsigned(cursor));
-        return true;
-    case OFFSET_EXTENDED_SF:
-        number = take_unsigned(cursor);
-        save_at(program, cursor, number, take_signed(cursor));
-        return true;
-    case RESTORE_EXTENDED:
-        restore(program, take_unsigned(cursor));
-        return true;
+    case NOP:
+        break;
+    case ADVANCE_LOC1:
+        advance(program, cursor, take_number(cursor, 1));
+        break;
+    case ADVANCE_LOC2:
+        advance(program, cursor, take_number(cursor, 2));
+        break;
+    case ADVANCE_LOC4:
+        advance(program, cursor, take_number(cursor, 4));
+        break;
     case UNDEFINED:
         save(program, take_unsigned(cursor), (struct saved){.where = NOWHERE});
-        return true;
-    case SAME:
-        save(program, take_unsigned(cursor), (struct saved){.where = IN_REGISTER});
-        return true;
+        break;
     case REGISTER:
         save(program, take_unsigned(cursor), (struct saved){.where = ELSEWHERE});
         take_unsigned(cursor);
-        return true;
-    case EXPRESSION:
-    case VAL_EXPRESSION:
-        save(program, take_unsigned(cursor), (struct saved){.where = ELSEWHERE});
-        take(cursor, take_unsigned(cursor));
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Runs an instruction that defines the CFA. Returns false for any other instruction. */
-static bool run_of_cfa(struct program *program, struct cursor *cursor, uint8_t code) {
-    switch (code) {
+        break;
+    case REMEMBER_STATE:
+        remember(program, cursor);
+        break;
+    case RESTORE_STATE:
+        recall(program, cursor);
+        break;
     case DEF_CFA_REGISTER:
         base_on(program, take_unsigned(cursor));
-        return true;
+        break;
     case DEF_CFA:
         base_on(program, take_unsigned(cursor));
         /* fall through */
     case DEF_CFA_OFFSET:
         program->row.cfa = (int64_t)take_unsigned(cursor);
-        return true;
-    case DEF_CFA_SF:
-        base_on(program, take_unsigned(cursor));
-        /* fall through */
-    case DEF_CFA_OFFSET_SF:
-        program->row.cfa = product(cursor, take_signed(cursor), program->data_factor);
-        return true;
+        break;
     case DEF_CFA_EXPRESSION:
         program->row.base = FROM_OTHER;
         take(cursor, take_unsigned(cursor));
-        return true;
-    default:
-        return false;
-    }
-}
-
-static void run_other(struct program *program, struct cursor *cursor, uint8_t code) {
-    switch (code) {
-    case NOP:
-        return;
-    case ADVANCE_LOC1:
-    case ADVANCE_LOC2:
-        advance(program, cursor, take_number(cursor, code == ADVANCE_LOC1 ? 1 : 2));
-        return;
-    case ADVANCE_LOC4:
-        advance(program, cursor, take_number(cursor, 4));
-        return;
-    case REMEMBER_STATE:
-        remember(program, cursor);
-        return;
-    case RESTORE_STATE:
-        recall(program, cursor);
-        return;
+        break;
+    case EXPRESSION:
+        save(program, take_unsigned(cursor), (struct saved){.where = ELSEWHERE});
+        take(cursor, take_unsigned(cursor));
+        break;
+    case OFFSET_EXTENDED_SF:
+        number = take_unsigned(cursor);
+        save_at(program, cursor, number, take_signed(cursor));
+        break;
     case GNU_ARGS_SIZE:
         take_unsigned(cursor);
-        return;
+        break;
     default:
-        if (!run_of_register(program, cursor, code) && !run_of_cfa(program, cursor, code))
-            fail(cursor);
+        fail(cursor);
     }
 }
 
@@ -290,7 +258,7 @@ static bool run(struct program *program, struct cursor *cursor) {
             restore(program, operand);
             break;
         default:
-            run_other(program, cursor, code);
+            run_long(program, cursor, code);
         }
     }
     return !cursor->failed;
