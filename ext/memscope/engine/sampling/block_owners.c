@@ -47,7 +47,7 @@ static void count(uint32_t owner, uint64_t blocks, uint64_t bytes) {
     atomic_fetch_add_explicit(&tallies[owner].bytes, bytes, memory_order_relaxed);
 }
 
-static void put_back(void *block, uint32_t owner) {
+static void give(void *block, uint32_t owner) {
     if (memscope_address_map_get(owners, (uintptr_t)block) != 0)
         atomic_fetch_add_explicit(&freed_unseen, 1, memory_order_relaxed);
     memscope_address_map_set(owners, (uintptr_t)block, owner);
@@ -58,7 +58,7 @@ static void put_back(void *block, uint32_t owner) {
 static void add(void *block) {
     size_t bytes = bytes_of(block);
 
-    put_back(block, memscope_owner());
+    give(block, memscope_owner());
     newest[next_newest].block = bytes >= TABLE_BYTES ? block : NULL;
     newest[next_newest].bytes = bytes;
     next_newest = (next_newest + 1) % ARRAYS;
@@ -92,7 +92,7 @@ static void hand_over(void *block, uint32_t owner, size_t bytes) {
         if (disown(grown, newest[index].bytes) == 0)
             continue;
         if (owner != 0)
-            put_back(grown, owner);
+            give(grown, owner);
         return;
     }
 }
@@ -108,6 +108,11 @@ static uint32_t forget(void *block) {
     if (bytes >= TABLE_BYTES / 2)
         hand_over(block, owner, bytes);
     return owner;
+}
+
+static void put_back(void *block, uint32_t owner, bool moved) {
+    (void)moved;
+    give(block, owner);
 }
 
 enum memscope_status memscope_block_owners_start(void) {
@@ -135,10 +140,11 @@ uint32_t memscope_owner(void) {
     return current ? current : MEMSCOPE_OWNER_OUTSIDE;
 }
 
-void memscope_owner_give(uintptr_t block, uint32_t owner) {
-    if (owners && disown((void *)block, bytes_of((void *)block)) !=
-                      0)                // NOLINT(performance-no-int-to-ptr) -- the address of a block
-        put_back((void *)block, owner); // NOLINT(performance-no-int-to-ptr)
+void memscope_owner_give(uintptr_t address, uint32_t owner) {
+    void *block = (void *)address;
+
+    if (owners && disown(block, bytes_of(block)) != 0)
+        give(block, owner);
 }
 
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner) {

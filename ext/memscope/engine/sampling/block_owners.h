@@ -43,8 +43,8 @@ uint32_t memscope_owner_set(uint32_t owner);
 /* The owner of what this thread allocates now. */
 uint32_t memscope_owner(void);
 
-/* Gives a block to another owner, if the block has an owner. The block must be in use. */
-void memscope_owner_give(uintptr_t block, uint32_t owner);
+/* Gives the block at this address to another owner, if it has an owner. It must be in use. */
+void memscope_owner_give(uintptr_t address, uint32_t owner);
 
 /* What a number owns now; zeros if recording was never started. */
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);

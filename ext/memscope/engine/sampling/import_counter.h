@@ -1,13 +1,13 @@
 /*
- * Counts every byte that one thread allocates and frees through malloc, with any allocator: replaces the functions that
- * loaded objects import (sampling/imports.h), as the sampler does. Blocks count with the bytes that the allocator
- * rounds them to (malloc_usable_size). Each call takes a few nanoseconds longer, in all threads.
+ * Counts every byte that one thread allocates and frees through malloc, with any allocator, as the sampler records
+ * blocks (memscope_import_sampler_record). Blocks count with the bytes that the allocator rounds them to
+ * (malloc_usable_size). Each call takes a few nanoseconds longer, in all threads.
  *
  * The counter does not see memscope's own calls, nor calls that do not go through an import: calls to an allocator
  * linked into the program, calls through a pointer to malloc taken before the start, and calls by the dynamic linker
  * for a library or a thread. Blocks allocated in these ways still count as freed if they are freed through an import.
  *
- * Needs the GVL. Must not run together with the sampler, which replaces the same imports.
+ * Needs the GVL. Does not run together with the sampler.
  */
 #ifndef MEMSCOPE_IMPORT_COUNTER_H
 #define MEMSCOPE_IMPORT_COUNTER_H
@@ -18,9 +18,8 @@
 #include "malloc/thread_bytes.h"
 
 /*
- * Counts for the calling thread from now on. Returns MEMSCOPE_UNSUPPORTED where the sampler does, MEMSCOPE_DENIED if
- * the kernel refuses to make an import writable, and MEMSCOPE_NOT_FOUND if another copy of this library has replaced
- * the imports, or if no import could be replaced. On failure, nothing stays replaced.
+ * Counts for the calling thread from now on. Returns what memscope_import_sampler_record does, and MEMSCOPE_NOT_FOUND
+ * also if no import could be replaced. On failure, nothing stays replaced.
  */
 enum memscope_status memscope_import_counter_start(void);
 

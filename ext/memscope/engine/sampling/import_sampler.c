@@ -4,12 +4,8 @@
 #include "elf/shared_objects.h"
 #include "sampling/native_frames.h"
 
-#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
-
-#include "sampling/malloc_imports.h"
-
+#include <dlfcn.h>
 #include <errno.h>
-#include <malloc.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,6 +15,47 @@
 /* Optimized for speed, unlike the rest of the extension: runs at every malloc and free. */
 #pragma GCC optimize("O2")
 #define INLINE inline __attribute__((always_inline))
+
+/* ---- what is replaced ------------------------------------------------------------------------------------------- */
+
+static void *counted_malloc(size_t size);
+static void *counted_calloc(size_t number, size_t size);
+static void *counted_realloc(void *block, size_t size);
+static void *counted_reallocarray(void *block, size_t number, size_t size);
+static void counted_free(void *block);
+static int counted_posix_memalign(void **block, size_t alignment, size_t size);
+static void *counted_aligned_alloc(size_t alignment, size_t size);
+static void *counted_memalign(size_t alignment, size_t size);
+static void *patching_dlsym(void *handle, const char *name);
+
+enum { MALLOC, CALLOC, REALLOC, REALLOCARRAY, FREE, POSIX_MEMALIGN, ALIGNED_ALLOC, MEMALIGN, IMPORT_COUNT };
+
+static struct memscope_import imports[IMPORT_COUNT] = {
+    [MALLOC] = {"malloc", NULL, counted_malloc},
+    [CALLOC] = {"calloc", NULL, counted_calloc},
+    [REALLOC] = {"realloc", NULL, counted_realloc},
+    [REALLOCARRAY] = {"reallocarray", NULL, counted_reallocarray},
+    [FREE] = {"free", NULL, counted_free},
+    [POSIX_MEMALIGN] = {"posix_memalign", NULL, counted_posix_memalign},
+    [ALIGNED_ALLOC] = {"aligned_alloc", NULL, counted_aligned_alloc},
+    [MEMALIGN] = {"memalign", NULL, counted_memalign},
+};
+/* Patches objects that are loaded later. */
+static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
+
+#define ORIGINAL(index, type) ((type)imports[index].original)
+
+/* Works where stacks of native frames can be read, and slots of imports are known (elf/shared_objects.h). */
+static bool find_originals(void) {
+#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
+    for (size_t index = 0; index < IMPORT_COUNT; index++)
+        if (!imports[index].original && !(imports[index].original = dlsym(RTLD_DEFAULT, imports[index].name)))
+            return false;
+    return late_hooks[0].original || (late_hooks[0].original = dlsym(RTLD_DEFAULT, "dlsym"));
+#else
+    return false;
+#endif
+}
 
 /*
  * Each thread counts down to its next sample. Not initial-exec: that model uses up the little static TLS that is
@@ -143,10 +180,6 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
     uint64_t words[MEMSCOPE_STACK_WORDS];
     int error = errno;
 
-    if (record) {
-        record->add(block);
-        return block;
-    }
     thread.inside = true;
     memscope_sample_table_add((uintptr_t)block, size, words, read_stack(words, MEMSCOPE_STACK_WORDS));
     thread.inside = false;
@@ -157,7 +190,13 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
 /* Slow path, out of line. take_sample is a tail call: one frame less to unwind. */
 static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
     /* Acquire: pairs with the store in patch_all; aarch64 reorders loads. */
-    if (!block || !atomic_load_explicit(&running, memory_order_acquire) || !is_due(size))
+    if (!block || !atomic_load_explicit(&running, memory_order_acquire))
+        return block;
+    if (record) {
+        record->add(block);
+        return block;
+    }
+    if (!is_due(size))
         return block;
     if ((thread.inside || memscope_sample_table_is_held()) && PROTECTS(inside))
         return block;
@@ -172,7 +211,7 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
 static INLINE bool count(size_t size) {
     uint64_t *left = &thread.bytes_left;
 
-    if (__builtin_expect(size > *left, 0))
+    if (__builtin_expect(size >= *left, 0))
         return false;
     *left -= size;
     return true;
@@ -213,7 +252,7 @@ static bool put_back(void *moved, void *block, size_t size, struct memscope_samp
     if (!record || !block)
         return false;
     if (now && sample.stack != 0)
-        record->put_back(now, sample.stack);
+        record->put_back(now, sample.stack, moved != NULL);
     return true;
 }
 
@@ -398,7 +437,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     return patch_all();
 }
 
-/* At a rate of 0 bytes each block is due, and every free looks for its block. */
+/* No thread counts bytes down meanwhile, and every free looks for its block. */
 enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *wanted) {
     enum memscope_status status = memscope_import_sampler_prepare();
 
@@ -408,7 +447,6 @@ enum memscope_status memscope_import_sampler_record(const struct memscope_block_
         return MEMSCOPE_NOT_FOUND;
     listen_for_forks();
     memscope_sample_table_admit_all();
-    sampling_rate = 0;
     record = wanted;
     return patch_all();
 }
@@ -429,31 +467,3 @@ struct memscope_import_patches memscope_import_sampler_patches(void) {
     end_patching();
     return now;
 }
-
-#else
-
-enum memscope_status memscope_import_sampler_prepare(void) {
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_reader reader) {
-    (void)rate, (void)reader;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *wanted) {
-    (void)wanted;
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-void memscope_import_sampler_stop(void) {
-}
-
-void memscope_import_sampler_patch_new(void) {
-}
-
-struct memscope_import_patches memscope_import_sampler_patches(void) {
-    return (struct memscope_import_patches){0};
-}
-
-#endif

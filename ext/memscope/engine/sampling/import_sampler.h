@@ -40,13 +40,14 @@ struct memscope_block_record {
     void (*add)(void *block);
     /* Called before a block is freed or reallocated. Returns its number; 0 if the record does not have the block. */
     uint32_t (*remove)(void *block);
-    /* Called after realloc for a block that had a number: with the new block, or the old one if realloc failed. */
-    void (*put_back)(void *block, uint32_t number);
+    /* Called after realloc for a block that had a number: with the block as moved, or the old one if realloc failed. */
+    void (*put_back)(void *block, uint32_t number, bool moved);
 };
 
 /*
- * Patches the imports, and reports every block of at least one byte that is allocated through them from now on.
- * Returns what start returns, and MEMSCOPE_NOT_FOUND also if the sampler is running.
+ * Patches the imports, and reports every block that is allocated through them from now on; in another thread that was
+ * sampled before, up to the first 16 KiB may be missing. Returns what start returns, and MEMSCOPE_NOT_FOUND also if the
+ * sampler is running.
  */
 enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *record);
 

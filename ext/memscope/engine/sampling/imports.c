@@ -4,8 +4,6 @@
 #include "elf/shared_objects.h"
 #include "sampling/native_frames.h"
 
-#if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
-
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -173,18 +171,3 @@ void memscope_imports_restore(const struct memscope_import *imports, size_t coun
 
     memscope_each_shared_object(change_object, &change);
 }
-
-#else
-
-enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
-                                              const atomic_bool *wanted, struct memscope_import_patches *patches) {
-    (void)imports, (void)count, (void)wanted;
-    *patches = (struct memscope_import_patches){0};
-    return MEMSCOPE_UNSUPPORTED;
-}
-
-void memscope_imports_restore(const struct memscope_import *imports, size_t count) {
-    (void)imports, (void)count;
-}
-
-#endif
