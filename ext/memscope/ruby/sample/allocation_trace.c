@@ -190,7 +190,7 @@ static enum memscope_trace_obstacle prepare(void) {
     trace = memscope_lasting_map(sizeof *trace);
     if (trace == NULL)
         return MEMSCOPE_TRACE_NO_MEMORY;
-    memscope_object_is_marked(rb_cObject); /* interns its IDs, which allocates */
+    memscope_collections_prepare();
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, trace));
     ruby_vm_at_exit(at_vm_exit);
     return MEMSCOPE_TRACE_READY;

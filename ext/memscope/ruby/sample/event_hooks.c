@@ -1,3 +1,5 @@
+#include "values.h"
+
 #include "ruby/sample/event_hooks.h"
 
 #include "ruby/ractors.h"
@@ -111,4 +113,30 @@ bool memscope_event_hook_is_there(memscope_event_hook hook) {
     size_t place = place_of(hook);
 
     return place < HOOKS && hooks[place].wanted;
+}
+
+/* ---- garbage collections ----------------------------------------------------------------------------------------- */
+
+static VALUE state, marking, major_by, major_count;
+
+void memscope_collections_prepare(void) {
+    state = memscope_symbol("state");
+    marking = memscope_symbol("marking");
+    major_by = memscope_symbol("major_by");
+    major_count = memscope_symbol("major_gc_count");
+    rb_gc_latest_gc_info(major_by); /* the first call, and that of the next two, interns further keys */
+    rb_gc_stat(major_count);
+    memscope_object_is_marked(rb_cObject);
+}
+
+size_t memscope_collections_ended(void) {
+    return rb_gc_count() - (rb_gc_latest_gc_info(state) == marking);
+}
+
+size_t memscope_major_collections(void) {
+    return rb_gc_stat(major_count);
+}
+
+bool memscope_collection_is_minor(void) {
+    return NIL_P(rb_gc_latest_gc_info(major_by));
 }

@@ -1,6 +1,6 @@
 /*
- * Hooks for Ruby's internal events. Each gets the event itself, and runs inside a GC too. With the GVL, in the main
- * Ractor.
+ * Hooks for Ruby's internal events, what they ask of the garbage collector, and the jobs that they request. Each hook
+ * gets the event itself, and runs inside a GC too. With the GVL, in the main Ractor.
  *
  * No hook is added while other Ractors are alive, nor removed from 4.0 on. From then on, all Ractors share the list of
  * hooks, and a hook that is removed is freed while another Ractor may be calling it (vm_trace.c, clean_hooks): malloc's
@@ -33,5 +33,33 @@ void memscope_event_hook_remove(memscope_event_hook hook);
  * memscope_before_ractors has not noticed.
  */
 bool memscope_event_hook_is_there(memscope_event_hook hook);
+
+/* Interns what the next three functions and memscope_object_is_marked use: afterwards, they allocate nothing. */
+void memscope_collections_prepare(void);
+
+/* How many GCs have ended their mark phase. */
+size_t memscope_collections_ended(void);
+
+/* How many GCs were major, including one that is marking. Not during a compaction: it moves the keys of GC.stat. */
+size_t memscope_major_collections(void);
+
+/* Whether the GC that runs, or else the last one, is a minor one. Not during a compaction. */
+bool memscope_collection_is_minor(void);
+
+/*
+ * A postponed job, which Ruby runs with the GVL, outside of hooks, in any thread and Ractor. To be prepared once:
+ * POSTPONED_JOB_HANDLE_INVALID, requests of which do nothing, if all of Ruby's jobs are taken. A request is
+ * async-signal-safe.
+ */
+#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
+typedef rb_postponed_job_handle_t memscope_job;
+#define memscope_job_prepare(work) rb_postponed_job_preregister(0, work, NULL)
+#define memscope_job_request(job) ((job) == POSTPONED_JOB_HANDLE_INVALID ? (void)0 : rb_postponed_job_trigger(job))
+#else
+typedef rb_postponed_job_func_t memscope_job;
+#define POSTPONED_JOB_HANDLE_INVALID NULL
+#define memscope_job_prepare(work) (work)
+#define memscope_job_request(job) rb_postponed_job_register_one(0, job, NULL)
+#endif
 
 #endif

@@ -75,12 +75,11 @@ _Static_assert(sizeof *tags <= 256 << 10, "and those by tag: 256 KB");
 static void on_allocation(VALUE data, rb_trace_arg_t *trace);
 static void on_gc(VALUE data, rb_trace_arg_t *trace);
 static void check_collections(void);
+static void work(void *unused);
+
+static memscope_job job;
 
 /* ---- counts and times -------------------------------------------------------------------------------------------- */
-
-static uint64_t gc_figure(const char *name) {
-    return rb_gc_stat(memscope_symbol(name));
-}
 
 /* Since the start. */
 static uint64_t allocations(void) {
@@ -97,32 +96,6 @@ static uint64_t cpu_since(uint64_t then) {
 
     return now > then ? now - then : 0;
 }
-
-/* ---- postponed jobs ---------------------------------------------------------------------------------------------- */
-
-static void work(void *unused);
-
-#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
-static rb_postponed_job_handle_t job;
-
-static bool prepare_job(void) {
-    job = rb_postponed_job_preregister(0, work, NULL);
-    return job != POSTPONED_JOB_HANDLE_INVALID;
-}
-
-/* Async-signal-safe, so hooks may call it. */
-static void request_job(void) {
-    rb_postponed_job_trigger(job);
-}
-#else
-static bool prepare_job(void) {
-    return true;
-}
-
-static void request_job(void) {
-    rb_postponed_job_register_one(0, work, NULL);
-}
-#endif
 
 /* ---- hooks ------------------------------------------------------------------------------------------------------- */
 
@@ -215,7 +188,7 @@ static void end_window(void) {
     STORE(left, INT64_MAX);
     sampler.phase = WATCHED;
     sampler.watched_ns = now > sampler.watched_ns ? now - sampler.watched_ns : 0;
-    request_job();
+    memscope_job_request(job);
 }
 
 /* Within the hook: the object is not complete, and nothing may be allocated. */
@@ -348,8 +321,8 @@ static void sweep_samples(bool minor) {
 /* At the end of a mark phase: the mark bits are final, and nothing has been swept yet. */
 static void end_marking(void) {
     uint64_t begun = memscope_clock_ns(CLOCK_THREAD_CPUTIME_ID), spent;
-    uint64_t count = rb_gc_count(), majors = gc_figure("major_gc_count");
-    bool minor = NIL_P(rb_gc_latest_gc_info(memscope_symbol("major_by")));
+    uint64_t count = rb_gc_count(), majors = memscope_major_collections();
+    bool minor = memscope_collection_is_minor();
 
     if (count > sampler.collections + 1)
         miss(count - sampler.collections - 1, majors - sampler.majors - !minor);
@@ -369,7 +342,7 @@ static void request_window(void) {
     uint64_t now = allocations();
 
     if (sampler.phase == RESTING && now >= sampler.plan.due)
-        request_job();
+        memscope_job_request(job);
     else
         sampler.passed_at = now;
 }
@@ -386,7 +359,7 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
         end_marking();
     sampler.entered = rb_gc_count();
     if (sampler.phase == WATCHED)
-        request_job();
+        memscope_job_request(job);
     request_window();
 }
 
@@ -395,7 +368,7 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
  * many GCs have ended their mark phase so far. Returns whether any was unseen.
  */
 static bool notice_unseen(uint64_t ended) {
-    uint64_t majors = gc_figure("major_gc_count");
+    uint64_t majors = memscope_major_collections();
 
     if (ended <= sampler.collections)
         return false;
@@ -405,23 +378,18 @@ static bool notice_unseen(uint64_t ended) {
     return true;
 }
 
-/* The number of GCs that have ended their mark phase. */
-static uint64_t ended_collections(void) {
-    return rb_gc_count() - (rb_gc_latest_gc_info(memscope_symbol("state")) == memscope_symbol("marking"));
-}
-
 /* Calls malloc, which may run another GC unseen: hence the check. */
 static void add_again(void) {
     memscope_event_hook_remove(on_gc);
     watch_gc();
-    notice_unseen(ended_collections());
+    notice_unseen(memscope_collections_ended());
     sampler.entered = rb_gc_count();
     sampler.rearmed++;
 }
 
 /* Called outside of a GC. If no hook was called for a GC, adds the hook again. */
 static void check_collections(void) {
-    if (!notice_unseen(ended_collections()))
+    if (!notice_unseen(memscope_collections_ended()))
         return;
     add_again();
 }
@@ -438,7 +406,7 @@ static void mark(void *unused) {
         return;
     memscope_object_records_mark();
     if (is_alone() && !sampler.working && rb_gc_count() > sampler.entered + 1)
-        request_job();
+        memscope_job_request(job);
 }
 
 static uintptr_t moved(uintptr_t address) {
@@ -655,10 +623,10 @@ static enum memscope_object_sampler_obstacle prepare(void) {
         tags = memscope_lasting_map(sizeof *tags);
     if (!samples || !tags || !memscope_object_records_open() || !memscope_frame_texts_open())
         return MEMSCOPE_OBJECTS_NO_MEMORY;
-    if (!prepare_job())
+    job = memscope_job_prepare(work);
+    if (job == POSTPONED_JOB_HANDLE_INVALID)
         return MEMSCOPE_OBJECTS_NO_JOBS;
-    memscope_object_is_marked(rb_cObject); /* this and the next intern their IDs, which allocates */
-    rb_gc_latest_gc_info(memscope_symbol("major_by"));
+    memscope_collections_prepare();
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &sampler));
     ruby_vm_at_exit(at_vm_exit);
     prepared = true;
@@ -696,9 +664,9 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     sampler = (struct sampler){.running = true, .pid = getpid()};
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.entered = rb_gc_count();
-    sampler.collections = ended_collections();
+    sampler.collections = memscope_collections_ended();
     /* Here, only a major GC can be in its mark phase (incrementally); major_gc_count has it already. */
-    sampler.majors = gc_figure("major_gc_count") - (sampler.entered - sampler.collections);
+    sampler.majors = memscope_major_collections() - (sampler.entered - sampler.collections);
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();
     watch_gc();

@@ -137,18 +137,7 @@ static size_t pinned_at;       /* the last GC that pinned all frames */
 static uint32_t pinned_majors; /* major GCs that pinned all frames, since remove_hook or unpin */
 static atomic_size_t checked;  /* GCs up to this one have freed no frame whose address is known */
 
-static struct { VALUE state, marking, major_by; /* interned early: they are needed inside malloc */ } symbols;
-
 static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace);
-
-static bool is_marking(void) {
-    return rb_gc_latest_gc_info(symbols.state) == symbols.marking;
-}
-
-/* The number of GCs that have ended their mark phase. */
-static size_t ended_collections(void) {
-    return rb_gc_count() - is_marking();
-}
 
 /* ---- a stack ---------------------------------------------------------------------------------------------------- */
 
@@ -171,7 +160,7 @@ static uint32_t thread_name(void) {
 static unsigned read_ruby_frames(uint64_t *words, unsigned room) {
     VALUE frames[RUBY_LIMIT];
     int lines[RUBY_LIMIT];
-    bool trusted = atomic_load(&checked) >= ended_collections();
+    bool trusted = atomic_load(&checked) >= memscope_collections_ended();
     int count = rb_profile_frames(0, (int)(room < RUBY_LIMIT ? room : RUBY_LIMIT), frames, lines);
 
     for (int index = 0; index < count; index++) {
@@ -320,32 +309,9 @@ static void work(void *unused) {
         unpin();
 }
 
-#ifdef HAVE_RB_POSTPONED_JOB_PREREGISTER
-static rb_postponed_job_handle_t job;
-
-static void prepare_job(void) {
-    job = rb_postponed_job_preregister(0, work, NULL);
-}
-
-/* Without a job, frames become text when the profile is read. */
-static void request_job(void) {
-    if (job != POSTPONED_JOB_HANDLE_INVALID)
-        rb_postponed_job_trigger(job);
-}
-#else
-static void prepare_job(void) {
-}
-
-static void request_job(void) {
-    rb_postponed_job_register_one(0, work, NULL);
-}
-#endif
+static memscope_job job;
 
 /* ---- what the garbage collector sees ---------------------------------------------------------------------------- */
-
-static bool is_minor(void) {
-    return NIL_P(rb_gc_latest_gc_info(symbols.major_by));
-}
 
 /* A GC ended its mark phase unseen, so frames that are text may be garbage. */
 static void miss(void) {
@@ -363,7 +329,7 @@ static void begin_marking(void) {
     }
     if (!hooked && pinned_at != count) {
         pinned_at = count;
-        pinned_majors += !is_minor();
+        pinned_majors += !memscope_collection_is_minor();
     }
     if (pinned_at == count)
         atomic_store(&checked, count);
@@ -377,11 +343,11 @@ static void on_end_of_marking(VALUE data, rb_trace_arg_t *trace) {
     if (count > atomic_load(&checked) + 1)
         miss();
     else
-        memscope_sampled_frames_sweep(is_minor());
+        memscope_sampled_frames_sweep(memscope_collection_is_minor());
     atomic_store(&checked, count);
-    expired = HOOK_COMES_AND_GOES && !is_minor();
+    expired = HOOK_COMES_AND_GOES && !memscope_collection_is_minor();
     if (expired)
-        request_job();
+        memscope_job_request(job);
 }
 
 /*
@@ -398,7 +364,7 @@ static void mark(void *unused) {
     memscope_sampled_frames_mark(watching && pinned_at == rb_gc_count());
     if (missed || memscope_sampled_frames_pending() || memscope_sampled_frames_crowded() || wants_hook() ||
         pins_for_long())
-        request_job();
+        memscope_job_request(job);
 }
 
 /*
@@ -454,7 +420,7 @@ void memscope_stack_reader_begin(void) {
     atomic_store(&generation, 0);
     atomic_store(&readings, 0);
     atomic_store(&nanoseconds, 0);
-    atomic_store(&checked, ended_collections());
+    atomic_store(&checked, memscope_collections_ended());
     missed = false;
     watching = true;
     if (wants_hook())
@@ -477,11 +443,8 @@ bool memscope_stack_reader_prepare(void) {
     prepared = true;
     memscope_other_ractors(); /* for can_hook */
     may_hook = MEMSCOPE_KNOWS_MARKED && !memscope_hooks_crash_new_ractors();
-    symbols.state = memscope_symbol("state");
-    symbols.marking = memscope_symbol("marking");
-    symbols.major_by = memscope_symbol("major_by");
-    memscope_object_is_marked(rb_cObject); /* interns its IDs */
-    prepare_job();
+    memscope_collections_prepare();
+    job = memscope_job_prepare(work); /* without it, frames become text when the profile is read */
     /* The data pointer may be anything but NULL: with NULL, the object would be neither marked nor freed. */
     rb_gc_register_mark_object(TypedData_Wrap_Struct(rb_cObject, &guard_type, &readers));
     ruby_vm_at_exit(at_vm_exit);
