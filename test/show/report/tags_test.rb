@@ -4,6 +4,7 @@ require_relative "../../test_helper"
 require_relative "../../support/planted_tags"
 require_relative "../../support/printed"
 require "memscope/show/report"
+require "memscope/show/report/tags"
 
 class TagsPageTest < MemscopeTest
   include Printed

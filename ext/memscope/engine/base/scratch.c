@@ -67,7 +67,8 @@ void memscope_scratch_each(void (*visit)(uintptr_t start, uintptr_t end, void *c
     }
 }
 
-void *memscope_lasting_map(size_t size) {
+void *memscope_lasting_map(size_t needed) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (needed + page - 1) & -page;
     void *base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (base == MAP_FAILED)

@@ -41,10 +41,10 @@ void memscope_scratch_inherit(struct memscope_scratch *scratch, int inherited);
 void memscope_scratch_close(struct memscope_scratch *scratch);
 
 /*
- * A mapping that memscope keeps for the rest of the process: zeroed, resident only where used, inherited by forked
- * children, and listed among the scratches of each process. Returns NULL when the kernel refuses.
+ * A mapping, of whole pages, that memscope keeps for the rest of the process: zeroed, resident only where used,
+ * inherited by forked children, and listed among the scratches of each process. Returns NULL when the kernel refuses.
  */
-void *memscope_lasting_map(size_t size);
+void *memscope_lasting_map(size_t needed);
 
 /* Fills such a mapping with zeros, and gives its memory back to the kernel. */
 void memscope_lasting_empty(void *start, size_t size);
