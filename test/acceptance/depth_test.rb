@@ -201,7 +201,7 @@ class DepthTest < MemscopeTest
     reason = child_json("require 'json'; puts Memscope.ledger(deep: true).to_json",
                         env: { "GLIBC_TUNABLES" => "glibc.malloc.tcache_count=0" })["reasons"]["thread_caches"]
 
-    assert_match(/if there are any \(glibc\.malloc\.tcache_count\), .* in this glibc \(\d\.\d+\)/, reason)
+    assert_match(/if there are any \(glibc\.malloc\.tcache_count\), .* in this one \(\d\.\d+\)/, reason)
   end
 
   private

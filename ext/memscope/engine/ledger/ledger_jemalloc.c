@@ -71,7 +71,7 @@ static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t b
 }
 
 /*
- * MAP_NORESERVE proves nothing by itself: the address space of all such mappings must equal stats.mapped +
+ * MAP_NORESERVE proves nothing by itself: the address space of all such unclaimed mappings must equal stats.mapped +
  * stats.retained. If that address space is larger, and exactly one mapping is as large as the difference, that mapping
  * is foreign. Otherwise every mapping up to the size of the difference may be foreign, and none of them counts as
  * jemalloc's.
@@ -85,7 +85,8 @@ void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *sca
     for (size_t index = 0; index < ledger->mappings.count; index++) {
         struct memscope_mapping *mapping = &ledger->mappings.list[index];
 
-        mapping->of_jemalloc = memscope_mapping_is_data(mapping) && mapping->noreserve;
+        mapping->of_jemalloc =
+            memscope_mapping_is_data(mapping) && mapping->noreserve && !is_claimed(&scan->claims, mapping);
         ledger->jemalloc_space_bytes += mapping->of_jemalloc ? size(mapping) : 0;
     }
     if (ledger->jemalloc_space_bytes <= expected)
