@@ -2,8 +2,8 @@
 
 require "strscan"
 
-# sig/fields.rbs: a reader for each field that a Record declares, of the type in the @return tag above it; a reader and
-# a writer for each setting, of the type that its allowed values have.
+# sig/fields.rbs: a reader for each field of a record, of the type that its table documents; a reader and a writer for
+# each setting, of the type that its allowed values have.
 module Signatures
   FILE = "sig/fields.rbs"
   NAMES = { "Boolean" => "bool", "Object" => "plain", "Numeric" => "(Integer | Float)" }.freeze
@@ -22,12 +22,9 @@ module Signatures
     def generate
       require "memscope"
       Memscope.eager_load!
-      require "yard"
-      YARD::Registry.clear
-      YARD::Logger.instance.enter_level(YARD::Logger::ERROR) do
-        YARD.parse(["lib/memscope/value/reading.rb", "lib/memscope/**/*.rb"])
-      end
-      "#{HEADER}#{block(Memscope, 0)}#{settings}"
+      require_relative "yard_fields"
+      sections = FieldTables.sections.to_h { |section| ["Memscope::#{section.name}", section] }
+      "#{HEADER}#{block(Memscope, sections, 0)}#{settings}"
     end
 
     private
@@ -43,34 +40,26 @@ module Signatures
       "\n#{lines.join("\n")}\n"
     end
 
-    def block(container, depth)
-      lines = fields(container) + parts(container).map { |part| block(part, depth + 1).chomp }.reject(&:empty?)
-      return "" if lines.empty?
-
+    def block(container, sections, depth)
+      lines = sections.key?(container.name) ? fields(sections[container.name]) : []
+      lines += parts(container, sections).map { |part| block(part, sections, depth + 1).chomp }
       indent = "  " * depth
       name = "#{container.is_a?(Class) ? 'class' : 'module'} #{container.name.split('::').last}"
       body = lines.map { |line| line.start_with?(" ") ? "\n#{line}" : "#{indent}  #{line}" }
       "#{indent}#{name}\n#{body.join("\n").delete_prefix("\n")}\n#{indent}end\n"
     end
 
-    # const_get also loads the constants that are autoloaded.
-    def parts(container)
-      container.constants(false).sort.map { |name| container.const_get(name) }
-               .select { |part| part.is_a?(Module) && part.name&.start_with?("#{container.name}::") }
+    # The modules in the container that have records in them, or are records.
+    def parts(container, sections)
+      names = sections.keys.filter_map { |name| name[/\A#{container.name}::(\w+)/, 1] }
+      names.uniq.sort.map { |name| container.const_get(name) }
     end
 
-    def fields(container)
-      return [] unless container.is_a?(Class) && container < Memscope::Record
-
-      container.own_fields.map do |field|
-        type = type("#{container.name}##{field.reader}")
-        field.type == :boolean ? "def #{field.reader}: () -> #{type}" : "attr_reader #{field.reader}: #{type}"
+    def fields(section)
+      section.rows.map do |row|
+        type = union(StringScanner.new(YardFields.documentation(section, row)[/\A\[(.*?)\](?=\s|\z)/, 1]))
+        row.type == "boolean" ? "def #{row.name}: () -> #{type}" : "attr_reader #{row.name}: #{type}"
       end
-    end
-
-    def type(path)
-      tag = YARD::Registry.at(path)&.tag(:return) or raise "#{path} has no @return"
-      union(StringScanner.new(tag.types.join(", ")))
     end
 
     # Parses types such as "Integer, nil", up to the bracket that closes them.

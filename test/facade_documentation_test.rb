@@ -18,7 +18,7 @@ class FacadeDocumentationTest < MemscopeTest
   # Constants for commands, pages and other surfaces, not for callers.
   SURFACES = %i[CLI Launch Pprof Report Speedscope Tasks Web].freeze
   # Methods that declare and build a Record, which only memscope itself calls.
-  DECLARING = %i[fields field together collection capture load own_fields counters body_names envelope].freeze
+  DECLARING = %i[fields field declare declared together capture load own_fields counters body_names envelope].freeze
 
   # The comment above each public method of Memscope, by name.
   def comments

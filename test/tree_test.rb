@@ -52,7 +52,7 @@ class TreeTest < MemscopeTest
     end
   end
 
-  def home?(path) = ["", ".rb", ".c", ".h"].any? { |ending| File.exist?(rooted(path + ending)) }
+  def home?(path) = ["", ".rb", ".rake", ".c", ".h"].any? { |ending| File.exist?(rooted(path + ending)) }
 
   def rooted(path) = File.join(ChildProcess::ROOT, path)
 end

@@ -6,12 +6,13 @@ require "memscope/value/collection"
 
 class CollectionTest < MemscopeTest
   class Part < Memscope::Record
-    field :name, :symbol, null: false
-    field :extra_bytes, :bytes, sparse: true
+    field :name, :symbol, false
+    field :extra_bytes, :bytes, true, sparse: true
   end
 
   class List < Memscope::Reading
-    collection :parts_of_it, [Part]
+    field :parts_of_it, [Part], false, parts: true
+    include Memscope::Collection
   end
 
   PARTS = [{ name: :right, extra_bytes: 5 }.freeze, { name: :left }.freeze].freeze

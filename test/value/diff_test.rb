@@ -6,10 +6,10 @@ require_relative "../support/bodies"
 class DiffTest < MemscopeTest
   # A reading with each kind of number.
   class Meter < Memscope::Reading
-    field :rss_bytes, :bytes
-    field :faults, :count, counters: true
-    field :gc, :hash, counters: %i[count]
-    field :name, :string
+    field :rss_bytes, :bytes, true
+    field :faults, :count, true, counters: true
+    field :gc, :hash, true, counters: %i[count]
+    field :name, :string, true
   end
 
   AT = Time.utc(2026, 11, 21, 2, 0, 0).to_i * 1000

@@ -8,20 +8,20 @@ class ReadingTest < MemscopeTest
   # One field of each type.
   class Sample < Memscope::Reading
     class Part < Memscope::Record
-      field :name, :symbol, null: false, one_of: %i[left right]
-      field :weight, :number
-      field :extra_bytes, :bytes, sparse: true
+      field :name, :symbol, false, one_of: %i[left right]
+      field :weight, :number, true
+      field :extra_bytes, :bytes, true, sparse: true
     end
 
-    field :size_bytes, :bytes
-    field :change_bytes, :signed_bytes
-    field :hits, :count, counters: true
-    field :name, :string
-    field :ready, :boolean, null: false
-    field :table, :hash
-    field :list, :list
-    field :part, Part
-    field :parts, [Part], null: false
+    field :size_bytes, :bytes, true
+    field :change_bytes, :signed_bytes, true
+    field :hits, :count, true, counters: true
+    field :name, :string, true
+    field :ready, :boolean, false
+    field :table, :hash, true
+    field :list, :list, true
+    field :part, Part, true
+    field :parts, [Part], false
   end
 
   BODY = {

@@ -4,16 +4,15 @@ require_relative "../test_helper"
 
 class RecordTest < MemscopeTest
   class Note < Memscope::Record
-    field :note, :string, null: false
-    field :read?, :boolean
-    field :at, :time
-    field :size, :count, sparse: true
-    together :at, :size
+    field :note, :string, false
+    field :read?, :boolean, true
+    field :at, :time, true, together: true
+    field :size, :count, true, sparse: true, together: true
   end
 
   def test_a_frozen_body_stays_as_it_was
     body = { note: +"text" }.freeze
-    note = Class.new(Memscope::Record) { field :note, :string }.capture(body).note
+    note = Class.new(Memscope::Record) { field :note, :string, true }.capture(body).note
 
     assert_predicate note, :frozen?
     refute_predicate body[:note], :frozen?

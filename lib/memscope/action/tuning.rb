@@ -4,6 +4,8 @@ require_relative "../value/loading"
 Memscope::Loading.unit :Purge
 
 module Memscope
+  Record.declare(__FILE__)
+
   # jemalloc's decay times and background threads, before and after a call of Memscope.tune.
   #
   #   tuning = Memscope.tune(dirty_decay_ms: 1_000)
@@ -12,34 +14,11 @@ module Memscope
   class Tuning < Reading
     # The decay times of one arena: milliseconds until unused pages are purged; 0: at once; -1: never.
     class Decay < Record
-      # @return [Integer, nil] index of the arena; nil for the arenas that are created later
-      field :index, :count
-      # @return [Integer, nil]
-      field :old_dirty_decay_ms, :integer
-      # @return [Integer, nil]
-      field :dirty_decay_ms, :integer
-      # @return [Integer, nil]
-      field :old_muzzy_decay_ms, :integer
-      # @return [Integer, nil]
-      field :muzzy_decay_ms, :integer
-
       # @return [Integer, nil] its index
       def id = index
     end
 
     include Lookup
-
-    # @return [Symbol] the allocator that serves malloc
-    field :allocator, :symbol, null: false
-    # @return [Array<Decay>] the arenas in use, by index
-    field :arenas, [Decay], null: false
-    parts_of :arenas
-    # @return [Decay, nil] the decay times that new arenas begin with
-    field :new_arena_defaults, Decay
-    # @return [Boolean, nil]
-    field :old_background_thread?, :boolean
-    # @return [Boolean, nil] whether jemalloc purges in threads of its own; nil if it cannot
-    field :background_thread?, :boolean
 
     class << self
       # Implements Memscope.tune.

@@ -5,6 +5,8 @@ require_relative "../profile/measurement"
 Memscope::Loading.units :Census, :HeapGraph, :MallocProfile
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Whether code leaves memory behind each time it runs: more objects of a class, or more blocks of malloc, from one
   # round to the next.
   #
@@ -20,58 +22,15 @@ module Memscope
     # The block or the application did not get to its end. The message says why.
     class Failed < StandardError; end
 
-    # What was in use after a number of iterations.
-    class Point < Record
-      # @return [Integer] iterations so far
-      field :iterations, :count, null: false
-      # @return [Integer] objects, including Ruby's internal objects
-      field :objects, :count, null: false
-      # @return [Integer] bytes of their slots
-      field :slot_bytes, :bytes, null: false
-      # @return [Integer, nil] malloc's bytes in use; nil, with a reason, if the allocator does not report them
-      field :malloc_bytes, :bytes
-      # @return [Integer, nil] RSS
-      field :rss_bytes, :bytes
-    end
-
     # A line that allocated what grows.
     class Place < Record
-      # @return [String, nil] the Ruby file; nil if no Ruby code was running
-      field :path, :string
-      # @return [Integer, nil]
-      field :lineno, :count
-      # @return [String, nil] for malloc: the native function that allocated most of it
-      field :native, :string
-      # @return [Integer] objects or blocks that were allocated in two more rounds and are still there
-      field :count, :count, null: false
-      # @return [Integer] their bytes: of slots and malloc memory, or of blocks
-      field :bytes, :bytes, null: false
-
       # @return [String] "app/models/order.rb:41", "app/models/order.rb:41, inflateInit2_ (libz.so.1)"
       def to_s = [path && [path, lineno].compact.join(":"), native].compact.join(", ")
     end
 
-    # What has grown in every one of the last rounds.
-    class Grown < Record
-      # @return [Symbol] :objects or :malloc
-      field :layer, :symbol, null: false, one_of: %i[objects malloc]
-      # @return [String, nil] for objects: their class, as in Census::Row; nil for all classes together, and for malloc
-      field :name, :string
-      # @return [Array<Integer>] objects or blocks that each of the last rounds added; for an application, without those
-      #   that were released some seconds later
-      field :growth, :list, null: false
-      # @return [Integer] growth per iteration, rounded, in the round that added least
-      field :per_iteration, :count, null: false
-      # @return [Array<Place>] the lines that allocated it, the line with the most first
-      field :places, [Place], null: false
-      # @return [Array<String>, nil] the objects on a path to one of the grown objects, each with how it refers to the
-      #   next (HeapGraph::Path#links)
-      field :held_by, :list
-    end
-
     # Whether something grows: :leak; :filling, if it grows less and less; :step, if objects rose by one per iteration
     # over all rounds, but not in each; :steady.
-    VERDICTS = %i[steady filling step leak].freeze
+    VERDICTS = declared(:verdict).one_of
     # The rounds of requests to an application.
     ROUNDS = 10
     # How many of them, at the end, are judged.
@@ -87,34 +46,6 @@ module Memscope
     # Allows one check at a time in this process: what the block of another check leaves behind would count in both.
     LOCK = Monitor.new
     private_constant :PAUSE, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
-
-    # @return [String, nil] the rackup file; this and the next two are nil for a block
-    field :target, :string, sparse: true
-    # @return [String, nil] what was requested
-    field :path, :string, sparse: true
-    # @return [String, nil] RAILS_ENV and RACK_ENV
-    field :environment, :string, sparse: true
-    # @return [Symbol] one of VERDICTS
-    field :verdict, :symbol, null: false, one_of: VERDICTS
-    # @return [Integer] how often the block runs in a round, or how many requests it makes
-    field :iterations, :count, null: false
-    # @return [Integer] how many of the last rounds must each add something
-    field :runs, :count, null: false
-    # @return [Integer] allowed growth per iteration
-    field :max, :count, null: false
-    # @return [Integer] iterations before the rounds that decided
-    field :warmup_iterations, :count, null: false
-    # @return [Integer] iterations when the check was decided
-    field :total_iterations, :count, null: false
-    # @return [Symbol] where the code ran: :child (a forked child) or :process
-    field :ran_in, :symbol, null: false, one_of: %i[child process]
-    # @return [Array<Point>] before the first round that is counted, and after each
-    field :points, [Point], null: false
-    # @return [Array<Grown>] what grows, the nearest to a root first; none if nothing does
-    field :grown, [Grown], null: false
-    # @return [Array<String>] classes, "all objects" and "malloc": what had grown enough for `grown`, but was released
-    #   seconds later, by a timer or by a thread that ended. Only an application's check waits for that.
-    field :expired, :list, null: false
 
     require_relative "allocations"
     require_relative "application"

@@ -3,6 +3,8 @@
 require_relative "../value/reading"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
   # -- COMMAND` takes this reading.
   #
@@ -11,39 +13,7 @@ module Memscope
   # belongs to no file, sum to what the program added to the ledger's rows of live slots and of malloc in use, to the
   # byte. A gem that others require too is charged where it was first required. memscope's own records do not count.
   class Requires < Reading
-    # @return [String] the program: its name and arguments, as it was started
-    field :program, :string, null: false
-    # @return [String] what serves malloc, with its version
-    field :allocator, :string, null: false
-    # @return [Boolean] whether YJIT is enabled
-    field :yjit?, :boolean, null: false
-    # @return [Boolean] whether Bootsnap is loaded
-    field :bootsnap?, :boolean, null: false
-    # @return [Integer] rise of the ledger's row of live slots, without memscope's own objects
-    field :objects_bytes, :signed_bytes, null: false
-    # @return [Integer, nil] rise of malloc's bytes in use, without memscope's own; nil, with a reason, if the allocator
-    #   does not report them
-    field :malloc_bytes, :signed_bytes
-    # @return [Integer, nil] rise of the resident bytes of mapped files
-    field :mapped_bytes, :signed_bytes
-    # @return [Integer] the part of objects_bytes that belongs to no file: Ruby's own objects, less those from before
-    #   the start that were freed
-    field :other_objects_bytes, :signed_bytes, null: false
-    # @return [Integer, nil] the part of malloc_bytes that belongs to no file: what the garbage collector and the C
-    #   library allocate for themselves, and changes of blocks from before the start
-    field :other_malloc_bytes, :signed_bytes
-    # @return [Integer, nil] the part of mapped_bytes that belongs to no file: pages touched in libraries that were
-    #   mapped before the start
-    field :other_mapped_bytes, :signed_bytes
-    # @return [Array<String>] $LOAD_PATH at the end
-    field :load_path, :list, null: false
-
     require_relative "requires/node"
-
-    # @return [Array<Node>] the program, then files, in the order in which they began to load
-    field :nodes, [Node], null: false
-    # @return [Array<GemCost>] by bytes, the most first
-    field :gems, [GemCost], null: false
 
     # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)

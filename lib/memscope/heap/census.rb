@@ -4,6 +4,8 @@ require_relative "../value/reading"
 require_relative "../value/terms"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # How many objects Ruby's heap holds, of which class, and their bytes.
   #
   #   before = Memscope.census(gc: true)
@@ -15,59 +17,12 @@ module Memscope
   class Census < Reading
     # The objects of one class, type, kind, slot size or age.
     class Row < Record
-      # @return [String] a class's own name, even if objects have singleton classes; "Order (anonymous subclass)" for
-      #   classes without a name; "T_STRING", "imemo_iseq" for objects that Ruby code cannot reach; in other groupings,
-      #   the type, kind, slot size or age
-      field :name, :string, null: false, identity: true
-      # @return [Integer] objects
-      field :count, :count, null: false
-      # @return [Integer] bytes of their slots
-      field :slot_bytes, :bytes, null: false
-      # @return [Integer] bytes of their slots and of the malloc memory that they report, as in ObjectSpace.memsize_of
-      field :memsize_bytes, :bytes, null: false
-      # @return [Integer] objects that only a major GC can free
-      field :old_count, :count, null: false
-      # @return [Integer, nil] of a class, objects of C code, other than Ruby's, that report no malloc memory, or
-      #   hardly any; nil: none
-      field :unsized_count, :count, sparse: true
-
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :memsize_bytes
     end
 
     # What a census can be grouped by, and the field with the rows of each grouping.
     GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
-
-    # @return [Integer, nil] objects: the live slots of the heap; nil, with a reason, if they could not be walked
-    field :total_count, :count
-    # @return [Integer, nil] bytes of their slots
-    field :total_slot_bytes, :bytes
-    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
-    field :total_memsize_bytes, :bytes
-    # @return [Integer, nil] objects that only a major GC can free
-    field :total_old_count, :count
-    # @return [Array<Row>] by class. From Ruby 4.0 on, an internal object that holds the instance variables of another
-    #   object (imemo_fields) adds its bytes to the class of that object, but does not count as an object of the class
-    field :classes, [Row], null: false
-    # @return [Array<Row>] by type
-    field :types, [Row], null: false
-    # @return [Array<Row>] of internal objects, by kind
-    field :imemos, [Row], null: false
-    # @return [Array<Row>] by slot size
-    field :slot_sizes, [Row], null: false
-    # @return [Array<Row>] young and old
-    field :ages, [Row], null: false
-    # @return [Boolean] whether garbage was collected for this census
-    field :collected?, :boolean
-    # @return [Boolean, nil] whether only objects on pages that no other process shares were counted; nil: all were
-    field :private?, :boolean, sparse: true
-    # @return [Integer, nil] GC.count when the objects were counted
-    field :gc_count, :count
-    together :total_count, :total_slot_bytes, :total_memsize_bytes, :total_old_count, :gc_count
-    # @return [Symbol, nil] where the heap was walked: :process or :child (a forked child); nil if it was not
-    field :walked_in, :symbol
-    # @return [Integer, nil] microseconds for which forking the child stopped Ruby; nil without a child
-    field :pause_us, :count
 
     # The surfaces take a census in the process if it needs at most this many microseconds under the GVL.
     BUDGET_US = 10_000

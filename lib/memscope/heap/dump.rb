@@ -3,6 +3,8 @@
 require_relative "../process/allocator"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # A heap dump that was written: every object of Ruby's heap with its class, its size and its references, for tools
   # that show who retains what.
   #
@@ -18,7 +20,6 @@ module Memscope
   class Dump < Reading
     # Nothing was read or written; the message says why.
     class Failed < StandardError; end
-
     # @api private
     autoload :Source, File.join(__dir__, "dump/source.rb")
 
@@ -27,23 +28,6 @@ module Memscope
                 objspace: %w[.json .jsonl .ndjson] }.freeze
     # Seconds that a dump may be given.
     DEADLINES = (0.001..3600)
-
-    # @return [String]
-    field :path, :string, null: false
-    # @return [Symbol] one of FORMATS
-    field :format, :symbol, null: false, one_of: FORMATS.keys
-    # @return [Integer] objects in it, uncollected garbage included
-    field :objects, :count, null: false
-    # @return [Integer] references between them
-    field :references, :count, null: false
-    # @return [Integer] size of the file in bytes
-    field :bytes, :bytes, null: false
-    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil for a dump that was converted
-    field :pause_ms, :number
-    # @return [Integer, nil] memory that the child took for itself, at most; nil for a dump that was converted
-    field :child_bytes, :bytes
-    # @return [Boolean] whether it was written without the objects' contents
-    field :redacted?, :boolean, null: false
 
     class << self
       # (see Memscope.dump)

@@ -4,6 +4,8 @@ require_relative "../value/reading"
 require_relative "../value/terms"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Which objects hold the memory of Ruby's heap, from the references between all of its objects: what each class
   # retains, which objects hold most, by which path, and what is garbage.
   #
@@ -17,54 +19,10 @@ module Memscope
   class HeapGraph < Reading
     autoload :Growth, File.join(__dir__, "heap_graph/growth.rb")
 
-    # The reachable objects of one class.
-    class ClassRow < Record
-      # @return [String] the class's own name; "Order (anonymous subclass)" for classes without a name; "T_STRING",
-      #   "imemo_iseq" for objects that Ruby code cannot reach
-      field :name, :string, null: false, identity: true
-      # @return [Integer] objects
-      field :count, :count, null: false
-      # @return [Integer, nil] bytes of their slots
-      field :slot_bytes, :bytes
-      # @return [Integer] bytes of their slots and malloc memory
-      field :bytes, :bytes, null: false
-      # @return [Integer] bytes that would be freed without these objects; what several of them retain, one within
-      #   another, counts once
-      field :retained_bytes, :bytes, null: false
-    end
-
-    # The unreachable objects of one class; or the objects that one line allocated, of a dump that was traced.
-    class Group < Record
-      # @return [String] as ClassRow#name; or "app/models/order.rb:12"
-      field :name, :string, null: false, identity: true
-      # @return [Integer] objects
-      field :count, :count, null: false
-      # @return [Integer, nil] bytes of their slots; nil of a line
-      field :slot_bytes, :bytes, sparse: true
-      # @return [Integer] bytes of their slots and malloc memory
-      field :bytes, :bytes, null: false
-    end
-
     # An object on a path, or several of one class in a row.
     class Step < Record
       # How the previous step refers to a step. :internal is a reference that Ruby code cannot name.
-      EDGES = %i[internal class constant ivar cvar global local index key value thread_local].freeze
-
-      # @return [String] a class's or module's own name; else the name of the object's class; the first step may be a
-      #   category of roots, "vm" or "global_tbl"
-      field :name, :string, null: false
-      # @return [Integer] objects of that class in a row, as in a linked list
-      field :times, :count, null: false
-      # @return [Symbol] one of EDGES
-      field :edge, :symbol, null: false, one_of: EDGES
-      # @return [String, nil] by edge: the name of the constant or variable, the index, or the class of the key. Of a
-      #   fiber's or thread's variable, the key if it is a Symbol in the program's code; else nil, since it may be data
-      field :by, :string
-      # @return [String, nil] the line with the block that became a Proc, fiber or thread: "/srv/app/order.rb:12"; nil
-      #   for other objects, and if it is not known
-      field :made_at, :string, sparse: true
-      # @return [String, nil] the name of a thread; nil if the path stands for several
-      field :thread_name, :string, sparse: true
+      EDGES = declared(:edge).one_of
     end
 
     # Shortest paths that are alike: through objects of the same classes, by the same constants and variables.
@@ -76,25 +34,6 @@ module Memscope
       ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols" }.freeze
       ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
       private_constant :SIGNS, :ROOTS, :ASCII
-
-      # @return [Integer] objects that the paths lead to
-      field :count, :count, null: false
-      # @return [Integer] bytes that these objects retain
-      field :retained_bytes, :bytes, null: false
-      # @return [Integer, nil] bytes that have accumulated in the object that the path leads to: its own, and those of
-      #   its small parts; nil for a path to an object that was asked for, and for a Dominator's path
-      field :accumulated_bytes, :bytes
-      # @return [String, nil] the class with the largest share of the bytes that this object holds
-      field :held_class, :string
-      # @return [Integer, nil] how many objects of that class it holds
-      field :held_count, :count
-      # @return [String, nil] as Step#made_at, for these objects
-      field :held_made_at, :string, sparse: true
-      # @return [Array<Step>] of the shortest of the paths. A path through classes or modules begins with the last
-      #   class or module
-      field :steps, [Step], null: false, filled: true
-      # @return [Integer] steps in the middle of a long path that are missing from `steps`
-      field :steps_left_out, :count, null: false
 
       # @param unicode [Boolean] false: plain ASCII, except for names
       # @return [String] "Bus::HANDLERS → Hash {String} → Array"
@@ -148,113 +87,17 @@ module Memscope
 
     # An object that retains much.
     class Dominator < Record
-      # @return [String] a class's or module's own name; else the name of the object's class
-      field :name, :string, null: false
-      # @return [Integer] its own bytes, of slot and malloc memory
-      field :bytes, :bytes, null: false
-      # @return [Integer] bytes that would be freed without it
-      field :retained_bytes, :bytes, null: false
-      # @return [Integer] objects that would be freed without it, excluding itself
-      field :dominated_count, :count, null: false
-      # @return [String, nil] the class with most of these bytes
-      field :held_class, :string
-      # @return [Integer, nil] how many objects of that class it refers to
-      field :held_count, :count
-      # @return [String, nil] as Step#made_at, for these objects
-      field :held_made_at, :string, sparse: true
-      # @return [Path, nil] a shortest path to it
-      field :path, Path
-
       # @api private
       # @return [Boolean] whether it is memscope's
       def own? = path ? path.own? : Terms.own?(name)
     end
 
-    # A category of Ruby's roots, which reach everything that is not garbage.
-    class Root < Record
-      # @return [String] "vm", "machine_context", "global_tbl", …: as this Ruby calls it
-      field :name, :string, null: false, identity: true
-      # @return [Integer] references
-      field :count, :count, null: false
-      # @return [Integer] bytes that are reachable from this category only
-      field :retained_bytes, :bytes, null: false
-    end
-
-    # Strings of one class, encoding and content.
-    class Duplicates < Record
-      # @return [String] their class
-      field :name, :string, null: false
-      # @return [Integer] bytes of the content
-      field :length, :count, null: false
-      # @return [Integer] objects
-      field :count, :count, null: false
-      # @return [Integer] bytes of all of them but the largest
-      field :saved_bytes, :bytes, null: false
-    end
-
     # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
     class Strings < Record
-      # @return [Integer] objects
-      field :count, :count, null: false
-      # @return [Integer] bytes of their slots and malloc memory
-      field :bytes, :bytes, null: false
-      # @return [Integer] objects beyond the first with the same content
-      field :duplicate_count, :count, null: false
-      # @return [Integer] bytes of the duplicates
-      field :saved_bytes, :bytes, null: false
-      # @return [Array<Duplicates>] by the bytes of their duplicates, the most first
-      field :duplicates, [Duplicates], null: false
-
       # @api private
       # @return [Strings] with at most that many rows
       def cut(rows) = changed(duplicates: duplicates.first(rows).freeze)
     end
-
-    # @return [Array<ClassRow>] by retained bytes, the most first; here and below, what is memscope's own comes last
-    field :retained, [ClassRow], null: false
-    # @return [Array<Dominator>] the objects that retain most; of a linked list, only its head
-    field :dominators, [Dominator], null: false
-    # @return [Array<Path>] to what was asked for, or to the objects in which memory has accumulated, the most first
-    field :paths, [Path], null: false
-    # @return [String, nil] what paths were asked for: a class's name, or "one Order" for an object; nil if not asked
-    field :paths_to, :string
-    # @return [Integer, nil] reachable objects that paths lead to
-    field :target_count, :count
-    # @return [Integer, nil] objects that were asked for and are garbage
-    field :unreachable_target_count, :count
-    # @return [Integer, nil] number of paths that are not alike; `paths` has the first of them
-    field :path_count, :count
-    together :target_count, :unreachable_target_count, :path_count
-    # @return [Array<Root>] categories of roots
-    field :roots, [Root], null: false
-    # @return [Strings, nil] nil unless asked for
-    field :strings, Strings
-    # @return [Integer, nil] objects; nil, with a reason, if there is no answer
-    field :reachable_count, :count
-    # @return [Integer, nil] bytes of their slots
-    field :reachable_slot_bytes, :bytes
-    # @return [Integer, nil] bytes of their slots and malloc memory; where a reason says so, a lower bound
-    field :reachable_bytes, :bytes
-    # @return [Integer, nil] objects that a full garbage collection would free now
-    field :garbage_count, :count
-    # @return [Integer, nil] bytes of their slots
-    field :garbage_slot_bytes, :bytes
-    # @return [Integer, nil] bytes of their slots and malloc memory
-    field :garbage_bytes, :bytes
-    # @return [Array<Group>] by bytes, the most first
-    field :garbage, [Group], null: false
-    # @return [Array<Group>, nil] by bytes, the most first; nil unless a dump was read that states them
-    field :sites, [Group], sparse: true
-    # @return [Integer, nil] references between objects
-    field :reference_count, :count
-    # @return [Symbol, nil] where the heap was walked: :child (a forked child) or :process; nil if it was not
-    field :walked_in, :symbol
-    # @return [String, nil] the path of the dump that was read; nil for a process
-    field :source, :string, sparse: true
-    # @return [Float, nil] milliseconds for which forking the child stopped Ruby; nil without a child
-    field :pause_ms, :number
-    # @return [Integer, nil] the child's peak memory beyond what it was forked with; nil without a child
-    field :child_bytes, :bytes
 
     # The allowed numbers of rows.
     TOP = (1..1000)

@@ -1,39 +1,22 @@
 # frozen_string_literal: true
 
 require_relative "../value/collection"
+require_relative "../process/ledger"
+require_relative "../process/snapshot"
+require_relative "../process/ruby_heap"
+require_relative "../process/process_memory"
+require_relative "../process/cgroup"
+Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Mappings, :Verdict
+Memscope::Loading.unit :Blocks, Memscope::RubyHeap
 
 module Memscope
+  Record.declare(__FILE__)
+
   # One thing that the doctor found: the numbers that show it, how much memory it affects, how much of that can be
   # returned, and how.
   class Finding < Record
     # The worst first.
-    SEVERITIES = %i[critical warning info].freeze
-
-    # @return [Symbol] the rule's id
-    field :id, :symbol, null: false
-    # @return [Symbol] one of SEVERITIES; an :info leaves the process healthy
-    field :severity, :symbol, null: false, one_of: SEVERITIES
-    # @return [Symbol] :certain if the numbers prove it, :likely if another cause is possible
-    field :confidence, :symbol, null: false, one_of: %i[certain likely]
-    # @return [String] one line, with the bytes
-    field :title, :string, null: false
-    # @return [String] what the numbers mean, for people
-    field :explanation, :string, null: false
-    # @return [Hash{Symbol => Object}] the numbers; `floor_bytes` and `floor_ratio` are the thresholds that
-    #   `affected_bytes` reached
-    field :evidence, :hash, null: false
-    # @return [Integer, nil] memory that the finding affects; nil if it is not about an amount of memory
-    field :affected_bytes, :bytes
-    # @return [Integer, nil] the least that the remedy returns; nil if nothing in this process returns the memory
-    field :recoverable_bytes, :bytes
-    # @return [Integer, nil] the most that the remedy returns; equal to recoverable_bytes if the amount is exact
-    field :recoverable_max_bytes, :bytes
-    # @return [String, nil] why recoverable_bytes is nil
-    field :unrecoverable_reason, :string
-    # @return [String, nil] code, a setting or a command to paste
-    field :remedy, :text
-    # @return [String, nil] what the remedy costs: "requires a restart; causes more TLB misses"
-    field :remedy_cost, :string
+    SEVERITIES = declared(:severity).one_of
 
     # @return [Boolean] whether the finding makes the process unhealthy
     def unhealthy? = severity != :info
@@ -51,35 +34,12 @@ module Memscope
   #   diagnosis.first.remedy          # => "memscope purge --pid 4711 trim"
   #   puts diagnosis
   class Diagnosis < Reading
+    require_relative "doctor/evidence" # nested in this class
+
     # Bytes. What grew by more since an earlier diagnosis is told.
     GROWN = 10 * 1_048_576
 
-    # One rule, and its outcome.
-    class Check < Record
-      # @return [Symbol] the rule's id, which is also the id of its finding
-      field :id, :symbol, null: false
-      # @return [String] what the rule looks for
-      field :subject, :string, null: false
-      # @return [Symbol] :found; :clear, nothing significant; :inapplicable, does not apply to this process;
-      #   :unknown, could not be checked
-      field :outcome, :symbol, null: false, one_of: %i[found clear inapplicable unknown]
-      # @return [String, nil] why it is inapplicable or unknown
-      field :reason, :string
-    end
-
-    require_relative "doctor/evidence" # the type of a field, and nested in this class
-
-    # @return [Array<Finding>]
-    collection :findings, [Finding]
-    # @return [Hash{Symbol => Integer}, nil] by how many bytes RSS, USS and each row of the ledger have grown since an
-    #   earlier diagnosis, the largest row first; the rows sum to RSS. nil without one
-    field :changes, :numbers, sparse: true
-    # @return [Time, nil] of the earlier diagnosis
-    field :changed_since, :time, sparse: true
-    # @return [Array<Check>]
-    field :checked, [Diagnosis::Check], null: false
-    # @return [Evidence] the readings that the verdict rests on
-    field :evidence, Evidence, null: false
+    include Collection
 
     # @return [Boolean, nil] whether no finding is a warning or critical; nil if none is, but `verdict` is :unknown,
     #   :garbage or :incomplete

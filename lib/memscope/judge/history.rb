@@ -3,6 +3,8 @@
 require_relative "../value/reading"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # How the memory of this process has changed: series of its RSS, of each top row of the ledger, of malloc, of Ruby's
   # heap and garbage collections, every ten seconds for the last hour and coarser for a week, in 380 KiB.
   #
@@ -24,31 +26,12 @@ module Memscope
     # those that Puma has taken in this process.
     SERIES = Native.history_series
     # Seconds that a bucket lasts, for each ring.
-    STEPS = [10, 60, 600].freeze
+    STEPS = Ring.declared(:step_seconds).one_of
     # What an event can be: the process began to sample itself; it forked a child.
-    EVENTS = %i[started forked].freeze
-
-    # One bucket of a ring.
-    class Point < Record
-      # @return [Time] its beginning
-      field :at, :time, null: false
-      # @return [Integer, nil] the least sample in it; nil without a sample
-      field :min, :count
-      # @return [Integer, nil] the last sample in it; nil without a sample
-      field :last, :count
-    end
+    EVENTS = Event.declared(:kind).one_of
 
     # Buckets of one length, without a gap between them.
     class Ring < Record
-      # @return [Integer] seconds of each bucket
-      field :step_seconds, :count, null: false, one_of: STEPS
-      # @return [Time] the beginning of the first bucket
-      field :at, :time, null: false
-      # @return [Array<Integer, nil>] the least sample in each bucket; nil without a sample
-      field :min, :samples, null: false
-      # @return [Array<Integer, nil>] the last sample in each bucket
-      field :last, :samples, null: false
-
       # @api private
       # @return [Ring] checked: each bucket has both samples or neither
       def self.load(hash, where)
@@ -79,17 +62,6 @@ module Memscope
 
     # One series.
     class Curve < Record
-      # @return [Symbol] a key of SERIES
-      field :id, :symbol, null: false
-      # @return [Symbol]
-      field :unit, :symbol, null: false, one_of: %i[bytes count]
-      # @return [Integer, nil] seconds between two samples; they depend on what the last sample cost
-      field :spacing_seconds, :count
-      # @return [Integer, nil] its last sample in the process that forked this one; nil if there was none
-      field :baseline, :count
-      # @return [Array<Ring>] the finest first
-      field :rings, [Ring], null: false, filled: true
-
       # @param since [Integer] milliseconds since 1970
       # @param step [Integer, nil]
       # @return [Ring] the ring of that step; by default the finest ring that reaches back to `since`, and whose buckets
@@ -101,25 +73,7 @@ module Memscope
       end
     end
 
-    # Something that happened to the process.
-    class Event < Record
-      # @return [Time]
-      field :at, :time, null: false
-      # @return [Symbol]
-      field :kind, :symbol, null: false, one_of: EVENTS
-    end
-
     include Lookup
-
-    # @return [Boolean] whether a thread of this process takes samples
-    field :running?, :boolean, null: false
-    # @return [Time, nil] when sampling began in this process; nil if it has not begun
-    field :started_at, :time
-    # @return [Array<Curve>] the series that have samples
-    field :curves, [Curve], null: false
-    # @return [Array<Event>] the last 128, oldest first
-    field :events, [Event], null: false
-    parts_of :curves
 
     class << self
       # @api private

@@ -5,6 +5,8 @@ require_relative "../value/reading"
 require_relative "../value/runtime"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Whether the memory of this process grows, by its history: in which layer, how fast, how sure that is, how long until
   # the limit, and what to do next.
   #
@@ -24,58 +26,11 @@ module Memscope
   class Verdict < Reading
     # :too_early to tell; :steady, no growth; :filling, growth that levels off, as of a cache; :step, a sudden rise that
     # stayed; :leak, unbounded growth.
-    KINDS = %i[too_early steady filling step leak].freeze
+    KINDS = declared(:verdict).one_of
     # The layers of memory: see `layer`.
-    LAYERS = %i[objects native free stacks code shared unattributed].freeze
+    LAYERS = declared(:layer).one_of
 
     require_relative "verdict/sentence"
-
-    # @return [Symbol] one of KINDS
-    field :verdict, :symbol, null: false, one_of: KINDS
-    # @return [Symbol, nil] which layer most of the growth is in: :objects (Ruby's, with what they hold through malloc),
-    #   :native (malloc's memory in use that no object holds), :free (memory that malloc and Ruby's heap keep free),
-    #   :stacks (of threads and fibers), :code, :shared (shared memory, and pages shared with the parent that became
-    #   private) or :unattributed; nil if nothing grows
-    field :layer, :symbol, one_of: LAYERS
-    # @return [Hash{Symbol => Float}] the share of each layer in the growth; they sum to 1, or all are 0
-    field :shares, :numbers, null: false
-    # @return [Integer, nil] growth of RSS without steps, warm-up and load; growth of the layer if RSS does not grow;
-    #   nil if it is too early
-    field :bytes_per_hour, :signed_bytes
-    # @return [Integer, nil] lower bound of its 95 % interval
-    field :bytes_per_hour_low, :signed_bytes
-    # @return [Integer, nil] upper bound of its 95 % interval
-    field :bytes_per_hour_high, :signed_bytes
-    # @return [Time, nil] when the growth or the step began
-    field :since, :time
-    # @return [Integer, nil] seconds until a leak reaches the container's limit, if nothing else changes; nil without a
-    #   leak or a limit
-    field :eta_seconds, :count
-    # @return [Integer, nil] lower bound of its 95 % interval
-    field :eta_seconds_low, :count
-    # @return [Integer, nil] upper bound of its 95 % interval; nil if the limit may never be reached
-    field :eta_seconds_high, :count
-    together :eta_seconds, :eta_seconds_low
-    # @return [Integer, nil] seconds until it can be told whether memory grows; nil if it can be told now, or if
-    #   that takes more than a month
-    field :needs_seconds, :count
-    # @return [Integer, nil] the smallest growth that can be told from no growth now
-    field :detectable_bytes_per_hour, :bytes
-    # @return [Hash{Symbol => Integer}, nil] by how many bytes each row of the ledger has grown since `growth_since`,
-    #   the largest first; they sum to the growth of RSS; nil until the rows were sampled twice
-    field :growth, :numbers
-    # @return [Time, nil] when all rows were sampled for the first time
-    field :growth_since, :time
-    # @return [Float] confidence that the kind is right, 0 to 1; 0 if it is too early
-    field :confidence, :number, null: false
-    # @return [Hash{Symbol => Numeric}] the numbers that the verdict rests on: `points` of `epoch_seconds` over
-    #   `span_seconds`, `rss_bytes`, `noise_bytes` (a point's standard deviation), `p_value`, `step_bytes`,
-    #   `ends_near_bytes`, `unshared_bytes` (private, and shared with the parent once), `limit_bytes`,
-    #   `working_set_bytes`; since the growth began, `lasting_seconds` and the
-    #   `requests` of Puma
-    field :evidence, :numbers, null: false
-    # @return [String, nil] what to do next: commands to paste, or a sentence
-    field :remedy, :text
 
     # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
     # is longer than growth must have lasted before it is called a leak.

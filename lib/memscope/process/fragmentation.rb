@@ -7,44 +7,14 @@ require_relative "snapshot"
 Memscope::Loading.unit :SizeClasses
 
 module Memscope
+  Record.declare(__FILE__)
+
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
   # A purge (`Memscope.purge`) returns "purgeable" memory at once. "Stuck" memory stays until the last allocation in its
   # slab, or the allocation next to a free block, is freed, or the process ends. What compaction of Ruby's own heap can
   # empty is in RubyHeap.
   class Fragmentation < Reading
-    # Free regions of one size class.
-    class Stuck < Record
-      # @return [Integer] size of one region
-      field :size_bytes, :bytes, null: false, identity: true
-      # @return [Integer] free memory that nothing returns while its neighbours live. Under jemalloc an upper bound:
-      #   pages of a slab that were never touched are not resident
-      field :stuck_bytes, :bytes, null: false
-      # @return [Float] regions in use as a share of all regions
-      field :utilisation, :number, null: false
-    end
-
-    # @return [Symbol] the allocator that serves malloc
-    field :allocator, :symbol, null: false
-    # @return [Integer, nil] jemalloc's epoch, the same for all its numbers unless a reason says otherwise
-    field :epoch, :count
-    # @return [Integer, nil] resident memory of the process
-    field :rss_bytes, :bytes
-    # @return [Integer, nil] allocated; thread caches are included under jemalloc, and not under glibc
-    field :allocated_bytes, :bytes
-    # @return [Integer, nil] jemalloc: whole pages with allocations in them
-    field :active_bytes, :bytes
-    # @return [Integer, nil] jemalloc: metadata, active and dirty pages, an upper bound; glibc: resident part of
-    #   malloc's memory
-    field :resident_bytes, :bytes
-    # @return [Integer, nil] resident free pages that the allocator can return now
-    field :purgeable_bytes, :bytes
-    # @return [Integer, nil] free memory that nothing returns while its neighbours live. Under jemalloc an upper
-    #   bound: pages of a slab that were never touched are not resident
-    field :stuck_bytes, :bytes
-    # @return [Array<Stuck>] by size class, the largest first; empty under glibc, which has no size classes
-    field :stuck, [Stuck], null: false
-
     # @return [Float, nil] slack inside of pages: 1.0 is none
     def active_to_allocated = RubyHeap.ratio(active_bytes, allocated_bytes)
 

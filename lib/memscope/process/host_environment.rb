@@ -4,6 +4,8 @@ require "etc"
 require_relative "cgroup"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # The facts that an allocator's settings have to fit, and that the doctor's rules look at: the processors, the
   # container, the kernel's huge pages, and how the process was started.
   class HostEnvironment < Record
@@ -18,46 +20,6 @@ module Memscope
                 /_MALLOC_LIMIT_MAX\z/ => 32 << 20, /_MALLOC_LIMIT\z/ => 16 << 20 }
     }.freeze
     private_constant :FORKED, :DEFAULTS
-
-    # @return [Integer] CPUs that this process may run on: the number that allocators use
-    field :cpus, :count, null: false
-    # @return [Float, nil] CPUs that the cgroup's quota allows; nil without one
-    field :cpu_limit, :number
-    # @return [Integer, nil] the cgroup's memory limit; nil without one
-    field :memory_limit_bytes, :bytes
-    # @return [Integer, nil] OS threads, Ruby's included
-    field :threads, :count
-    # @return [Integer] Ractors that are alive; each has its own lock, and one thread of each runs Ruby at a time
-    field :ractors, :count, null: false
-    # @return [Boolean, nil] whether the process was forked and has not called exec since: a server's worker
-    field :forked?, :boolean
-    # @return [Boolean, nil] whether it has children that were forked and have not called exec since: a server's
-    #   master
-    field :forks?, :boolean
-    # @return [Integer]
-    field :parent_pid, :count, null: false
-    # @return [Integer, nil] start time of the process, in clock ticks since boot; pid and start time together
-    #   identify the process
-    field :started, :count
-    # @return [Float, nil] CPU time of all threads of the process; starts at 0 in a forked process
-    field :cpu_seconds, :number
-    # @return [Boolean, nil] whether the GC makes major collections, which alone free old objects; nil before Ruby 3.4
-    field :major_collections?, :boolean, sparse: true
-    # @return [Boolean, nil] whether ObjectSpace.trace_object_allocations records where each object is allocated
-    field :allocation_tracing?, :boolean, sparse: true
-    # @return [Integer, nil] how many mappings the kernel allows a process (vm.max_map_count)
-    field :max_mappings, :count, sparse: true
-    # @return [Hash{Symbol => String}] environment variables: DYNO (Heroku's name for a container), RUBY_GC_… as far
-    #   as this Ruby reads them, and LD_PRELOAD as it was when memscope was loaded, since a program may later set it
-    #   for its children
-    field :variables, :hash, null: false
-    # @return [String, nil] the system's mode of transparent huge pages: "always", "madvise" or "never"; nil on a
-    #   kernel without them
-    field :thp_mode, :string
-    # @return [Integer, nil] how many unmapped small pages khugepaged may fill in to make a huge page (max_ptes_none)
-    field :thp_gaps, :count
-    # @return [Boolean, nil] whether this process may get huge pages; CRuby turns them off for itself
-    field :thp_enabled?, :boolean
 
     class << self
       # @param cgroup [Cgroup]

@@ -4,6 +4,8 @@ require_relative "allocator"
 require_relative "ruby_heap/garbage"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Only a ledger with `garbage` needs Blocks.
   RubyHeap.autoload :Blocks, "#{__dir__}/ruby_heap/blocks.rb"
 
@@ -18,39 +20,12 @@ module Memscope
   class Ledger < Reading
     # A row compared with an independent source.
     class Check < Record
-      # @return [String] where the expected figure comes from
-      field :source, :string, null: false
-      # @return [Integer] the figure from that source
-      field :expected_bytes, :bytes, null: false
-      # @return [Integer] the ledger's figure, measured the same way
-      field :actual_bytes, :bytes, null: false
-      # @return [Boolean] whether both figures agree
-      field :verified?, :boolean, null: false
-
       # @return [Integer] actual minus expected
       def difference_bytes = actual_bytes - expected_bytes
     end
 
     # Resident bytes of one owner. The children's bytes sum to the row's.
     class Row < Record
-      # @return [Symbol]
-      field :id, :symbol, null: false
-      # @return [String] for people
-      field :label, :string, null: false
-      # @return [Integer] resident; negative only if the row says why
-      field :bytes, :signed_bytes, null: false
-      # @return [Integer, nil] the part on pages that other processes share; nil without `shared: true`
-      field :shared_bytes, :bytes, sparse: true
-      # @return [Integer, nil] the part on pages that no other process shares; nil without `shared: true`
-      field :private_bytes, :bytes, sparse: true
-      # @return [Hash{Symbol => Object}] counts
-      field :detail, :hash, null: false
-      # @return [Check, nil]
-      field :check, Ledger::Check
-      # @return [Array<Row>]
-      field :children, [self], null: false
-      parts_of :children
-
       # @api private
       # @return [Symbol] the field with the rows that sum to it
       def self.nested = :children
@@ -84,44 +59,7 @@ module Memscope
       def unverified = (check && !check.verified? ? 1 : 0) + children.sum(&:unverified)
     end
 
-    # A major GC that was asked for with `gc: true`, just before the scan.
-    class Collected < Record
-      # @return [Integer] its duration, during which no Ruby code ran, in microseconds
-      field :pause_us, :count, null: false
-      # @return [Integer, nil] fall of RSS; negative if it rose
-      field :returned_bytes, :signed_bytes
-      # @return [Integer, nil] memory that other processes shared before the GC, and that only this process has after
-      #   it: a GC writes to the pages that a forked process shares with its parent. Pages that were returned do not
-      #   count; nil if the kernel hides which pages are shared
-      field :unshared_bytes, :bytes
-    end
-
     include Lookup
-
-    # @return [Allocator] read just before the scan; it has the ledger's envelope
-    field :allocator, Allocator, null: false
-    # @return [Integer, nil] resident memory that this scan saw; nil without /proc
-    field :rss_bytes, :bytes
-    # @return [Symbol] how the scan found the resident pages: :pagemap_scan, :pagemap, :smaps, or :none
-    field :source, :symbol, null: false, one_of: %i[pagemap_scan pagemap smaps none]
-    # @return [Integer, nil] resident memory according to /proc/self/statm just before the scan
-    field :statm_before_bytes, :bytes
-    # @return [Integer, nil] resident memory according to /proc/self/statm just after the scan
-    field :statm_after_bytes, :bytes
-    # @return [Integer, nil] how many mappings the process has, which the kernel limits (vm.max_map_count)
-    field :mappings, :count, sparse: true
-    # @return [Integer, nil] memory that live objects hold through malloc, beyond their slots; nil without `objects:
-    #   true` or `garbage: true`
-    field :held_by_objects_bytes, :bytes
-    # @return [Integer, nil] upper bound of garbage in live slots and in malloc memory in use: all of this memory, since
-    #   any object may be garbage by now; less with `garbage: true`, which follows references, and with `gc: true`,
-    #   which collects first. nil if Ruby's or malloc's rows are unknown
-    field :garbage_max_bytes, :bytes
-    # @return [Collected, nil] nil without `gc: true`
-    field :collected, Collected, sparse: true
-    # @return [Array<Row>] largest first
-    field :rows, [Row], null: false
-    parts_of :rows
 
     # (see Memscope.ledger)
     def self.read(deep: false, shared: false, objects: false, strict: false, gc: false, garbage: false)

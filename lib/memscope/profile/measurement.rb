@@ -5,6 +5,8 @@ require_relative "../process/ledger"
 Memscope::Loading.units :Diff, :ObjectProfile
 
 module Memscope
+  Record.declare(__FILE__)
+
   # What a block allocates, and how much of that remains after a garbage collection.
   #
   #   measurement = Memscope.measure { Report.render }
@@ -19,25 +21,6 @@ module Memscope
   #
   # What the block returns is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
-    # The totals of the objects of one class, or of one line.
-    class Row < Record
-      # @return [String] a class as Census::Row names it, or "path:lineno"; "[no Ruby line]" outside of Ruby code
-      field :name, :string, null: false, identity: true
-      # @return [String, nil] path of the line's file; nil for a class
-      field :path, :string, sparse: true
-      # @return [Integer, nil] nil for a class
-      field :lineno, :count, sparse: true
-      # @return [Integer] objects
-      field :allocated_objects, :count, null: false
-      # @return [Integer] bytes of their slots, and of the malloc memory that they report (as in ObjectSpace.memsize_of)
-      #   when the object is found dead, or else after the block
-      field :allocated_bytes, :bytes, null: false
-      # @return [Integer, nil] objects that are alive after the garbage collection that follows the block
-      field :retained_objects, :count
-      # @return [Integer, nil] bytes of the retained objects, counted as for `allocated_bytes`
-      field :retained_bytes, :bytes
-    end
-
     # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.
     #
     # @api private
@@ -45,29 +28,6 @@ module Memscope
 
     # Names the row of objects that were allocated outside of Ruby code.
     NO_LINE = "[no Ruby line]"
-
-    # @return [Integer, nil] objects that the calling thread allocated; those of all threads, if a reason says so
-    field :allocated_objects, :count
-    # @return [Integer, nil] their bytes, as in Row
-    field :allocated_bytes, :bytes
-    # @return [Integer, nil] allocated objects that are alive after the garbage collection that follows the block
-    field :retained_objects, :count
-    # @return [Integer, nil] bytes of the retained objects
-    field :retained_bytes, :bytes
-    # @return [Array<Row>, nil] by class: sorted by retained bytes, then by allocated bytes, the largest first
-    field :classes, [Row]
-    # @return [Array<Row>, nil] by line of Ruby code, in the same order
-    field :lines, [Row]
-    # @return [Integer, nil] bytes that the calling thread allocated through malloc, as the allocator rounds them
-    field :malloc_allocated_bytes, :bytes
-    # @return [Integer, nil] bytes that the calling thread allocated through malloc minus bytes that it freed, after the
-    #   garbage collection: negative if the block freed memory that was allocated earlier
-    field :malloc_retained_bytes, :signed_bytes
-    # @return [Diff, nil] from the ledger before the block to the one after it, each read after a garbage collection;
-    #   includes what memscope itself needs
-    field :rows, Diff
-    # @return [Integer, nil] the highest RSS of the process while the block ran (VmHWM)
-    field :peak_bytes, :bytes
 
     # @return [Object] what the block returned; nil for a measurement from JSON
     attr_reader :value

@@ -3,6 +3,8 @@
 require_relative "../value/reading"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Which Ruby lines allocated live malloc memory, or live objects: the allocations sampled since profiling began that
   # are still live.
   # The numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
@@ -14,7 +16,7 @@ module Memscope
   #   later.growth_since(profile).to_html   # => a flame graph of what grew
   #   File.write("heap.html", profile.to_html)
   class Profile < Reading
-    require_relative "stack" # the types of its fields
+    require_relative "stack"
 
     %i[Application Growth Grouping Leaks Lease Libraries Pprof Profiler Shares Speedscope].each do |name|
       autoload name, File.join(__dir__, "#{name.downcase}.rb")
@@ -28,76 +30,6 @@ module Memscope
     FORMATS = { text: :to_s, json: :to_json, speedscope: :to_speedscope, pprof: :to_pprof, html: :to_html }.freeze
     # What a profile of objects knows: the first three, of each stack; all but the first, of the whole.
     OF_OBJECTS = %i[shares live_objects error_objects windows allocations windows_share equal_windows].freeze
-
-    # @return [Symbol] :jemalloc (its own profiler) or :imports (patched imports); :objects for Ruby's objects
-    field :backend, :symbol, null: false, one_of: %i[jemalloc imports objects]
-    # @return [Integer, nil] bytes allocated between two samples, on average; nil for objects
-    field :rate_bytes, :count
-    # @return [Boolean] whether profiling was still running at the time of this reading
-    field :running?, :boolean, null: false
-    # @return [Time] UTC, to the millisecond, when profiling began
-    field :started_at, :time, null: false
-    # @return [Time, nil] of a growth, when the earlier profile was read; nil for a profile as it was read. All numbers
-    #   of a growth are changes, and may be negative, unless their comment says otherwise
-    field :since, :time, sparse: true
-    # @return [Integer, nil] of a growth, all live bytes of the earlier profile
-    field :earlier_live_bytes, :bytes, sparse: true
-    # @return [Integer] the current generation, to which new allocations belong
-    field :generation, :count, null: false
-    # @return [Array<Integer>, nil] the numbers of all generations: each has the number of its first epoch. An epoch
-    #   begins when a garbage collection ends its mark phase. nil for malloc
-    field :generations, :integers, sparse: true
-    # @return [Integer, nil] the current epoch; nil for malloc
-    field :epoch, :count, sparse: true
-    together :generations, :epoch
-    # @return [Integer, nil] memory of generations older than this one has survived a major GC since it was allocated;
-    #   the rest has not been judged yet: it may be garbage. nil if the profile did not watch major GCs
-    field :unjudged_generation, :count, sparse: true
-    # @return [String, nil] the application's directory, at the time of this reading
-    field :application_root, :string, sparse: true
-    # @return [Symbol, nil] where `application_root` comes from: :bundler (the Gemfile's directory), :rails (Rails.root)
-    #   or :directory (the working directory)
-    field :application_root_source, :symbol, one_of: %i[bundler rails directory], sparse: true
-    # @return [Array<Frame>] the frames of all stacks
-    field :frames, [Frame], null: false
-    # @return [Array<Stack>] the stacks of sampled allocations; their numbers sum to `live_bytes` and `samples`
-    field :stacks, [Stack], null: false
-    # @return [Integer] allocated since profiling began and not freed
-    field :live_bytes, :signed_bytes, null: false
-    # @return [Integer] samples of live blocks, the basis of the estimates
-    field :samples, :integer, null: false
-    # @return [Integer] one standard error of `live_bytes`
-    field :error_bytes, :bytes, null: false
-    # @return [Integer, nil] live objects allocated since profiling began; nil for malloc
-    field :live_objects, :integer, sparse: true
-    # @return [Integer, nil] one standard error of `live_objects`
-    field :error_objects, :count, sparse: true
-    # @return [Integer, nil] windows of allocations that were sampled; nil for malloc
-    field :windows, :count, sparse: true
-    # @return [Integer, nil] how many allocations these windows stand for: all since profiling began
-    field :allocations, :count, sparse: true
-    # @return [Float, nil] the share of these allocations that are in windows
-    field :windows_share, :number, sparse: true
-    # @return [Float, nil] the effective number of windows: this many windows, each standing for equally many
-    #   allocations, would be as precise
-    field :equal_windows, :number, sparse: true
-    # @return [Integer, nil] all live bytes by the allocator's own count, including blocks older than the profile
-    field :allocator_live_bytes, :bytes
-    # @return [Integer, nil] live bytes that memscope has allocated for itself since profiling began: in no stack, and
-    #   not in `live_bytes`; nil for a part of a profile
-    field :own_bytes, :signed_bytes, sparse: true
-    # @return [Integer, nil] the growth of the allocator's own count since profiling began, without what sampling itself
-    #   has added
-    field :allocator_grown_bytes, :signed_bytes, sparse: true
-    # @return [Integer, nil] the growth of the RSS since profiling began; nil for objects
-    field :rss_grown_bytes, :signed_bytes, sparse: true
-    # @return [Float, nil] `live_bytes` and `own_bytes` as a share of `allocator_grown_bytes`; nil if that growth is
-    #   unknown or too small for a comparison
-    field :coverage, :number
-    # @return [Array<Holder>, nil] what holds the objects of lines that kept growing, if that was found; nil for malloc
-    field :holders, [Holder], sparse: true
-    # @return [Overhead]
-    field :overhead, Overhead, null: false
 
     # What is known for the whole process only.
     WHOLE_ONLY = { coverage: nil, own_bytes: nil, allocator_grown_bytes: nil, rss_grown_bytes: nil }.freeze

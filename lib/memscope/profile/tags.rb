@@ -4,6 +4,8 @@ require_relative "../value/collection"
 Memscope::Loading.units :MallocProfile, :ObjectProfile
 
 module Memscope
+  Record.declare(__FILE__)
+
   # What endpoints and jobs allocate and keep: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
   # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
   #
@@ -19,34 +21,11 @@ module Memscope
   class Tags < Reading
     # What the runs of one tag allocate and keep.
     class Row < Record
-      # @return [String] the tag
-      field :name, :string, null: false, identity: true
-      # @return [Integer] runs that have begun: requests, jobs
-      field :runs, :count, null: false, counters: true
-      # @return [Integer] runs in progress
-      field :running, :count, null: false
-      # @return [Float, nil] objects that a run allocates
-      field :allocated_objects, :number
-      # @return [Integer, nil] bytes that a run allocates through malloc: exact with jemalloc, else estimated
-      field :malloc_allocated_bytes, :bytes
-      # @return [Integer, nil] live objects that runs have allocated since the profile of objects began; nil for few
-      #   samples
-      field :live_objects, :count
-      # @return [Integer, nil] bytes of these live objects, with the malloc memory that they report
-      field :live_bytes, :bytes
-      # @return [Integer, nil] live memory that runs have allocated through malloc since the malloc profile began
-      field :malloc_live_bytes, :bytes
-      # @return [Float, nil] objects that 1,000 runs retain; nil for few samples
-      field :retained_objects, :number
-      # @return [Float, nil] one standard error of `retained_objects`
-      field :retained_objects_error, :number
-
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :runs
     end
 
-    # @return [Array<Row>] the tags whose runs together retain most come first, even if samples are too few for a number
-    collection :rows, [Row]
+    include Collection
 
     # Fields that need a profile of objects.
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze

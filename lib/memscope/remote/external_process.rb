@@ -4,56 +4,12 @@ require_relative "../process/cgroup"
 Memscope::Loading.unit :Client
 
 module Memscope
+  Record.declare(__FILE__)
+
   # The kernel's view of another process, which need not have loaded memscope: resident memory, how much of it is
   # private, the mapped libraries that have a malloc, and its cgroup. Only the process itself knows which malloc serves
   # it, and where its memory is within malloc and Ruby (Memscope.listen, Client).
   class ExternalProcess < Reading
-    # A mapped library that has a malloc.
-    class Library < Record
-      # @return [Symbol] :jemalloc, :mimalloc, :tcmalloc, :musl or :glibc
-      field :name, :symbol, null: false
-      # @return [String]
-      field :path, :string, null: false
-    end
-
-    # @return [String, nil] its command line, which the process may have overwritten; its name if the command line is
-    #   empty, as in a process that is ending
-    field :command, :string
-    # @return [Integer] its effective uid
-    field :uid, :count, null: false
-    # @return [Boolean] whether its program is a ruby
-    field :runs_ruby?, :boolean, null: false
-    # @return [Boolean] whether a Client of this user can connect to it
-    field :listens?, :boolean, null: false
-    # @return [Integer, nil] resident pages, shared ones in full (Rss)
-    field :rss_bytes, :bytes
-    # @return [Integer, nil] the highest RSS so far (VmHWM)
-    field :peak_rss_bytes, :bytes
-    # @return [Integer, nil] resident pages, each divided by the number of processes that map it (Pss)
-    field :pss_bytes, :bytes
-    # @return [Integer, nil] pages that only this process maps: Private_Clean + Private_Dirty
-    field :uss_bytes, :bytes
-    # @return [Integer, nil] pages that another process also maps: Shared_Clean + Shared_Dirty
-    field :shared_bytes, :bytes
-    # @return [Integer, nil] resident pages without a file: heaps and stacks (Anonymous)
-    field :anonymous_bytes, :bytes
-    # @return [Integer, nil] resident pages of files (RssFile)
-    field :file_bytes, :bytes
-    # @return [Integer, nil] resident pages of shared memory and tmpfs (RssShmem)
-    field :shared_memory_bytes, :bytes
-    # @return [Integer, nil] swapped out (Swap)
-    field :swap_bytes, :bytes
-    # @return [Integer, nil] address space (VmSize)
-    field :virtual_bytes, :bytes
-    # @return [Integer, nil] OS threads
-    field :threads, :count
-    # @return [Array<Library>] in the order of their addresses; without a malloc linked statically into the program
-    field :mallocs, [Library], null: false
-    # @return [Hash{Symbol => String}, nil] the allocator settings in the environment that its program started with
-    field :variables, :hash
-    # @return [Cgroup, nil] its memory cgroup; nil unless asked for
-    field :cgroup, Cgroup
-
     # Tier T2: the kernel walks the process's page tables for PSS and USS, which takes milliseconds per GB.
     #
     # @param pid [Integer]

@@ -6,6 +6,8 @@ require_relative "worker"
 Memscope::Loading.units :History, :Configuration
 
 module Memscope
+  Record.declare(__FILE__)
+
   # Every process of this server: the master of Puma's cluster first, then the workers by index.
   #
   # In the master, the reading has each process's last report; in a worker, it is the master's answer; elsewhere, it has
@@ -15,9 +17,7 @@ module Memscope
   #   Memscope.workers[1].unshared_since_fork_bytes        # => 67108864
   #   Memscope.workers.max_by(&:uss_bytes).rows[:malloc]   # => 81540864
   class Workers < Reading
-    # @return [Array<Worker>] the master first, then by index; while Puma restarts, an old and a new worker can have the
-    #   same index
-    collection :workers, [Worker]
+    include Collection
 
     class << self
       # @api private

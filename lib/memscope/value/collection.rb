@@ -3,19 +3,6 @@
 require_relative "reading"
 
 module Memscope
-  class Reading
-    # Declares the list that the reading is a Collection of.
-    #
-    # @!macro [attach] reading_collection
-    #   @!attribute [r] $1
-    # @return [void]
-    def self.collection(name, type)
-      field(name, type, null: false)
-      parts_of(name)
-      include Collection
-    end
-  end
-
   # A reading that lists one kind of record, and is Enumerable over them.
   module Collection
     include Enumerable

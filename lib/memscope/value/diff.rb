@@ -3,6 +3,8 @@
 require_relative "reading"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # What changed between two readings of one kind: later - earlier.
   #
   #   diff = Memscope.ledger - ledger_before
@@ -27,24 +29,6 @@ module Memscope
     class Row < Record
       include Named
 
-      # @return [String] the name of the field, the id of a ledger's row, a class, a line, a Hash key
-      field :name, :string, null: false
-      # @return [String, nil] for people; nil if the name is
-      field :label, :string, sparse: true
-      # @return [Integer, Float, nil] earlier value; nil if it is unknown, and for a group without a number of its own
-      field :before, :number
-      # @return [Integer, Float, nil] later value; nil if it is unknown, and for a group without a number of its own
-      field :after, :number
-      # @return [Integer, Float, nil] later minus earlier value; nil if either is unknown
-      field :change, :number
-      # @return [Integer, Float, nil] one standard error of the change, if that is an estimate
-      field :error, :number, sparse: true
-      # @return [Boolean, nil] whether it is a total that only grows
-      field :counter?, :boolean, sparse: true
-      # @return [Array<Row>] the changes of its parts
-      field :rows, [self], null: false
-      parts_of :rows
-
       # @api private
       # @return [Symbol] for messages
       def id = name.to_sym
@@ -58,16 +42,6 @@ module Memscope
       def change_of(name) = part(name)&.change || 0
     end
     include Named
-
-    # @return [String] kind of both readings: "ledger", "snapshot", …
-    field :of, :string, null: false
-    # @return [Float] time from the earlier reading to the later
-    field :seconds, :number, null: false
-    # @return [Integer] process of the earlier reading; `pid` is the later one's
-    field :earlier_pid, :count, null: false
-    # @return [Array<Row>] one for each number, or group of numbers, in the readings
-    field :rows, [Row], null: false
-    parts_of :rows
 
     class << self
       # @param earlier [Reading]

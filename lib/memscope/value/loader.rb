@@ -56,7 +56,7 @@ module Memscope
       given = record.unwrapped(keyed(hash, where, record), where)
       refuse_unknown(record, given, where)
       values = record.fields.to_h { |field| [field.name, value(field, given[field.name], [where, field.name])] }
-      record.together.each { |names| check_together(values.slice(*names), where) }
+      check_together(values.slice(*record.together), where)
       values
     end
 

@@ -4,6 +4,8 @@ require_relative "record"
 require_relative "../version"
 
 module Memscope
+  Record.declare(__FILE__)
+
   # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
   # cannot be loaded, the same methods return what Ruby alone knows, with the reason why the rest is missing.
   #
@@ -47,15 +49,6 @@ module Memscope
   # Tiers: T0 a few µs; T1 under 1 ms; T2 tens of milliseconds per GB, more where it looks at blocks or objects; T3 the
   # duration of the levers of a purge, or of a walk of all objects.
   class Cost < Record
-    # @return [Symbol] :T0, :T1, :T2 or :T3
-    field :tier, :symbol, null: false, one_of: %i[T0 T1 T2 T3]
-    # @return [Integer] duration in microseconds
-    field :wall_us, :count, null: false
-    # @return [Integer] the part of that duration during which the reading held the GVL, in microseconds
-    field :gvl_us, :count, null: false
-    # @return [Integer] scratch memory that the reading used
-    field :scratch_bytes, :bytes, null: false
-
     # @api private
     # @return [Integer] microseconds of the monotonic clock
     def self.now = Clock.now(:microsecond)
@@ -79,13 +72,6 @@ module Memscope
   # Identifies the process of a reading within one boot of one machine. A pid alone does not: the kernel reuses pids,
   # and the same pid means a different process in each container.
   class ProcessIdentity < Record
-    # @return [String, nil] identifies this boot of the kernel (/proc/sys/kernel/random/boot_id)
-    field :boot_id, :string
-    # @return [Integer, nil] inode of the process's pid namespace (/proc/self/ns/pid)
-    field :pid_namespace, :count
-    # @return [Integer, nil] start time of the process in clock ticks since boot (/proc/self/stat)
-    field :started, :count
-
     class << self
       # The identity of this process, read once in each process. Safe in a trap handler.
       #
@@ -151,21 +137,6 @@ module Memscope
   class Reading < Record
     # The versions of `to_h`'s layout that `from_h` understands.
     SCHEMAS = [1].freeze
-
-    # @return [String] version of memscope
-    field :memscope, :string, null: false
-    # @return [String] version of Ruby in the process
-    field :ruby, :string, null: false
-    # @return [Integer] process ID
-    field :pid, :count, null: false
-    # @return [Time] UTC, to the millisecond
-    field :at, :time, null: false
-    # @return [ProcessIdentity, nil] nil in JSON from a memscope that did not write this field
-    field :process, ProcessIdentity, sparse: true
-    # @return [Hash{Symbol => String}] why a value is nil, missing or approximate
-    field :reasons, :sentences, null: false
-    # @return [Cost]
-    field :cost, Cost, null: false
 
     ENVELOPE = own_fields.first(5).freeze
     CLOSING = own_fields.last(2).freeze

@@ -1,18 +1,13 @@
 # frozen_string_literal: true
 
 require_relative "field"
+require_relative "field_table"
 require_relative "loading"
 
 module Memscope
-  # A frozen value with declared fields:
-  #
-  #   class Setting < Record
-  #     field :name, :string, null: false
-  #     field :source, :symbol, one_of: %i[default environment]
-  #   end
-  #
-  # has readers (`proved?` for a Boolean), `to_h`, `from_h`, equality and a short `inspect`. Building a record takes no
-  # lock and loads nothing, so it works in a trap handler.
+  # A frozen value with the fields that a table declares (FieldTable). It has readers (`proved?` for a Boolean), `to_h`,
+  # `from_h`, equality and a short `inspect`. Building a record takes no lock and loads nothing, so it works in a trap
+  # handler.
   class Record
     class << self
       # @api private
@@ -31,28 +26,39 @@ module Memscope
         @names ||= fields.flat_map { |field| [field.name, field.name.name] }.to_h { |key| [key, key.to_sym] }.freeze
       end
 
+      # @api private
+      # @return [Array<Symbol>] fields that are all known or all nil
+      def together = @together ||= []
+
+      # Makes the records of the table beside a Ruby file (FieldTable).
+      #
+      # @api private
+      # @param path [String] of the Ruby file
+      # @return [void]
+      def declare(path) = FieldTable.declare("#{path.delete_suffix('.rb')}.fields")
+
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
-      # @!macro [attach] record_field
-      #   @!attribute [r] $1
-      # @param identity [Boolean] whether it tells a record of a list from the others, so that a Diff pairs them
+      # @api private
+      # @param nullable [Boolean]
+      # @param options [Hash{Symbol => Object}] one_of, counters, sparse and filled; and identity: whether the field
+      #   tells a record of a list from the others, so that a Diff pairs them; together: whether it is known or nil with
+      #   the other such fields; parts: whether it lists what Lookup finds and Collection iterates over
       # @return [void]
-      def field(name, type, null: true, one_of: nil, counters: nil, sparse: false, filled: false, identity: false)
+      def field(name, type, nullable, options = {})
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
-        @identity = key if identity
-        variable = :"@#{key}"
-        own_fields << Field.new(key, type, null, one_of, counters, sparse, filled, variable).freeze
-        case type
-        when :boolean then define_method(:"#{key}?") { instance_variable_get(variable) }
-        when :time then define_method(name) { instance_variable_get(variable)&.then { |at| Field.time(at) } }
-        else attr_reader(name)
-        end
+        own_fields << Field.new(key, type, nullable, options[:one_of], options[:counters],
+                                options.key?(:sparse), options.key?(:filled), :"@#{key}").freeze
+        define_reader(own_fields.last)
+        @identity = key if options[:identity]
+        together << key if options[:together]
+        private(alias_method(:parts, name)) if options[:parts]
       end
 
-      # Declares fields that are all known or all nil.
-      #
-      # @return [Array<Array<Symbol>>] all such declarations
-      def together(*names) = (@together ||= []).push(*([names] if names.any?))
+      # @api private
+      # @param name [Symbol] of a field
+      # @return [Field]
+      def declared(name) = own_fields.find { |field| field.name == name }
 
       # Builds a record from a body that the extension built, which is not checked: a missing key means nil.
       #
@@ -83,8 +89,14 @@ module Memscope
 
       private
 
-      # Declares the list whose parts Lookup finds and Collection iterates over.
-      def parts_of(name) = private(alias_method(:parts, name))
+      def define_reader(field)
+        variable = field.variable
+        case field.type
+        when :boolean then define_method(field.reader) { instance_variable_get(variable) }
+        when :time then define_method(field.name) { instance_variable_get(variable)&.then { |at| Field.time(at) } }
+        else attr_reader(field.name)
+        end
+      end
 
       # Numbers stay as they are, so that this costs microseconds.
       def record(body)

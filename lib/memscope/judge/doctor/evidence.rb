@@ -1,27 +1,9 @@
 # frozen_string_literal: true
 
-require_relative "../../process/ledger"
-require_relative "../../process/snapshot"
-require_relative "../../process/ruby_heap"
-require_relative "../../process/process_memory"
-require_relative "../../process/cgroup"
-Memscope::Loading.units :Arenas, :Census, :Diff, :HeapGraph, :Fragmentation, :Lint, :Mappings, :Verdict
-Memscope::Loading.unit :Blocks, Memscope::RubyHeap
-
 module Memscope
   class Diagnosis < Reading
     # What a garbage collection would free, as found by a mark phase in a forked child.
     class Garbage < Record
-      # @return [Integer]
-      field :objects, :count, null: false
-      # @return [Integer] bytes that the garbage holds, slots included, as far as they are known or reported
-      field :bytes, :bytes, null: false
-      # @return [RubyHeap::Blocks::Returned] what the process returns if the garbage is collected, and malloc's memory
-      #   is then trimmed (glibc) or purged (jemalloc); memory that is free already is included
-      field :returned, RubyHeap::Blocks::Returned, null: false
-      # @return [RubyHeap::Blocks::Returned] the part that the collection alone returns
-      field :collected, RubyHeap::Blocks::Returned, null: false
-
       # @api private
       # @param blocks [RubyHeap::Blocks]
       # @return [Garbage, nil] nil if it is unknown what is garbage, or what its collection returns
@@ -43,18 +25,6 @@ module Memscope
     # Who holds objects, and which class grew, according to the heap graph and the censuses that were taken on the
     # process's web pages, or over its socket, and that the process keeps.
     class Objects < Record
-      # @return [Time, nil] UTC, when the heap graph was taken; nil without one
-      field :graph_at, :time
-      # @return [HeapGraph::Path, nil] to the object in which most memory has accumulated
-      field :holder, HeapGraph::Path
-      # @return [Float, nil] seconds between the two last censuses; nil without two
-      field :census_seconds, :number
-      # @return [Diff::Row, nil] the class that grew most in bytes between these censuses
-      field :grown, Diff::Row
-      # @return [Array<Diff::Row>, nil] numbers of objects of classes of C code that report no size, and of which most
-      #   objects came between these censuses
-      field :unsized, [Diff::Row], sparse: true
-
       # Loads nothing, so that it works in a trap handler.
       #
       # @api private
@@ -72,41 +42,6 @@ module Memscope
 
     # The readings that a diagnosis rests on, taken one after the other.
     class Evidence < Record
-      # @return [Ledger] with `shared: true, garbage: true`
-      field :ledger, Ledger, null: false
-      # @return [Snapshot]
-      field :snapshot, Snapshot, null: false
-      # @return [Snapshot, nil] taken a tenth of a second after the first, only if jemalloc holds many freed pages and
-      #   no background thread runs: shows whether the process returns pages
-      field :second_snapshot, Snapshot, sparse: true
-      # @return [Array<Hash{Symbol => Integer}>, nil] for each of jemalloc's arenas: index, threads, allocated_bytes,
-      #   dirty_bytes and dirty_decay_ms; nil if jemalloc does not serve malloc
-      field :arenas, :list, sparse: true
-      # @return [Fragmentation, nil] under jemalloc: memory stuck in slabs, by block size
-      field :fragmentation, Fragmentation, sparse: true
-      # @return [RubyHeap]
-      field :ruby_heap, RubyHeap, null: false
-      # @return [ProcessMemory]
-      field :process_memory, ProcessMemory, null: false
-      # @return [Cgroup]
-      field :cgroup, Cgroup, null: false
-      # @return [Verdict, nil] the last verdict of the process's history; nil if the process keeps no history
-      field :verdict, Verdict, sparse: true
-      # @return [Objects, nil] nil unless the process keeps a heap graph or the growth between two censuses
-      field :objects, Objects, sparse: true
-      # @return [Garbage, nil] nil if it is unknown what is garbage
-      field :garbage, Garbage, sparse: true
-      # @return [Array<String>, nil] names of loaded extensions that call mmap themselves; nil unless memory that no
-      #   allocator owns is large
-      field :mappers, :strings, sparse: true
-      # @return [Hash{Symbol => Integer}, nil] resident bytes of the largest files and areas of shared memory, by name;
-      #   nil unless shared memory is large
-      field :shared_files, :sizes, sparse: true
-      # @return [Lint] the problems of the allocator's settings; also the process's environment
-      field :lint, Lint, null: false
-      # @return [Cost] of all of these readings together, with the wait between snapshots
-      field :total_cost, Cost, null: false
-
       # A second snapshot is taken MOMENT seconds after the first, if at least MANY bytes are freed pages.
       MANY = 16 * 1_048_576
       MOMENT = 0.1

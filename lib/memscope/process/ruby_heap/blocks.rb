@@ -2,6 +2,8 @@
 
 module Memscope
   class RubyHeap < Reading
+    Record.declare(__FILE__)
+
     # The malloc blocks that objects own, with the sizes that the allocator gave them; which objects are garbage, found
     # without a collection; and how much the process returns once that garbage is freed. Read in a forked child, by
     # Ledger.survey.
@@ -14,72 +16,18 @@ module Memscope
     class Blocks < Reading
       # Objects and what they own.
       class Owned < Record
-        # @return [Integer]
-        field :objects, :count, null: false
-        # @return [Integer] bytes of their slots
-        field :slot_bytes, :bytes, null: false
-        # @return [Integer] number of malloc blocks that they are known to own
-        field :blocks, :count, null: false
-        # @return [Integer] bytes of these blocks, with what malloc rounds up and adds
-        field :block_bytes, :bytes, null: false
-        # @return [Integer] the part of these bytes, in large blocks, that is not resident: never written to, for
-        #   instance, as the unused capacity of a String
-        field :absent_bytes, :bytes, null: false
-        # @return [Integer] objects that own more than the known blocks
-        field :unfollowed_objects, :count, null: false
-        # @return [Integer] what these objects report beyond the known blocks; what a C extension does not report is
-        #   missing
-        field :unfollowed_bytes, :bytes, null: false
-
         # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
         def malloc_bytes = block_bytes + unfollowed_bytes
       end
 
-      # The unfollowed objects of one type: each owns more than is known.
-      class Unfollowed < Record
-        # @return [String] name of a C extension's type, or "class", "code", "io" or "other"
-        field :name, :string, null: false
-        # @return [Integer]
-        field :objects, :count, null: false
-        # @return [Integer] how many of them are garbage
-        field :garbage, :count, null: false
-      end
-
       # Bounds on the resident memory that returns to the kernel.
       class Returned < Record
-        # @return [Integer]
-        field :bytes, :bytes, null: false
-        # @return [Integer]
-        field :max_bytes, :bytes, null: false
-        # @return [Integer, nil] the part of `bytes` on pages that no other process shares
-        field :private_bytes, :bytes
-        # @return [Integer, nil] the part of `max_bytes` on such pages
-        field :private_max_bytes, :bytes
-
         # @return [Range<Integer>]
         def range = bytes..max_bytes
 
         # @return [Range<Integer>, nil]
         def private_range = (private_bytes..private_max_bytes if private_bytes && private_max_bytes)
       end
-
-      # @return [Owned, nil] of all objects; nil if there is no answer, with the reason
-      field :all, Owned
-      # @return [Owned, nil] of the objects that no root reaches
-      field :garbage, Owned
-      # @return [Array<Unfollowed>, nil]
-      field :unfollowed, [Unfollowed]
-      # @return [Integer, nil] malloc memory in use, less the known blocks
-      field :unowned_bytes, :bytes
-      # @return [Boolean] whether a collection was under way; it was finished before anything was read
-      field :finished_gc?, :boolean, null: false
-      # @return [Returned, nil] resident bytes of those emptied pages that the next full GC returns by Ruby's rule
-      field :heap_pages, Returned
-      # @return [Returned, nil] malloc's memory that returns as soon as the garbage is freed
-      field :at_once, Returned
-      # @return [Returned, nil] malloc's memory that returns if malloc is then trimmed (glibc) or purged (jemalloc);
-      #   includes at_once and what is free already
-      field :in_all, Returned
 
       # @return [Returned, nil] what a full GC returns; nil if that is unknown
       def returned_by_gc = both(heap_pages, at_once) { |pages, malloc| pages + malloc }

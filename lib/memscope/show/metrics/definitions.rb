@@ -5,27 +5,7 @@ Memscope::Loading.units :Verdict, :Worker
 
 module Memscope
   module Metrics
-    # One number of a family.
-    class Sample < Record
-      # @return [Hash{Symbol => String}] unique among the samples of a family
-      field :labels, :hash, null: false
-      # @return [Integer, Float] in the family's unit
-      field :value, :number, null: false
-    end
-
-    # A metric with its samples at one moment, for exporters.
-    class Family < Record
-      # @return [String] "memscope_ledger_bytes"
-      field :name, :string, null: false
-      # @return [String] what it is
-      field :help, :string, null: false
-      # @return [Symbol] :gauge or :counter
-      field :type, :symbol, null: false, one_of: %i[gauge counter]
-      # @return [String, nil] "bytes", "seconds", "bytes_per_second", or nil for plain numbers
-      field :unit, :string
-      # @return [Array<Sample>]
-      field :samples, [Sample], null: false
-    end
+    Record.declare(__FILE__)
 
     # The declaration of one family: its name, its meaning, and where its samples come from.
     #
