@@ -2,6 +2,7 @@
 
 require "etc"
 require "rake"
+require_relative "../ext/memscope/record_structs"
 
 # Builds in directories that the block may delete: other rakes wait until this one has built there.
 def building(directory)
@@ -17,7 +18,7 @@ end
 def build_extension(extconf, directory, path, includes: [], environment: {}, make: [], ruby: RbConfig.ruby)
   target = File.join(directory, path)
   building(directory) do
-    next if uptodate?(target, FileList["#{File.dirname(extconf)}/**/*.{c,h,def,ld,rb}"] + includes)
+    next if uptodate?(target, FileList["#{File.dirname(extconf)}/**/*.{c,h,def,ld,rb}"] + FieldTables.paths + includes)
 
     rm_rf directory
     mkdir_p File.dirname(target)

@@ -31,7 +31,7 @@ namespace :lint do
 
     # ctuuninitvar mistakes passing an out-parameter for a use of an uninitialized variable.
     sh "cppcheck", "--quiet", "--std=c11", "--enable=warning,performance,portability", "--error-exitcode=2",
-       "--inline-suppr", "--suppress=ctuuninitvar", "-Iext/memscope/engine", "ext/memscope"
+       "--inline-suppr", "--suppress=ctuuninitvar", "-Iext/memscope/engine", "-I#{RecordStructs.write}", "ext/memscope"
   end
 
   task(:types) { sh "rbs", "-I", "sig", "validate" }
@@ -51,6 +51,6 @@ namespace :lint do
     abort "the engine names Ruby:\n#{leaks.join}" unless leaks.empty?
 
     sources = ENGINE.select { |path| path.end_with?(".c") }
-    sh "musl-gcc", *WARNINGS, "-fsyntax-only", *sources
+    sh "musl-gcc", *WARNINGS, "-I#{RecordStructs.write}", "-fsyntax-only", *sources
   end
 end

@@ -10,7 +10,7 @@ class Rooms
   engine = %w[base kernel elf malloc ledger sampling fork graph dump trend]
 
   EXT = {
-    "base" => { files: "ext/memscope/engine/base/*", may: [] },
+    "base" => { files: %w[ext/memscope/engine/base/* ext/memscope/record_structs.h], may: [] },
     "kernel" => { files: "ext/memscope/engine/kernel/*", may: %w[base] },
     "elf" => { files: "ext/memscope/engine/elf/*", may: %w[base] },
     "malloc" => { files: "ext/memscope/engine/malloc/*", may: %w[base elf] },
@@ -20,7 +20,7 @@ class Rooms
     "graph" => { files: "ext/memscope/engine/graph/*", may: %w[base] },
     "dump" => { files: "ext/memscope/engine/dump/*", may: %w[base graph] },
     "trend" => { files: "ext/memscope/engine/trend/*", may: %w[base] },
-    "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: [] },
+    "values" => { files: "ext/memscope/{values.c,values.h,extconf.h}", may: %w[base] },
     "init" => { files: "ext/memscope/init.h", may: [] },
     "ruby" => { files: "ext/memscope/ruby/*.{c,h}", may: [*engine, "values"] },
     "heap" => { files: "ext/memscope/ruby/heap/*", may: [*engine, "values", "ruby"] },

@@ -70,7 +70,8 @@ end
 desc "Fuzz each parser of the engine with libFuzzer: SECONDS=60 each"
 task :fuzz do
   engine = File.expand_path("ext/memscope/engine")
-  compiler = ["clang", "-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=fuzzer,address,undefined", "-I#{engine}"]
+  compiler = ["clang", "-g", "-O1", "-std=c11", "-D_GNU_SOURCE", "-fsanitize=fuzzer,address,undefined", "-I#{engine}",
+              "-I#{RecordStructs.write}"]
   building("tmp/fuzz/engine") do
     rm_rf "tmp/fuzz/engine"
     mkdir_p "tmp/fuzz/engine"

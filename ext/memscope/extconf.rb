@@ -78,5 +78,6 @@ have_func("rb_internal_thread_add_event_hook", "ruby/thread.h") # since 3.2
 have_func("rb_postponed_job_preregister", "ruby/debug.h") # since 3.3
 have_library("m", "log") # libruby links it already; made explicit for -Wl,--no-undefined
 
+$cleanfiles << "record_structs.h"
 create_header
 create_makefile("memscope/memscope")

@@ -1,6 +1,7 @@
 #include "values.h"
 
 #include <ruby/thread.h>
+#include <string.h>
 
 VALUE rb_mMemscope;
 VALUE rb_mMemscopeNative;
@@ -10,6 +11,46 @@ uint64_t memscope_clock_ns(clockid_t clock) {
 
     clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static VALUE text_of(struct memscope_text text) {
+    return text.start == NULL ? Qnil : rb_utf8_str_new(text.start, (long)text.length);
+}
+
+static VALUE symbol_of(struct memscope_text text) {
+    return text.start == NULL ? Qnil : ID2SYM(rb_intern2(text.start, (long)text.length));
+}
+
+static VALUE value_of(const struct memscope_member *member, const char *at) {
+    union {
+        uint64_t number;
+        int64_t signed_number;
+        double real;
+        struct memscope_text text;
+    } value;
+
+    memcpy(&value, at, member->kind >= MEMSCOPE_MEMBER_TEXT ? sizeof value.text : sizeof value.number);
+    switch ((enum memscope_member_kind)member->kind) {
+    case MEMSCOPE_MEMBER_NUMBER:
+        return value.number == MEMSCOPE_UNKNOWN ? Qnil : ULL2NUM(value.number);
+    case MEMSCOPE_MEMBER_SIGNED:
+        return value.signed_number == MEMSCOPE_UNKNOWN_SIGNED ? Qnil : LL2NUM(value.signed_number);
+    case MEMSCOPE_MEMBER_BOOLEAN:
+        return value.signed_number < 0 ? Qnil : value.signed_number ? Qtrue : Qfalse;
+    case MEMSCOPE_MEMBER_REAL:
+        return isnan(value.real) ? Qnil : DBL2NUM(value.real);
+    case MEMSCOPE_MEMBER_TEXT:
+        return text_of(value.text);
+    case MEMSCOPE_MEMBER_SYMBOL:
+        return symbol_of(value.text);
+    }
+    return Qnil;
+}
+
+void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values) {
+    for (size_t index = 0; index < record->count; index++)
+        memscope_hash_set(hash, record->members[index].name,
+                          value_of(&record->members[index], (const char *)values + record->members[index].offset));
 }
 
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes) {

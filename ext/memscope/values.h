@@ -12,6 +12,8 @@
 #include <ruby.h>
 #include <time.h>
 
+#include "record_structs.h"
+
 extern VALUE rb_mMemscope;       /* Memscope */
 extern VALUE rb_mMemscopeNative; /* Memscope::Native, a private constant */
 
@@ -30,6 +32,20 @@ static inline size_t memscope_hash_get_size(VALUE hash, const char *key) {
 
     return FIXNUM_P(value) ? FIX2ULONG(value) : RTEST(value);
 }
+
+/* Sets the hash's values for all members of a record. */
+void memscope_set_members(VALUE hash, const struct memscope_record *record, const void *values);
+
+/* memscope_NAME_hash(values) for each record NAME: a Hash of its members. */
+#define RECORD(name)                                                                                                   \
+    static inline VALUE memscope_##name##_hash(const struct memscope_##name *values) {                                 \
+        VALUE hash = rb_hash_new();                                                                                    \
+                                                                                                                       \
+        memscope_set_members(hash, &memscope_##name##_record, values);                                                 \
+        return hash;                                                                                                   \
+    }
+MEMSCOPE_RECORDS(RECORD)
+#undef RECORD
 
 /* The cost that every reading carries: {tier:, wall_us:, gvl_us:, scratch_bytes:}. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);

@@ -5,6 +5,7 @@ require "etc"
 require "fileutils"
 require "open3"
 require "tmpdir"
+require_relative "../../ext/memscope/record_structs"
 
 # Builds the engine and each C test of test/engine and test/ruby in three flavours, and runs them: with the system's
 # compiler; against musl; and with AddressSanitizer and UBSan.
@@ -14,9 +15,9 @@ class CTestsTest < Minitest::Test
   ROOT = File.expand_path("../..", __dir__)
   # The engine, and the part of ruby/ that is pure arithmetic.
   SOURCES = Dir[File.join(ROOT, "ext/memscope/{engine/**/*,ruby/heap/compaction_bounds}.c")].freeze
-  DEPENDENCIES = Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def}"), __FILE__].freeze
+  DEPENDENCIES = [*Dir[File.join(ROOT, "ext/memscope/**/*.{c,h,def,rb}")], *FieldTables.paths, __FILE__].freeze
   FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra",
-           "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine"].freeze
+           "-I#{ROOT}/ext/memscope", "-I#{ROOT}/ext/memscope/engine", "-I#{RecordStructs.write}"].freeze
   IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
   # IN_FULL: as many repetitions as make a test of estimates certain.
   FLAVOURS = { gcc: IN_FULL ? %w[gcc -O1 -DIN_FULL] : %w[gcc],

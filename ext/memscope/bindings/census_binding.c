@@ -61,14 +61,11 @@ static VALUE take(struct census_scan *scan) {
 static VALUE row_hash(const struct memscope_census *census, const struct memscope_census_row *row) {
     size_t length;
     const char *name = memscope_names_get(&census->names, row->name, &length);
-    VALUE hash = rb_hash_new();
+    VALUE hash = memscope_census_sums_hash(&row->sums);
 
     memscope_hash_set(hash, "name", rb_utf8_str_new(name, (long)length));
-    memscope_hash_set(hash, "count", ULL2NUM(row->sums.count));
-    memscope_hash_set(hash, "slot_bytes", ULL2NUM(row->sums.slot_bytes));
-    memscope_hash_set(hash, "memsize_bytes", ULL2NUM(row->sums.memsize_bytes));
-    memscope_hash_set(hash, "old_count", ULL2NUM(row->sums.old_count));
-    memscope_hash_set(hash, "unsized_count", row->sums.unsized_count == 0 ? Qnil : ULL2NUM(row->sums.unsized_count));
+    if (row->sums.unsized_count == 0)
+        memscope_hash_set(hash, "unsized_count", Qnil);
     return hash;
 }
 

@@ -338,13 +338,9 @@ static void set_part(VALUE hash, const char *const keys[3], const struct memscop
 
 static VALUE strings_hash(const struct graph_scan *scan) {
     const struct memscope_heap_answer *found = &scan->answer;
-    VALUE hash = rb_hash_new(), list;
+    VALUE hash = memscope_string_sums_hash(&found->strings), list;
 
     LIST(found->duplicates, found->duplicates_count, duplicates_hash, list);
-    memscope_hash_set(hash, "count", ULL2NUM(found->strings.count));
-    memscope_hash_set(hash, "bytes", ULL2NUM(found->strings.bytes));
-    memscope_hash_set(hash, "duplicate_count", ULL2NUM(found->strings.duplicate_count));
-    memscope_hash_set(hash, "saved_bytes", ULL2NUM(found->strings.saved_bytes));
     memscope_hash_set(hash, "duplicates", list);
     return hash;
 }

@@ -80,15 +80,9 @@ static void compare(void *argument) {
 /* ---- the reading ----------------------------------------------------------------------------------------------- */
 
 static VALUE class_hash(const struct growth_scan *scan, uint32_t name) {
-    const struct memscope_growth_row *row = &scan->growth.classes[name];
-    VALUE hash = rb_hash_new();
+    VALUE hash = memscope_growth_row_hash(&scan->growth.classes[name]);
 
     memscope_hash_set(hash, "name", memscope_graph_name(&scan->growth.last->graph.names, name));
-    memscope_hash_set(hash, "count", LL2NUM(row->count));
-    memscope_hash_set(hash, "bytes", LL2NUM(row->bytes));
-    memscope_hash_set(hash, "later_count", ULL2NUM(row->later_count));
-    memscope_hash_set(hash, "new_count", ULL2NUM(row->new_count));
-    memscope_hash_set(hash, "new_bytes", ULL2NUM(row->new_bytes));
     return hash;
 }
 

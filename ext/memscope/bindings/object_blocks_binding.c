@@ -170,19 +170,6 @@ static VALUE returned_hash(const struct memscope_returned *returned, bool privat
     return hash;
 }
 
-static VALUE owned_hash(const struct memscope_owned_bytes *owned) {
-    VALUE hash = rb_hash_new();
-
-    memscope_hash_set(hash, "objects", ULL2NUM(owned->objects));
-    memscope_hash_set(hash, "slot_bytes", ULL2NUM(owned->slot_bytes));
-    memscope_hash_set(hash, "blocks", ULL2NUM(owned->blocks));
-    memscope_hash_set(hash, "block_bytes", ULL2NUM(owned->bytes));
-    memscope_hash_set(hash, "absent_bytes", ULL2NUM(owned->absent_bytes));
-    memscope_hash_set(hash, "unfollowed_objects", ULL2NUM(owned->unfollowed_objects));
-    memscope_hash_set(hash, "unfollowed_bytes", ULL2NUM(owned->unfollowed_bytes));
-    return hash;
-}
-
 static VALUE unfollowed_list(const struct memscope_block_walk *walk) {
     VALUE list = rb_ary_new();
 
@@ -202,11 +189,12 @@ static void set_answer(VALUE hash, VALUE reasons, const struct blocks_call *call
     bool known = walk->status == MEMSCOPE_OK;
     uint64_t in_use = walk->returned.in_use_bytes;
 
-    memscope_hash_set(hash, "all", owned_hash(&walk->all));
-    memscope_hash_set(hash, "garbage", owned_hash(&walk->garbage));
+    memscope_hash_set(hash, "all", memscope_owned_bytes_hash(&walk->all));
+    memscope_hash_set(hash, "garbage", memscope_owned_bytes_hash(&walk->garbage));
     memscope_hash_set(hash, "unfollowed", unfollowed_list(walk));
     if (memscope_ledger_malloc_in_use(&call->ledger.ledger, &in_use) || known)
-        memscope_hash_set(hash, "unowned_bytes", ULL2NUM(in_use > walk->all.bytes ? in_use - walk->all.bytes : 0));
+        memscope_hash_set(hash, "unowned_bytes",
+                          ULL2NUM(in_use > walk->all.block_bytes ? in_use - walk->all.block_bytes : 0));
     memscope_hash_set(hash, "heap_pages", returned_hash(&walk->heap.returned, walk->private_known));
     memscope_hash_set(hash, "at_once", known ? returned_hash(&walk->returned.at_once, walk->private_known) : Qnil);
     memscope_hash_set(hash, "in_all", known ? returned_hash(&walk->returned.by_trim, walk->private_known) : Qnil);

@@ -9,6 +9,8 @@
 #include "init.h"
 #include "kernel/process.h"
 
+#include <string.h>
+
 /* Memscope.rss: the fast path. Keeps the GVL, since releasing it costs more than the reading. */
 static VALUE native_rss(VALUE self) {
     struct memscope_statm statm;
@@ -16,51 +18,25 @@ static VALUE native_rss(VALUE self) {
     return memscope_statm_read(&statm) == MEMSCOPE_OK ? SIZET2NUM(statm.resident_bytes) : Qnil;
 }
 
-enum shape { NUMBER, BOOLEAN };
-
-/*
- * The keys of the body, in order. `fallback` is the field of /proc/…/status with the same figure, or `field` again if
- * there is none.
- */
-static const struct body_row {
-    const char *key;
-    enum memscope_process_field field;
-    enum memscope_process_field fallback;
-    enum shape shape;
-} body_rows[] = {
-#define ROW(name)                                                                                                      \
-    { #name, MEMSCOPE_PROCESS_##name, MEMSCOPE_PROCESS_##name, NUMBER }
-#define ROW_OR(name, other)                                                                                            \
-    { #name, MEMSCOPE_PROCESS_##name, MEMSCOPE_PROCESS_##other, NUMBER }
-    ROW_OR(rss_bytes, status_rss_bytes),
-    ROW(peak_rss_bytes),
-    ROW(pss_bytes),
-    ROW(pss_anonymous_bytes),
-    ROW(pss_file_bytes),
-    ROW(pss_shared_memory_bytes),
-    ROW(pss_dirty_bytes),
-    ROW(shared_clean_bytes),
-    ROW(shared_dirty_bytes),
-    ROW(private_clean_bytes),
-    ROW(private_dirty_bytes),
-    ROW(referenced_bytes),
-    ROW_OR(anonymous_bytes, status_anonymous_bytes),
-    ROW(file_bytes),
-    ROW(shared_memory_bytes),
-    ROW(lazy_free_bytes),
-    ROW(anonymous_huge_bytes),
-    ROW_OR(swap_bytes, status_swap_bytes),
-    ROW(swap_pss_bytes),
-    ROW(locked_bytes),
-    ROW(page_tables_bytes),
-    ROW(hugetlb_bytes),
-    ROW(virtual_bytes),
-    ROW(peak_virtual_bytes),
-    ROW(threads),
-    {"thp_enabled", MEMSCOPE_PROCESS_thp_enabled, MEMSCOPE_PROCESS_thp_enabled, BOOLEAN},
-#undef ROW
-#undef ROW_OR
+#define FIGURE(field, source, key, unit) #field,
+static const char *const names[] = {
+#include "kernel/process_memory.def"
 };
+#undef FIGURE
+
+/* The field of /proc/PID/status with the same figure; the field itself if there is none. */
+static enum memscope_process_field fallback_of(enum memscope_process_field field) {
+    switch (field) {
+    case MEMSCOPE_PROCESS_rss_bytes:
+        return MEMSCOPE_PROCESS_status_rss_bytes;
+    case MEMSCOPE_PROCESS_anonymous_bytes:
+        return MEMSCOPE_PROCESS_status_anonymous_bytes;
+    case MEMSCOPE_PROCESS_swap_bytes:
+        return MEMSCOPE_PROCESS_status_swap_bytes;
+    default:
+        return field;
+    }
+}
 
 static const char *const file_names[] = {
     [MEMSCOPE_PROCESS_STATUS] = "status",
@@ -87,24 +63,21 @@ static VALUE absence_of(const struct scan *scan, enum memscope_process_field fie
     return memscope_reason_of("key_absent", path, rb_utf8_str_new_cstr(memscope_process_key_of(field)));
 }
 
-static void set_row(VALUE body, VALUE reasons, const struct scan *scan, const struct body_row *row) {
+static void set_figure(VALUE body, VALUE reasons, const struct scan *scan, enum memscope_process_field field) {
     const struct memscope_process_memory *memory = &scan->memory;
-    enum memscope_process_field field = row->field;
+    enum memscope_process_field read = memscope_process_has(memory, field) ? field : fallback_of(field);
+    VALUE absence = read == field && memscope_process_has(memory, field) ? Qnil : absence_of(scan, field);
 
-    if (!memscope_process_has(memory, field)) {
-        VALUE absence = absence_of(scan, field);
-
-        field = row->fallback;
-        if (field != row->field && memscope_process_has(memory, field))
-            absence = memscope_reason_of("from_file", path_of(scan, MEMSCOPE_PROCESS_STATUS), absence);
-        memscope_hash_set(reasons, row->key, absence);
-    }
-    if (!memscope_process_has(memory, field))
-        memscope_hash_set(body, row->key, Qnil);
-    else if (row->shape == BOOLEAN)
-        memscope_hash_set(body, row->key, memory->values[field] ? Qtrue : Qfalse);
+    if (read != field && memscope_process_has(memory, read))
+        absence = memscope_reason_of("from_file", path_of(scan, MEMSCOPE_PROCESS_STATUS), absence);
+    if (!NIL_P(absence))
+        memscope_hash_set(reasons, names[field], absence);
+    if (!memscope_process_has(memory, read))
+        memscope_hash_set(body, names[field], Qnil);
+    else if (field == MEMSCOPE_PROCESS_thp_enabled)
+        memscope_hash_set(body, names[field], memory->values[read] ? Qtrue : Qfalse);
     else
-        memscope_hash_set(body, row->key, ULL2NUM(memory->values[field]));
+        memscope_hash_set(body, names[field], ULL2NUM(memory->values[read]));
 }
 
 /* USS: what would be freed if only this process ended. */
@@ -134,8 +107,9 @@ static VALUE native_process_memory(VALUE self, VALUE process) {
     uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan), wall_ns;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
-    for (size_t index = 0; index < sizeof body_rows / sizeof *body_rows; index++)
-        set_row(body, reasons, &scan, &body_rows[index]);
+    for (int field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++)
+        if (strncmp(names[field], "status_", 7) != 0) /* only a fallback */
+            set_figure(body, reasons, &scan, (enum memscope_process_field)field);
     set_uss(body, reasons, &scan);
     RB_GC_GUARD(process);
     wall_ns = memscope_now_ns() - start;

@@ -8,15 +8,10 @@
 #ifndef MEMSCOPE_DUMP_GROWTH_H
 #define MEMSCOPE_DUMP_GROWTH_H
 
+#include "record_structs.h"
+
 #include "dump/objspace_reader.h"
 #include "graph/shortest_paths.h"
-
-/* The objects of one class, or those that were allocated at one line. */
-struct memscope_growth_row {
-    int64_t count, bytes; /* the last dump's minus the first's, garbage included; only for classes */
-    uint64_t later_count; /* in the last dump; only for classes */
-    uint64_t new_count, new_bytes;
-};
 
 struct memscope_dump_growth {
     /* Dumps that were read with is_compared set. second: NULL if there are two; last: names may be added to its graph.
@@ -30,7 +25,7 @@ struct memscope_dump_growth {
      */
     uint8_t *is_new;
     uint32_t *first_names;                       /* by name of the first dump: the name's number in the last dump */
-    struct memscope_growth_row *classes, *sites; /* by name of the last dump */
+    struct memscope_growth_row *classes, *sites; /* by name of the last dump; sites: only what is new */
     uint32_t name_count;
 
     struct memscope_heap_part added, garbage; /* new objects that are reachable, and those that are not */

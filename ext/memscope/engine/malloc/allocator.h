@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "base/text.h"
 
 #define MEMSCOPE_ALLOCATOR_PATH 4096
 #define MEMSCOPE_ALLOCATOR_PROOF (2 * MEMSCOPE_ALLOCATOR_PATH + 512)
@@ -81,30 +82,6 @@ const char *memscope_other_allocator_reason(const struct memscope_other_allocato
  * must not overlap (the binding holds the GVL); may allocate.
  */
 size_t memscope_allocator_others(const struct memscope_other_allocator **others);
-
-/* Text that ends at length, not at a NUL. start is NULL if there is no text. */
-struct memscope_text {
-    const char *start;
-    size_t length;
-};
-
-/* The text of a NUL-terminated string; no text for NULL. */
-static inline struct memscope_text memscope_text_of(const char *string) {
-    struct memscope_text text = {string, 0};
-
-    while (string && string[text.length])
-        text.length++;
-    return text;
-}
-
-/* Whether the text is exactly this string. */
-static inline bool memscope_text_is(struct memscope_text text, const char *string) {
-    size_t index = 0;
-
-    while (index < text.length && string[index] && text.start[index] == string[index])
-        index++;
-    return index == text.length && string[index] == '\0';
-}
 
 /*
  * Bytes that jemalloc or glibc counts as given out, without jemalloc's own blocks and the blocks in its thread caches;

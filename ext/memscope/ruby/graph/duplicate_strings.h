@@ -2,6 +2,8 @@
 #ifndef MEMSCOPE_DUPLICATE_STRINGS_H
 #define MEMSCOPE_DUPLICATE_STRINGS_H
 
+#include "record_structs.h"
+
 #include "graph/shortest_paths.h"
 #include "ruby/heap/heap_references.h"
 
@@ -10,12 +12,6 @@ struct memscope_duplicates {
     uint32_t class, count;
     uint64_t length;      /* bytes of the content */
     uint64_t saved_bytes; /* bytes of all of them but the largest */
-};
-
-struct memscope_string_sums {
-    uint64_t count, bytes;
-    uint64_t duplicate_count; /* all but one of each content */
-    uint64_t saved_bytes;
 };
 
 /*

@@ -29,7 +29,7 @@ struct pass {
 
 static void count_block(struct memscope_owned_bytes *owned, size_t bytes, size_t absent) {
     owned->blocks++;
-    owned->bytes += bytes;
+    owned->block_bytes += bytes;
     owned->absent_bytes += absent;
 }
 

@@ -7,6 +7,8 @@
 
 #include "base/status.h"
 #include "ledger/malloc_blocks.h"
+#include "record_structs.h"
+
 #include "ruby/heap/ruby_heap.h"
 #include "ruby/held_memory.h"
 
@@ -19,15 +21,6 @@
 struct memscope_unfollowed {
     char name[64]; /* wrap_struct_name of a T_DATA, cut; or "untyped", "class", "code", "io", "other" */
     uint64_t objects, garbage;
-};
-
-/* Totals of all objects, or of the garbage. */
-struct memscope_owned_bytes {
-    uint64_t objects, slot_bytes;
-    uint64_t blocks, bytes; /* bytes: as malloc keeps the blocks, rounding and headers included */
-    uint64_t absent_bytes;  /* the part of `bytes` that is not resident, in large blocks */
-    uint64_t unfollowed_objects;
-    uint64_t unfollowed_bytes; /* what unfollowed objects report, beyond their known blocks */
 };
 
 /* Pages of Ruby's heap that hold garbage only, or nothing, except those that GC.stat already counts as empty. */

@@ -6,6 +6,8 @@
 #ifndef MEMSCOPE_CENSUS_H
 #define MEMSCOPE_CENSUS_H
 
+#include "record_structs.h"
+
 #include "base/range.h"
 #include "base/shared_room.h"
 #include "graph/names.h"
@@ -19,13 +21,6 @@ enum memscope_census_grouping {
     MEMSCOPE_BY_SLOT_SIZE,
     MEMSCOPE_BY_AGE,
     MEMSCOPE_CENSUS_GROUPINGS,
-};
-
-struct memscope_census_sums {
-    uint64_t count, slot_bytes;
-    uint64_t memsize_bytes; /* slots, and the malloc memory that objects report */
-    uint64_t old_count;     /* objects that only a major GC can free */
-    uint64_t unsized_count; /* by class: objects of C code, not Ruby's, that report hardly any malloc memory */
 };
 
 struct memscope_census_row {

@@ -1,0 +1,83 @@
+# frozen_string_literal: true
+
+# Writes record_structs.h: a C struct for each record whose heading in its table says struct=name, with a member for
+# each field that C can hold (no list, Hash or record, and nothing that is marked `by_hand`), and a description of its
+# members.
+# The Makefile runs it in its directory.
+
+require "digest"
+require "fileutils"
+require_relative "field_tables"
+
+# The text of record_structs.h.
+module RecordStructs
+  # By the type of a field: its type in C, and the kind of member (engine/base/record.h).
+  NUMBER = %w[uint64_t NUMBER].freeze
+  SIGNED = %w[int64_t SIGNED].freeze
+  TEXT = ["struct memscope_text", "TEXT"].freeze
+  MEMBERS = {
+    "bytes" => NUMBER, "count" => NUMBER, "signed_bytes" => SIGNED, "integer" => SIGNED, "time" => SIGNED,
+    "number" => %w[double REAL], "boolean" => %w[int64_t BOOLEAN], "string" => TEXT, "text" => TEXT,
+    "symbol" => ["struct memscope_text", "SYMBOL"]
+  }.freeze
+
+  class << self
+    # @param sections [Array<FieldTables::Section>]
+    # @return [String]
+    def generate(sections = FieldTables.sections)
+      records = sections.select { |section| section.options["struct"] }
+      <<~C
+        /* Made by record_structs.rb from the tables in lib/memscope. */
+        #ifndef MEMSCOPE_RECORD_STRUCTS_H
+        #define MEMSCOPE_RECORD_STRUCTS_H
+
+        #include "base/record.h"
+
+        #{records.map { |section| declaration(section) }.join("\n")}
+        #define MEMSCOPE_RECORDS(RECORD) #{records.map { |section| "RECORD(#{section.options['struct']})" }.join(' ')}
+        #define EXTERN(name) extern const struct memscope_record memscope_##name##_record;
+        MEMSCOPE_RECORDS(EXTERN)
+        #undef EXTERN
+
+        #{records.map { |section| members_macro(section) }.join}
+        #endif
+      C
+    end
+
+    # Writes record_structs.h, unless it is current; into tmp/structs for compilers that do not run the Makefile.
+    #
+    # @return [String] its directory
+    def write(directory = File.expand_path("../../tmp/structs", __dir__))
+      path = File.join(directory, "record_structs.h")
+      text = generate
+      FileUtils.mkdir_p(directory)
+      File.write(path, text) unless File.exist?(path) && File.read(path) == text
+      directory
+    end
+
+    private
+
+    def members(section) = section.rows.select { |row| MEMBERS.key?(row.type) && !row.options.key?("by_hand") }
+
+    def declaration(section)
+      lines = members(section).map { |row| "    #{MEMBERS.fetch(row.type).first} #{row.name.delete_suffix('?')};\n" }
+      "struct memscope_#{section.options['struct']} {\n#{lines.join}};\n"
+    end
+
+    # MEMBER(record, name, kind, type) for each member. The version changes with any of them.
+    def members_macro(section)
+      record = section.options["struct"]
+      lines = members(section).map do |row|
+        name = row.name.delete_suffix("?")
+        "    MEMBER(#{record}, #{name}, #{MEMBERS.fetch(row.type).last}, \"#{allowed(row)}\") \\\n"
+      end
+      "#define MEMSCOPE_MEMBERS_#{record}(MEMBER) \\\n#{lines.join}\n" \
+        "#define MEMSCOPE_VERSION_#{record} UINT64_C(0x#{Digest::SHA256.hexdigest(lines.join)[0, 16]})\n"
+    end
+
+    # The only values allowed, each between commas.
+    def allowed(row) = row.options["one_of"] ? ",#{row.options['one_of']}," : ""
+  end
+end
+
+RecordStructs.write(Dir.pwd) if $PROGRAM_NAME == __FILE__

@@ -1,0 +1,126 @@
+#include "../expect.h"
+#include "record_structs.h"
+
+#include <string.h>
+
+static const struct memscope_record *const record = &memscope_step_answer_record;
+
+static const struct memscope_step_answer step = {
+    .name = {"Order, and more", 5}, .times = 7, .edge = {"ivar", 4}, .by = {"@lines", 6}, .thread_name = {"", 0}};
+
+/* The bytes of `step`. */
+static size_t written(char *buffer, size_t capacity) {
+    return memscope_record_write(record, &step, buffer, capacity);
+}
+
+static bool is(struct memscope_text text, const char *string) {
+    return text.start != NULL && memscope_text_is(text, string);
+}
+
+static void test_what_is_written_is_read_again(void) {
+    char buffer[256];
+    struct memscope_step_answer read;
+    size_t length = 0, size = written(buffer, sizeof buffer);
+
+    EXPECT(size > 0 && size < sizeof buffer);
+    EXPECT(memscope_record_read(record, buffer, sizeof buffer, &read, &length) == MEMSCOPE_OK);
+    EXPECT(length == size); /* another record may follow */
+    EXPECT(is(read.name, "Order") && read.times == 7 && is(read.edge, "ivar") && is(read.by, "@lines"));
+    EXPECT(read.made_at.start == NULL && is(read.thread_name, ""));
+}
+
+static void test_unknown_and_negative_numbers(void) {
+    const struct memscope_growth_row row = {
+        .count = -3, .bytes = MEMSCOPE_UNKNOWN_SIGNED, .new_count = MEMSCOPE_UNKNOWN};
+    char buffer[256];
+    struct memscope_growth_row read;
+    size_t length;
+
+    memscope_record_write(&memscope_growth_row_record, &row, buffer, sizeof buffer);
+    EXPECT(memscope_record_read(&memscope_growth_row_record, buffer, sizeof buffer, &read, &length) == MEMSCOPE_OK);
+    EXPECT(memcmp(&read, &row, sizeof row) == 0);
+}
+
+/* Nothing is read behind the buffer's end, whatever the record says of its length: a sanitizer would tell. */
+static void test_a_record_that_is_cut(void) {
+    char buffer[256];
+    struct memscope_step_answer read;
+    size_t length, size = written(buffer, sizeof buffer);
+
+    for (size_t left = 0; left < size; left++) {
+        char *cut = malloc(left + 1);
+
+        memcpy(cut, buffer, left);
+        EXPECT(memscope_record_read(record, cut, left, &read, &length) == MEMSCOPE_TRUNCATED);
+        free(cut);
+    }
+}
+
+static void set(char *buffer, size_t at, uint64_t number) {
+    memcpy(buffer + at, &number, sizeof number);
+}
+
+enum { MARK = 0, VERSION = 8, LENGTH = 16, NAME_LENGTH = 24 };
+
+static enum memscope_status read_with(size_t at, uint64_t number) {
+    char buffer[256];
+    struct memscope_step_answer read;
+    size_t length;
+
+    memset(buffer, 0, sizeof buffer);
+    written(buffer, sizeof buffer);
+    set(buffer, at, number);
+    return memscope_record_read(record, buffer, sizeof buffer, &read, &length);
+}
+
+static void test_what_is_no_such_record(void) {
+    size_t size = written(NULL, 0);
+
+    EXPECT(read_with(MARK, UINT64_C(0x0102030405060708)) == MEMSCOPE_MALFORMED);
+    EXPECT(read_with(VERSION, memscope_growth_row_record.version) == MEMSCOPE_UNSUPPORTED);
+    EXPECT(read_with(LENGTH, size + 8) == MEMSCOPE_MALFORMED); /* longer than its members */
+    EXPECT(read_with(LENGTH, size - 1) == MEMSCOPE_MALFORMED);
+    EXPECT(read_with(LENGTH, 8) == MEMSCOPE_MALFORMED);
+    EXPECT(read_with(LENGTH, UINT64_MAX) == MEMSCOPE_TRUNCATED);
+    EXPECT(read_with(NAME_LENGTH, 1000) == MEMSCOPE_MALFORMED);
+    EXPECT(read_with(NAME_LENGTH, UINT64_MAX - 1) == MEMSCOPE_MALFORMED);
+}
+
+static enum memscope_status read_with_edge(const char *edge) {
+    struct memscope_step_answer other = step, read;
+    char buffer[256];
+    size_t length;
+
+    other.edge = memscope_text_of(edge);
+    memscope_record_write(record, &other, buffer, sizeof buffer);
+    return memscope_record_read(record, buffer, sizeof buffer, &read, &length);
+}
+
+static void test_only_the_symbols_that_the_table_allows(void) {
+    EXPECT(read_with_edge("internal") == MEMSCOPE_OK);
+    EXPECT(read_with_edge("thread_local") == MEMSCOPE_OK);
+    EXPECT(read_with_edge(NULL) == MEMSCOPE_OK);
+    EXPECT(read_with_edge("iva") == MEMSCOPE_MALFORMED);
+    EXPECT(read_with_edge("ivar,cvar") == MEMSCOPE_MALFORMED);
+    EXPECT(read_with_edge("") == MEMSCOPE_MALFORMED);
+}
+
+static void test_a_buffer_that_is_too_small(void) {
+    char buffer[64];
+    size_t size = written(NULL, 0);
+
+    memset(buffer, 'x', sizeof buffer);
+    EXPECT(written(buffer, 40) == size);
+    for (size_t at = 40; at < sizeof buffer; at++)
+        EXPECT(buffer[at] == 'x');
+}
+
+int main(void) {
+    test_what_is_written_is_read_again();
+    test_unknown_and_negative_numbers();
+    test_a_record_that_is_cut();
+    test_what_is_no_such_record();
+    test_only_the_symbols_that_the_table_allows();
+    test_a_buffer_that_is_too_small();
+    return 0;
+}
