@@ -1,12 +1,31 @@
 # frozen_string_literal: true
 
-namespace :docs do
-  desc "Write docs/metrics.md from what is declared"
-  task metrics: :compile do
-    require "erb"
-    $LOAD_PATH.unshift File.expand_path("lib")
+require "erb"
+require_relative "../ext/memscope/field_tables"
+
+# The pages of docs/ that are made from what is declared in lib/.
+module Docs
+  # The variables of each page's template.
+  PAGES = {
+    metrics: -> { { definitions: Memscope::Metrics::DEFINITIONS } },
+    fields: -> { { sections: FieldTables.sections.reject { |section| section.options.key?("private") } } }
+  }.freeze
+
+  # @return [String] content of the page
+  def self.generate(page)
     require "memscope"
-    template = ERB.new(File.read("docs/metrics.md.erb"), trim_mode: "-")
-    File.write("docs/metrics.md", template.result_with_hash(definitions: Memscope::Metrics::DEFINITIONS))
+    require_relative "yard_fields"
+    template = ERB.new(File.read("docs/#{page}.md.erb", encoding: "UTF-8"), trim_mode: "-")
+    template.result_with_hash(PAGES.fetch(page).call)
+  end
+end
+
+namespace :docs do
+  Docs::PAGES.each_key do |page|
+    desc "Write docs/#{page}.md from what is declared"
+    task page => :compile do
+      $LOAD_PATH.unshift File.expand_path("lib")
+      File.write("docs/#{page}.md", Docs.generate(page))
+    end
   end
 end
