@@ -63,6 +63,15 @@ VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t 
     return cost;
 }
 
+VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t start_ns, uint64_t without_gvl_ns,
+                      size_t scratch_bytes) {
+    uint64_t wall_ns = memscope_now_ns() - start_ns;
+
+    memscope_hash_set(reading, "reasons", reasons);
+    memscope_hash_set(reading, "cost", memscope_cost(tier, wall_ns, wall_ns - without_gvl_ns, scratch_bytes));
+    return reading;
+}
+
 VALUE memscope_text_or_nil(const char *text) {
     return text && *text ? rb_utf8_str_new_cstr(text) : Qnil;
 }

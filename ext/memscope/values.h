@@ -50,6 +50,10 @@ MEMSCOPE_RECORDS(RECORD)
 /* The cost that every reading carries: {tier:, wall_us:, gvl_us:, scratch_bytes:}. */
 VALUE memscope_cost(const char *tier, uint64_t wall_ns, uint64_t gvl_ns, size_t scratch_bytes);
 
+/* Sets the reasons of a reading that began at start_ns, and its cost until now. Returns the reading. */
+VALUE memscope_finish(VALUE reading, VALUE reasons, const char *tier, uint64_t start_ns, uint64_t without_gvl_ns,
+                      size_t scratch_bytes);
+
 /* Does the work without the GVL. Returns the nanoseconds until this thread has the GVL again. */
 uint64_t memscope_without_gvl(void (*work)(void *argument), void *argument);
 

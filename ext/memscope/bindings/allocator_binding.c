@@ -114,15 +114,12 @@ static void add_identity(VALUE hash, VALUE reasons) {
 
 /* Memscope::Native.allocator */
 static VALUE native_allocator(VALUE self) {
-    uint64_t began = memscope_now_ns(), took;
+    uint64_t began = memscope_now_ns();
     VALUE hash = rb_hash_new(), reasons = rb_hash_new();
 
     add_identity(hash, reasons);
     memscope_hash_set(hash, "others", others_list(reasons));
-    memscope_hash_set(hash, "reasons", reasons);
-    took = memscope_now_ns() - began;
-    memscope_hash_set(hash, "cost", memscope_cost("T0", took, took, 0));
-    return hash;
+    return memscope_finish(hash, reasons, "T0", began, 0, 0);
 }
 
 /* Name and value come from one environment entry, NAME=value, which may hold any bytes; a Symbol may not. */

@@ -244,7 +244,6 @@ static VALUE call_to_hash(VALUE argument) {
     struct arenas_call *call = (struct arenas_call *)argument;
     VALUE body = rb_hash_new();
     bool walks = call->allocator == MEMSCOPE_ALLOCATOR_GLIBC && !call->classes;
-    uint64_t wall_ns;
 
     call->without_gvl_ns = memscope_without_gvl(read_call, call);
     memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(call->allocator)));
@@ -257,12 +256,8 @@ static VALUE call_to_hash(VALUE argument) {
         set_jemalloc_arenas(body, &call->jemalloc);
     else if (call->status == MEMSCOPE_OK)
         set_glibc_arenas(body, &call->glibc);
-    memscope_hash_set(body, "reasons", reasons_to_hash(call));
-    wall_ns = memscope_now_ns() - call->start_ns;
-    memscope_hash_set(body, "cost",
-                      memscope_cost(walks ? "T2" : "T1", wall_ns, wall_ns - call->without_gvl_ns,
-                                    call->scratch.used + call->sizes.used));
-    return body;
+    return memscope_finish(body, reasons_to_hash(call), walks ? "T2" : "T1", call->start_ns, call->without_gvl_ns,
+                           call->scratch.used + call->sizes.used);
 }
 
 static VALUE close_call(VALUE argument) {

@@ -172,7 +172,7 @@ static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgr
     uint64_t start = memscope_now_ns();
     struct cgroup_scan scan;
     struct answer answer = {.cgroup = &scan.cgroup};
-    uint64_t wall_ns, without_gvl_ns;
+    uint64_t without_gvl_ns;
 
     proc_root = rb_str_new_frozen(rb_str_to_str(proc_root));
     cgroup_root = rb_str_new_frozen(rb_str_to_str(cgroup_root));
@@ -194,10 +194,7 @@ static VALUE native_cgroup(VALUE self, VALUE process, VALUE proc_root, VALUE cgr
     set_cpu_limit(&answer);
     set_events(&answer);
     set_pressure(&answer);
-    wall_ns = memscope_now_ns() - start;
-    memscope_hash_set(answer.body, "reasons", answer.reasons);
-    memscope_hash_set(answer.body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));
-    return answer.body;
+    return memscope_finish(answer.body, answer.reasons, "T1", start, without_gvl_ns, 0);
 }
 
 void Init_memscope_cgroup(void) {

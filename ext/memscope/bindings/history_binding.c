@@ -152,9 +152,7 @@ static VALUE native_history(VALUE self) {
     memscope_hash_set(body, "started_at", time_of_day(first, boot));
     memscope_hash_set(body, "curves", curves);
     memscope_hash_set(body, "events", events_to_array(boot));
-    memscope_hash_set(body, "reasons", rb_hash_new());
-    memscope_hash_set(body, "cost", memscope_cost("T1", memscope_now_ns() - begun_ns, memscope_now_ns() - begun_ns, 0));
-    return body;
+    return memscope_finish(body, rb_hash_new(), "T1", begun_ns, 0, 0);
 }
 
 void Init_memscope_history(void) {

@@ -223,7 +223,6 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
     enum memscope_allocator_name allocator = memscope_allocator_current()->name;
     bool tunable = allocator == MEMSCOPE_ALLOCATOR_JEMALLOC;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
-    uint64_t wall_ns;
 
     memscope_hash_set(body, "allocator", memscope_symbol(memscope_allocator_name_text(allocator)));
     memscope_hash_set(body, "arenas", arenas_to_array(tuning, reasons));
@@ -231,10 +230,7 @@ static VALUE tuning_to_hash(const struct tuning *tuning, uint64_t start_ns, uint
     set_background_thread(body, reasons, tuning);
     if (!tunable)
         memscope_set_reason(reasons, "arenas", "tuning_unsupported");
-    memscope_hash_set(body, "reasons", reasons);
-    wall_ns = memscope_now_ns() - start_ns;
-    memscope_hash_set(body, "cost", memscope_cost("T1", wall_ns, wall_ns - without_gvl_ns, 0));
-    return body;
+    return memscope_finish(body, reasons, "T1", start_ns, without_gvl_ns, 0);
 }
 
 /*

@@ -350,7 +350,6 @@ static VALUE body_of(VALUE argument) {
     struct scan *scan = (struct scan *)argument;
     const struct memscope_sampling_plan *plan = &scan->state.plan;
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
-    uint64_t gvl_ns;
 
     scan->frames = rb_ary_new();
     scan->numbers = rb_hash_new();
@@ -366,9 +365,7 @@ static VALUE body_of(VALUE argument) {
     set_stacks(body, scan);
     memscope_hash_set(body, "overhead", overhead(scan));
     set_reasons(reasons, scan);
-    memscope_hash_set(body, "reasons", reasons);
-    gvl_ns = memscope_now_ns() - scan->begun_ns;
-    memscope_hash_set(body, "cost", memscope_cost("T3", gvl_ns, gvl_ns, scan->scratch.used));
+    memscope_finish(body, reasons, "T3", scan->begun_ns, 0, scan->scratch.used);
     RB_GC_GUARD(scan->numbers);
     return body;
 }

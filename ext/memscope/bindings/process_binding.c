@@ -104,7 +104,7 @@ static bool read_memory(void *argument) {
 /* Native.process_memory. Reads without the GVL, since smaps_rollup walks page tables. */
 static VALUE native_process_memory(VALUE self, VALUE process) {
     struct scan scan = {.process = StringValueCStr(process)};
-    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan), wall_ns;
+    uint64_t start = memscope_now_ns(), without_gvl_ns = memscope_without_children(read_memory, &scan);
     VALUE body = rb_hash_new(), reasons = rb_hash_new();
 
     for (int field = 0; field < MEMSCOPE_PROCESS_FIELD_COUNT; field++)
@@ -112,10 +112,7 @@ static VALUE native_process_memory(VALUE self, VALUE process) {
             set_figure(body, reasons, &scan, (enum memscope_process_field)field);
     set_uss(body, reasons, &scan);
     RB_GC_GUARD(process);
-    wall_ns = memscope_now_ns() - start;
-    memscope_hash_set(body, "reasons", reasons);
-    memscope_hash_set(body, "cost", memscope_cost("T2", wall_ns, wall_ns - without_gvl_ns, 0));
-    return body;
+    return memscope_finish(body, reasons, "T2", start, without_gvl_ns, 0);
 }
 
 void Init_memscope_process(void) {

@@ -186,7 +186,6 @@ static void set_reasons(VALUE reasons, const struct reading *reading) {
 static VALUE body_of(VALUE argument) {
     struct reading *reading = (struct reading *)argument;
     VALUE body = rb_hash_new(), list = rb_ary_new(), reasons = rb_hash_new(), end = memscope_object_profile_end();
-    uint64_t gvl_ns;
 
     for (uint32_t tag = 1; tag < MEMSCOPE_TAGS; tag++)
         if (reading->runs[tag].begun > 0)
@@ -196,14 +195,11 @@ static VALUE body_of(VALUE argument) {
         memscope_hash_set(body, "profiled", windows_hash(&reading->state.plan));
     if (reading->judged)
         memscope_hash_set(body, "judged", windows_hash(&reading->mark->plan));
-    gvl_ns = memscope_now_ns() - reading->begun_ns;
     if (reading->running)
         set_reasons(reasons, reading);
     else if (!NIL_P(end))
         memscope_hash_set(reasons, "profiled", end);
-    memscope_hash_set(body, "reasons", reasons);
-    memscope_hash_set(body, "cost", memscope_cost("T2", gvl_ns, gvl_ns, reading->scratch.used));
-    return body;
+    return memscope_finish(body, reasons, "T2", reading->begun_ns, 0, reading->scratch.used);
 }
 
 static VALUE close_reading(VALUE argument) {
