@@ -9,21 +9,22 @@ require "tmpdir"
 # gem: then the extension's struct, the Hash that it makes of it, Ruby's reader, JSON, the signatures and the
 # documentation have it.
 class NewFieldTest < MemscopeTest
-  TABLE = ["lib/memscope/heap/heap_graph.fields", /^HeapGraph::Root <.*\n(?: {4}.*\n)*/,
+  TABLE = ["lib/memscope/heap/heap_graph.fields", /^HeapGraph::Strings <.*\n(?: {4}.*\n)*/,
            "\\0  planted count?\n    [Integer, nil] a number\n"].freeze
-  SOURCE = ["ext/memscope/ruby/graph/heap_answer.c", /^ *roots\[category\] = .*?\{/, "\\0.planted = 4711, "].freeze
+  SOURCE = ["ext/memscope/ruby/graph/duplicate_strings.c", /\*sums = \(struct memscope_string_sums\)\{\K0/,
+            ".planted = 4711"].freeze
   READ = <<~'RUBY'
     require "memscope"
     require "json"
     require "rake"
     load "rakelib/signatures.rake"
-    root = Memscope.heap_graph.roots.first
-    raise "not read: #{root}" unless root.planted == 4711
-    raise "not in JSON: #{root.to_json}" unless Memscope::HeapGraph::Root.from_h(JSON.parse(root.to_json)) == root
+    strings = Memscope.heap_graph(strings: true).strings
+    raise "not read: #{strings}" unless strings.planted == 4711
+    raise "not in JSON" unless Memscope::HeapGraph::Strings.from_h(JSON.parse(strings.to_json)) == strings
     raise "no signature" unless Signatures.generate.include?("      attr_reader planted: Integer?\n")
 
     YardFields.document
-    puts YARD::Registry.at("Memscope::HeapGraph::Root#planted").tag(:return).text
+    puts YARD::Registry.at("Memscope::HeapGraph::Strings#planted").tag(:return).text
   RUBY
 
   def test_a_field_is_its_line_in_the_table_and_its_source
