@@ -87,7 +87,7 @@ module Memscope
       end
 
       # @return [Boolean] whether more than a tenth of some growth was released in the pause
-      def released? = @released
+      def released? = @released == true
 
       private
 

@@ -38,7 +38,8 @@ module Memscope
       # @raise [ArgumentError] if `since` is anything else, or is of another process
       def diagnose(evidence, since: nil, previous_severities: nil)
         check_since(since, evidence) if since
-        figures, stricter = [1.0, MARGIN].map { |margin| Figures.new(evidence, since&.evidence, margin: margin) }
+        earlier = since && Figures.new(since.evidence)
+        figures, stricter = [1.0, MARGIN].map { |margin| Figures.new(evidence, earlier, margin: margin) }
         held = previous_severities.to_h
         checks, findings = Rules.all.map { |rule| rule.judge(figures, stricter, held[rule.id]) }.transpose
         Diagnosis.capture({ findings: ordered(findings.compact), checked: checks, evidence: evidence,

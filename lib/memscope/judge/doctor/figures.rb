@@ -46,11 +46,11 @@ module Memscope
       def_delegators :cgroup, :limit_bytes
 
       # @param evidence [Diagnosis::Evidence]
-      # @param earlier [Diagnosis::Evidence, nil]
+      # @param earlier [Figures, nil] those of an earlier diagnosis
       # @param margin [Float] by which thresholds are multiplied
       def initialize(evidence, earlier = nil, margin: 1.0)
         @evidence = evidence
-        @earlier = earlier && Figures.new(earlier)
+        @earlier = earlier
         @margin = margin
       end
 

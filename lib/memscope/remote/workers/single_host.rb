@@ -70,8 +70,10 @@ module Memscope
       def sidekiq = (::Sidekiq::CLI.instance.launcher if defined?(::Sidekiq::CLI))
 
       def lock
-        directory = Sockets.directory(Configuration.effective(:socket_directory))
-        @lock ||= PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
+        @lock ||= begin
+          directory = Sockets.directory(Configuration.effective(:socket_directory))
+          PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
+        end
       end
     end
   end
