@@ -8,6 +8,7 @@ module Docs
   # The variables of each page's template.
   PAGES = {
     metrics: -> { { definitions: Memscope::Metrics::DEFINITIONS } },
+    configuration: -> { { settings: Memscope::Configuration::SETTINGS, wrap: method(:wrap) } },
     fields: -> { { sections: FieldTables.sections.reject { |section| section.options.key?("private") } } }
   }.freeze
 
@@ -18,6 +19,9 @@ module Docs
     template = ERB.new(File.read("docs/#{page}.md.erb", encoding: "UTF-8"), trim_mode: "-")
     template.result_with_hash(PAGES.fetch(page).call)
   end
+
+  # @return [String] the text in lines of at most 120 characters
+  def self.wrap(text) = text.split.join(" ").gsub(/(.{1,120})(?: |\z)/, "\\1\n")
 end
 
 namespace :docs do

@@ -191,28 +191,6 @@ class ConfigurationTest < MemscopeTest
     assert_equal "fine", child("Memscope.configure { |c| [[c]].flatten; puts c }\n'fine'")
   end
 
-  def test_the_documentation
-    page = File.read(File.join(ChildProcess::ROOT, "docs/configuration.md"), encoding: "UTF-8")
-    sections = page.split(/^## (\w+)$/).drop(1).each_slice(2).to_h
-    rows = SETTINGS.map do |name, setting|
-      variable = setting.variable && "`#{setting.variable}`"
-      "| [`#{name}`](##{name}) | #{setting.allowed} | `#{setting.default.inspect}` | #{variable} |"
-    end
-
-    assert_equal rows, page.scan(/^\| \[.+/)
-    assert_equal SAFE.keys.map { |name| SETTINGS[name].variable }, page.scan(/^\* `(\w+)`/).flatten
-    assert_equal SETTINGS.keys.map(&:name), sections.keys
-    SETTINGS.each { |name, setting| assert_documented(setting, sections.fetch(name.name)) }
-  end
-
-  def assert_documented(setting, section)
-    assert_operator section.split.join(" "), :start_with?, setting.sentence
-    assert_includes section, "\n```ruby\nc.#{setting.name} = #{setting.example}\n```\n"
-    variables = setting.variable && [[setting.variable, "#{setting.allowed_in_environment}."]]
-
-    assert_equal variables.to_a, section.scan(/^`(MEMSCOPE_\w+)`: (.+)$/)
-  end
-
   # Every example is valid.
   def test_the_examples
     examples = SETTINGS.transform_values(&:example)
