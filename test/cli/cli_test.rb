@@ -86,6 +86,20 @@ class CLITest < MemscopeTest
     assert_match(/--by is for --format=text/, run_memscope("profile", "--pid=1", "--by=tag", "--format=json").err)
   end
 
+  # Names of files have any bytes; so an argument may be invalid in the terminal's encoding.
+  def test_arguments_in_any_bytes
+    wrong = "a\xFFb"
+    [[wrong], ["report", wrong], ["report", "--#{wrong}"], ["report", "--pid=#{wrong}"]].each do |arguments|
+      ran = run_memscope(*arguments)
+
+      assert_equal [64, true], [ran.status, ran.err.start_with?("memscope")], ran.err.b
+    end
+    ran = run_memscope("heap", "/nowhere/#{wrong}")
+
+    assert_equal 74, ran.status
+    assert_includes ran.err.b, "/nowhere/a\xFFb: No such file or directory".b
+  end
+
   def test_files_are_not_read_without_end
     [%w[profile --from], %w[doctor --since]].each do |command, option|
       ran = run_memscope(command, option, "/dev/zero")
