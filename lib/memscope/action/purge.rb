@@ -47,7 +47,6 @@ module Memscope
       def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
       # @api private
-      # @param levers [Array<Symbol>]
       # @return [Hash{Symbol => String, nil}] for each of these levers, why this process cannot run it; nil if it can
       def missing(levers = LEVERS)
         compact = Compaction.missing if levers.include?(:compact)
@@ -64,7 +63,6 @@ module Memscope
       # Predicts how much `allocators_lever` returns. Tier T1.
       #
       # @api private
-      # @param ledger [Ledger]
       # @return [Integer, nil] the least that the lever returns, without the pages that other processes share, if these
       #   pages are known; nil if the ledger does not say (for :trim, the ledger must be deep)
       def least_bytes(ledger)
@@ -111,7 +109,6 @@ module Memscope
       end
 
       # @param evidence [Diagnosis::Evidence, nil] for a dry run: predicts each lever from these readings
-      # @return [Result]
       # @raise [Busy]
       def result(evidence = nil)
         start = Cost.now

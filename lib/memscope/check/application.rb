@@ -15,7 +15,6 @@ module Memscope
       EXCERPT = 200
 
       # @param rackup [String] path of the file that defines the application
-      # @param path [String]
       # @raise [ArgumentError] without such a file
       # @raise [Failed] if Rack or the application cannot be loaded
       def initialize(rackup, path)
@@ -34,7 +33,6 @@ module Memscope
 
       # Makes requests.
       #
-      # @param times [Integer]
       # @raise [Failed] if one of them fails
       def call(times) = times.times { request }
 

@@ -12,7 +12,6 @@ module Memscope
         # The child answers through a file: processes that the block forks would keep a pipe open.
         #
         # @param deadline [Numeric] seconds that the child may take
-        # @yieldreturn [String]
         # @return [String] what the block returned in the child
         # @raise [Exception] that the block raised there
         # @raise [Failed] if there is no answer

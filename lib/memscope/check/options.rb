@@ -14,14 +14,12 @@ module Memscope
                   runs: [2..100, "an Integer from 2 to 100"], max: [0.., "an Integer, 0 or more"] }.freeze
       CALL = "Memscope::Check.run"
 
-      # @return [Integer]
       attr_reader :iterations, :runs, :max
       # @return [Numeric] seconds
       attr_reader :deadline
       # @return [Numeric, nil] seconds until what has grown is counted once more
       attr_reader :pause
 
-      # @param given [Hash{Symbol => Object}]
       # @param rounds [Integer, nil] how many are counted, whether anything grows or not
       # @param pause [Numeric, nil]
       # @raise [ArgumentError] for an unknown option or an invalid value
@@ -56,7 +54,6 @@ module Memscope
       # @return [Boolean] whether its objects may grow
       def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : one == name }
 
-      # @param place [String]
       # @return [Boolean] whether what it allocates may grow
       def ignored_place?(place) = @ignored.any? { |one| one.is_a?(Regexp) && one.match?(place) }
 

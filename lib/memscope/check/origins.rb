@@ -22,7 +22,6 @@ module Memscope
       # @return [Hash{Symbol => String}] why places or retainers are missing
       attr_reader :reasons
 
-      # @param options [Options]
       # @param rounds [Rounds] that have run
       def initialize(options, rounds)
         @options = options

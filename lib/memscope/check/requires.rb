@@ -36,7 +36,6 @@ module Memscope
       end
 
       # @api private
-      # @param nodes [Array<Node>]
       # @param again [Array<Array(Integer, Integer)>] requires of files that were already loaded: the ids of the
       #   requiring file and of the required one
       # @return [Array<Hash>] bodies of GemCost

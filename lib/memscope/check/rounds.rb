@@ -28,7 +28,6 @@ module Memscope
       # @return [Hash{Symbol => String}] why something is missing
       attr_reader :reasons
 
-      # @param options [Options]
       # @param work [#call] does as many iterations as it is called with
       # @param memory [#read] counts what is left
       # @yieldparam iterations [Integer] so far: before the first round, and after each round
@@ -44,7 +43,6 @@ module Memscope
         @reasons = {}
       end
 
-      # @return [self]
       # @raise [Unavailable] if objects cannot be counted
       def run
         rehearse
@@ -78,7 +76,6 @@ module Memscope
       end
 
       # @param name [String] of `names`
-      # @param places [Array<Place>]
       # @return [Hash{Symbol => Object}] the body of a Grown
       def body(name, places = [])
         growth = @grown.fetch(name)

@@ -41,16 +41,12 @@ module Memscope
     #
     # @api private
     Matcher = Struct.new(:description, :colon, :predicate, :check) do
-      # @return [Boolean]
       def supports_block_expectations? = true
 
-      # @return [Boolean]
       def supports_value_expectations? = false
 
       # RSpec 3 warns about `expect(value)`, and asks the matcher all the same.
       #
-      # @param block [Proc]
-      # @return [Boolean]
       # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run and Check.allocations
       def matches?(block)
         Field.refuse(description, block, "a block: expect { ... }") unless block.is_a?(Proc)
@@ -59,7 +55,6 @@ module Memscope
         @found.public_send(predicate)
       end
 
-      # @return [String]
       def failure_message = "expected the block to #{description}#{colon}\n#{@found}"
 
       # @return [String] with what grows, or is allocated

@@ -37,7 +37,6 @@ module Memscope
       # the budget, and longer than a fork stops Ruby. A budget of 0 always forks.
       #
       # @api private
-      # @return [Census]
       def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us)
 
       private

@@ -58,7 +58,6 @@ module Memscope
       end
 
       # @api private
-      # @param path [String]
       # @return [Symbol, nil] the format of a file with this name; nil if no format has this ending
       def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
 

@@ -124,7 +124,6 @@ module Memscope
       # @param kind [Symbol] :sampled, objects from Native.object_profile_with_objects; or :addresses
       # @param objects [String] the sampled objects, which this call overwrites; or words, the addresses of live objects
       # @param named [String] what the objects are, for people
-      # @return [HeapGraph]
       def to_objects(kind, objects, named)
         objects = objects.unpack("J*").sort.pack("J*") if kind == :addresses
         body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, OPTIONS[:deadline] * 1000)

@@ -18,7 +18,6 @@ module Memscope
 
     class << self
       # @param gc [Boolean] as in Census.read
-      # @return [Census]
       def census(gc: false)
         census = Census.bounded(gc: gc)
         Runtime.current.readings[:class_growth] = most_grown(Runtime.current.kept(:censuses).last, census)
@@ -28,7 +27,6 @@ module Memscope
       # Takes one graph at a time in a process, since each child takes memory of its own.
       #
       # @param options [Hash] paths_to and strings, as in HeapGraph.take
-      # @return [HeapGraph]
       def heap_graph(**options)
         @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
       end

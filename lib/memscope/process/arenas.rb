@@ -63,7 +63,6 @@ module Memscope
     # not at all.
     #
     # @api private
-    # @param cache [TtlCache]
     # @param interval [Numeric, nil] seconds
     # @return [Arenas, nil]
     def self.read_for_metrics(cache, interval)

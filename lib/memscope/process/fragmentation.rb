@@ -36,9 +36,7 @@ module Memscope
       end
 
       # @api private
-      # @param snapshot [Snapshot]
       # @param classes [SizeClasses] of the same epoch; if not, a reason says that it differs
-      # @return [Fragmentation]
       def of_jemalloc(snapshot, classes)
         totals = snapshot.jemalloc || {}
         build(:jemalloc, [snapshot, classes],

@@ -73,7 +73,6 @@ module Memscope
     # A ledger with `garbage`; what objects own, as found by the same forked child; and Ruby's heap, with its pins.
     #
     # @api private
-    # @return [Array(Ledger, RubyHeap::Blocks, RubyHeap)]
     def self.survey(shared: true, strict: false, gc: false)
       blocks = heap = nil
       ledger = of(gc ? RubyHeap::Garbage.collect : nil) do
@@ -154,7 +153,6 @@ module Memscope
     end
 
     # @api private
-    # @param path [Array<Symbol>]
     # @return [Row, nil] the row at that path
     def row(*path) = path.reduce(self) { |above, id| above&.part(id) }
 

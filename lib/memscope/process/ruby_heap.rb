@@ -33,12 +33,10 @@ module Memscope
     #
     # @api private
     # @param objects [Boolean] whether to read held_by_objects_bytes too
-    # @return [RubyHeap]
     def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
 
     # @api private
     # @param body [Hash{Symbol => Object}] from the extension
-    # @return [RubyHeap]
     def self.of(body)
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
       capture(body)

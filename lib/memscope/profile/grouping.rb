@@ -26,11 +26,9 @@ module Memscope
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
 
-      # @param frame [Frame]
       # @return [Boolean] whether memory can count for its line
       def self.line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
-      # @param profile [Profile]
       def initialize(profile)
         @frames = profile.frames
         @stacks = profile.stacks
@@ -44,7 +42,6 @@ module Memscope
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
-      # @param grouping [Symbol]
       # @return [Array<Entry>] the largest first
       def entries(grouping)
         places = @stacks.map do |stack|
@@ -61,13 +58,8 @@ module Memscope
       # @!group Where a stack is counted
 
       # A line is one place, whether it runs in a method or in a block of that method.
-      #
-      # @param stack [Stack]
-      # @return [Place, String]
       def by_line(stack) = line(stack)&.then { |frame| place(frame) } || without_line(stack)
 
-      # @param stack [Stack]
-      # @return [Place, String]
       def by_caller(stack)
         frame = caller(stack)
         return place(frame) if frame
@@ -75,19 +67,13 @@ module Memscope
         stack.frames.empty? ? NO_FRAMES : first(stack, @states)&.name || NO_CALLER
       end
 
-      # @param stack [Stack]
-      # @return [Place, String]
       def by_method(stack) = line(stack)&.then { |frame| Place.new(frame.name, frame.path) } || without_line(stack)
 
-      # @param stack [Stack]
-      # @return [Place, String]
       def by_native(stack)
         frame = native(stack) || leaf(stack) or return NO_FRAMES
         Place.new(frame.name, frame.kind == :native ? frame.library : frame.path)
       end
 
-      # @param stack [Stack]
-      # @return [String]
       def by_library(stack)
         native = first(stack, @natives.first)
         return Libraries.of_object(native.library) || native.name if native
@@ -98,8 +84,6 @@ module Memscope
         first(stack, @states)&.name || library_of(leaf(stack))
       end
 
-      # @param stack [Stack]
-      # @return [Place]
       def by_stack(stack)
         @texts ||= @frames.map(&:to_s)
         frame = line(stack)
@@ -107,20 +91,12 @@ module Memscope
         Place.new(names.empty? ? NO_FRAMES : names.join(";"), frame&.path, frame&.lineno)
       end
 
-      # @param stack [Stack]
-      # @return [String]
       def by_class(stack) = stack.class_name || "[no class]"
 
-      # @param stack [Stack]
-      # @return [String]
       def by_generation(stack) = "generation #{stack.generation}"
 
-      # @param stack [Stack]
-      # @return [String]
       def by_tag(stack) = stack.tag || "[no tag]"
 
-      # @param stack [Stack]
-      # @return [String]
       def by_thread(stack) = stack.thread || "[no name]"
 
       # @!endgroup

@@ -19,8 +19,6 @@ module Memscope
       OF_ONE = %i[generations epoch unjudged_generation allocator_live_bytes coverage holders].freeze
 
       class << self
-        # @param earlier [Profile]
-        # @param later [Profile]
         # @return [Hash{Symbol => Object}] the values in which the growth differs from the later profile
         # @raise [ArgumentError] unless both have the same process, rate and backend, and neither is a growth
         def values(earlier, later)
@@ -31,9 +29,7 @@ module Memscope
             **matched(earlier, later), reasons: reasons_of(earlier, later), cost: Cost.capture(Cost.of(:T0)) }
         end
 
-        # @param earlier [Profile]
         # @param growth [Profile] since the earlier profile
-        # @param grouping [Symbol]
         # @return [Array<Hash>] the body of a Diff::Row for each entry, the greatest growth first
         def rows(earlier, growth, grouping)
           before = earlier.by(grouping).to_h { |entry| [place(entry), entry.live_bytes] }

@@ -25,7 +25,6 @@ module Memscope
       # @return [Profile] the part of the profile that was allocated between the warm-up and the program's end
       attr_reader :profile
 
-      # @param whole [Profile]
       # @param warm [Integer, nil] the generation that began when the warm-up ended; nil if it has not ended
       # @param ended [Integer] the generation that began when the program ended
       # @param threshold [Integer] in bytes; for a profile of objects, in objects
@@ -36,7 +35,6 @@ module Memscope
       end
 
       # @param holders [Array<Holder>] what holds the objects of `entries`
-      # @return [self]
       def held_by(holders) = tap { @profile = @profile.held_by(holders) }
 
       # @return [Symbol] :too_early if the program did not outlive its warm-up, :steady or :leak

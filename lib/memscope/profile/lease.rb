@@ -30,7 +30,6 @@ module Memscope
         @lock = Mutex.new
       end
 
-      # @param seconds [Numeric]
       # @param shared [Boolean] whether stop_shared may stop it without the token: any of several processes may serve
       #   the page that stops it
       # @param options [Hash] those of the profiler's `start`
@@ -45,7 +44,6 @@ module Memscope
 
       # @param token [String] from start
       # @param gc [Boolean] collect garbage first
-      # @return [Profile]
       # @raise [Unavailable] if the profile of this token has already ended
       def stop(token, gc: false)
         @lock.synchronize do
@@ -57,7 +55,6 @@ module Memscope
 
       # Stops a shared profile on behalf of any process of the cluster.
       #
-      # @return [Profile]
       # @raise [Unavailable] unless a profile that was started as shared is running
       def stop_shared
         @lock.synchronize do

@@ -34,7 +34,6 @@ module Memscope
 
       module_function
 
-      # @param path [String]
       # @return [String] without symbolic links; the same path if there is no such file
       def real(path)
         File.realpath(path)
@@ -48,7 +47,6 @@ module Memscope
                                                           .map { |path| "#{path}/" }.freeze
 
       # @param frame [Hash{Symbol => Object}] from the extension
-      # @param application [Application]
       # @return [Hash{Symbol => Object}] with its library added, if it is a line of Ruby
       def attributed(frame, application)
         line = frame[:path] if frame[:kind] == :ruby && frame[:library].nil?
@@ -65,7 +63,6 @@ module Memscope
 
       # @param path [String] of a Ruby file
       # @param application [Application, nil] nil if unknown: then gems are only known by their paths
-      # @return [String]
       def of_line(path, application = nil)
         path = Field.utf8(path)
         path = path[EVALUATED, :path] while path.match?(EVALUATED)
@@ -90,7 +87,6 @@ module Memscope
       # @return [Boolean] whether it belongs to Rack, Puma, Rails, Sidekiq or memscope
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
-      # @param path [String]
       # @return [String, nil] "nokogiri 1.15.4"; nil unless the path is of an installed gem
       def gem(path)
         found = path.match(CHECKOUT) || path.match(GEM)

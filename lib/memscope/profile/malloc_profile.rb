@@ -77,7 +77,6 @@ module Memscope
       # Checks the arguments of start.
       #
       # @api private
-      # @return [void]
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
         allowed = rate?(rate) || EVERY_BLOCK.eql?(rate)
@@ -101,7 +100,6 @@ module Memscope
       # Ends the running profile, if any. It can still be read.
       #
       # @api private
-      # @return [void]
       def halt = Native.stop_profile
 
       # Implements Memscope.tag.

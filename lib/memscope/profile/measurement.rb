@@ -41,7 +41,6 @@ module Memscope
       # Implements Memscope.measure.
       #
       # @api private
-      # @return [Measurement]
       # @raise [ArgumentError, Unavailable] like Memscope.measure
       def take(&block)
         raise ArgumentError, "Memscope.measure: no block given" unless block
@@ -59,7 +58,6 @@ module Memscope
       # What all threads allocate while the block runs, and what is left of it after a garbage collection.
       #
       # @api private
-      # @return [Array<Survivors>]
       # @raise [Unavailable] before the block or after it, with the reason
       def survivors(&)
         obstacle = Native.absence || ObjectProfile.obstacle
@@ -157,7 +155,6 @@ module Memscope
     end
 
     # @api private
-    # @param value [Object]
     # @return [Measurement] a copy with this value
     def holding(value) = dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
 

@@ -57,7 +57,6 @@ module Memscope
       #
       # @api private
       # @yieldreturn [Boolean] the setting `objects_profile`
-      # @return [void]
       def boot
         return if !yield || running?
 
@@ -92,7 +91,6 @@ module Memscope
       # Ends the running profile, if any, without reading it.
       #
       # @api private
-      # @return [void]
       def halt = Native.stop_object_profile
 
       # @api private
@@ -102,8 +100,6 @@ module Memscope
       # Stores what holds the objects of a line: later readings of this profile include it.
       #
       # @api private
-      # @param holder [Profile::Holder]
-      # @return [void]
       def keep(holder)
         others = holders.reject { |one| one.path == holder.path && one.lineno == holder.lineno }
         @holders = [session, [*others, holder].freeze].freeze
@@ -119,7 +115,6 @@ module Memscope
       # Checks the arguments of start.
       #
       # @api private
-      # @return [void]
       # @raise [ArgumentError] as start
       def check(budget: BUDGET) = (refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget))
 

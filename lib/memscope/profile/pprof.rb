@@ -41,11 +41,8 @@ module Memscope
         end
 
         # @param content [String] a text, a message, or varints one after the other (a packed field)
-        # @return [String]
         def bytes(field, content) = "#{varint((field << 3) | 2)}#{varint(content.bytesize)}".b << content.b
 
-        # @param contents [Array<String>]
-        # @return [String]
         def repeated(field, contents) = contents.map { |content| bytes(field, content) }.join
       end
 
@@ -68,7 +65,6 @@ module Memscope
 
       # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
       #   labels for all of its samples
-      # @param comments [Array<String>]
       def initialize(parts, comments: [])
         @parts = parts
         @comments = comments

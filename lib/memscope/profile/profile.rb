@@ -93,7 +93,6 @@ module Memscope
     def judged_up_to(generation) = changed(unjudged_generation: generation)
 
     # @api private
-    # @param holders [Array<Holder>]
     # @return [Profile] the same profile with these holders
     def held_by(holders) = changed(holders: holders.freeze)
 
@@ -107,15 +106,12 @@ module Memscope
     # process.
     #
     # @api private
-    # @param generations [Range<Integer>]
-    # @return [Profile]
     def part(generations)
       of_stacks(stacks.select { |stack| generations.cover?(stack.generation) },
                 generation: generations.max || generation)
     end
 
     # @api private
-    # @param tag [String]
     # @return [Profile] the part that was allocated under that tag
     def tagged(tag) = of_stacks(stacks.select { |stack| stack.tag == tag })
 
@@ -260,7 +256,6 @@ module Memscope
     # @api private
     # @param format [Symbol] a key of FORMATS
     # @param options [Hash{Symbol => Object}] those of to_s; other formats ignore them
-    # @return [String]
     def formatted(format, **options)
       return to_s(**options) if format == :text
 

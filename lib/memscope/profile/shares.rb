@@ -50,7 +50,6 @@ module Memscope
         end
       end
 
-      # @param stacks [Array<#shares>]
       # @return [Array(Integer, Integer, Integer)] over windows: Σx, Σx² and Σxn, where x is what a window adds, and n
       #   how many allocations it stands for
       def sums(stacks, number)

@@ -56,9 +56,7 @@ module Memscope
       end
 
       # @api private
-      # @param cache [TtlCache]
       # @param interval [Numeric, nil] seconds between two ledgers for metrics
-      # @return [Tags]
       def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
 
       private

@@ -49,7 +49,6 @@ module Memscope
       end
 
       # @param answer [Hash] parsed JSON
-      # @return [Diagnosed]
       # @raise [ArgumentError]
       def self.from_h(answer)
         Field.refuse("a diagnosis with its forecast", answer, "an object") unless answer.is_a?(Hash)

@@ -62,7 +62,6 @@ module Memscope
       # Connects without waiting.
       #
       # @api private
-      # @param path [String]
       # @return [Array(Socket, Integer, Integer)] and the pid and the uid of the process that called listen(2)
       # @raise [SystemCallError] EAGAIN if the listener's backlog is full
       def connect(path)
@@ -77,7 +76,6 @@ module Memscope
       # @api private
       # @param what [String] a socket or a process
       # @param uid [Integer] its owner's
-      # @return [void]
       # @raise [Unreachable] if it is another user's, unless root asks
       def check_user(what, uid)
         return if [0, uid].include?(Process.euid)

@@ -47,7 +47,6 @@ module Memscope
       # Those that are wrong while memscope's own forked child lives in that process: it shares every page.
       SHARES = %i[pss_bytes uss_bytes shared_bytes].freeze
 
-      # @param pid [Integer]
       def initialize(pid)
         @pid = pid
         @reasons = {}

@@ -34,7 +34,6 @@ module Memscope
       #
       # @api private
       # @param path [String, nil]
-      # @return [Listener]
       def listen(path)
         Sockets.check_path(path, :path, "nil, ", call: "Memscope.listen") unless path.nil?
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
@@ -46,7 +45,6 @@ module Memscope
       # @api private
       # @param asked_by [String] for the warning
       # @param always [Boolean] whether to listen even if the setting is false
-      # @return [void]
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
         where = Loading.unit(:Configuration).so_far.listen || always
         listen(where.is_a?(String) ? where : nil) if where
@@ -144,7 +142,6 @@ module Memscope
     #
     # @api private
     # @param work [#step] replaces what has not run yet
-    # @return [void]
     def soon(work)
       @soon = work
       @alarm.write_nonblock(".", exception: false)
@@ -159,7 +156,6 @@ module Memscope
     #
     # @api private
     # @param gone [Boolean] whether the parent is gone, so that its socket can be removed
-    # @return [void]
     def abandon(gone:)
       @open = false
       close_descriptors
@@ -253,7 +249,6 @@ module Memscope
       # @return [Boolean] whether nothing is left to do
       attr_reader :over
 
-      # @param socket [UNIXSocket]
       # @param part [String] which `read` overwrites, the same one for all clients
       def initialize(socket, part)
         @socket = socket
@@ -271,12 +266,9 @@ module Memscope
       # @return [Boolean] whether no answer is ready to be written
       def reading? = @answer.nil?
 
-      # @return [void]
       def close = @socket.close
 
       # Reads or writes as much as it can without blocking.
-      #
-      # @return [void]
       def go_on
         reading? ? read : write
       rescue IOError, SystemCallError
@@ -284,7 +276,6 @@ module Memscope
       end
 
       # @param text [String] one line, which is cleared once it is written
-      # @return [void]
       def answer(text)
         @request = nil
         @answer = text.force_encoding(Encoding::BINARY)

@@ -36,7 +36,6 @@ module Memscope
       # @return [Array<Integer>] the processes with a socket beside it
       def beside(path) = Dir.children(File.dirname(path)).filter_map { |name| name[/\A(\d+)\.sock\z/, 1]&.to_i }
 
-      # @return [Float]
       def patience = 0.3
 
       private

@@ -9,7 +9,6 @@ module Memscope
   module PrivateFile
     # Opens a file, or creates one with mode 0600. Follows no link, and does not block, as opening a pipe would.
     #
-    # @param path [String]
     # @param flags [Integer] of open(2); with File::EXCL, an existing file is refused
     # @return [File] to be closed by the caller
     # @raise [Sockets::Refused] unless it is a regular file of this user with mode 0600

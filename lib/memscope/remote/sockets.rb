@@ -29,7 +29,6 @@ module Memscope
                        "MEMSCOPE_SOCKET_DIRECTORY"
       end
 
-      # @param path [String]
       # @param uid [Integer] the required owner
       # @return [String] the path
       # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
@@ -61,7 +60,6 @@ module Memscope
       # Opens a socket with mode 0600. Replaces a socket without a listener, but no other file.
       #
       # @param path [String] in a directory that passed check_directory
-      # @return [UNIXServer]
       # @raise [Refused]
       def open(path)
         check_path(path)
@@ -80,7 +78,6 @@ module Memscope
       # with a listener stays.
       #
       # @param directory [String] one that passed check_directory
-      # @return [void]
       def sweep(directory)
         Dir.children(directory).grep(/\A\d+\.sock\z/).each do |name|
           path = File.join(directory, name)

@@ -21,7 +21,6 @@ module Memscope
 
     class << self
       # @api private
-      # @return [Workers]
       def read = (current || Watch.new(Reporter.new(role: :single))).read(self)
 
       # Makes this process take a reading of itself every `worker_interval_seconds`, so that `Memscope.workers` and
@@ -34,7 +33,6 @@ module Memscope
 
       # @api private
       # @param log [#log, nil] where the policy's lines go without a logger
-      # @return [void]
       def watch_with(log)
         History.start if Configuration.effective(:history)
         return current.resume if current
@@ -51,10 +49,7 @@ module Memscope
       def current = Runtime.current.workers
 
       # @api private
-      # @param workers [Array<Worker>]
-      # @param reasons [Hash{Symbol => String}]
       # @param since [Integer] Cost.now when the call began
-      # @return [Workers]
       def of(workers, since:, reasons: {}, tier: :T0)
         capture({ workers: workers, reasons: reasons, cost: Cost.of(tier, Cost.now - since) })
       end

@@ -21,8 +21,6 @@ module Memscope
       # @return [Symbol] :gauge or :counter
       attr_reader :type
 
-      # @param definition [Metrics::Definition]
-      # @param scrape [Metrics::Scrape]
       def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would create a store
         @name = definition.name.to_sym
         @type = definition.type
@@ -35,7 +33,6 @@ module Memscope
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
       def values = @scrape.samples(name.to_s).to_h { |sample| [sample.labels, sample.value] }
 
-      # @param labels [Hash{Symbol => String}]
       # @return [Numeric, nil] nil if there is no such sample
       def get(labels: {}) = values[labels]
     end

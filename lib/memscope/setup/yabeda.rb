@@ -47,7 +47,6 @@ module Memscope
       end
 
       # @api private
-      # @param definition [Metrics::Definition]
       # @return [Symbol] the family's name without the group's prefix
       def short_name(definition) = definition.name.delete_prefix("memscope_").to_sym
 

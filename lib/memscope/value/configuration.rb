@@ -42,21 +42,18 @@ module Memscope
       # Implements Memscope.configuration.
       #
       # @api private
-      # @return [Configuration]
       def current = settled? ? @current : settle(caller_locations)
 
       # The configuration so far, which may still change: for code that runs before the application is configured, such
       # as a plugin of its server.
       #
       # @api private
-      # @return [Configuration]
       def so_far = settled? ? @current : new(values)
 
       # One setting so far, for threads that ask for it again and again, and for code that runs before the application,
       # which may change it, is loaded.
       #
       # @api private
-      # @param name [Symbol]
       # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def effective(name)
         return so_far.public_send(name) if settled? || name == :logger
@@ -69,7 +66,6 @@ module Memscope
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
       #
       # @api private
-      # @return [void]
       def excuse_environment
         @excused = true
       end

@@ -30,7 +30,6 @@ module Memscope
       # Makes the records of a table, and their fields.
       #
       # @param path [String] of the table
-      # @return [void]
       def declare(path)
         lines = lines(path)
         lines.each { |line| make(*line.split) unless line.start_with?(" ") }

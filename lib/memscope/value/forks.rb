@@ -26,7 +26,6 @@ module Memscope
       # @param child [Proc, nil] called in the child, which has no other thread yet
       # @param parent [Proc, nil] called in the parent
       # @param daemon [Proc, nil] called in the process that Process.daemon continues in; its parent is gone
-      # @return [void]
       def listen(child: nil, parent: nil, daemon: nil)
         @mutex.synchronize do
           Process.singleton_class.prepend(Hook) if @listeners.empty?
@@ -36,9 +35,6 @@ module Memscope
 
       # Starts a thread with the mark that tells Puma not to warn about it when Puma forks. A new thread inherits the
       # caller's interrupt mask; this one can be killed whatever that mask is.
-      #
-      # @param name [String]
-      # @return [Thread]
       def background(name, &block)
         thread = Thread.new { Thread.handle_interrupt(Object => :immediate, &block) }
         thread.name = name
@@ -47,7 +43,6 @@ module Memscope
       end
 
       # @param event [Symbol] :child, :parent or :daemon
-      # @return [void]
       def call(event) = @listeners.each { |listener| listener[event]&.call }
     end
   end

@@ -53,13 +53,9 @@ module Memscope
         end
       end
 
-      # @param names [Array<Symbol>]
-      # @return [void]
       def units(*names) = names.each { |name| unit(name) }
 
       # Has Ruby load each file when one of its constants is first named.
-      #
-      # @return [void]
       def register = FILES.each { |name, file| Memscope.autoload(name, file) }
 
       # @yield loads files
@@ -77,9 +73,7 @@ module Memscope
       # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the
       # constant is still to be autoloaded, Ruby would forget where the constant is defined.
       #
-      # @param namespace [Module]
       # @param names [Array<Symbol>] of the constants; by default all but the formats of a profile
-      # @return [void]
       def resolve(namespace, names = namespace.constants(false) - %i[Pprof Speedscope])
         names.each do |name|
           constant = namespace.const_get(name, false)
@@ -89,8 +83,6 @@ module Memscope
 
       # Loads what a process would load later, but rooms that are APART. Files at the root of a room come first: the
       # other files reopen classes and modules that these define. What takes the extension's place is left out.
-      #
-      # @return [void]
       def everything
         rooms = UNITS.except(*APART)
         resolve(Memscope, rooms.values.flat_map(&:keys))

@@ -50,7 +50,6 @@ module Memscope
       bytes.positive? && text != "0.0" ? "+#{text}" : text
     end
 
-    # @param bytes [Range<Integer>]
     # @return [String] "2.8", "0.3 to 2.8", without the unit
     def mebibyte_range(bytes) = bytes.minmax.map { |bound| mebibytes(bound) }.uniq.join(" to ")
 

@@ -31,7 +31,6 @@ module Memscope
   # @api private
   module Clock
     # @param unit [Symbol] as for Process.clock_gettime
-    # @return [Float, Integer]
     def self.now(unit = :float_second) = Process.clock_gettime(Process::CLOCK_MONOTONIC, unit)
 
     # @return [Float] seconds since the machine booted, including those in which it was suspended
@@ -54,7 +53,6 @@ module Memscope
     def self.now = Clock.now(:microsecond)
 
     # @api private
-    # @param tier [Symbol]
     # @param wall_us [Integer] duration in Ruby, which holds the GVL
     # @return [Hash{Symbol => Object}] the body of a Cost
     def self.of(tier, wall_us = 0) = { tier: tier, wall_us: wall_us, gvl_us: wall_us, scratch_bytes: 0 }
@@ -76,7 +74,6 @@ module Memscope
       # The identity of this process, read once in each process. Safe in a trap handler.
       #
       # @api private
-      # @return [ProcessIdentity]
       def current
         pid, identity = @current
         return identity if pid == Process.pid
@@ -86,7 +83,6 @@ module Memscope
 
       # @api private
       # @param pid [Integer] of another process, in this process's pid namespace
-      # @return [ProcessIdentity]
       def of(pid) = capture({ **current.to_h, started: started(pid) })
 
       # @api private

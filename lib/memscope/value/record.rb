@@ -34,17 +34,14 @@ module Memscope
       #
       # @api private
       # @param path [String] of the Ruby file
-      # @return [void]
       def declare(path) = FieldTable.declare("#{path.delete_suffix('.rb')}.fields")
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
       #
       # @api private
-      # @param nullable [Boolean]
       # @param options [Hash{Symbol => Object}] one_of, counters, sparse and filled; and identity: whether the field
       #   tells a record of a list from the others, so that a Diff pairs them; together: whether it is known or nil with
       #   the other such fields; parts: whether it lists what Lookup finds and Collection iterates over
-      # @return [void]
       def field(name, type, nullable, options = {})
         key = type == :boolean ? name.name.delete_suffix("?").to_sym : name
         own_fields << Field.new(key, type, nullable, options[:one_of], options[:counters],
@@ -57,7 +54,6 @@ module Memscope
 
       # @api private
       # @param name [Symbol] of a field
-      # @return [Field]
       def declared(name) = own_fields.find { |field| field.name == name }
 
       # Builds a record from a body that the extension built, which is not checked: a missing key means nil.
@@ -164,7 +160,6 @@ module Memscope
     end
 
     # @api private
-    # @param id [Symbol, Integer]
     # @return [Record, nil]
     def part(id) = parts.find { |part| part.id == id }
 

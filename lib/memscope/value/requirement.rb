@@ -6,10 +6,8 @@ module Memscope
   # @api private
   module Requirement
     # @param surface [String] the part of memscope that needs the gem
-    # @param gem [String]
     # @param feature [String] the file to require
     # @param version [String, nil] which versions of the gem are new enough: ">= 2.2"
-    # @return [void]
     # @raise [LoadError] if the gem is missing; the message has the line for the Gemfile
     def self.load(surface, gem:, feature: gem, version: nil)
       require feature

@@ -19,7 +19,6 @@ module Memscope
       end
     end
 
-    # @return [Integer]
     attr_reader :pid
     # @return [Sampling] the thread that samples this process
     attr_reader :sampling
@@ -47,7 +46,6 @@ module Memscope
     # Keeps a reading of this process, for pages of any worker and for the doctor. Its text of Marshal takes a tenth of
     # the memory of its objects, adds hardly any object to the next census, and never leaves the process.
     #
-    # @param name [Symbol]
     # @param most [Integer] how many are kept: the last ones
     # @return [Reading] the same reading
     def keep(name, reading, most: 1)
@@ -55,7 +53,6 @@ module Memscope
       reading
     end
 
-    # @param name [Symbol]
     # @return [Array<Reading>] what was kept, the oldest first
     def kept(name)
       @readings.fetch(name, []).map { |text| Marshal.load(text, freeze: true) } # rubocop:disable Security/MarshalLoad
@@ -79,7 +76,6 @@ module Memscope
       #
       # @param work [#call] replaces the task with the same work
       # @param seconds [Numeric] until it is due
-      # @return [void]
       # @raise [ThreadError] if no thread can be started
       def schedule(work, seconds = 0)
         @lock.synchronize do
@@ -89,8 +85,6 @@ module Memscope
         end
       end
 
-      # @param work [#call]
-      # @return [void]
       def cancel(work)
         @lock.synchronize do
           @tasks = @tasks.reject { |task| task.work.equal?(work) }
@@ -98,7 +92,6 @@ module Memscope
         end
       end
 
-      # @param work [#call]
       # @return [Boolean] whether it is run
       def run?(work) = @thread&.alive? == true && @tasks.any? { |task| task.work.equal?(work) }
 

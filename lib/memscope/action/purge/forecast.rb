@@ -39,12 +39,10 @@ module Memscope
       end
 
       class << self
-        # @param lever [Symbol]
         # @param ledger [Ledger] a deep one for :trim
         # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
         #   false, the forecast changes nothing in the process
         # @param heap [RubyHeap, nil] a heap that was read already; if nil, it is read for :compact
-        # @return [Forecast]
         def of(lever, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
@@ -168,7 +166,6 @@ module Memscope
         FULL_GCS.transform_values { |count| new(pause && (pause * count), shared) }
       end
 
-      # @return [Boolean]
       def long? = pause_ms.nil? || pause_ms > LONGEST_PAUSE_MS
 
       # @return [Boolean] whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly

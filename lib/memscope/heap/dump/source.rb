@@ -20,7 +20,6 @@ module Memscope
       TIMEOUT = 10
 
       class << self
-        # @param path [String]
         # @yieldparam file [IO] with the dump's lines
         # @return [Object] the block's value
         # @raise [SystemCallError] if the file cannot be opened

@@ -20,8 +20,6 @@ module Memscope
 
         # @api private
         # @param paths [Array<String>] of two or three dumps
-        # @param top [Integer]
-        # @return [Growth]
         def read(paths, top:)
           body = opened(paths) { |files| Native.heap_growth(files.map(&:fileno), top) }
           body[:reasons][:names] = :names_from_code if body[:new_count]

@@ -22,7 +22,6 @@ module Memscope
 
       # Bounds on the resident memory that returns to the kernel.
       class Returned < Record
-        # @return [Range<Integer>]
         def range = bytes..max_bytes
 
         # @return [Range<Integer>, nil]

@@ -26,7 +26,6 @@ module Memscope
         # Watches the running profile until it ends, unless a thread does so already.
         #
         # @param profiler [Module] ObjectProfile
-        # @return [void]
         def watch(profiler)
           @lock.synchronize do
             @profiler = profiler
@@ -37,7 +36,6 @@ module Memscope
 
         # @param body [Hash{Symbol => Object}] from ObjectProfile.with_objects
         # @param path [String] of the line
-        # @param lineno [Integer]
         # @return [Profile::Holder, nil] what holds many of the line's sampled objects that have survived a major GC;
         #   nil if no graph could be made, or none of these objects is reachable
         def find(body, path, lineno)
@@ -56,7 +54,6 @@ module Memscope
 
         # Lines that keep objects of both halves of the time, as Profile::Leaks judges it.
         #
-        # @param profile [Profile]
         # @return [Array<Array(String, Integer)>] the one that keeps most of the later half first
         def growing(profile)
           ended = profile.unjudged_generation

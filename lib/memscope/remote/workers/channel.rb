@@ -24,11 +24,8 @@ module Memscope
 
       # Closes this process's copy of the end that only the master needs, so that no datagrams are queued once the
       # master has ended.
-      #
-      # @return [void]
       def keep_writer = @reader.close
 
-      # @param worker [Worker]
       # @return [Boolean] whether the report was sent
       def send(worker)
         @writer.sendmsg_nonblock(text(worker), exception: false) != :wait_writable
@@ -68,7 +65,6 @@ module Memscope
       MOST = 64
       private_constant :HEAD, :MOST
 
-      # @return [Integer]
       attr_reader :index, :pid
       # @return [Float] when the first report came and when the last one did, in seconds of Clock.now
       attr_reader :began, :at
@@ -78,7 +74,6 @@ module Memscope
       # Matches a copy: Ruby keeps the text of the last match, so that `receive` could not overwrite it and would need
       # new memory for the next report.
       #
-      # @param text [String]
       # @return [Integer, nil] the pid of the worker that sent it; nil if it is no worker's report
       def self.sender(text) = (text.byteslice(0, MOST)[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
 
@@ -94,7 +89,6 @@ module Memscope
       end
 
       # @param text [String] a later report
-      # @return [void]
       def take(text)
         @text[0..] = text
         @at = Clock.now
@@ -113,7 +107,6 @@ module Memscope
       #
       # @param text [String] JSON
       # @param phase [Integer, nil] Puma's phase, which the worker does not know
-      # @return [void]
       def write(text, phase)
         text << @text
         text.insert(-2, ",\"phase\":#{phase}") if phase

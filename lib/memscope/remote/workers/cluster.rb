@@ -49,7 +49,6 @@ module Memscope
       # workers needs the socket of each.
       #
       # @param index [Integer] Puma's number of the worker
-      # @return [void]
       def boot_worker(index)
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
@@ -64,8 +63,6 @@ module Memscope
       # which become old. If the master's first GCs ran later, it would need its own copies of pages that it shares with
       # its workers. So would every process of pages with what these GCs freed, once it is used again or filed by size:
       # glibc does that at the first malloc of a large block, and writes to each free chunk.
-      #
-      # @return [void]
       def prepare_fork
         OLD_AGE.times { collect }
         return if Native.levers[:trim]
@@ -75,17 +72,12 @@ module Memscope
       end
 
       # Runs in a process that has forked a worker: the master or, with fork_worker, worker 0.
-      #
-      # @return [void]
       def forked
         watch = Workers.current
         watch.reporter.rebase if watch.is_a?(Watch)
       end
 
       # Runs in the master, at each ping from a worker.
-      #
-      # @param handle [Puma::Cluster::WorkerHandle]
-      # @return [void]
       def saw(handle)
         @handles = handles.merge(handle.pid => handle).freeze unless @handles[handle.pid].equal?(handle)
       end
@@ -96,16 +88,12 @@ module Memscope
 
       # Runs in the master: answers workers over the master's listener, receives their reports, and takes readings of
       # the master.
-      #
-      # @return [void]
       def serve
         listen("workers cannot ask their master")
         run
       end
 
       # Receives reports, and takes readings of this process itself, in the thread of Runtime::Sampling.
-      #
-      # @return [void]
       def run
         History::Sampler.start(History::Sampler::RARE) if Configuration.effective(:history)
         @watch = Watch.new(Reporter.new(role: :master), controller: @controller, **PACE)
@@ -134,8 +122,6 @@ module Memscope
       end
 
       # Starts the thread again if it was killed.
-      #
-      # @return [void]
       def resume = Runtime.current.sampling.schedule(self)
 
       # @return [Worker, nil] the master's last reading of itself

@@ -31,7 +31,6 @@ module Memscope
 
       # @param worker [Worker] its last report; if it is missing or old, its memory is unknown
       # @param rest [Hash{Symbol => Object}] what the host knows of it
-      # @return [Policy::Member]
       def self.member(worker, **rest)
         verdict = worker.verdict if worker.verdict&.kind == :leak
         sizes = { private_bytes: worker.uss_bytes, leak_bytes_per_hour: verdict&.bytes_per_hour,
@@ -43,7 +42,6 @@ module Memscope
       # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
       attr_reader :groups
 
-      # @param host [PumaHost, SingleHost]
       # @param log [#log, nil] where lines go if no logger is configured: Puma's log
       def initialize(host, log = nil)
         @host = host
@@ -58,16 +56,12 @@ module Memscope
       def fields = { policy_decisions: @decided, policy_decision: @last }
 
       # Has what is due done by the thread that listens, if there is one, since that waits for what it does.
-      #
-      # @return [void]
       def run_soon
         listener = Listener.current unless Memscope.autoload?(:Listener)
         listener ? listener.soon(self) : step
       end
 
       # Does what is due.
-      #
-      # @return [void]
       def step
         @host.advance
         return if Configuration.effective(:policy) == :off || Clock.now < @due
@@ -84,8 +78,6 @@ module Memscope
         log_once("policy: an error: #{e.message} (#{e.class})")
       end
 
-      # @param text [String]
-      # @return [void]
       def log(text)
         logger = Configuration.effective(:logger) || @host.logger
         logger ? logger.info("memscope: #{text}") : @log&.log("memscope: #{text}")

@@ -19,22 +19,15 @@ module Memscope
       TIMEOUT = 30
       private_constant :BOOTED, :TIMEOUT
 
-      # @param launcher [Puma::Launcher]
-      # @return [#log]
       def self.log_of(launcher)
         launcher.respond_to?(:log_writer) ? launcher.log_writer : launcher.events # Puma 5
       end
 
       # Makes a single-mode Puma listen once it has booted: by then its application may have chosen the socket's path.
-      #
-      # @param launcher [Puma::Launcher]
-      # @return [void]
       def self.listen_when_booted(launcher)
         BOOTED.each { |event| launcher.events.register(event) { Listener.boot("plugin :memscope", always: true) } }
       end
 
-      # @param cluster [Cluster]
-      # @param launcher [Puma::Launcher]
       def initialize(cluster, launcher)
         @cluster = cluster
         @options = launcher.options
@@ -65,12 +58,10 @@ module Memscope
       # them: with fork_worker, it runs in worker 0.
       #
       # @param worker [Received] its first report, which it sends before it has booted
-      # @return [void]
       def reported(worker)
         @begun |= [worker.pid] if worker.index == @restarted&.index
       end
 
-      # @return [Array<Policy::Member>]
       def members
         workers = @cluster.read.select { |worker| worker.role == :worker }
         @started = workers.to_h { |worker| [worker.pid, ProcessIdentity.of(worker.pid).started] }.compact
@@ -88,8 +79,6 @@ module Memscope
 
       # Asks a worker to finish its requests and end.
       #
-      # @param member [Policy::Member]
-      # @return [void]
       # @raise [RuntimeError] saying why not
       def restart(member)
         why = obstacle || ("it is being stopped" unless serving?(member.pid))

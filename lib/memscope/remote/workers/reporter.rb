@@ -31,8 +31,6 @@ module Memscope
       end
 
       # Restarts the count of unshared memory: this process has forked a worker, and now shares all its memory with it.
-      #
-      # @return [void]
       def rebase
         @inherited = Native.inherited if @role == :worker
       end

@@ -18,8 +18,6 @@ module Memscope
       private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
 
       # Ends a quieted Sidekiq once its jobs have ended.
-      #
-      # @return [void]
       def advance
         return if @jobs.nil? || Clock.now - @quiet_since < (@jobs.size.positive? ? JOBS_TIMEOUT : FETCH_TIMEOUT)
 
@@ -27,16 +25,13 @@ module Memscope
         Process.kill(:TERM, Process.pid)
       end
 
-      # @return [Boolean]
       def supervised? = Configuration.effective(:policy_supervised)
 
-      # @return [Integer]
       def workers = 1
 
       # @return [String, nil] why nothing may be done now
       def obstacle = ("this process is about to end" if @quiet_since || sidekiq&.stopping?)
 
-      # @return [Array<Policy::Member>]
       def members
         @started ||= Clock.boot.round(3)
         own = Runtime.current.workers&.own
@@ -49,7 +44,6 @@ module Memscope
       # Ends this process, Sidekiq's only after its jobs. A quieted Sidekiq takes no jobs, so one process of this user
       # at a time may be quiet: the lock lasts until the process has ended.
       #
-      # @return [void]
       # @raise [RuntimeError] saying why not
       def restart(_member)
         raise "another process of this user is being restarted" unless lock.flock(File::LOCK_EX | File::LOCK_NB)

@@ -20,10 +20,8 @@ module Memscope
       MOMENT = 0.005
       private_constant :SHARE, :PATIENCE, :AGAIN, :MOMENT
 
-      # @return [Reporter]
       attr_reader :reporter
 
-      # @param reporter [Reporter]
       # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
       # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
       # @param share [Float] the largest share of a core that readings may use
@@ -44,8 +42,6 @@ module Memscope
       # Returns once the thread of Runtime::Sampling has taken the first reading. It is not taken here: glibc gives that
       # thread an arena, while what a worker's main thread allocates (most of it for YJIT, which compiles these methods)
       # would fill holes in 1,500 pages that the worker shares with its master.
-      #
-      # @return [void]
       def start
         sampling = Runtime.current.sampling
         @begun = false
@@ -62,8 +58,6 @@ module Memscope
       end
 
       # Starts the thread again if it was killed.
-      #
-      # @return [void]
       def resume = (start unless Runtime.current.sampling.run?(self))
 
       # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the

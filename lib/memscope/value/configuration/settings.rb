@@ -47,7 +47,6 @@ module Memscope
 
       module_function
 
-      # @param text [String]
       # @return [Array<Object>] what the text can mean: a switch, a Symbol, a number, itself
       def meanings(text)
         word = text.b.downcase
@@ -67,7 +66,6 @@ module Memscope
 
       # ActiveSupport's durations count as Numeric, too.
       #
-      # @param range [Range<Numeric>]
       # @param seconds [Boolean] whether it is a length of time
       # @param optional [Boolean] whether it can be nil
       # @return [Type] a number
@@ -81,7 +79,6 @@ module Memscope
         end)
       end
 
-      # @param names [Array<Symbol>]
       # @return [Type] one of them
       def one_of(*names) = Type.new(names.map(&:inspect).join(", "), ->(name) { names.include?(name) ? name : WRONG })
 
