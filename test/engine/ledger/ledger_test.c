@@ -228,12 +228,14 @@ static void *start_threads(void *argument) {
 
 /*
  * In most of these ledgers, the thread maps memory between the list of mappings and the scan: thousands of mappings,
- * which come after what it maps, make the list take milliseconds.
+ * which come after what it maps, make the list take milliseconds. A stack whose thread was stopped between mapping it
+ * and entering it in the C library's list has no owner in the one ledger that is read then.
  */
 static void test_what_is_mapped_meanwhile(void *(*work)(void *)) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), count = 8000;
     char *pages = mmap(NULL, count * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int64_t unattributed;
+    size_t ledgers = 0, without_owner = 0;
     pthread_t thread;
 
     EXPECT(pages != MAP_FAILED);
@@ -246,8 +248,10 @@ static void test_what_is_mapped_meanwhile(void *(*work)(void *)) {
         struct memscope_ledger ledger = read_ledger(MEMSCOPE_LEDGER_MALLOC_GLIBC);
 
         EXPECT(ledger.unmapped_bytes == 0);
-        EXPECT(ledger.bytes[MEMSCOPE_ROW_unattributed] < unattributed + MIB / 4);
+        without_owner += ledger.bytes[MEMSCOPE_ROW_unattributed] >= unattributed + MIB / 4;
+        ledgers++;
     }
+    EXPECT(without_owner <= 1 + ledgers / 8);
     __atomic_store_n(&all_read, true, __ATOMIC_RELEASE);
     EXPECT(pthread_join(thread, NULL) == 0 && munmap(pages, count * page) == 0);
 }
