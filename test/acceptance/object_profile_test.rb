@@ -415,9 +415,21 @@ class ObjectProfileTest < MemscopeTest
 
   # GCs can be unseen only before Ruby 3.4. Most of these profiles have taken no sample that could be dropped; on 3.3,
   # each of them has.
+  # Whether such a GC frees an object that is sampled is up to chance: of some processes, one must be without loss.
   def test_unseen_gcs_without_loss
     skip "not seen, or all of them lose samples, from 3.3 on" if RUBY_VERSION >= "3.3"
-    dropped, *reasons = child(<<~RUBY, requires: %w[json memscope objspace])
+    dropped, *reasons = nil
+    5.times { dropped, *reasons = profile_beside_unseen_gcs unless dropped&.zero? }
+
+    assert_equal 0, dropped
+    reasons.each do |reason|
+      assert_match(/\ARuby called no hook for some garbage collections \(\d+\), but no sample was dropped/, reason)
+    end
+  end
+
+  # The dropped samples, and why the profile and the tags may miss some.
+  def profile_beside_unseen_gcs
+    child(<<~RUBY, requires: %w[json memscope objspace])
       Memscope.tag("GET /") { 1 }
       profiles = Array.new(10) do
         ObjectSpace.trace_object_allocations_start
@@ -432,11 +444,6 @@ class ObjectProfileTest < MemscopeTest
       end
       puts JSON.generate(profiles.select { |_dropped, *reasons| reasons.all? }.min_by(&:first))
     RUBY
-
-    assert_equal 0, dropped
-    reasons.each do |reason|
-      assert_match(/\ARuby called no hook for some garbage collections \(\d+\), but no sample was dropped/, reason)
-    end
   end
 
   def test_under_gc_stress
