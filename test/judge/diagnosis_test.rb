@@ -114,6 +114,16 @@ class DiagnosisTest < MemscopeTest
     assert_equal %i[too_early none], [still.evidence.verdict.kind, still.verdict]
   end
 
+  # Before the rows were sampled twice, only RSS is compared.
+  def test_no_headline_without_problems_in_the_first_minute_of_growth
+    verdicts = [100, 9].map do |mebibytes|
+      diagnose(verdict: Histories.judge(0.01) { |hour| { malloc: hour < 0.005 ? 0 : mebibytes } })
+    end
+
+    assert_equal [nil, nil], verdicts.map { |one| one.evidence.verdict.growth }
+    assert_equal %i[too_early none], verdicts.map(&:verdict)
+  end
+
   # A setting that no warning names does not help where memory grows.
   def test_the_next_command_is_about_what_has_grown
     setting = { problems: { too_many_arenas: { severity: :info, replacement: "MALLOC_ARENA_MAX=2" } } }

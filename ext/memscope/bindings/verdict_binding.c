@@ -107,8 +107,10 @@ static void set_growth(VALUE hash) {
 
 static VALUE evidence_to_hash(const struct memscope_history *history, const struct memscope_verdict *verdict,
                               const struct memscope_verdict_memory *memory) {
+    const struct memscope_rings *rings = memscope_rings_of_this_process();
     VALUE hash = rb_hash_new();
-    uint64_t requests = MEMSCOPE_RINGS_UNKNOWN;
+    uint64_t first, last;
+    int64_t change;
 
     memscope_hash_set(hash, "points", SIZET2NUM(history->trend.count));
     memscope_hash_set(hash, "epoch_seconds", UINT2NUM(history->epoch_seconds));
@@ -121,11 +123,13 @@ static VALUE evidence_to_hash(const struct memscope_history *history, const stru
     memscope_hash_set(hash, "noise_bytes", integer_or_nil(memory->noise.white * 1048576.0));
     set_unless_nil(hash, "step_bytes", integer_or_nil(verdict->step_bytes));
     set_unless_nil(hash, "ends_near_bytes", integer_or_nil(verdict->ends_near_bytes));
-    if (isfinite(verdict->since_seconds))
-        requests = memscope_history_rise(memscope_rings_of_this_process(), MEMSCOPE_HISTORY_requests,
-                                         (uint64_t)verdict->since_seconds);
-    if (requests != MEMSCOPE_RINGS_UNKNOWN)
-        memscope_hash_set(hash, "requests", ULL2NUM(requests));
+    if (rings == NULL || !memscope_rings_span(rings, &first, &last))
+        return hash;
+    if (memscope_history_change(rings, MEMSCOPE_HISTORY_rss, first, &change))
+        memscope_hash_set(hash, "grown_bytes", LL2NUM(change));
+    if (isfinite(verdict->since_seconds) &&
+        memscope_history_change(rings, MEMSCOPE_HISTORY_requests, (uint64_t)verdict->since_seconds, &change))
+        memscope_hash_set(hash, "requests", LL2NUM(change));
     return hash;
 }
 

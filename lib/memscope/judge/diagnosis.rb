@@ -85,8 +85,9 @@ module Memscope
     def growth
       return :grown if grown?
 
-      rows = evidence.verdict&.growth.to_h.values # they sum to RSS
-      :too_early if evidence.verdict&.kind == :too_early && beyond_noise?([rows.sum, *rows])
+      early = evidence.verdict
+      :too_early if early&.kind == :too_early &&
+                    beyond_noise?([early.evidence[:grown_bytes].to_i, *early.growth.to_h.values])
     end
   end
 end

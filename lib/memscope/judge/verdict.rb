@@ -35,6 +35,8 @@ module Memscope
     # A judgement without earlier judgements goes this many seconds back, and judges each epoch since then in turn. That
     # is longer than growth must have lasted before it is called a leak.
     REPLAYED = 3 * 3600
+    # Seconds.
+    FIRST_HOUR = 3600
     # With fewer requests, most of the growth may have another cause.
     ENOUGH_REQUESTS = 100
     # The fields and the evidence that a verdict of each kind has; :known, if there was anything to judge; :limited, if
@@ -42,7 +44,7 @@ module Memscope
     KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], filling: [:ends_near_bytes], step: %i[since step_bytes],
               leak: %i[layer bytes_per_hour bytes_per_hour_low bytes_per_hour_high lasting_seconds],
               known: %i[epoch_seconds span_seconds p_value], limited: [:limit_bytes] }.freeze
-    private_constant :REPLAYED, :ENOUGH_REQUESTS, :KNOWN
+    private_constant :REPLAYED, :FIRST_HOUR, :ENOUGH_REQUESTS, :KNOWN
 
     class << self
       # @api private
@@ -69,6 +71,18 @@ module Memscope
       # @api private
       # @return [Verdict]
       def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
+
+      # Between two judgements in the first hour, in which it is always too early: keeps how much has grown until now.
+      #
+      # @api private
+      # @return [void]
+      def update(sampler)
+        kept = Runtime.current.verdict
+        return unless kept&.kind == :too_early && kept.evidence.fetch(:span_seconds, 0) < FIRST_HOUR
+
+        verdict = of(sampler, replayed: 0)
+        Runtime.current.verdict = verdict if verdict.kind == :too_early
+      end
 
       # @api private
       # @param sampler [#spacings, #reasons, #now] what takes the samples

@@ -93,15 +93,15 @@ static void test_more_than_a_week(void) {
 
 static void test_growth(void) {
     struct memscope_rings *rings = planted(20000, 20000);
-    int64_t bytes[MEMSCOPE_HISTORY_ROWS];
+    int64_t bytes[MEMSCOPE_HISTORY_ROWS], change;
     uint64_t since;
 
     EXPECT(memscope_history_growth(rings, bytes, &since) && since == start);
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++)
         EXPECT(bytes[row] ==
                (row == MEMSCOPE_HISTORY_malloc - MEMSCOPE_HISTORY_FIRST_ROW ? 199 : 0) * (int64_t)mebibyte);
-    EXPECT(memscope_history_rise(rings, MEMSCOPE_HISTORY_major_gcs, start + 19400) == 10);
-    EXPECT(memscope_history_rise(rings, MEMSCOPE_HISTORY_requests, start) == MEMSCOPE_RINGS_UNKNOWN);
+    EXPECT(memscope_history_change(rings, MEMSCOPE_HISTORY_major_gcs, start + 19400, &change) && change == 10);
+    EXPECT(!memscope_history_change(rings, MEMSCOPE_HISTORY_requests, start, &change));
     EXPECT(!memscope_history_growth(planted(10, 10), bytes, &since));
 }
 

@@ -153,6 +153,25 @@ class HistorySamplerTest < MemscopeTest
     assert_equal [[0, 300, 600, 900, 1200, 1500, 1800], true, "too_early", 6, true, false], judged
   end
 
+  # RSS with the next sample, the rows once they were sampled again.
+  def test_what_grows_in_the_first_minutes_is_known_at_once
+    soon, later, size = run_child(<<~RUBY)
+      Memscope::Runtime.current.history = SAMPLER
+      told = -> { Memscope.verdict.then { |it| [it.kind, it.evidence[:grown_bytes], it.growth&.first, it.sentence] } }
+      [0, 10].each { |at| step(at) }
+      kept = "k" * 50_000_000
+      step(20)
+      soon = told.call
+      step(80)
+      puts JSON.generate([soon, told.call, kept.size])
+    RUBY
+
+    assert_equal ["too_early", nil, "too_early", "malloc"], [soon[0], soon[2], later[0], later[2][0]]
+    assert_operator [soon[1], later[1], later[2][1]].min, :>, size * 9 / 10
+    assert_match(/; meanwhile RSS changed by \+\d+\.\d MiB\.\z/, soon[3])
+    assert_match(/; since \d\d:\d\d UTC, RSS changed by \+\d+\.\d MiB: malloc \+\d+\.\d/, later[3])
+  end
+
   # Such walks may fork.
   def test_walks_of_all_objects_are_rare
     skip "the same code computes the spacing everywhere" if ChildProcess::BRIEF

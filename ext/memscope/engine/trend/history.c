@@ -438,10 +438,10 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
     return true;
 }
 
-uint64_t memscope_history_rise(const struct memscope_rings *rings, enum memscope_history_series series,
-                               uint64_t since) {
+bool memscope_history_change(const struct memscope_rings *rings, enum memscope_history_series series, uint64_t since,
+                             int64_t *change) {
     struct memscope_rings_point points[MEMSCOPE_RINGS_MAX_POINTS];
-    uint64_t first = MEMSCOPE_RINGS_UNKNOWN, last = 0, start;
+    uint64_t first = 0, last = 0, start;
     size_t known = 0, count = memscope_rings_read(rings, ring_since(rings, since), series, since, points, &start);
 
     for (size_t index = 0; index < count; index++) {
@@ -451,5 +451,6 @@ uint64_t memscope_history_rise(const struct memscope_rings *rings, enum memscope
         if (known++ == 0)
             first = last;
     }
-    return known > 1 ? last - first : MEMSCOPE_RINGS_UNKNOWN;
+    *change = (int64_t)last - (int64_t)first;
+    return known > 1;
 }

@@ -56,7 +56,8 @@ enum memscope_status memscope_history_take(const struct memscope_rings *rings, c
  */
 bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes, uint64_t *since);
 
-/* By how much a series that only rises has risen since the bucket of that time; MEMSCOPE_RINGS_UNKNOWN: unknown. */
-uint64_t memscope_history_rise(const struct memscope_rings *rings, enum memscope_history_series series, uint64_t since);
+/* By how much a series has changed since the bucket of that time. False if it has fewer than two values since then. */
+bool memscope_history_change(const struct memscope_rings *rings, enum memscope_history_series series, uint64_t since,
+                             int64_t *change);
 
 #endif

@@ -96,7 +96,8 @@ module Memscope
       #   other processes share, if these are known
       attr_reader :trimmable_bytes
 
-      # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them.
+      # The first costly samples are due only after their spacing: a process that ends sooner does not pay for them. The
+      # first rows are due with the second sample, so that a process that has just begun soon knows what grows.
       #
       # @param least [Integer] as for Sampler.start
       def initialize(least = SLOW)
@@ -105,7 +106,8 @@ module Memscope
         first = { rows: SLOW, sizes: SLOW, walk: least, held: least }
         first.delete(:walk) unless Allocator.body[:name] == :glibc
         @tasks = first.map do |kind, spacing|
-          Task.new(kind, KINDS.fetch(kind), kind == :held ? RARE : spacing, spacing, now + spacing, now)
+          due = now + (kind == :rows ? SECONDS - 1 : spacing) # a second for the scheduler
+          Task.new(kind, KINDS.fetch(kind), kind == :held ? RARE : spacing, spacing, due, now)
         end
       end
 
@@ -249,7 +251,7 @@ module Memscope
 
       # Judges once an epoch, and at the first sample: until when it is too early to tell.
       def judge(epoch)
-        return if @epoch && epoch <= @epoch
+        return Verdict.update(self.class) if @epoch && epoch <= @epoch
 
         @epoch = epoch
         Verdict.judge(self.class)

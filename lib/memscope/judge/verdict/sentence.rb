@@ -64,14 +64,17 @@ module Memscope
             "#{called unless verdict.detectable_bytes_per_hour}"
         end
 
-        # What has changed so far, the largest change first.
+        # What has changed so far, the largest change first; of RSS alone until the rows were sampled twice.
         def meanwhile(verdict)
-          rows = verdict.growth.to_h.select { |_row, bytes| bytes.abs >= Quantity::MEBIBYTE }.first(MOST_ROWS)
+          rows = (verdict.growth || { rss: verdict.evidence[:grown_bytes].to_i }).select do |_row, bytes|
+            bytes.abs >= Quantity::MEBIBYTE
+          end
           return if rows.empty?
+          return "; meanwhile RSS changed by #{signed_mebibytes(rows[:rss])} MiB" unless verdict.growth
 
-          grown = signed_mebibytes(verdict.growth.each_value.sum)
-          "; since #{verdict.growth_since.strftime('%H:%M')} UTC, RSS changed by #{grown} MiB: " \
-            "#{rows.map { |row, bytes| "#{Terms.series(row)} #{signed_mebibytes(bytes)}" }.join(', ')}"
+          named = rows.first(MOST_ROWS).map { |row, bytes| "#{Terms.series(row)} #{signed_mebibytes(bytes)}" }
+          "; since #{verdict.growth_since.strftime('%H:%M')} UTC, RSS changed by " \
+            "#{signed_mebibytes(verdict.growth.each_value.sum)} MiB: #{named.join(', ')}"
         end
 
         def steady(verdict)
