@@ -15,8 +15,8 @@ Gem::Specification.new do |spec|
   spec.metadata["rubygems_mfa_required"] = "true"
 
   spec.files = Dir.chdir(__dir__) do
-    Dir["lib/**/*.{rb,fields,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,ld,rb}}", "exe/*", "sig/**/*.rbs",
-        "docs/**/*.{md,json}", "docs/web-overview.png",
+    Dir["lib/**/*.{rb,fields,words,tt,erb,css,js,svg,txt}", "ext/**/{depend,*.{c,h,def,ld,rb}}",
+        "exe/*", "sig/**/*.rbs", "docs/**/*.{md,json}", "docs/web-overview.png",
         "*.md", "LICENSE.txt", ".yardopts", "rakelib/yard_fields.rb"]
   end
   spec.bindir = "exe"

@@ -2,10 +2,12 @@
 
 require_relative "../test_helper"
 require_relative "../support/bodies"
+require_relative "../support/word_files"
 
-# Reasons are ids in C, and sentences in lib/memscope/value/reasons.rb.
+# Reasons are ids in C, and sentences in lib/memscope/value/reasons.words.
 class ReasonsTest < MemscopeTest
   Reasons = Memscope.const_get(:Reasons)
+  IDS = WordFiles.read(File.join(ChildProcess::ROOT, "lib/memscope/value/reasons.words")).keys
   SOURCES = Dir[File.join(ChildProcess::ROOT, "ext/memscope/**/*.c")].to_h { |path| [File.basename(path), File.read(path)] }
   # Parentheses with their content, nested to any depth.
   CALL = /(?<call>\((?:[^()"]|"[^"]*"|\g<call>)*\))/
@@ -17,20 +19,20 @@ class ReasonsTest < MemscopeTest
 
   def test_each_id_that_c_names_has_a_sentence
     assert_operator named.size, :>, 70
-    assert_empty named - Reasons.table.keys
+    assert_empty named - IDS
   end
 
   def test_each_sentence_is_of_an_id_that_c_or_ruby_names
-    files = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.rb")].grep_v(%r{/reasons\.rb\z})
+    files = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.rb")]
     in_ruby = files.flat_map { |path| File.read(path).scan(/(?<!:):(\w+)/) }.flatten.map(&:to_sym)
 
-    assert_empty Reasons.table.keys - named - in_ruby
+    assert_empty IDS - named - in_ruby
   end
 
   def test_each_sentence_has_as_many_places_as_arguments
     SOURCES.each_value do |source|
       calls(source, "memscope_reason_of").each do |id, *arguments|
-        assert_equal arguments.size, Reasons.table.fetch(id[1..-2].to_sym).scan(/%(?:[sd]|\.\df)/).size, id
+        assert_equal arguments.size, Reasons::WORDS[id[1..-2]].scan(/%(?:[sd]|\.\df)/).size, id
       end
     end
   end
@@ -61,7 +63,7 @@ class ReasonsTest < MemscopeTest
       requires_transient: /get malloc memory only in or after a garbage collection/,
       requires_lost: /of no file is too small by as much/, large_classes_rounded: /for large classes/,
       data_by_slot: /such as Procs/, dump_with_some_names: /indexes and keys/, imports_taken: /stop its profile/ }
-      .each { |id, text| assert_match text, Reasons.table.fetch(id), id }
+      .each { |id, text| assert_match text, Reasons::WORDS[id], id }
   end
 
   def test_frozen_reasons_are_turned_into_sentences_once
