@@ -120,7 +120,7 @@ class DiagnosisTest < MemscopeTest
       diagnose(verdict: Histories.judge(0.01) { |hour| { malloc: hour < 0.005 ? 0 : mebibytes } })
     end
 
-    assert_equal [nil, nil], verdicts.map { |one| one.evidence.verdict.growth }
+    assert_equal([nil, nil], verdicts.map { |one| one.evidence.verdict.growth })
     assert_equal %i[too_early none], verdicts.map(&:verdict)
   end
 
