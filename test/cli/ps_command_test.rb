@@ -82,7 +82,7 @@ class CLIPsTest < MemscopeTest
       puts JSON.generate($LOADED_FEATURES.grep(%r{/memscope/(?!memscope.so)}).map { |path| path[%r{/memscope/(.*)}, 1] })
     RUBY
 
-    others = %r{\A(?:cli/(?!cli|command|ps_command)|judge/doctor|remote/(?:policy|workers)|web|profile|heap/[^l])}
+    others = %r{\A(?:cli/(?!cli|command|help|ps_command)|judge/doctor|remote/(?:policy|workers)|web|profile|heap/[^l])}
 
     assert_empty loaded.grep(others)
     assert_operator loaded.size, :<=, 50

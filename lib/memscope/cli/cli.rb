@@ -48,7 +48,7 @@ module Memscope
 
           usage: memscope COMMAND [options]
 
-          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{named(name).declaration.summary}" }.join("\n")}
+          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{Help.summary(name)}" }.join("\n")}
 
           `memscope COMMAND --help` shows the options and an example.
         TEXT

@@ -3,6 +3,7 @@
 require "io/console"
 require "optparse"
 require_relative "../show/report"
+require_relative "help"
 
 module Memscope
   # A program that memscope has started has a part of Launch already.
@@ -44,13 +45,11 @@ module Memscope
     FRACTION = ->(text) { Float(text, exception: false) }
     private_constant :NUMBER, :FRACTION
 
-    # What a command takes and says: `options` as for OptionParser#on, or with a Limit; `operands` for the help, and the
-    # most of them; whether it can become COMMAND, then `program` names the options for that alone, and `process` those
-    # for anything else, nil if there must be a COMMAND; lists of options whose first one excludes the others.
+    # What a command's arguments may be: Limits, by the option; the maximum number of operands; options for -- COMMAND
+    # alone, and those for anything else; lists of options whose first one excludes the others; defaults.
     #
     # @api private
-    Declaration = Struct.new(:summary, :examples, :options, :operands, :most, :notes, :program, :process, :exclusive,
-                             :defaults, keyword_init: true)
+    Declaration = Struct.new(:limits, :most, :program, :process, :exclusive, :defaults, keyword_init: true)
 
     # The base of all commands: arguments, help, output, other processes, programs to start.
     #
@@ -63,34 +62,26 @@ module Memscope
       USAGE = 64
       # The exit status for a failure to read or write (EX_IOERR of sysexits.h).
       INPUT_OUTPUT = 74
+      PROGRAM = "-- COMMAND [ARG...]"
       # Seconds, up to a day.
       SECONDS = Limit.new(FRACTION, ->(seconds) { seconds.positive? && seconds <= 86_400 },
                           "a number of seconds above 0, up to 86400").freeze
-      # Options of several commands.
-      PROCESS = [["--pid N", Limit.new(NUMBER, :positive?.to_proc, "a process ID, as `memscope ps` lists them"),
-                  "process N; memscope ps lists those that listen"],
-                 ["--socket PATH", "the process that listens at PATH"]].freeze
-      TEXT = [["--json", "print JSON, one object per line"],
-              ["--output FILE", "write to FILE, which must not exist yet"]].freeze
-      TOP = ["--top N", Limit.of(1..10_000), "how many rows to list"].freeze
+      LIMITS = { pid: Limit.new(NUMBER, :positive?.to_proc, "a process ID, as `memscope ps` lists them"),
+                 top: Limit.of(1..10_000), **%i[every seconds warmup].to_h { |name| [name, SECONDS] } }.freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
-      DECLARED = { most: 0, process: [], exclusive: [], defaults: {} }.freeze
-      private_constant :DECLARED, :SECONDS, :PROCESS, :TEXT, :TOP, :EXCLUSIVE
+      DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
+      private_constant :PROGRAM, :SECONDS, :LIMITS, :EXCLUSIVE, :DECLARED
 
       class << self
         # @return [String]
         def title = name.split("::").last.delete_suffix("Command").downcase
 
         # @return [Declaration]
-        attr_reader :declaration
+        def declaration = @declaration || declare
 
-        # @param summary [String] one line
-        # @param examples [Array<String>]
-        # @param rest [Hash{Symbol => Object}] further fields of the Declaration
-        # @return [void]
-        def declare(summary, *examples, **rest)
-          @declaration = Declaration.new(summary: summary, examples: examples, **DECLARED, **rest).freeze
-        end
+        # @param fields [Hash{Symbol => Object}] of the Declaration
+        # @return [Declaration]
+        def declare(**fields) = @declaration = Declaration.new(**DECLARED, **fields).freeze
 
         # Writes all of a text.
         #
@@ -123,18 +114,21 @@ module Memscope
         @out = out
         @err = err
         @given = {}
-        @parser = OptionParser.new.tap { |parser| parser.version = VERSION }
-        [*@declared.options, ["-h", "--help", "print this"]].each { |words| define(words) }
+        usage, *items = Help.items(self.class.title)
+        @parser = OptionParser.new(usage).tap { |parser| parser.version = VERSION }
+        items.each do |item|
+          item.match?(/\A +-/) ? define(item.strip.split(/, (?=--)| {2,}|\n */)) : @parser.separator(item)
+        end
       end
 
       # @param arguments [Array<String>] those after the command's name
       # @return [Integer] the exit status, unless this process has become COMMAND
       # @raise [Failure]
       def run(arguments)
-        own = @declared.program ? arguments.take_while { |argument| argument != "--" } : arguments
-        @command = arguments.drop(own.size + 1) if own != arguments || @declared.process.nil?
+        own = becomes_program? ? arguments.take_while { |argument| argument != "--" } : arguments
+        @command = arguments.drop(own.size + 1) if own != arguments || operands.include?(PROGRAM)
         @operands = @parser.parse(own)
-        return Command.write(@out, help) if @given[:help]
+        return Command.write(@out, @parser.help) if @given[:help]
 
         check
         @given = { **@declared.defaults, **@given }
@@ -143,21 +137,14 @@ module Memscope
         refuse_arguments(e)
       end
 
-      # @return [String]
-      def help
-        usage = ["usage: memscope", self.class.title, "[options]", *operands].join(" ")
-        ["#{usage}\n", "#{@declared.summary.sub(/\A./, &:upcase)}.\n", @parser.summarize.join, @declared.notes,
-         "example:\n#{@declared.examples.map { |text| "  #{text}\n" }.join}"].compact.join("\n")
-      end
-
       private
 
       # Adds an option to the parser.
       def define(words)
-        limit, = words.grep(Limit)
         name = words.grep(/\A--/).first[/\w[\w-]*/].tr("-", "_").to_sym
+        limit = @declared.limits.fetch(name) { LIMITS[name] }
         default = @declared.defaults[name]&.then { |value| "default: #{value}" }
-        @parser.on(*words.grep_v(Limit), *default) do |given|
+        @parser.on(*words, *default) do |given|
           usage_error("#{dashed(name)} is given twice") if @given.key?(name) && given != true
           @given[name] = limit ? limit.value(given) : given
           usage_error("#{dashed(name)}: given #{Field.excerpt(given)}, allowed: #{limit.words}") if @given[name].nil?
@@ -167,12 +154,15 @@ module Memscope
       # Whether the command becomes COMMAND.
       def program? = !@command.nil?
 
+      # Whether it can.
+      def becomes_program? = @parser.banner.include?(PROGRAM)
+
       def check
         [*EXCLUSIVE, *@declared.exclusive].each do |first, *others|
           other = others.find { |name| @given.key?(name) } if @given.key?(first)
           usage_error("#{dashed(first)} and #{dashed(other)} exclude each other") if other
         end
-        misplaced, = @given.keys & (program? ? [:pid, :socket, *@declared.process] : @declared.program.to_a)
+        misplaced, = @given.keys & (program? ? [:pid, :socket, *@declared.process] : @declared.program)
         usage_error("#{dashed(misplaced)} is #{program? ? 'not' : 'only'} for -- COMMAND") if misplaced
         most = program? ? 0 : @declared.most
         refuse("unexpected argument: #{@operands[most]}") if @operands.size > most
@@ -182,15 +172,13 @@ module Memscope
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
       def refuse(complaint)
-        allowed = [*@parser.top.list.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
+        allowed = [*switches.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
         usage_error("#{complaint}; allowed: #{allowed.join(', ')}")
       end
 
       def refuse_arguments(error)
         given = Field.line(error.args.join(" ")[0, 80])
-        if error.is_a?(OptionParser::InvalidOption)
-          given = Command.questioned(given, @parser.top.list.map { |switch| switch.long.first })
-        end
+        given = Command.questioned(given, switches.flat_map(&:long)) if error.is_a?(OptionParser::InvalidOption)
         refuse("#{error.reason}: #{given}")
       end
 
@@ -198,11 +186,10 @@ module Memscope
 
       def failure(message) = raise(Failure.new(message, INPUT_OUTPUT))
 
-      # The operands, for the help.
-      def operands
-        command = @declared.process ? "[-- COMMAND [ARG...]]" : "-- COMMAND [ARG...]" if @declared.program
-        [*@declared.operands, *command]
-      end
+      def switches = @parser.top.list.grep(OptionParser::Switch)
+
+      # "[DUMP]" and "[-- COMMAND [ARG...]]", as in the usage.
+      def operands = @parser.banner[/\[options\] \K.*/].to_s.split(/ (?=\[?-- )/)
 
       def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
 
@@ -287,7 +274,7 @@ module Memscope
 
       # Notes that the command is about its own process, which a person may not have meant.
       def note_own
-        command = ", -- COMMAND" if @declared.program
+        command = ", -- COMMAND" if becomes_program?
         say("this is the memscope process itself; for another one: --pid N#{command}") unless other?
       end
 

@@ -6,20 +6,7 @@ module Memscope
     # --every, later diagnoses judge growth since the first one. With --settings, it checks the allocator's settings
     # instead.
     class DoctorCommand < ReportCommand
-      NOTES = <<~TEXT
-        The exit status is 0 without a warning (also while the doctor has no verdict
-        yet), 1 if there are warnings, or if memory has grown since FILE, 2 if a finding
-        is critical, 74 if the RSS is unknown.
-      TEXT
-      private_constant :NOTES
-
-      declare "diagnose the memory of a process, and suggest remedies",
-              "memscope doctor --pid 4711 --json --output diagnosis.json",
-              "memscope doctor --every 600 --output app.txt -- bundle exec puma",
-              options: [*PROCESS, *TEXT, MARKDOWN, SINCE, GC, ["--settings", "check the allocator's settings instead"],
-                        EVERY],
-              program: [:every], process: [:since], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
-              exclusive: [%i[settings since gc every markdown]]
+      declare program: [:every], process: [:since], exclusive: [%i[settings since gc every markdown]]
 
       private
 

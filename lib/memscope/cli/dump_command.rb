@@ -5,26 +5,12 @@ module Memscope
     # `memscope dump --pid N`: writes a heap dump of a process that listens; `memscope dump -- COMMAND`: writes a heap
     # dump of a Ruby program when it ends; `memscope dump --from DUMP`: converts a dump of ObjectSpace.dump_all.
     class DumpCommand < Command
-      NOTES = <<~TEXT
-        The dump has names of classes, constants and variables, but no objects'
-        contents. Open perfetto files at https://ui.perfetto.dev, heapsnapshot in
-        Chrome's DevTools, objspace in heapy and others. The process itself writes FILE,
-        which must not exist yet.
-        DUMP is a file that ObjectSpace.dump_all wrote, in any Ruby from 2.7 on; gzip or
-        zstd may have compressed it; `-` is standard input.
-      TEXT
       FORMAT = ["--format FORMAT", Limit.one_of(Dump::FORMATS.keys), "perfetto, heapsnapshot or objspace;",
                 "default: by FILE's extension;", "without --output, perfetto"].freeze
-      private_constant :NOTES, :FORMAT
+      private_constant :FORMAT
 
-      declare "write a heap dump of a process, without objects' contents",
-              "memscope dump --pid 4711 -o heap.pftrace", "memscope dump --from heap.json -o heap.pftrace",
-              "memscope dump -o heap.heapsnapshot -- ruby app.rb",
-              options: [*PROCESS, FORMAT,
-                        ["-o", "--output FILE", "default: memscope-PID.EXTENSION"],
-                        ["--json", "print the summary as JSON; FILE stays", "a dump in its format"],
-                        ["--gc", "collect garbage first"], ["--from DUMP", "convert DUMP, without objects' contents"]],
-              program: [], process: %i[from gc], notes: NOTES, exclusive: [%i[from pid socket gc]]
+      declare limits: { format: Limit.one_of(Dump::FORMATS.keys) }, process: %i[from gc],
+              exclusive: [%i[from pid socket gc]]
 
       private
 

@@ -6,35 +6,8 @@ module Memscope
     # ObjectSpace.dump_all wrote; `memscope heap DUMP DUMP`: what has grown from the first such file to the second;
     # `memscope heap -- COMMAND`: who holds the objects of a Ruby program when it ends.
     class HeapCommand < ReportCommand
-      NOTES = <<~TEXT
-        A forked child of the process follows all references between its objects: 1 to
-        3 s per million objects, while the process keeps running. No object's contents
-        are shown.
-
-        A class or an object retains what would be freed without it: its own bytes, and
-        those of all objects that are reachable only through it. One row can include
-        another, so do not sum the rows.
-
-        To find what grows, save one report with --json --output FILE (and --top 1000),
-        and print what grew with --since FILE: first what retains it, then the classes.
-        --paths-to CLASS leaves out the instances of subclasses.
-
-        DUMP is a file that ObjectSpace.dump_all or memscope dump --format objspace
-        wrote, compressed by gzip or zstd or not; `-` is standard input. Two dumps of
-        one process, the earlier first, show what is new in the later one; three show
-        what is new in the second and still in the third.
-      TEXT
-      private_constant :NOTES
-
-      declare "print who holds the objects of a process, or those in a dump",
-              "memscope heap --pid 4711 --paths-to Order",
-              "memscope heap --output heap.txt -- bundle exec rake import",
-              options: [*PROCESS, *TEXT, MARKDOWN, ["--paths-to CLASS", "print who holds instances of CLASS"],
-                        ["--top N", Limit.of(HeapGraph::TOP), "how many rows to list"],
-                        ["--strings", "look for Strings with the same content"], SINCE, EVERY],
-              operands: "[DUMP [DUMP [DUMP]]]", most: 3, program: [:every], process: [:since],
-              exclusive: [%i[since markdown], %i[since paths_to]], notes: "#{NOTES}\n#{PROGRAM_NOTES}",
-              defaults: { top: 10 }
+      declare limits: { top: Limit.of(HeapGraph::TOP) }, most: 3, program: [:every], process: [:since],
+              exclusive: [%i[since markdown], %i[since paths_to]], defaults: { top: 10 }
 
       private
 

@@ -10,43 +10,13 @@ module Memscope
     class LeaksCommand < Command
       # How many bytes, and with --objects how many objects, a line may keep by default.
       THRESHOLDS = { nil => 1 << 20, true => 10_000 }.freeze
-      NOTES = <<~TEXT
-        When COMMAND ends, memscope collects garbage and prints, by line, the live
-        memory that was allocated after the warm-up. The exit status is COMMAND's own.
-        If that is 0, it becomes 1 if the estimate for a line exceeds the threshold by
-        more than two standard errors, 74 if COMMAND ended during the warm-up.
+      ABSOLUTE = Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, "a path that begins with /").freeze
+      private_constant :THRESHOLDS, :ABSOLUTE
 
-        COMMAND should repeat the same work. The warm-up ends after --warmup seconds or,
-        without --objects, when COMMAND calls Memscope::MallocProfile.next_generation.
-        The report goes to standard error, or to FILE. Child processes are not judged.
-
-        With --objects, a line fails if the number of Ruby objects that it keeps exceeds
-        the threshold, and both halves of the time after the warm-up added some.
-
-        The application of config.ru is loaded into this process, in production unless
-        RAILS_ENV or RACK_ENV is set. Memory grows if objects or malloc's blocks have
-        increased by at least one per request in each of the last five of ten rounds.
-
-        exit status: 0 nothing grows; 1 memory grows; 74 a request failed, or Ctrl-C
-        ended the check
-      TEXT
-      private_constant :THRESHOLDS, :NOTES
-
-      declare "fail if a program's lines or requests to an application keep memory",
-              "memscope leaks --threshold=200000 --warmup=2 -- bundle exec ruby test/leaks.rb",
-              "memscope leaks --objects --warmup=2 -- bundle exec ruby test/leaks.rb",
-              "memscope leaks config.ru --path=/orders",
-              options: [["--objects", "judge Ruby objects instead of malloc memory"],
-                        ["--threshold NUMBER", Limit.new(NUMBER, :positive?.to_proc, "a number above 0"),
-                         "the most bytes that a line may keep", "(default: 1048576); with --objects, the most",
-                         "objects (default: 10000)"],
-                        ["--warmup SECONDS", SECONDS, "ignore the first SECONDS (default: 1)"],
-                        ["--path PATH",
-                         Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, "a path that begins with /"),
-                         "config.ru: the path to request"],
-                        ["--requests N", Limit.of(Check::REQUESTS), "config.ru: how many requests"], *TEXT],
-              operands: "[config.ru]", most: 1, program: %i[objects threshold warmup], process: %i[path requests],
-              notes: NOTES, defaults: { warmup: 1.0, path: "/", requests: 1000 }
+      declare limits: { threshold: Limit.new(NUMBER, :positive?.to_proc, "a number above 0"),
+                        path: ABSOLUTE, requests: Limit.of(Check::REQUESTS) },
+              most: 1, program: %i[objects threshold warmup], process: %i[path requests],
+              defaults: { warmup: 1.0, path: "/", requests: 1000 }
 
       private
 

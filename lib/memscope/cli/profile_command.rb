@@ -6,52 +6,16 @@ module Memscope
     # COMMAND`: profiles a Ruby program from its first line until it ends. With --objects, which lines allocated live
     # Ruby objects.
     class ProfileCommand < Command
-      NOTES = <<~TEXT
-        The process must allow actions (its setting `actions`). The profile does not see
-        allocations made before it started. Backend `auto` is jemalloc's profiler, if
-        that was enabled when the process started (memscope exec --profile), else
-        `imports`, which needs no settings. If a profile is already running, it goes on,
-        and the report shows only the change during --seconds N.
-
-        The report separates memory that has survived a full garbage collection from
-        memory that was allocated after the last one, which may be garbage. --gc adds a
-        collection at the end.
-
-        With --objects, the report shows which lines allocated live objects, and their
-        classes (--by class). The profile takes --budget of the process's CPU time; 1
-        watches every allocation.
-
-        With -- COMMAND, garbage is collected before the report, which goes to standard
-        error, or to FILE. Each process that COMMAND forks also reports when it ends, to
-        FILE with its pid in the name (heap.4711.html); one that calls exit! or is
-        killed does not. Backend `jemalloc` starts the program under jemalloc, with its
-        profiler; not under 5.3.0, whose profiler can crash. The exit status is
-        COMMAND's own.
-      TEXT
       GROUPINGS = (Profile::GROUPINGS | Profile::OBJECT_GROUPINGS).freeze
       BUDGETS = Limit.new(FRACTION, ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
+      RATES = Limit.new(NUMBER, MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824").freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
-      private_constant :NOTES, :GROUPINGS, :BUDGETS, :PROFILER
+      private_constant :GROUPINGS, :BUDGETS, :RATES, :PROFILER
 
-      declare "print which Ruby lines allocated live memory or objects",
-              "memscope profile --pid 4711 --seconds 60", "memscope profile --objects --pid 4711 --by class",
-              "memscope profile --format=html --output heap.html -- bundle exec rake import",
-              options: [*PROCESS, ["--objects", "profile Ruby objects instead of malloc memory"],
-                        ["--budget SHARE", BUDGETS, "with --objects: the share of CPU time to take"],
-                        ["--backend NAME", Limit.one_of(MallocProfile::BACKENDS), "jemalloc, imports or auto"],
-                        ["--rate BYTES",
-                         Limit.new(NUMBER, MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824"),
-                         "bytes between samples, a power of two"],
-                        ["--format NAME", Limit.one_of(Profile::FORMATS.keys), Profile::FORMATS.keys.join(", ")],
-                        ["--by NAME", Limit.one_of(GROUPINGS), "group the report by #{GROUPINGS.first(4).join(', ')},",
-                         GROUPINGS.drop(4).join(", "), "caller: the nearest line of the application",
-                         "class needs --objects; native needs malloc"],
-                        TEXT.last,
-                        ["--seconds N", SECONDS, "how long to profile (default: 60; COMMAND:", "until it ends)"],
-                        ["--gc", "collect garbage before the report"],
-                        ["--from FILE", "print a profile saved earlier in FILE", "with --format=json"]],
-              program: [], process: %i[gc from], notes: NOTES,
+      declare limits: { budget: BUDGETS, backend: Limit.one_of(MallocProfile::BACKENDS), rate: RATES,
+                        format: Limit.one_of(Profile::FORMATS.keys), by: Limit.one_of(GROUPINGS) },
+              process: %i[gc from],
               defaults: { format: :text, by: :line, backend: :auto, rate: MallocProfile::RATE,
                           budget: ObjectProfile::BUDGET },
               exclusive: [%i[objects backend rate from], %i[from pid socket]]

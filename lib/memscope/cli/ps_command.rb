@@ -6,13 +6,6 @@ module Memscope
     class PsCommand < Command
       include Quantity
 
-      NOTES = <<~TEXT
-        Every command that has --pid can query a process that listens
-        (MEMSCOPE_LISTEN=1, Memscope.listen). For other processes, ps shows only the
-        kernel's view: "?" marks a malloc that is mapped but may not be in use. verdict:
-        as in memscope watch; "no answer": not within 0.3 s. What leaks comes first,
-        then what rose or fills a cache, then the others, each by RSS.
-      TEXT
       COLUMNS = %w[pid RSS PSS USS malloc listens verdict command].freeze
       UNITS = ["", "MiB", "MiB", "MiB", "", "", "", ""].freeze
       # The columns shown on a terminal narrower than ROOM.
@@ -20,10 +13,7 @@ module Memscope
       ROOM = 72
       # The verdicts of what comes first.
       GROWTH = %w[leak step filling].freeze
-      private_constant :NOTES, :COLUMNS, :UNITS, :FEW, :ROOM, :GROWTH
-
-      declare "list Ruby processes, and show which of them listen", "memscope ps --json", options: TEXT.first(1),
-                                                                                          notes: NOTES
+      private_constant :COLUMNS, :UNITS, :FEW, :ROOM, :GROWTH
 
       private
 

@@ -5,32 +5,13 @@ module Memscope
     # `memscope report`: where the memory of a process is; `memscope report -- COMMAND`: where the memory of a Ruby
     # program is when it ends.
     class ReportCommand < Command
-      PROGRAM_NOTES = <<~TEXT
-        With -- COMMAND, memscope becomes that program, and the report goes to standard
-        error, or to FILE. Only the started process reports, also past exec: when it
-        ends, unless it is killed or calls exit! or Process.daemon, and every --every
-        seconds. The exit status is COMMAND's own.
-      TEXT
-      GC = ["--gc", "collect garbage first, so that", "garbage does not count as in use"].freeze
       # The options of the ledger.
-      DEPTHS = { deep: "walk the chunks of glibc's malloc", shared: "split rows into shared and private",
-                 objects: "add the malloc memory that objects report",
-                 garbage: "split garbage from reachable memory" }.freeze
+      DEPTHS = %i[deep shared objects garbage].freeze
       # The readings other than the ledger, by the calls that read them.
-      READINGS = { mappings: "mappings", arenas: "malloc's arenas", size_classes: "jemalloc's size classes",
-                   workers: "Puma's processes" }.freeze
-      MARKDOWN = ["--markdown", "print Markdown, to paste into an issue"].freeze
-      SINCE = ["--since FILE", "print what grew since the report", "in FILE, written with --json"].freeze
-      EVERY = ["--every SECONDS", SECONDS, "with COMMAND: also report at this interval"].freeze
-      OPTIONS = { **DEPTHS, **READINGS.transform_values { |text| "print #{text} instead" } }
-                .map { |name, text| ["--#{name.name.tr('_', '-')}", text] }.freeze
-      private_constant :PROGRAM_NOTES, :GC, :DEPTHS, :READINGS, :MARKDOWN, :SINCE, :EVERY, :OPTIONS
+      READINGS = %i[mappings arenas size_classes workers].freeze
+      private_constant :DEPTHS, :READINGS
 
-      declare "print where the memory of a process is, to the byte",
-              "memscope report --pid 4711 --json --output ledger.json",
-              "memscope report --every 60 --output app.txt -- bundle exec puma",
-              options: [*PROCESS, *TEXT, MARKDOWN, *OPTIONS, GC, EVERY], program: [:every], notes: PROGRAM_NOTES,
-              exclusive: READINGS.keys.map { |name| [name, *DEPTHS.keys, :gc] }
+      declare program: [:every], exclusive: READINGS.map { |name| [name, *DEPTHS, :gc] }
 
       private
 
@@ -47,7 +28,7 @@ module Memscope
 
       # Calls of Memscope to report, with their options.
       def calls
-        chosen = @given.keys & READINGS.keys # in the order of the command line
+        chosen = @given.keys & READINGS # in the order of the command line
         return chosen.to_h { |name| [name, {}] } if chosen.any?
 
         { ledger: program? ? { deep: true, **depths } : depths }
@@ -56,7 +37,7 @@ module Memscope
       # Options of the reports.
       def view = @given.slice(:markdown)
 
-      def depths = @given.slice(*DEPTHS.keys, :gc)
+      def depths = @given.slice(*DEPTHS, :gc)
 
       def read = calls.map { |name, options| name == :ledger ? asking { ledger } : ask(name, **options) }
 

@@ -8,18 +8,13 @@ module Memscope
   module CLI
     # `memscope top`: the rows of a process's ledger as they change, or all Ruby processes.
     class TopCommand < Command
-      NOTES = <<~TEXT
-        q quits. For a process that does not listen, top shows only the kernel's view.
-      TEXT
       # The exit status that a shell reports after Ctrl-C.
       INTERRUPTED = 130
       # The largest share of time that readings may take.
       SHARE = 0.1
-      private_constant :NOTES, :INTERRUPTED, :SHARE
+      private_constant :INTERRUPTED, :SHARE
 
-      declare "watch the memory of a process, or of all Ruby processes", "memscope top --pid 4711",
-              options: [*PROCESS, ["--every SECONDS", SECONDS, "seconds between readings"]],
-              notes: NOTES, defaults: { every: 2.0 }
+      declare defaults: { every: 2.0 }
 
       private
 

@@ -4,24 +4,11 @@ module Memscope
   module CLI
     # `memscope watch`: whether the memory of a process grows, by its history.
     class WatchCommand < Command
-      NOTES = <<~TEXT
-        Puma's plugin, Workers.watch and Rails have a process keep its history;
-        MEMSCOPE_HISTORY=1 does so elsewhere. A process without one is read from here,
-        until it can be judged or Ctrl-C ends it; but not with --json or --every. The
-        first verdict takes an hour or more, and growth is called a leak once it has
-        lasted for two. There is a new verdict every five minutes.
-
-        exit status: 0 no leak, or too early to tell; 1 a leak
-      TEXT
       # The exit status for a leak.
       LEAK = 1
       # Of so many samples of a process that is read from here, one is told.
       EACH = 6
-      private_constant :NOTES, :LEAK, :EACH
-
-      declare "tell whether the memory of a process grows, where, how fast", "memscope watch --pid 4711",
-              options: [*PROCESS, *TEXT, ["--every SECONDS", SECONDS, "repeat, until the process ends"]],
-              notes: NOTES
+      private_constant :LEAK, :EACH
 
       private
 

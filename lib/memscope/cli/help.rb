@@ -1,0 +1,31 @@
+# frozen_string_literal: true
+
+module Memscope
+  module CLI
+    # The help of a command: help/COMMAND.txt, in the form in which it is printed. Its lines declare the command's
+    # options; the command's class has what their arguments may be, and their defaults, which are printed too. A line
+    # that only begins an item of help/shared.txt, which has several commands' options, stands for the whole item.
+    #
+    # @api private
+    module Help
+      class << self
+        # @param command [String]
+        # @return [Array<String>] the line with the usage, then the others, each option with all lines of its text
+        def items(command)
+          shared = text("shared").split("\n\n")
+          text(command).split(/\n(?! {30})/).map do |line|
+            shared.find { |item| item.start_with?("#{line} ", "#{line}\n") unless line.empty? } || line
+          end
+        end
+
+        # @param command [String]
+        # @return [String] what it does: "list Ruby processes, and show which of them listen"
+        def summary(command) = text(command)[/^[A-Z].*(?=\.$)/].sub(/\A./, &:downcase)
+
+        private
+
+        def text(name) = File.read("#{__dir__}/help/#{name}.txt", encoding: Encoding::UTF_8).chomp
+      end
+    end
+  end
+end
