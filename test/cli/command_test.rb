@@ -2,8 +2,24 @@
 
 require_relative "../test_helper"
 require_relative "../support/listening"
+require_relative "../support/word_files"
 require "memscope/cli/cli"
 require "stringio"
+
+# The messages of commands, and of memscope in programs.
+class CommandWordsTest < MemscopeTest
+  ROOM = File.expand_path("../../lib/memscope/cli", __dir__)
+  FILES = %w[command.words launch.words launch/inside.words].freeze
+
+  def test_each_message_is_used_and_each_that_is_used_exists
+    known = FILES.flat_map { |file| WordFiles.read(File.join(ROOM, file)).keys }
+    code = Dir[File.join(ROOM, "**/*.rb")].map { |path| File.read(path) }.join
+
+    assert_operator known.size, :>, 40
+    assert_empty known.grep_v(/\A(?:#{code.scan(/(?<!:):(\w+)/).flatten.uniq.join('|')})\z/)
+    assert_empty code.scan(/\b(?:usage_error|failure|say|complain|worded|fill)\(:(\w+)/).flatten.map(&:to_sym) - known
+  end
+end
 
 # memscope report, doctor and purge for another process.
 class CLIPidTest < MemscopeTest

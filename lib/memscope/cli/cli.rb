@@ -28,8 +28,10 @@ module Memscope
         return Command.write(out, overview) if %w[-h --help help].include?(name)
         return Command.write(out, version) if %w[-v --version version].include?(name)
 
-        command = named(name) if COMMANDS.include?(name)
-        command ? command.new(out: out, err: err).run(rest) : refuse(name, err)
+        return Command.write(err, overview) && Command::USAGE unless name
+
+        command = named(name)
+        command.new(out: out, err: err).run(rest)
       rescue Failure => e
         err.puts "#{['memscope', command&.title].compact.join(' ')}: #{e.message}"
         e.status
@@ -39,26 +41,17 @@ module Memscope
 
       def version = "memscope #{VERSION} (#{RUBY_DESCRIPTION})\n"
 
-      def named(name) = const_get(:"#{name.capitalize}Command")
+      def named(name)
+        return const_get(:"#{name.capitalize}Command") if COMMANDS.include?(name)
 
-      def overview
-        width = COMMANDS.map(&:length).max
-        <<~TEXT
-          memscope #{VERSION}: where the memory of a Ruby process is
-
-          usage: memscope COMMAND [options]
-
-          #{COMMANDS.map { |name| "  #{name.ljust(width)}  #{Help.summary(name)}" }.join("\n")}
-
-          `memscope COMMAND --help` shows the options and an example.
-        TEXT
+        allowed = [*COMMANDS, "--help", "--version"]
+        given = Command.questioned(name[0, 60], allowed)
+        raise Failure.new(WORDS.fill(:unknown_command, given: given, allowed: allowed.join(", ")), Command::USAGE)
       end
 
-      def refuse(name, err)
-        allowed = [*COMMANDS, "--help", "--version"]
-        unknown = "unknown command: #{Command.questioned(name[0, 60], allowed)}" if name
-        err.puts(unknown ? "memscope: #{unknown}; allowed: #{allowed.join(', ')}" : overview)
-        Command::USAGE
+      def overview
+        commands = COMMANDS.map { |name| "  #{name.ljust(COMMANDS.map(&:length).max)}  #{Help.summary(name)}" }
+        format(Help.text("overview"), version: VERSION, commands: commands.join("\n"))
       end
     end
   end

@@ -23,6 +23,8 @@ module Memscope
       end
     end
 
+    WORDS = Words.beside(__FILE__)
+
     # What the argument of an option may be: `type[text]` is its value, or nil; `fits` judges that; `words` are
     # for messages.
     #
@@ -30,7 +32,9 @@ module Memscope
     Limit = Struct.new(:type, :fits, :words) do
       # @param range [Range<Integer>]
       # @return [Limit]
-      def self.of(range) = new(NUMBER, range.method(:cover?), "a number from #{range.min} to #{range.max}")
+      def self.of(range)
+        new(NUMBER, range.method(:cover?), WORDS.fill(:number_from, least: range.min, most: range.max))
+      end
 
       # @param names [Array<Symbol>]
       # @return [Limit]
@@ -43,7 +47,7 @@ module Memscope
 
     NUMBER = ->(text) { Integer(text, 10, exception: false) }
     FRACTION = ->(text) { Float(text, exception: false) }
-    private_constant :NUMBER, :FRACTION
+    private_constant :WORDS, :NUMBER, :FRACTION
 
     # What a command's arguments may be: Limits, by the option; the maximum number of operands; options for -- COMMAND
     # alone, and those for anything else; lists of options whose first one excludes the others; defaults.
@@ -65,8 +69,8 @@ module Memscope
       PROGRAM = "-- COMMAND [ARG...]"
       # Seconds, up to a day.
       SECONDS = Limit.new(FRACTION, ->(seconds) { seconds.positive? && seconds <= 86_400 },
-                          "a number of seconds above 0, up to 86400").freeze
-      LIMITS = { pid: Limit.new(NUMBER, :positive?.to_proc, "a process ID, as `memscope ps` lists them"),
+                          WORDS[:seconds]).freeze
+      LIMITS = { pid: Limit.new(NUMBER, :positive?.to_proc, WORDS[:process_id]),
                  top: Limit.of(1..10_000), **%i[every seconds warmup].to_h { |name| [name, SECONDS] } }.freeze
       EXCLUSIVE = [%i[pid socket], %i[markdown json]].freeze
       DECLARED = { limits: {}, most: 0, program: [], process: [], exclusive: [], defaults: {} }.freeze
@@ -103,7 +107,7 @@ module Memscope
         def questioned(given, known)
           checker = DidYouMean::SpellChecker.new(dictionary: known) if defined?(DidYouMean::SpellChecker)
           nearest, = checker&.correct(given)
-          nearest ? "#{given} (did you mean #{nearest}?)" : given
+          nearest ? WORDS.fill(:did_you_mean, given: given, nearest: nearest) : given
         end
       end
 
@@ -145,9 +149,11 @@ module Memscope
         limit = @declared.limits.fetch(name) { LIMITS[name] }
         default = @declared.defaults[name]&.then { |value| "default: #{value}" }
         @parser.on(*words, *default) do |given|
-          usage_error("#{dashed(name)} is given twice") if @given.key?(name) && given != true
+          usage_error(:given_twice, option: dashed(name)) if @given.key?(name) && given != true
           @given[name] = limit ? limit.value(given) : given
-          usage_error("#{dashed(name)}: given #{Field.excerpt(given)}, allowed: #{limit.words}") if @given[name].nil?
+          next unless @given[name].nil?
+
+          usage_error(:not_allowed, option: dashed(name), given: Field.excerpt(given), allowed: limit.words)
         end
       end
 
@@ -160,20 +166,20 @@ module Memscope
       def check
         [*EXCLUSIVE, *@declared.exclusive].each do |first, *others|
           other = others.find { |name| @given.key?(name) } if @given.key?(first)
-          usage_error("#{dashed(first)} and #{dashed(other)} exclude each other") if other
+          usage_error(:exclusive, option: dashed(first), other: dashed(other)) if other
         end
         misplaced, = @given.keys & (program? ? [:pid, :socket, *@declared.process] : @declared.program)
-        usage_error("#{dashed(misplaced)} is #{program? ? 'not' : 'only'} for -- COMMAND") if misplaced
+        usage_error(program? ? :not_for_command : :only_for_command, option: dashed(misplaced)) if misplaced
         most = program? ? 0 : @declared.most
-        refuse("unexpected argument: #{@operands[most]}") if @operands.size > most
+        refuse(WORDS.fill(:unexpected_argument, given: @operands[most])) if @operands.size > most
       end
 
       # @return [String] "--paths-to" for :paths_to
       def dashed(name) = "--#{name.to_s.tr('_', '-')}"
 
-      def refuse(complaint)
+      def refuse(why)
         allowed = [*switches.map { |switch| "#{switch.long.first}#{switch.arg}" }, *operands]
-        usage_error("#{complaint}; allowed: #{allowed.join(', ')}")
+        usage_error(:not_an_option, why: why, allowed: allowed.join(", "))
       end
 
       def refuse_arguments(error)
@@ -182,16 +188,19 @@ module Memscope
         refuse("#{error.reason}: #{given}")
       end
 
-      def usage_error(message) = raise(Failure.new(message, USAGE))
+      # @param message [Symbol, String] of WORDS, or as it is
+      def usage_error(message, **figures) = raise(Failure.new(worded(message, figures), USAGE))
 
-      def failure(message) = raise(Failure.new(message, INPUT_OUTPUT))
+      def failure(message, **figures) = raise(Failure.new(worded(message, figures), INPUT_OUTPUT))
+
+      def say(message, **figures) = @err.puts("memscope #{self.class.title}: #{worded(message, figures)}")
+
+      def worded(message, figures) = message.is_a?(Symbol) ? WORDS.fill(message, figures) : message
 
       def switches = @parser.top.list.grep(OptionParser::Switch)
 
       # "[DUMP]" and "[-- COMMAND [ARG...]]", as in the usage.
       def operands = @parser.banner[/\[options\] \K.*/].to_s.split(/ (?=\[?-- )/)
-
-      def say(note) = @err.puts("memscope #{self.class.title}: #{note}")
 
       # Writes to FILE, else to standard output.
       #
@@ -229,8 +238,7 @@ module Memscope
       # Refuses a file that memscope does not read. If it has a format that memscope only writes, the message says so.
       def refuse_dump(path, why)
         written = (Dump::FORMATS.keys - [:objspace]).find { |format| Dump.format_of(path) == format }
-        failure("#{path}: #{why}; allowed: the lines of ObjectSpace.dump_all or of memscope dump --format objspace" \
-                "#{"; memscope writes #{written}, but does not read it" if written}")
+        failure(written ? :dump_only_written : :dump_refused, file: path, why: why, format: written)
       end
 
       # Writes to FILE, which is created at first, with mode 0600, and removed again if it cannot be written in full.
@@ -245,10 +253,7 @@ module Memscope
         refuse_output(output, e)
       end
 
-      def refuse_output(path, error)
-        failure("--output #{path}: #{error.class.new.message}; allowed: a file that " \
-                "does not exist yet, in a directory that can be written to")
-      end
+      def refuse_output(path, error) = failure(:output_refused, file: path, why: error.class.new.message)
 
       # Creates FILE empty before anything starts, and removes it if the block fails.
       def reserve_output
@@ -268,15 +273,10 @@ module Memscope
       end
 
       # For commands that say nothing of the memscope process.
-      def require_other
-        usage_error("no process given; allowed: --pid N, --socket PATH") unless other?
-      end
+      def require_other = other? || usage_error(:without_process)
 
       # Notes that the command is about its own process, which a person may not have meant.
-      def note_own
-        command = ", -- COMMAND" if becomes_program?
-        say("this is the memscope process itself; for another one: --pid N#{command}") unless other?
-      end
+      def note_own = other? || say(becomes_program? ? :own_process_or_command : :own_process)
 
       # @param call [Symbol] of Memscope
       # @return [Reading] of the other process, or of this one
@@ -292,18 +292,18 @@ module Memscope
       end
 
       def launch
-        usage_error("no command given; allowed: -- COMMAND [ARG...]") if @command.empty?
+        usage_error(:without_command) if @command.empty?
         failure(Memscope.unsupported_reason) unless Memscope.supported?
         start
       rescue Launch::Refusal => e
-        failure("#{e.message}; #{@command.first} is not started")
+        failure(:not_started, why: e.message, program: @command.first)
       end
 
       # Becomes the program, with an order for launch/autorun. Only the Ruby that runs memscope can load memscope's
       # extension; another program may become this Ruby.
       def hand_over(mode, environment = Launch::Environment.new(ENV), **order)
         other = Launch.stranger(@command.first)
-        say("#{other} is not #{RbConfig.ruby}: nothing is done unless it becomes that Ruby by exec") if other
+        say(:another_program, program: other, ruby: RbConfig.ruby) if other
         write_order(mode, environment, display: display(@err).to_h, **order)
         reserve_output { become(environment) }
       end

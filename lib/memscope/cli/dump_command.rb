@@ -20,7 +20,7 @@ module Memscope
       end
 
       def converted(dump)
-        usage_error("--from needs --output FILE") unless output
+        usage_error(:from_without_output) unless output
         from = file_of(dump)
         Dump.convert(from, output, format: @given[:format] || format_of_output)
       rescue SystemCallError => e
@@ -54,8 +54,7 @@ module Memscope
       # The format that FILE's extension stands for.
       def format_of_output
         Dump.format_of(output) ||
-          usage_error("--output #{output}: of no known format; allowed: --format, or a file that ends with " \
-                      "#{Dump::FORMATS.values.flatten.join(', ')}")
+          usage_error(:format_unknown, file: output, endings: Dump::FORMATS.values.flatten.join(", "))
       end
 
       # Absolute, since the process that writes the file may be in another directory.

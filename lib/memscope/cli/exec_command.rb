@@ -5,7 +5,7 @@ module Memscope
     # `memscope exec`: becomes a program whose malloc the chosen allocator serves, which the program proves.
     class ExecCommand < Command
       ALLOCATORS = Limit.new(:itself.to_proc, ->(name) { %w[jemalloc glibc].include?(name) || name.include?("/") },
-                             "jemalloc, glibc, or the path of a shared library").freeze
+                             WORDS[:allocator]).freeze
       private_constant :ALLOCATORS
 
       declare limits: { allocator: ALLOCATORS }, defaults: { allocator: "jemalloc" }
@@ -15,7 +15,7 @@ module Memscope
       # --profile is shorthand for --conf with MallocProfile::CONF.
       def start
         conf, profiled, allocator = @given.values_at(:conf, :profile, :allocator)
-        usage_error("--conf is for jemalloc; glibc does not read it") if conf && allocator == "glibc"
+        usage_error(:conf_for_glibc) if conf && allocator == "glibc"
 
         allocator = File.expand_path(allocator) if allocator.include?("/")
         become(served(allocator, [*conf, *(MallocProfile::CONF if profiled)].join(","), profiled: profiled))

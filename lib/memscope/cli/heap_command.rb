@@ -14,7 +14,7 @@ module Memscope
       def check
         super
         @dump, *@later = @operands.map { |dump| file_of(dump) }
-        usage_error("a DUMP takes no #{dashed(excluded)}") if @dump && excluded
+        usage_error(:not_for_dump, option: dashed(excluded)) if @dump && excluded
       end
 
       def excluded = (@given.keys & [:pid, :socket, :strings, :since, *(:paths_to if @later.any?)]).first
@@ -33,7 +33,7 @@ module Memscope
 
       def read
         @since = saved(HeapGraph, :since)
-        usage_error("--since: given a report of --paths-to, allowed: one without it") if @since&.paths_to
+        usage_error(:since_paths) if @since&.paths_to
         reading = @dump ? of_dumps([@dump, *@later]) : ask(:heap_graph, **calls[:heap_graph], **all_rows)
         refuse_class(reading) if reading.reasons.key?(:target_count)
         [@since && @given[:json] ? reading - @since : reading]
@@ -57,8 +57,7 @@ module Memscope
       def refuse_dumps(dumps, why)
         return refuse_dump(@dump, why) if dumps.one?
 
-        failure("#{dumps.join(', ')}: #{why}; allowed: dumps of one process, all by " \
-                "ObjectSpace.dump_all or all by memscope dump --format objspace")
+        failure(:dumps_refused, files: dumps.join(", "), why: why)
       end
 
       # No class has this name, or the class has no instances.

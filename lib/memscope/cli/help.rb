@@ -12,8 +12,8 @@ module Memscope
         # @param command [String]
         # @return [Array<String>] the line with the usage, then the others, each option with all lines of its text
         def items(command)
-          shared = text("shared").split("\n\n")
-          text(command).split(/\n(?! {30})/).map do |line|
+          shared = text("shared").chomp.split("\n\n")
+          text(command).chomp.split(/\n(?! {30})/).map do |line|
             shared.find { |item| item.start_with?("#{line} ", "#{line}\n") unless line.empty? } || line
           end
         end
@@ -22,9 +22,9 @@ module Memscope
         # @return [String] what it does: "list Ruby processes, and show which of them listen"
         def summary(command) = text(command)[/^[A-Z].*(?=\.$)/].sub(/\A./, &:downcase)
 
-        private
-
-        def text(name) = File.read("#{__dir__}/help/#{name}.txt", encoding: Encoding::UTF_8).chomp
+        # @param name [String]
+        # @return [String] help/NAME.txt
+        def text(name) = File.read("#{__dir__}/help/#{name}.txt", encoding: Encoding::UTF_8)
       end
     end
   end

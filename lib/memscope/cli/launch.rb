@@ -12,8 +12,9 @@ module Memscope
     # Why a program cannot start as requested; the message is the reason.
     class Refusal < StandardError; end
 
+    WORDS = Words.beside(__FILE__)
     ELF = "\x7FELF".b.freeze
-    private_constant :ELF
+    private_constant :WORDS, :ELF
 
     # @param name [String] of a program
     # @return [String, nil] its path, if that is an executable other than the Ruby that runs memscope, and so runs

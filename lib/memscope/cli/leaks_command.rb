@@ -10,10 +10,10 @@ module Memscope
     class LeaksCommand < Command
       # How many bytes, and with --objects how many objects, a line may keep by default.
       THRESHOLDS = { nil => 1 << 20, true => 10_000 }.freeze
-      ABSOLUTE = Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, "a path that begins with /").freeze
+      ABSOLUTE = Limit.new(:itself.to_proc, ->(path) { path.start_with?("/") }, WORDS[:absolute_path]).freeze
       private_constant :THRESHOLDS, :ABSOLUTE
 
-      declare limits: { threshold: Limit.new(NUMBER, :positive?.to_proc, "a number above 0"),
+      declare limits: { threshold: Limit.new(NUMBER, :positive?.to_proc, WORDS[:positive]),
                         path: ABSOLUTE, requests: Limit.of(Check::REQUESTS) },
               most: 1, program: %i[objects threshold warmup], process: %i[path requests],
               defaults: { warmup: 1.0, path: "/", requests: 1000 }
@@ -30,7 +30,7 @@ module Memscope
       def perform
         file, = @operands
         known = file && File.file?(file)
-        usage_error("given #{file || 'nothing'}, allowed: a rackup file such as config.ru, -- COMMAND") unless known
+        usage_error(:no_application, given: file || "nothing") unless known
 
         check = aside { follow(file) }
         deliver_readings([check])
@@ -38,7 +38,7 @@ module Memscope
       rescue Check::Failed, Unavailable => e
         failure(e.message)
       rescue Interrupt
-        failure("interrupted")
+        failure(:interrupted)
       end
 
       # Shows the progress if standard error is a terminal.

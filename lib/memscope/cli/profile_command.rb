@@ -7,8 +7,8 @@ module Memscope
     # Ruby objects.
     class ProfileCommand < Command
       GROUPINGS = (Profile::GROUPINGS | Profile::OBJECT_GROUPINGS).freeze
-      BUDGETS = Limit.new(FRACTION, ObjectProfile.method(:budget?), "a number above 0, at most 1").freeze
-      RATES = Limit.new(NUMBER, MallocProfile.method(:rate?), "a power of two, from 512 to 1073741824").freeze
+      BUDGETS = Limit.new(FRACTION, ObjectProfile.method(:budget?), WORDS[:share]).freeze
+      RATES = Limit.new(NUMBER, MallocProfile.method(:rate?), WORDS[:power_of_two]).freeze
       # Enables jemalloc's profiler, which counts freed memory too.
       PROFILER = "#{MallocProfile::CONF},#{MallocProfile::ACCUMULATED}".freeze
       private_constant :GROUPINGS, :BUDGETS, :RATES, :PROFILER
@@ -30,19 +30,19 @@ module Memscope
       def profiler = objects? ? :object_profile : :malloc_profile
 
       def check_options
-        usage_error("--by is for --format=text") unless @given[:by] == :line || @given[:format] == :text
-        usage_error("--budget is only for --objects") unless objects? || @given[:budget] == ObjectProfile::BUDGET
+        usage_error(:by_not_text) unless @given[:by] == :line || @given[:format] == :text
+        usage_error(:budget_for_malloc) unless objects? || @given[:budget] == ObjectProfile::BUDGET
         check_by(objects? ? Profile::OBJECT_GROUPINGS : Profile::GROUPINGS) unless @given[:from]
       end
 
       def check_by(allowed)
         by = @given[:by]
-        usage_error("--by: given #{by}, allowed for this profile: #{allowed.join(', ')}") unless allowed.include?(by)
+        usage_error(:by_not_allowed, by: by, allowed: allowed.join(", ")) unless allowed.include?(by)
       end
 
       def perform
         check_options
-        usage_error("no process given; allowed: --pid, --socket, --from, -- COMMAND") unless @given[:from] || other?
+        usage_error(:nothing_to_profile) unless @given[:from] || other?
 
         reserve_output { write(saved(Profile, :from) || asking { asked }) }
         FINE
@@ -61,8 +61,7 @@ module Memscope
 
       def changed
         earlier = other.call(:"#{profiler}_snapshot")
-        say("process #{earlier.pid} is being profiled already: that profile goes on as it was started, " \
-            "and this report is its change in #{format('%g', seconds)} seconds")
+        say(:profiled_already, pid: earlier.pid, seconds: format("%g", seconds))
         wait
         other.call(:"#{profiler}_snapshot").growth_since(earlier)
       end
@@ -71,7 +70,7 @@ module Memscope
       def wait
         sleep(seconds)
       rescue Interrupt
-        say("stopped early")
+        say(:stopped_early)
       end
 
       # If this command is killed, the other process stops profiling by itself.
@@ -88,7 +87,7 @@ module Memscope
 
       def start
         check_options
-        usage_error("--format=pprof is binary: give --output FILE") if @given[:format] == :pprof && !output
+        usage_error(:pprof_binary) if @given[:format] == :pprof && !output
         environment = served("jemalloc", PROFILER, profiled: true) if @given[:backend] == :jemalloc
         hand_over("profile", *environment, **@given.slice(:objects, :format, :by, :seconds, :backend, :rate, :budget))
       end

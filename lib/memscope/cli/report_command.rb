@@ -49,7 +49,7 @@ module Memscope
       rescue Client::Unreachable => e
         raise if @given.key?(:socket) || depths.any? || e.why == :gone
 
-        ExternalProcess.read(@given[:pid]).tap { say("#{e.message}; this is the kernel's view only") }
+        ExternalProcess.read(@given[:pid]).tap { say(:kernels_view, why: e.message) }
       end
     end
   end

@@ -12,7 +12,7 @@ module Memscope
 
       def calls = { tags: {} }
 
-      def read = require_other || super
+      def read = require_other && super
 
       def view = { limit: @given[:top] }
 

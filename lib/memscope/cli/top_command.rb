@@ -20,9 +20,7 @@ module Memscope
 
       def perform
         source = other? ? Top::OneProcess.new(other) : Top::AllProcesses.new
-        unless [$stdin, @out].all?(&:tty?)
-          usage_error("needs a terminal; instead, use memscope ps, or memscope report --pid N")
-        end
+        usage_error(:needs_terminal) unless [$stdin, @out].all?(&:tty?)
 
         Top::Terminal.new($stdin, @out).open { |terminal| watch(terminal, source) }
       rescue Interrupt

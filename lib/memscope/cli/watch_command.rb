@@ -40,7 +40,7 @@ module Memscope
       def observed
         Loading.whole { require_relative "../judge/history/outside" }
         outside = History::Outside.new { |call, options| ask(call, **options) }
-        say("the process keeps no history: it is read from here every ten seconds; Ctrl-C ends that")
+        say(:no_history)
         until (verdict = outside.tap(&:step).verdict).kind != :too_early
           say(verdict.sentence) if (turn = turn.to_i + 1) % EACH == 1
           sleep(History::Sampler::SECONDS)

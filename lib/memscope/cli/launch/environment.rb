@@ -38,9 +38,7 @@ module Memscope
       # @raise [Refusal] if LD_PRELOAD cannot name the library
       def serve(allocator)
         library = allocator == "jemalloc" ? JEMALLOC : allocator
-        if library.match?(/[\s:]/)
-          raise Refusal, "#{library}: LD_PRELOAD splits paths at spaces and colons; use one without, such as a link"
-        end
+        raise Refusal, WORDS.fill(:not_preloadable, library: library) if library.match?(/[\s:]/)
 
         given = self["LD_PRELOAD"].split(/[\s:]+/).reject(&:empty?)
         replace("LD_PRELOAD", allocator == "glibc" ? given.grep_v(ALLOCATORS) : [library, *given - [library]], ":")
@@ -59,8 +57,11 @@ module Memscope
       def replace(name, values, separator)
         before = self[name]
         after = values.join(separator)
-        @notes << "#{name}: #{before} becomes #{after.empty? ? 'unset' : after}" unless ["", after].include?(before)
-        self[name] = after unless before == after
+        return if before == after
+
+        self[name] = after
+        note = after.empty? ? :variable_unset : :variable_changes
+        @notes << WORDS.fill(note, name: name, before: before, after: after) unless before.empty?
       end
     end
   end

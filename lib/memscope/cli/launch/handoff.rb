@@ -25,9 +25,7 @@ module Memscope
         # @param order [Hash{Symbol => Object}] the values to pass; nil ones are left out
         # @raise [Refusal] if no variable can name autorun.rb
         def write(mode, environment, **order)
-          if SPACED && LIBRARY.include?(":")
-            raise Refusal, "#{LIBRARY}: Ruby loads no path with both a space and a colon"
-          end
+          raise Refusal, WORDS.fill(:not_loadable, directory: LIBRARY) if SPACED && LIBRARY.include?(":")
 
           values = { pid: Process.pid, extension: extension_directory, **order }.compact
           environment[variable(mode)] = [Marshal.dump(values)].pack("m0")

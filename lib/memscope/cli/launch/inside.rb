@@ -41,7 +41,7 @@ module Memscope
           write(ending)
         end
       rescue StandardError, ScriptError, NoMemoryError => e
-        complain("no report: #{e.message} (#{e.class})")
+        complain(:no_report, why: "#{e.message} (#{e.class})")
       end
 
       # Leaves $LOAD_PATH as it was.
@@ -69,16 +69,24 @@ module Memscope
         $stderr
       end
 
+      # @param message [Symbol, String] as for `worded`, or as it is
       # @return [nil]
-      def complain(message)
+      def complain(message, **figures)
+        message = worded(message, **figures) if message.is_a?(Symbol)
         $stderr.write("memscope #{@order[:title]}: #{message}\n") # warn is silent under -W0
         nil
       rescue StandardError
         nil
       end
 
+      # Reads the texts now: a program that has nothing to be told loads nothing for them.
+      def worded(name, **figures)
+        require_relative "../../value/words"
+        Words.beside(__FILE__).fill(name, figures)
+      end
+
       def give_up(why)
-        complain("#{why}; the program is not started")
+        complain(:not_started, why: why)
         File.unlink(@order[:output]) if @order[:output] && File.empty?(@order[:output])
         exit!(@order[:status])
       end

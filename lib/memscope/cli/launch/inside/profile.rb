@@ -87,7 +87,7 @@ module Memscope
         path = own_path
         flags = File::WRONLY | File::CREAT | File::EXCL | File::NOFOLLOW | File::BINARY
         File.open(path, flags, 0o600) { |file| file.write(text) }
-        complain("process #{@pid}, forked by #{@parent}: #{path}")
+        complain(:of_fork, pid: @pid, parent: @parent, path: path)
       end
 
       # heap.4711.html for heap.html.

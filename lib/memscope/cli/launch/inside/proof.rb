@@ -12,10 +12,10 @@ module Memscope
       # @return [void]
       def start
         answer = IO.popen("-") { |child| child ? child.read.scrub : report_from_copy }
-        objection = answer.end_with?("\n") ? answer.chomp : "the proof ended early: #{Process.last_status}"
+        objection = answer.end_with?("\n") ? answer.chomp : worded(:proof_ended, status: Process.last_status)
         give_up(objection) unless objection.empty?
       rescue SystemCallError => e
-        give_up("the proof failed: #{e.message}")
+        give_up(worded(:proof_failed, why: e.message))
       end
 
       private
@@ -33,21 +33,22 @@ module Memscope
         allocator = Memscope.allocator
         mismatch(allocator) || unheeded(allocator) || (MallocProfile.crash(allocator.version) if @order[:profiled])
       rescue LoadError => e
-        complain("not proved: #{e.message}")
+        complain(:not_proved, why: e.message)
       rescue StandardError, ScriptError => e
-        "the proof failed: #{e.message} (#{e.class})"
+        worded(:proof_failed, why: "#{e.message} (#{e.class})")
       end
 
       def mismatch(allocator)
         unless allocator.proved?
           why = [allocator.proof, *allocator.reasons.slice(:name, :extension).values].join("; ")
-          return "which allocator serves malloc could not be proved: #{why}"
+          return worded(:allocator_unknown, why: why)
         end
 
-        served = "malloc is served by #{[allocator.name, allocator.version].compact.join(' ')} in #{allocator.path}"
-        return "#{served}, not by #{@order[:expected]}" unless serves?(allocator, @order[:expected])
+        served = { allocator: [allocator.name, allocator.version].compact.join(" "), path: allocator.path }
+        expected = @order[:expected]
+        return worded(:served_by_another, **served, expected: expected) unless serves?(allocator, expected)
 
-        "#{served}, and --conf is for jemalloc" if @order[:conf] && allocator.name != :jemalloc
+        worded(:conf_without_jemalloc, **served) if @order[:conf] && allocator.name != :jemalloc
       end
 
       def serves?(allocator, expected)
@@ -61,8 +62,8 @@ module Memscope
         settings = allocator.settings.values.select { |setting| setting.ignored && setting.given }
         return if allocator.name != :jemalloc || settings.empty?
 
-        why = settings.map { |setting| "#{setting.name}: #{setting.given.inspect}: #{setting.ignored}" }.join("; ")
-        "jemalloc ignores part of its configuration: #{why}"
+        ignored = settings.map { |setting| "#{setting.name}: #{setting.given.inspect}: #{setting.ignored}" }
+        worded(:conf_ignored, settings: ignored.join("; "))
       end
     end
   end

@@ -56,7 +56,8 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       def heading(ending)
-        "memscope #{@order[:title]}: #{'at the end, ' if ending}after #{(now - @started).round(1)} s\n\n"
+        when_read = worded(ending ? :at_the_end : :after, seconds: (now - @started).round(1))
+        "memscope #{@order[:title]}: #{when_read}\n\n"
       end
     end
   end

@@ -17,9 +17,9 @@ module Memscope
         require_relative "require_recorder"
         why = record or return report_at_exit
 
-        complain("no report: #{why}")
+        complain(:no_report, why: why)
       rescue StandardError, ScriptError => e
-        complain("no report: #{e.message} (#{e.class})")
+        complain(:no_report, why: "#{e.message} (#{e.class})")
       end
 
       private
