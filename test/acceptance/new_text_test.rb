@@ -22,6 +22,16 @@ class NewTextTest < MemscopeTest
     assert_equal "4,711 is planted here\nit is planted here\n", out
   end
 
+  def test_a_metric_is_its_line_and_its_help
+    metric = "planted_bytes snapshot gc.heap_live_slots\n  Planted here\n"
+    out = run_copy(<<~RUBY, "show/metrics/definitions.txt" => metric)
+      family = Memscope::Metrics.families.find { |one| one.name == "memscope_planted_bytes" }
+      puts family.help, family.samples.first.value.positive?
+    RUBY
+
+    assert_equal "Planted here\ntrue\n", out
+  end
+
   private
 
   # Runs Ruby code with a copy of lib, to some of whose files text is added.

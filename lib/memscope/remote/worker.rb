@@ -15,17 +15,12 @@ module Memscope
   class Worker < Record
     # A report begins with index, pid and role: the master goes by them before it parses (Received::HEAD).
 
-    # The columns of a table of processes, in text and on the page, by field: the heading, and the help of the metric
-    # memscope_worker_FIELD (the RSS has another one).
+    # The columns of a table of processes, in text and on the page: headings by field. All but the RSS are metrics too,
+    # memscope_worker_FIELD.
     #
     # @api private
-    COLUMNS = {
-      rss_bytes: ["RSS"],
-      pss_bytes: ["PSS", "Resident memory, with each page divided by the number of processes that map it"],
-      uss_bytes: ["USS", "Resident memory that this worker alone maps"],
-      shared_bytes: ["shared", "RSS minus USS: memory shared copy-on-write or through files"],
-      unshared_since_fork_bytes: ["unshared", "Shared with the master when the worker started, and private now"]
-    }.freeze
+    COLUMNS = { rss_bytes: "RSS", pss_bytes: "PSS", uss_bytes: "USS", shared_bytes: "shared",
+                unshared_since_fork_bytes: "unshared" }.freeze
 
     # @return [Integer, nil] RSS of the ledger, which is the sum of its rows
     def ledger_rss_bytes = rows&.values&.sum

@@ -30,7 +30,7 @@ module Memscope
       end
 
       def sizes
-        headings = ["MiB", "pid", *Worker::COLUMNS.values.map(&:first), "up", *("verdict" if judged?)]
+        headings = ["MiB", "pid", *Worker::COLUMNS.values, "up", *("verdict" if judged?)]
         lines = @reading.map { |worker| size_cells(worker) }
         lines << all.fill("", all.size...headings.size) if many?
         @page.table(headings, lines, keys: @reading.map(&:index))
