@@ -23,7 +23,6 @@ module Memscope
       def read = capture(body)
 
       # @api private
-      # @return [Hash{Symbol => Object}] for `capture`
       def body
         @at_start ||= at_start
         Native.allocator.update(@at_start) { |_reasons, now, at_start| { **at_start, **now } }

@@ -27,8 +27,6 @@ module Memscope
 
     class << self
       # For all arenas together jemalloc returns the decay time -1, which means nothing.
-      #
-      # @param body [Hash{Symbol => Object}] from the extension
       def capture(body)
         body = body.except(:dirty_decay_ms, :muzzy_decay_ms) unless body[:index]
         super({ **body, allocated_bytes: allocated_bytes(body),
@@ -59,12 +57,9 @@ module Memscope
     # (see Memscope.arenas)
     def self.read = capture(Native.arenas(true))
 
-    # Tier T1 under jemalloc. Tier T2 under other allocators, hence read only at an interval; if there is no interval,
-    # not at all.
+    # Tier T1 under jemalloc. Elsewhere tier T2, hence read only at an interval (seconds), and not at all without one.
     #
     # @api private
-    # @param interval [Numeric, nil] seconds
-    # @return [Arenas, nil]
     def self.read_for_metrics(cache, interval)
       return read if Native.allocator[:name] == :jemalloc
 
@@ -80,8 +75,7 @@ module Memscope
     end
 
     # @api private
-    # @param name [Symbol] one of Arena::LEVELS
-    # @return [Hash{Integer => Integer}] the numbers by the arenas' indexes, without arenas that do not have the number
+    # @return [Hash{Integer => Integer}] by the arenas' indexes, without arenas that do not have the number
     def level(name) = arenas.to_h { |arena| [arena.index, arena.public_send(name)] }.compact
 
     # @api private
@@ -89,7 +83,6 @@ module Memscope
     def levels = Arena::LEVELS.to_h { |name| [name, level(name)] }.reject { |_name, numbers| numbers.empty? }
 
     # @api private
-    # @return [Boolean] whether anything could be read
     def known? = !merged.nil?
   end
 end

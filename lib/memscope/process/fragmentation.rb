@@ -11,9 +11,8 @@ module Memscope
 
   # How much more memory the allocator holds than is allocated, as named ratios, and how much of it can be returned.
   #
-  # A purge (`Memscope.purge`) returns "purgeable" memory at once. "Stuck" memory stays until the last allocation in its
-  # slab, or the allocation next to a free block, is freed, or the process ends. What compaction of Ruby's own heap can
-  # empty is in RubyHeap.
+  # A purge (`Memscope.purge`) returns "purgeable" memory. "Stuck" memory stays until the last allocation in its slab,
+  # or the allocation next to a free block, is freed, or the process ends. RubyHeap shows how much compaction can empty.
   class Fragmentation < Reading
     # @return [Float, nil] slack inside of pages: 1.0 is none
     def active_to_allocated = RubyHeap.ratio(active_bytes, allocated_bytes)
@@ -36,7 +35,6 @@ module Memscope
       end
 
       # @api private
-      # @param classes [SizeClasses] of the same epoch; if not, a reason says that it differs
       def of_jemalloc(snapshot, classes)
         totals = snapshot.jemalloc || {}
         build(:jemalloc, [snapshot, classes],

@@ -9,8 +9,7 @@ module Memscope
   # The facts that an allocator's settings have to fit, and that the doctor's rules look at: the processors, the
   # container, the kernel's huge pages, and how the process was started.
   class HostEnvironment < Record
-    # The bit in the flags of /proc/PID/stat that means: forked, and no exec since (PF_FORKNOEXEC in the kernel's
-    # sched.h).
+    # In the flags of /proc/PID/stat: forked, and no exec since (PF_FORKNOEXEC in the kernel's sched.h).
     FORKED = 0x40
     # Ruby's defaults for the variables that make the GC keep pages, or let malloc grow (gc.c, ruby_gc_params).
     DEFAULTS = {
@@ -22,9 +21,7 @@ module Memscope
     private_constant :FORKED, :DEFAULTS
 
     class << self
-      # @param cgroup [Cgroup]
-      # @param proc_root [String] the directory to read as /proc
-      # @param sys_root [String] the directory to read as /sys
+      # @param proc_root [String] read instead of /proc; likewise `sys_root`
       # @return [HostEnvironment]
       def read(cgroup, proc_root: "/proc", sys_root: "/sys")
         capture({ cpus: Etc.nprocessors, cpu_limit: cgroup.cpu_limit, memory_limit_bytes: cgroup.limit_bytes,

@@ -27,7 +27,6 @@ module Memscope
     # Resident bytes of one owner. The children's bytes sum to the row's.
     class Row < Record
       # @api private
-      # @return [Symbol] the field with the rows that sum to it
       def self.nested = :children
 
       include Lookup
@@ -55,7 +54,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Integer] how many checks fail, its own and those below it
       def unverified = (check && !check.verified? ? 1 : 0) + children.sum(&:unverified)
     end
 
@@ -70,7 +68,7 @@ module Memscope
       of(gc ? RubyHeap::Garbage.collect : nil) { Native.ledger(deep, shared, objects, strict) }
     end
 
-    # A ledger with `garbage`; what objects own, as found by the same forked child; and Ruby's heap, with its pins.
+    # A ledger with `garbage`, the Blocks that the same forked child found, and Ruby's heap with its pins.
     #
     # @api private
     def self.survey(shared: true, strict: false, gc: false)
@@ -121,8 +119,8 @@ module Memscope
 
     def self.malloc_detail(body) = body[:rows].find { |row| row[:id] == :malloc }&.fetch(:detail)
 
-    # Adds what Ruby's just-in-time compilers have asked malloc for, besides the code, if this Ruby says it. That is no
-    # row, since it is unknown in which heaps these blocks are, and how much of them is resident.
+    # Adds the malloc memory of Ruby's just-in-time compilers, besides the code, where this Ruby reports it. It gets no
+    # row, because it is unknown in which heaps these blocks are, and how much of them is resident.
     def self.add_jit_metadata(detail)
       bytes = [(RubyVM::YJIT.runtime_stats&.[](:yjit_alloc_size) if defined?(RubyVM::YJIT.runtime_stats)),
                (RubyVM::ZJIT.stats&.[](:zjit_alloc_bytes) if defined?(RubyVM::ZJIT.stats))].compact.sum
@@ -132,7 +130,7 @@ module Memscope
       detail[:untracked_bytes] = [detail[:untracked_bytes] - bytes, 0].max if detail[:untracked_bytes]
     end
 
-    # The most bytes that a GC could free; nil if the rows do not show it.
+    # An upper bound on the bytes that a GC can free; nil if the rows do not show it.
     def self.collectable(rows)
       heap, malloc = %i[ruby_heap malloc].map { |id| rows.find { |row| row[:id] == id } }
       live = heap && heap[:children].find { |row| row[:id] == :live_slots }
@@ -153,7 +151,6 @@ module Memscope
     end
 
     # @api private
-    # @return [Row, nil] the row at that path
     def row(*path) = path.reduce(self) { |above, id| above&.part(id) }
 
     # @return [Integer, nil] the part of `rss_bytes` on pages that no other process shares: what the machine gains when
@@ -164,11 +161,8 @@ module Memscope
     end
 
     # @api private
-    # @param id [Symbol] the id of a top row
-    # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on the row's pages
-    # @param least [Integer, nil] lower limit of the result
-    # @return [Range<Integer>, nil] bounds of how many of these bytes are on pages that no other process shares; nil if
-    #   it is unknown which pages are shared
+    # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on the pages of a top row
+    # @return [Range<Integer>, nil] bounds of how many of these are on private pages; nil if it is unknown
     def unshared(id, bytes, least: 0)
       row = part(id)
       return unless row&.shared_bytes
@@ -179,8 +173,7 @@ module Memscope
 
     # @api private
     # @param bytes [Range<Integer>] bounds of a number of bytes, anywhere on malloc's pages
-    # @return [Range<Integer>] bounds of how many of these bytes the kernel takes back when malloc returns them: no more
-    #   than are resident
+    # @return [Range<Integer>] bounds of how many of these the kernel takes back when malloc returns them: resident ones
     def returnable(bytes)
       malloc = row(:malloc) or return bytes
       kept = malloc.detail[:madvise_refused] ? malloc.bytes : malloc.detail.fetch(:locked_bytes, 0)
@@ -242,7 +235,6 @@ module Memscope
     def leaf_bytes = each_path.filter_map { |path, row| [path, row.bytes] if row.leaf? }.to_h
 
     # @api private
-    # @return [Integer] how many rows fail their check
     def unverified_rows = rows.sum(&:unverified)
 
     # @return [Hash{Symbol => Object}] the allocator in it has no envelope of its own

@@ -14,9 +14,8 @@ module Memscope
                     prof_log prof_unbias san_guard_small san_guard_large log].freeze
 
     class << self
-      # @param text [String] as MALLOC_CONF has it
-      # @return [Array(Array<Array(String, String)>, String, nil)] name and value of each pair that jemalloc reads, and
-      #   the text from where it stops reading: empty if the text ends with a comma, nil if jemalloc reads all of it
+      # @return [Array(Array<Array(String, String)>, String, nil)] the pairs that jemalloc reads, and the text
+      #   from where it stops reading: empty if the text ends with a comma, nil if jemalloc reads all of it
       def parse(text)
         pairs = text.scan(PAIR)
         read = pairs.sum { |pair| pair.join(":").length + 1 }
@@ -24,10 +23,7 @@ module Memscope
       end
 
       # Attributes the options that jemalloc reports to the texts that set them, and adds the texts' other options.
-      #
-      # @param settings [Array<Hash{Symbol => Object}>] :name and :value of each
-      # @param confs [Array<Hash{Symbol => String}>] :source and :text of each, in jemalloc's order: a later one wins
-      # @return [Hash{Symbol => Object}] :settings, a Hash for each Allocator::Setting, and their :reasons
+      # `confs` are Hashes of :source and :text, in jemalloc's order: a later one wins.
       def attribute(settings:, confs:, **)
         texts = confs.map { |conf| [conf[:source], *parse(Field.utf8(conf[:text].to_s))] }
         reported = settings.to_h { |option| [option[:name], option(*option.values_at(:name, :value), texts)] }

@@ -14,7 +14,7 @@ module Memscope
     # Rubies whose GC.compact mistakes whatever lies above a thread's stack for an object: ruby/ruby#7081, fixed in
     # 3.1.4 and 3.2.1.
     UNSAFE_TO_COMPACT = %w[3.1.0 3.1.1 3.1.2 3.1.3 3.2.0].freeze
-    # The longest predicted walk, in microseconds under the GVL, that the surfaces make in the process itself.
+    # Up to this predicted time under the GVL, in microseconds, surfaces walk in the process itself.
     BUDGET_US = 10_000
     private_constant :UNSAFE_TO_COMPACT, :BUDGET_US
 
@@ -27,23 +27,20 @@ module Memscope
     # (see Memscope.ruby_heap)
     def self.read(collect: false) = of(Native.ruby_heap(check_switch(:collect, collect), false, nil))
 
-    # Reads the heap for surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage
-    # collection under way, and walks in a forked child if the walk would take longer than `budget_us`, and longer than
-    # a fork would stop Ruby. A budget of 0 always forks.
+    # For surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage collection under
+    # way, and walks in a forked child if the walk would take longer than `budget_us`, and longer than a fork would stop
+    # Ruby. A budget of 0 always forks.
     #
     # @api private
-    # @param objects [Boolean] whether to read held_by_objects_bytes too
     def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
 
     # @api private
-    # @param body [Hash{Symbol => Object}] from the extension
     def self.of(body)
       body[:reasons][:compactable_bytes] = compaction_refusal if compaction_refusal
       capture(body)
     end
 
     # @api private
-    # @param ruby [String] a version
     # @return [String, nil] why memscope never compacts a heap of this Ruby; nil if it can
     def self.compaction_refusal(ruby = RUBY_VERSION)
       return unless UNSAFE_TO_COMPACT.include?(ruby)

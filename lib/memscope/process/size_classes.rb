@@ -47,7 +47,6 @@ module Memscope
     def slack_bytes = classes.any? ? sum { |size_class| size_class.slack_bytes || 0 } : nil
 
     # @api private
-    # @return [Boolean] whether anything could be read
     def known? = classes.any?
   end
 end

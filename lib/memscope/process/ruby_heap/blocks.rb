@@ -16,7 +16,7 @@ module Memscope
     class Blocks < Reading
       # Objects and what they own.
       class Owned < Record
-        # @return [Integer] malloc memory that they own: known blocks, and what unfollowed objects report
+        # Known blocks, and the memory that unfollowed objects report.
         def malloc_bytes = block_bytes + unfollowed_bytes
       end
 
@@ -24,43 +24,37 @@ module Memscope
       class Returned < Record
         def range = bytes..max_bytes
 
-        # @return [Range<Integer>, nil]
         def private_range = (private_bytes..private_max_bytes if private_bytes && private_max_bytes)
       end
 
-      # @return [Returned, nil] what a full GC returns; nil if that is unknown
       def returned_by_gc = both(heap_pages, at_once) { |pages, malloc| pages + malloc }
 
-      # @return [Returned, nil] what a trim or purge of malloc's memory returns after the GC: both bounds of `in_all`
-      #   include `at_once`
+      # Returned by a trim or purge of malloc's memory after the GC: both bounds of `in_all` include `at_once`.
       def returned_after_gc = both(in_all, at_once) { |all, gone| [all - gone, 0].max }
 
-      # @return [Returned, nil] what the GC and that trim or purge return together
+      # Returned by the GC and that trim or purge together.
       def returned = both(heap_pages, in_all) { |pages, malloc| pages + malloc }
 
-      # @return [Integer, nil] malloc memory that objects own; without what they report, if that is too much
+      # Without the memory that objects report, if they report too much.
       def held_by_objects_bytes = overstated? ? all.block_bytes : all&.malloc_bytes
 
-      # @return [Boolean] whether objects report more than malloc has in use beside the known blocks
+      # Whether objects report more than malloc has in use beside the known blocks.
       def overstated? = !all.nil? && !unowned_bytes.nil? && all.unfollowed_bytes > unowned_bytes
 
-      # @return [Integer, nil] what the garbage holds, slots included, as far as it is known or reported
+      # Slots included, as far as the memory is known or reported.
       def garbage_bytes = garbage && (garbage.slot_bytes + garbage.malloc_bytes)
 
-      # @return [Integer, nil] the most that the garbage holds, slots included
       def garbage_max_bytes = garbage && (garbage_bytes + uncounted_bytes)
 
-      # @return [Integer] the most that garbage of C extensions owns and does not report: Garbage::UNCOUNTED for each
-      #   object, but no more than what no object is known to own
+      # An upper bound on the memory that garbage of C extensions owns and does not report: Garbage::UNCOUNTED for each
+      # object, but at most the memory that no object is known to own.
       def uncounted_bytes
         data = unfollowed_garbage.reject { |kind| OWN_KINDS.include?(kind.name) }
         [Garbage::UNCOUNTED * data.sum(&:garbage), unowned_bytes].compact.min
       end
 
-      # @return [Array<Unfollowed>] the types with garbage, most garbage first
       def unfollowed_garbage = unfollowed.to_a.select { |kind| kind.garbage.positive? }.sort_by { |kind| -kind.garbage }
 
-      # @return [String, nil] the most frequent of unfollowed_garbage; nil if there is none
       def unfollowed_names
         unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }.join(", ") if unfollowed_garbage.any?
       end

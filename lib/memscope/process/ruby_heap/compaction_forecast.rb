@@ -17,7 +17,7 @@ module Memscope
     #
     # @api private
     class CompactionForecast
-      # The widest range that is a forecast, as upper bound / lower bound.
+      # A forecast's upper bound is at most this many times its lower bound.
       RATIO = 1.5
       # If the upper bound is at most this share of the heap, the lower bound of the forecast is 0.
       SMALL = 0.05
@@ -32,14 +32,12 @@ module Memscope
         @version = heap.ruby.split(".").first(2).map(&:to_i)
       end
 
-      # @return [Range<Integer>, nil] bytes
+      # In bytes; nil for a `reason`.
       def range = (narrow(*bounds(garbage: !@heap.collected?)) unless missing)
 
-      # @return [String, nil] why there is no range
       def reason = missing || (too_wide unless range)
 
-      # @param bytes [Integer] size of the empty pages
-      # @return [Integer] how many of these bytes a GC returns without a compaction
+      # How many bytes of the empty pages a GC returns without a compaction.
       def returned_of_empty(bytes)
         return bytes unless by_ratio?
 
@@ -83,7 +81,7 @@ module Memscope
         end
       end
 
-      # The fewest and the most pages returned. Garbage raises only the upper bound: by the pages that it fills, and
+      # Bounds on the number of pages returned. Garbage raises only the upper bound: by the pages that it fills, and
       # those in which it is pinned. Old garbage counts as live.
       def bounds(garbage:)
         live = garbage ? @heap.old_objects : @heap.live_slots
@@ -108,7 +106,7 @@ module Memscope
 
       def pages(bytes) = bytes / @heap.page_bytes
 
-      # Of a page: the smallest slots are the most.
+      # The number of slots on a page of the smallest ones.
       def most_slots = @heap.slot_sizes.map { |size| slots_each(size) }.max
 
       def slots_each(size) = size.slots / size.pages

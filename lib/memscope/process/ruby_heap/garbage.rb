@@ -5,7 +5,7 @@ require_relative "../ruby_heap"
 
 module Memscope
   class RubyHeap < Reading
-    # Collecting garbage before a reading, and an upper bound of the garbage that there is afterwards.
+    # Collects garbage before a reading, and bounds the garbage that there is afterwards.
     #
     # @api private
     module Garbage
@@ -16,10 +16,8 @@ module Memscope
       COUNTED = %i[heap_marked_slots heap_live_slots malloc_increase_bytes].all? { |name| GC.stat.key?(name) }
 
       class << self
-        # To be called right after collect, before the program has let go of what survived. Makes no objects.
-        #
-        # @return [Integer, nil] an upper bound of what was allocated since, as far as Ruby counts it; nil if another GC
-        #   has run meanwhile
+        # Call right after `collect`, before the program drops any of the survivors. Makes no objects.
+        # @return [Integer, nil] an upper bound on the bytes allocated since that Ruby counts; nil if another GC has run
         def unjudged_bytes
           return unless COUNTED && GC.latest_gc_info(:state) != :marking && GC.latest_gc_info(:major_by)
 
@@ -27,9 +25,7 @@ module Memscope
           (UNCOUNTED * [slots, 0].max) + GC.stat(:malloc_increase_bytes)
         end
 
-        # Runs a major GC as GC.start does.
-        #
-        # @return [Hash{Symbol => Integer, nil}] the body of a Ledger::Collected
+        # Runs a major GC as GC.start does, and returns the body of a Ledger::Collected.
         def collect
           shared = Native.inherited
           before = ProcessMemory.read.rss_bytes
