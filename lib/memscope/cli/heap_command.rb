@@ -25,9 +25,9 @@ module Memscope
       def deliver_readings(readings, **view)
         return super unless @since && !@given[:json]
 
-        require_relative "heap_since"
+        require_relative "../show/report/heap_since"
         deliver do |display|
-          HeapSincePage.new(*readings, since: @since, limit: @given[:top], **display.to_h).to_s
+          Report::HeapSincePage.new(*readings, since: @since, limit: @given[:top], **display.to_h).to_s
         end
       end
 

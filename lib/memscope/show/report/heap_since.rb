@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
-require_relative "../show/report/heap_graph"
+require_relative "heap_graph"
 
 module Memscope
-  module CLI
+  module Report
     # What grew from an earlier heap graph of a process to a later one: by the paths where memory has accumulated, and
     # by class. The earlier graph lists only the largest. What it does not list counts there with the smallest number
     # that it lists: so no growth is overstated.
-    class HeapSincePage < Report::HeapPage
+    class HeapSincePage < HeapPage
       # @param reading [HeapGraph] the later one
       # @param since [HeapGraph] the earlier one
       # @param limit [Integer] rows of each list

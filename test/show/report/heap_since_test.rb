@@ -1,10 +1,11 @@
 # frozen_string_literal: true
 
-require_relative "../test_helper"
-require_relative "../support/leaking_shop"
-require "memscope/cli/heap_since"
+require_relative "../../test_helper"
+require_relative "../../support/leaking_shop"
+require "memscope/show/report"
+require "memscope/show/report/heap_since"
 
-class CLIHeapSinceTest < MemscopeTest
+class HeapSincePageTest < MemscopeTest
   include LeakingShop
 
   def test_what_grew_comes_first
@@ -30,7 +31,7 @@ class CLIHeapSinceTest < MemscopeTest
     whole = later.to_h
     listed = whole[:paths].max_by(whole[:paths].size / 2) { |path| path[:accumulated_bytes].fdiv(path[:count]) }
     cut = whole.merge(retained: whole[:retained].first(1), paths: listed, path_count: listed.size)
-    page = Memscope::CLI::HeapSincePage.new(later, since: Memscope::HeapGraph.from_h(cut), limit: 10).to_s
+    page = Memscope::Report::HeapSincePage.new(later, since: Memscope::HeapGraph.from_h(cut), limit: 10).to_s
 
     assert_match(/no path where memory has accumulated grew/, page)
     refute_match(/retained/, page)
