@@ -27,15 +27,17 @@ module Memscope
         end
 
         # @yieldparam terminal [Terminal] while the alternate screen is shown
+        # @return [Integer] the exit status, as the block returns it
         def open
-          @mode = @input.console_mode
           trap(:WINCH) { @events << :resized }
-          enter
-          keys = Forks.background("memscope keys") { listen }
-          yield self
-        ensure
-          keys&.kill
-          leave
+          @input.raw do
+            keys = Forks.background("memscope keys") { listen }
+            screen { yield self }
+          ensure
+            keys&.kill
+          end
+        rescue Errno::EIO, IOError
+          Command::FINE # the terminal is gone
         end
 
         # @return [Array(Integer, Integer)] columns and lines
@@ -59,9 +61,9 @@ module Memscope
         #
         # @return [void]
         def suspend
-          leave
-          Process.kill(:STOP, Process.pid)
-          enter
+          @output.write(LEAVE)
+          @input.cooked { Process.kill(:STOP, Process.pid) }
+          @output.write(ENTER)
         end
 
         private
@@ -72,17 +74,11 @@ module Memscope
           @events << :closed
         end
 
-        def enter
-          @input.raw!
+        def screen
           @output.write(ENTER)
-        end
-
-        def leave
-          @input.console_mode = @mode if @mode
+          yield
+        ensure
           @output.write(LEAVE)
-          @output.flush
-        rescue SystemCallError, IOError
-          nil # the terminal is gone
         end
       end
     end
