@@ -46,7 +46,7 @@ module Memscope
 
         allowed = [*COMMANDS, "--help", "--version"]
         given = Command.questioned(name[0, 60], allowed)
-        raise Failure.new(WORDS.fill(:unknown_command, given: given, allowed: allowed.join(", ")), Command::USAGE)
+        raise Failure.new(Command::USAGE, WORDS.fill(:unknown_command, given: given, allowed: allowed.join(", ")))
       end
 
       def overview

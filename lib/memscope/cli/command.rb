@@ -10,18 +10,8 @@ module Memscope
   const_defined?(:Launch) ? require_relative("launch") : autoload(:Launch, "#{__dir__}/launch.rb")
 
   module CLI
-    # Ends a command with a message and an exit status.
-    class Failure < StandardError
-      # @return [Integer]
-      attr_reader :status
-
-      # @param message [String]
-      # @param status [Integer]
-      def initialize(message, status)
-        super(message)
-        @status = status
-      end
-    end
+    # Ends a command with an exit status and a message.
+    class Failure < SystemExit; end
 
     WORDS = Words.beside(__FILE__)
 
@@ -98,7 +88,7 @@ module Memscope
           out.flush
           FINE
         rescue SystemCallError, IOError => e
-          raise Failure.new("standard output: #{e.message}", INPUT_OUTPUT)
+          raise Failure.new(INPUT_OUTPUT, "standard output: #{e.message}")
         end
 
         # @param given [String] a wrong word
@@ -189,9 +179,9 @@ module Memscope
       end
 
       # @param message [Symbol, String] of WORDS, or as it is
-      def usage_error(message, **figures) = raise(Failure.new(worded(message, figures), USAGE))
+      def usage_error(message, **figures) = raise(Failure.new(USAGE, worded(message, figures)))
 
-      def failure(message, **figures) = raise(Failure.new(worded(message, figures), INPUT_OUTPUT))
+      def failure(message, **figures) = raise(Failure.new(INPUT_OUTPUT, worded(message, figures)))
 
       def say(message, **figures) = @err.puts("memscope #{self.class.title}: #{worded(message, figures)}")
 
@@ -331,7 +321,7 @@ module Memscope
         name, *arguments = @command
         Process.exec(environment.changes, [name, name], *arguments)
       rescue SystemCallError => e
-        raise Failure.new("#{name}: #{e.class.new.message}", e.is_a?(Errno::ENOENT) ? 127 : 126)
+        raise Failure.new(e.is_a?(Errno::ENOENT) ? 127 : 126, "#{name}: #{e.class.new.message}")
       end
     end
   end

@@ -43,10 +43,9 @@ module Memscope
       end
 
       def start
-        environment = Launch::Environment.new(ENV)
-        order = { dump: free_path(Process.pid), format: format, display: Report::Display.of(@err).to_h }
-        write_order("report", environment, output: nil, json: @given[:json], **order)
-        become(environment)
+        order = { dump: free_path(Process.pid), format: format, json: @given[:json] }
+        @given.delete(:output) # the program writes FILE, and the summary to standard error
+        hand_over("report", **order)
       end
 
       def format = @given[:format] || (output ? format_of_output : :perfetto)

@@ -81,7 +81,7 @@ module Memscope
 
       # Reads the texts now: a program that has nothing to be told loads nothing for them.
       def worded(name, **figures)
-        require_relative "../../value/words"
+        require_relative "../../value/words" unless Memscope.const_defined?(:Words)
         Words.beside(__FILE__).fill(name, figures)
       end
 
