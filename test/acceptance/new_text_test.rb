@@ -32,6 +32,39 @@ class NewTextTest < MemscopeTest
     assert_equal "Planted here\ntrue\n", out
   end
 
+  RULE = <<~RUBY
+    module Memscope
+      module Doctor
+        module Rules
+          rule(:planted, :rss_bytes) { { severity: :info, remedy: nil, figures: { number: 1_000 } } }
+        end
+      end
+    end
+  RUBY
+  # rubocop:disable-next Style/FormatStringToken -- the form of the file
+  TEXTS = <<~WORDS
+    planted.subject
+      what is planted
+    planted.title
+      %{number} rules are planted
+    planted.why
+      Their process is %{pid}.
+    planted.returns
+      Nothing
+      does.
+  WORDS
+
+  def test_a_rule_of_the_doctor_is_its_entry_and_its_texts
+    out = run_copy(<<~RUBY, "judge/doctor/rules/kernel.rb" => RULE, "judge/doctor/rules.words" => TEXTS)
+      diagnosis = Memscope.doctor
+      finding = diagnosis.find { |one| one.id == :planted }
+      puts finding.title, finding.explanation.sub(Process.pid.to_s, "this one"), finding.unrecoverable_reason
+      puts diagnosis.checked.find { |one| one.id == :planted }.subject
+    RUBY
+
+    assert_equal "1,000 rules are planted\nTheir process is this one.\nNothing does.\nwhat is planted\n", out
+  end
+
   private
 
   # Runs Ruby code with a copy of lib, to some of whose files text is added.

@@ -67,13 +67,13 @@ class WordsReaderTest < MemscopeTest
     assert_equal "refused by the kernel\nUTF-8\n", result.out, result
   end
 
-  def test_each_file_of_texts_is_well_formed_and_is_beside_the_file_that_reads_it
+  def test_each_file_of_texts_is_well_formed_and_beside_a_file_that_reads_it
     refute_empty WordFiles::ALL
     WordFiles::ALL.each do |path|
       texts = Words.new(path)
 
       WordFiles.read(path).each { |name, lines| assert_equal lines.join(" ").squeeze(" "), flat(texts[name]), name }
-      assert_includes File.read(path.sub(/words\z/, "rb")), "Words.beside(__FILE__)", path
+      assert_path_exists reader(path), path
     end
   end
 
@@ -91,6 +91,14 @@ class WordsReaderTest < MemscopeTest
   end
 
   private
+
+  # The Ruby file beside it, or one in its directory, that reads it.
+  def reader(path)
+    beside = path.sub(/words\z/, "rb")
+    readers = { beside => "Words.beside(__FILE__)" } if File.exist?(beside)
+    readers ||= Dir[File.join(File.dirname(path), "*.rb")].to_h { |file| [file, %("#{File.basename(path)}")] }
+    readers.keys.find { |file| File.read(file).include?(readers[file]) }.to_s
+  end
 
   def flat(text) = text.gsub(/\s+/, " ")
 end

@@ -38,10 +38,16 @@ module Memscope
       @text[start...@text.index(LAST, start)].gsub(/\n {2}(?! )/, " ").gsub(/\n {4}/, "\n").freeze
     end
 
+    # @return [Boolean] whether there is a text of that name
+    def key?(name) = @text.include?("\n#{name}\n  ")
+
     # @param figures [Hash{Symbol => Object}]
     # @return [String] the text with these figures, frozen
     # @raise [KeyError] if there is no such text, or no such figure
-    def fill(name, figures) = format(self[name], figures).freeze
+    def fill(name, figures)
+      text = self[name]
+      text.include?("%") ? format(text, figures).freeze : text
+    end
   end
   private_constant :Words
 end

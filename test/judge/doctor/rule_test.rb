@@ -2,6 +2,7 @@
 
 require_relative "../../test_helper"
 require_relative "../../support/diagnosed"
+require_relative "../../support/word_files"
 
 # What all rules share: their thresholds. An idle process gets one answer: numbers that hardly move do not change the
 # verdict.
@@ -69,5 +70,18 @@ class DoctorRuleTest < MemscopeTest
     severities = [nil, :warning, :critical].map { |held| severity(:near_limit, held: { near_limit: held }, **chart) }
 
     assert_equal %i[warning warning critical], severities
+  end
+
+  ROOM = File.join(ChildProcess::ROOT, "lib/memscope/judge/doctor/")
+  NAMES = WordFiles.read("#{ROOM}rules.words").keys.map(&:name)
+  PARTS = %w[subject title why returns remedy cost].freeze
+
+  def test_each_text_is_named_by_a_rule
+    ids = Memscope::Doctor::Rules.all.map { |rule| rule.id.name }
+    sources = Dir["#{ROOM}{,rules/}*.rb"].map { |path| File.read(path) }.join
+    symbols = sources.scan(/(?<!:):(\w+)/).flatten + sources.scan(/%i\[(.*?)\]/m).flat_map { |(list)| list.split }
+
+    assert_empty(NAMES.filter_map { |name| name[/\w+\z/] }.uniq - PARTS - symbols)
+    assert_empty(NAMES.filter_map { |name| name[/\A(\w+)\./, 1] }.uniq - ids)
   end
 end

@@ -88,34 +88,30 @@ module Memscope
           reading.reasons.slice(*JUDGED).select { |id, _why| reading.public_send(id).nil? }.values
         end
         why = [*ledger.reasons.slice(*MISSING).values, *others].uniq
-        why.empty? ? "its figures are missing" : why.join("; ")
+        why.empty? ? text(:figures_missing) : why.join("; ")
       end
 
-      # @return [String, nil] why a rule does not apply to this process
-      def without_glibc = ("glibc does not serve malloc" unless allocator.name == :glibc)
+      # @return [Symbol, nil] why a rule does not apply to this process: the name of a text
+      def without_glibc = (:without_glibc unless allocator.name == :glibc)
 
-      # @return [String, nil]
-      def without_jemalloc = ("jemalloc does not serve malloc" unless allocator.name == :jemalloc)
+      # @return [Symbol, nil]
+      def without_jemalloc = (:without_jemalloc unless allocator.name == :jemalloc)
 
-      # @return [String, nil]
-      def without_limit = ("the container has no limit that memscope can read" unless limit_bytes)
+      # @return [Symbol, nil]
+      def without_limit = (:without_limit unless limit_bytes)
 
-      # @return [String, nil] why this diagnosis cannot be compared with the earlier one
+      # @return [Symbol, nil] why this diagnosis cannot be compared with the earlier one
       def incomparable
-        return "no earlier diagnosis was given" unless earlier
+        return :no_earlier unless earlier
 
-        "the earlier diagnosis is not earlier" unless earlier.ledger.at < ledger.at
+        :not_earlier unless earlier.ledger.at < ledger.at
       end
 
-      # @return [String, nil] why the growth of objects and that of native memory cannot be told
-      def undivided
-        incomparable || (unsized_growth && "growth of objects cannot be told from that of native memory")
-      end
+      # @return [Symbol, nil] why the growth of objects and that of native memory cannot be told
+      def undivided = incomparable || (unsized_growth && :undivided)
 
-      # @return [String, nil] why the growth of all that is in use tells nothing, or no more than its parts
-      def divided
-        incomparable || ("growth of objects and of native memory tells more" unless unsized_growth)
-      end
+      # @return [Symbol, nil] why the growth of all that is in use tells nothing, or no more than its parts
+      def divided = incomparable || (:divided unless unsized_growth)
 
       # @return [Boolean] whether the history is long enough to tell how memory grows
       def judged? = !verdict.nil? && verdict.kind != :too_early

@@ -12,18 +12,21 @@ module Memscope
     FLOOR = 16 * MEBIBYTE
     private_constant :MEBIBYTE, :FLOOR
 
-    # One rule: its name and what it looks for, the bytes that it concerns, the thresholds that they must reach, and a
-    # block that judges. An entry that depends on the process is the name of a figure, or a block that runs in Figures.
+    # One rule: its name, the bytes that it concerns, the thresholds that they must reach, and a block that judges. What
+    # it looks for, and what a finding says, is in rules.words. An entry that depends on the process is the name of a
+    # figure, or a block that runs in Figures.
     #
     # * affected: the bytes that the rule concerns, nil if unknown; absent if it concerns no number of bytes.
-    # * inapplicable: why the rule does not apply to this process, a String; nil if it applies.
+    # * inapplicable: why the rule does not apply to this process; nil if it applies.
     # * floor, ratio, of: the bytes must reach both the floor and this share of the figure `of` (by default the RSS):
     #   neither a large share of little memory nor a small share of much memory is worth a remedy.
     #
-    # The block takes the bytes, and returns nil if nothing is wrong, or the finding: `title`; `why`, sentences that
-    # explain it; `severity` and `confidence`, by default a certain warning; `returns`, the bytes that the remedy
-    # returns, or why nothing in this process returns them; `remedy`, an Array of Finding's remedy and remedy_cost;
-    # `evidence`.
+    # The block takes the bytes, and returns nil if nothing is wrong, or what differs from a certain warning with all
+    # parts of the finding as they are in rules.words: `severity` and `confidence`; `evidence`; `title`; `why`, one or
+    # several; `returns`, the bytes that the remedy returns, or why nothing in this process returns them; `remedy`, an
+    # Array of Finding's remedy, one or several lines, and remedy_cost, or nil if none helps. A text is a String, or a
+    # Symbol: its name in rules.words, without that of the rule; `figures` are those that the texts name, besides
+    # the methods of Figures.
     #
     # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
     # Without this margin, a number that hardly moves could change the severity from one diagnosis to the next. The
@@ -41,7 +44,7 @@ module Memscope
         return [check(:unknown, unread), nil] if unread
 
         reason = figures.figure(inapplicable)
-        return [check(:inapplicable, reason), nil] if reason
+        return [check(:inapplicable, Rules.text(figures, reason, id)), nil] if reason
 
         bytes = figures.figure(affected)
         return [check(:unknown, figures.missing), nil] if affected && bytes.nil?
@@ -73,13 +76,20 @@ module Memscope
         Finding::SEVERITIES[before.clamp(*[most, least].sort)]
       end
 
-      def body(figures, bytes, title:, why:, severity:, confidence:, evidence:, returns:, remedy: nil)
+      def body(source, bytes, severity:, confidence:, evidence:, title: :title, why: :why, returns: :returns,
+               remedy: %i[remedy cost], figures: {})
+        given = { bytes: bytes, share: (source.of_rss(bytes) if bytes), **figures }
+        say = ->(parts, joint = " ") { say(source, given, parts, joint) }
         amount = returns.is_a?(Range)
-        { id: id, severity: severity, confidence: confidence, title: title,
-          explanation: [*why].compact.join(" "), affected_bytes: bytes, remedy: remedy&.first,
-          remedy_cost: remedy&.last, recoverable_bytes: (returns.begin if amount),
-          recoverable_max_bytes: (returns.end if amount), unrecoverable_reason: (returns unless amount),
-          evidence: { rss_bytes: figures.rss_bytes, **evidence, **floors }.compact }
+        { id: id, severity: severity, confidence: confidence, title: say[title], explanation: say[why],
+          affected_bytes: bytes, remedy: (say[remedy.first, "\n"] if remedy),
+          remedy_cost: (say[remedy.last] if remedy&.last), recoverable_bytes: (returns.begin if amount),
+          recoverable_max_bytes: (returns.end if amount), unrecoverable_reason: (say[returns] unless amount),
+          evidence: { rss_bytes: source.rss_bytes, **evidence, **floors }.compact }
+      end
+
+      def say(source, given, parts, joint)
+        [*parts].filter_map { |part| part.is_a?(Symbol) ? Rules.text(source, part, id, given) : part }.join(joint)
       end
     end
 
@@ -87,15 +97,42 @@ module Memscope
     #
     # @api private
     module Rules
+      WORDS = Words.new(File.join(__dir__, "rules.words"))
       @all = []
 
       class << self
         # @return [Array<Rule>]
         attr_reader :all
 
+        # @param source [Figures] whose methods are figures
+        # @param name [Symbol] of a text in rules.words
+        # @param rule [Symbol, nil] whose own text of that name comes first
+        # @param given [Hash{Symbol => Object}] further figures
+        # @return [String]
+        def text(source, name, rule = nil, given = {})
+          own = "#{rule}.#{name}"
+          figures = Hash.new do |_none, figure|
+            shown(figure, given.fetch(figure) { source.public_send(figure) })
+          end
+          WORDS.fill(WORDS.key?(own) ? own : name, figures)
+        end
+
+        # @return [String] "61 %"
+        def percent(share) = format("%.0f %%", 100 * share)
+
         private
 
-        def rule(id, subject, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
+        # A figure for people, by its class and its name.
+        def shown(name, value)
+          case value
+          when Float then percent(value)
+          when Integer, nil then name.end_with?("bytes") ? Quantity.size(value) : Quantity.count(value)
+          else value.to_s
+          end
+        end
+
+        def rule(id, affected = nil, inapplicable: nil, floor: 0, ratio: 0.0, of: :rss_bytes, &block)
+          subject = WORDS["#{id}.subject"]
           @all << Rule.new(id, subject, affected, inapplicable, floor, ratio, of, block).freeze
         end
       end
