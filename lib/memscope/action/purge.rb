@@ -34,16 +34,12 @@ module Memscope
     class Busy < StandardError; end
 
     class << self
-      # Implements Memscope.purge.
-      #
       # @api private
       def run(levers, **options) = Run.new(levers, **options).result
 
-      # Predicts what each lever would return by itself, from readings already taken.
+      # Predicts, like a dry run, what each lever would return by itself, from readings already taken.
       #
       # @api private
-      # @param evidence [Diagnosis::Evidence] of this process
-      # @return [Result] of a dry run
       def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
       # @api private
@@ -60,11 +56,10 @@ module Memscope
         %i[purge trim collect].find { |lever| missing[lever].nil? }
       end
 
-      # Predicts how much `allocators_lever` returns. Tier T1.
+      # A lower bound on what `allocators_lever` returns, without the pages that other processes share if these are
+      # known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
       #
       # @api private
-      # @return [Integer, nil] the least that the lever returns, without the pages that other processes share, if these
-      #   pages are known; nil if the ledger does not say (for :trim, the ledger must be deep)
       def least_bytes(ledger)
         lever = allocators_lever or return
 
@@ -73,7 +68,6 @@ module Memscope
       end
 
       # @api private
-      # @yield while no other thread of this process purges or tunes
       # @raise [Busy]
       def with_exclusive_purge
         result = nil
@@ -83,16 +77,14 @@ module Memscope
       end
     end
 
-    # One purge: checks its arguments, so that invalid ones are refused before anything is done; then reads a ledger
-    # and, for each lever, makes a forecast, runs the lever and reads a ledger again.
+    # One purge. Refuses invalid arguments before it does anything; then reads a ledger and, for each lever, makes a
+    # forecast, runs the lever and reads a ledger again.
     #
     # @api private
     class Run
       CALL = "Memscope.purge"
 
-      # Takes the arguments of Memscope.purge.
-      #
-      # @raise [ArgumentError] naming the argument, what was given and what is allowed
+      # Takes the arguments of Memscope.purge, and raises its ArgumentError.
       def initialize(levers, dry_run: false, gc: false)
         Result.check_switch(:dry_run, dry_run)
         collections = dry_run ? "true, false" : "false; a purge has the lever :gc instead"
@@ -108,8 +100,7 @@ module Memscope
         @ledgers = []
       end
 
-      # @param evidence [Diagnosis::Evidence, nil] for a dry run: predicts each lever from these readings
-      # @raise [Busy]
+      # With `evidence`, a dry run predicts from its readings.
       def result(evidence = nil)
         start = Cost.now
         @done = if evidence then forecast(evidence)
@@ -152,8 +143,8 @@ module Memscope
         [*@levers, nil].each_cons(2).map { |name, following| run(name, following) }
       end
 
-      # Predicts what the levers that hold the GVL do besides returning memory. Unless levers were named, those that do
-      # harm are left out of a purge; a dry run predicts them too.
+      # Predicts the harm of levers that hold the GVL. Unless levers were named, those that do harm are left out of a
+      # purge, but not of a dry run.
       def leave_out(ledger)
         @harms = @levers.intersect?(HOLDING_GVL) ? Harm.of(ledger) : {}
         return if @named
@@ -202,7 +193,7 @@ module Memscope
                         reason: forecast.reason, **done })
       end
 
-      # From one ledger to another: the fields of a Lever and of a Result.
+      # The fields of a Lever and of a Result that compare two ledgers.
       def falls(before, after)
         all, own = %i[rss_bytes private_bytes].map do |size|
           sizes = [before, after].map(&size)

@@ -12,7 +12,7 @@ module Memscope
   #   tuning[0].old_dirty_decay_ms  # => 10000
   #   tuning[0].dirty_decay_ms      # => 1000
   class Tuning < Reading
-    # The decay times of one arena: milliseconds until unused pages are purged; 0: at once; -1: never.
+    # The decay times of one arena: after how many milliseconds unused pages are purged; -1 is never.
     class Decay < Record
       # @return [Integer, nil] its index
       def id = index
@@ -21,8 +21,6 @@ module Memscope
     include Lookup
 
     class << self
-      # Implements Memscope.tune.
-      #
       # @api private
       def apply(dirty_decay_ms: nil, muzzy_decay_ms: nil, background_thread: nil)
         given = { dirty_decay_ms: dirty_decay_ms, muzzy_decay_ms: muzzy_decay_ms, background_thread: background_thread }
@@ -37,7 +35,7 @@ module Memscope
 
       private
 
-      # What is allowed besides nil; nil if the value is.
+      # The other allowed values, if this value is not allowed.
       def allowed(name, value)
         return "; only jemalloc can be tuned while it runs" unless Native.allocator[:name] == :jemalloc
         return decay_allowed(value) unless name == :background_thread

@@ -21,7 +21,7 @@ module Memscope
       def self.weight = :memsize_bytes
     end
 
-    # What a census can be grouped by, and the field with the rows of each grouping.
+    # The groupings, each with the field that has its rows.
     GROUPINGS = { class: :classes, type: :types, imemo: :imemos, slot_size: :slot_sizes, age: :ages }.freeze
 
     # The surfaces take a census in the process if it needs at most this many microseconds under the GVL.
@@ -32,16 +32,14 @@ module Memscope
       # (see Memscope.census)
       def read(gc: false, private: false) = take(gc, private, nil)
 
-      # Like `read`, but for surfaces, which take a census repeatedly or for other processes. Waits without the GVL for
-      # a garbage collection under way. A forked child counts if counting in this process is predicted to take more than
-      # the budget, and longer than a fork stops Ruby. A budget of 0 always forks.
+      # Like `read`, but with the waiting and the forked child of RubyHeap.bounded.
       #
       # @api private
       def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us)
 
       private
 
-      # What was shared before the collection counts as shared: the collection itself writes to pages.
+      # Pages that were shared before the collection count as shared: the collection itself writes to pages.
       def take(collect, private, budget_us)
         check_switch(:gc, collect)
         shared = Native.inherited if check_switch(:private, private)
@@ -53,8 +51,8 @@ module Memscope
       end
     end
 
-    # What grew since an earlier census, row by row: `by(:class)`. A growth is net: a freed object and a new one cancel
-    # out. If no garbage collection ran in between, nothing was freed, and the growth is exactly what was allocated.
+    # The growth since an earlier census, row by row: `by(:class)`. It is net: a freed object and a new one cancel out.
+    # If no garbage collection ran in between, nothing was freed, and the growth is all that was allocated.
     #
     # @param other [Census] the earlier one
     # @return [Diff]
@@ -67,22 +65,20 @@ module Memscope
 
     # @param grouping [Symbol] a key of GROUPINGS: :class; :type, as ObjectSpace.count_objects names it; :imemo, the
     #   kind of an internal object; :slot_size, in bytes; :age, "young" or "old"
-    # @return [Array<Row>] by memsize_bytes, the most first
+    # @return [Array<Row>] the largest memsize_bytes first
     # @raise [ArgumentError] for an unknown grouping
     def by(grouping)
       public_send(GROUPINGS[Field.choice(:grouping, grouping, GROUPINGS.keys, call: "#{self.class}#by")])
     end
 
     # @api private
-    # @return [Boolean] whether the objects could be walked
     def known? = !total_count.nil?
 
-    # Classes of C code whose objects report no malloc memory, or hardly any, by the number of objects that came:
-    # contexts of V8, images, stores of certificates may hold much that Ruby does not know of.
+    # Classes of C code with new objects that report hardly any malloc memory. Contexts of V8, images or stores of
+    # certificates may hold much that Ruby does not know of.
     #
     # @api private
-    # @param diff [Diff] of two censuses
-    # @return [Array<Diff::Row>] the numbers of their objects
+    # @return [Array<Diff::Row>] the growth of their numbers of objects, the largest first
     def self.unsized(diff)
       rows = (diff.part(:class)&.rows || []).reject { |row| Terms.own?(row.name) }
       rows.select { |row| row.part(:unsized_count)&.after && row.change_of(:count).positive? }

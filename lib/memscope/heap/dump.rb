@@ -6,7 +6,7 @@ module Memscope
   Record.declare(__FILE__)
 
   # A heap dump that was written: every object of Ruby's heap with its class, its size and its references, for tools
-  # that show who retains what.
+  # that show retention paths.
   #
   # * :perfetto, for https://ui.perfetto.dev, which opens it in the Heapdump Explorer and uploads nothing
   # * :heapsnapshot, for the Memory panel of Chrome's DevTools, and for editors and tools that read V8's format
@@ -18,7 +18,7 @@ module Memscope
   # object is identified by its distance from BasicObject in the heap. That distance is the same in each dump of one
   # process, unless a reason for `numbers` says otherwise; a new object may take the place of a freed one.
   class Dump < Reading
-    # Nothing was read or written; the message says why.
+    # Nothing was read or written, for the reason in the message.
     class Failed < StandardError; end
     # @api private
     autoload :Source, File.join(__dir__, "dump/source.rb")
@@ -58,7 +58,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Symbol, nil] the format of a file with this name; nil if no format has this ending
       def format_of(path) = FORMATS.find { |_format, endings| path.to_s.end_with?(*endings) }&.first
 
       private

@@ -6,16 +6,16 @@ require_relative "../value/terms"
 module Memscope
   Record.declare(__FILE__)
 
-  # Which objects hold the memory of Ruby's heap, from the references between all of its objects: what each class
-  # retains, which objects hold most, by which path, and what is garbage.
+  # Which objects hold the memory of Ruby's heap, from the references between all of its objects: the memory that each
+  # class retains, the objects that retain most with the paths to them, and the garbage.
   #
   #   graph = Memscope.heap_graph(paths_to: Order)
   #   graph.paths.first.to_s     # => "Bus::HANDLERS → Hash → Array → Proc → Order"
   #   graph.retained.first.name  # => "Array"
   #
   # An object retains its own bytes, and those of the objects that are reachable only through it. Bytes are those of
-  # slots and of the malloc memory that objects report. Weak references hold nothing. A thread or fiber holds what is
-  # on its stack.
+  # slots and of the malloc memory that objects report. Weak references hold nothing. A thread or fiber holds the
+  # objects on its stack.
   class HeapGraph < Reading
     autoload :Growth, File.join(__dir__, "heap_graph/growth.rb")
 
@@ -30,7 +30,7 @@ module Memscope
       # How each kind of edge is written between two steps; other kinds are not shown.
       SIGNS = { constant: "::%s", ivar: " %s", cvar: " %s", local: " %s", value: " {%s}", index: " [%s]", key: " key",
                 class: " class", thread_local: " [:%s]" }.freeze
-      # What roots are called in a text.
+      # The names of roots in texts, where Ruby's own are less clear.
       ROOTS = { "end_proc" => "at_exit", "global_symbols" => "symbols" }.freeze
       ASCII = { "→" => "->", "…" => "...", "×" => "x" }.freeze
       private_constant :SIGNS, :ROOTS, :ASCII
@@ -57,7 +57,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether what the path leads to is memscope's
       def own? = Terms.own_path?(steps.map(&:to_h))
 
       private
@@ -88,14 +87,12 @@ module Memscope
     # An object that retains much.
     class Dominator < Record
       # @api private
-      # @return [Boolean] whether it is memscope's
       def own? = path ? path.own? : Terms.own?(name)
     end
 
     # The reachable Strings. No content is shown: contents are compared by a hash, whose key is drawn for each graph.
     class Strings < Record
       # @api private
-      # @return [Strings] with at most that many rows
       def cut(rows) = changed(duplicates: duplicates.first(rows).freeze)
     end
 
@@ -123,7 +120,6 @@ module Memscope
       # @api private
       # @param kind [Symbol] :sampled, objects from Native.object_profile_with_objects; or :addresses
       # @param objects [String] the sampled objects, which this call overwrites; or words, the addresses of live objects
-      # @param named [String] what the objects are, for people
       def to_objects(kind, objects, named)
         objects = objects.unpack("J*").sort.pack("J*") if kind == :addresses
         body = Native.heap_graph(OPTIONS[:top], kind, objects, false, false, OPTIONS[:deadline] * 1000)
@@ -150,8 +146,8 @@ module Memscope
         end
       end
 
-      # What has grown from one dump of a process to a later one. Of three dumps, only what was allocated between the
-      # first two and is still there in the third counts as new. Reads each as `read` does.
+      # The growth from one dump of a process to a later one. Of three dumps, only objects that were allocated between
+      # the first two and are still there in the third count as new. Reads each as `read` does.
       #
       # @param first [String] the path of the earliest dump
       # @param second [String]
@@ -172,7 +168,7 @@ module Memscope
         capture(named_in(body).update(paths_to: paths_to))
       end
 
-      # What is memscope's comes last.
+      # Memscope's own rows come last.
       def named_in(body)
         %i[retained garbage].each { |list| own_last(body[list]) { |row| Terms.own?(row[:name]) } }
         own_last(body[:paths]) { |path| Terms.own_path?(path[:steps]) }
@@ -220,11 +216,9 @@ module Memscope
     end
 
     # @api private
-    # @return [Boolean] whether there is an answer
     def known? = !reachable_count.nil?
 
     # @api private
-    # @return [HeapGraph] with at most that many rows in each list
     def cut(rows)
       lists = values.slice(:retained, :dominators, :paths, :garbage)
       changed(**lists.transform_values { |list| list.first(rows).freeze }, strings: strings&.cut(rows))

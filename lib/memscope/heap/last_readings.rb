@@ -11,13 +11,12 @@ module Memscope
   module LastReadings
     # The maximum rows that are kept of each list of a graph.
     ROWS = 30
-    # Seconds for a graph's child: fewer than usual, since a browser waits.
+    # Seconds for a graph's child: shorter than usual, since a browser waits.
     DEADLINE = 30
 
     @lock = Mutex.new
 
     class << self
-      # @param gc [Boolean] as in Census.read
       def census(gc: false)
         census = Census.bounded(gc: gc)
         Runtime.current.readings[:class_growth] = most_grown(Runtime.current.kept(:censuses).last, census)
@@ -25,14 +24,10 @@ module Memscope
       end
 
       # Takes one graph at a time in a process, since each child takes memory of its own.
-      #
-      # @param options [Hash] paths_to and strings, as in HeapGraph.take
       def heap_graph(**options)
         @lock.synchronize { keep(HeapGraph.take(top: ROWS, deadline: DEADLINE, **options)) }
       end
 
-      # @param graph [HeapGraph] of this process
-      # @return [HeapGraph] the same graph
       def keep(graph)
         path = graph.paths.first
         Runtime.current.readings[:holder] = [graph.at, path].freeze if path&.accumulated_bytes

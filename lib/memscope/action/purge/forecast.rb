@@ -11,7 +11,7 @@ module Memscope
     FULL_GCS = { gc: 1, compact: Process.respond_to?(:warmup) ? 4 : 10 }.freeze
     # The levers that hold the GVL.
     HOLDING_GVL = FULL_GCS.keys.freeze
-    # The longest predicted stop of Ruby, in milliseconds, by a lever that was not named.
+    # In milliseconds: a lever that is predicted to stop Ruby for longer runs only if it was named.
     LONGEST_PAUSE_MS = 200
     # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
     UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
@@ -31,18 +31,15 @@ module Memscope
     #
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do
-      # @param shared [Integer, nil] bytes of pages that the lever may write to, and that other processes share
-      # @return [Forecast] of a lever whose own forecast counts only what it returns
+      # Also predicts the copies that the process may need of `shared` bytes, on pages that the lever may write to.
       def unsharing(shared)
         own = (private_bytes.begin - shared)..private_bytes.end if private_bytes && shared
         Forecast.new(bytes, own, [*reason, UNSHARES].join("; "))
       end
 
       class << self
-        # @param ledger [Ledger] a deep one for :trim
-        # @param collect [Boolean] whether to collect garbage first, which narrows the forecast of a compaction; if
-        #   false, the forecast changes nothing in the process
-        # @param heap [RubyHeap, nil] a heap that was read already; if nil, it is read for :compact
+        # For :trim, the ledger must be deep. `collect` collects garbage first, which narrows the forecast of a
+        # compaction; without it, the forecast changes nothing in the process.
         def of(lever, ledger, collect:, heap: nil)
           case lever
           when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
@@ -55,18 +52,14 @@ module Memscope
           end
         end
 
-        # @param returned [RubyHeap::Blocks::Returned, nil] what a full GC returns
-        # @param ledger [Ledger] read with `garbage`: gives the reason if `returned` is nil
-        # @return [Forecast] of a full GC
+        # Of a full GC. `ledger`, read with `garbage`, gives the reason if `returned` is nil.
         def of_collection(returned, ledger)
           return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned
 
           new(returned.range, returned.private_range, (KEPT if returned.range.size > 1))
         end
 
-        # @param blocks [RubyHeap::Blocks, nil] what the garbage owns
-        # @return [Forecast, nil] of a full GC, or of the lever that returns malloc's memory after it; nil for other
-        #   levers
+        # Of a full GC, or of the lever that returns malloc's memory after it; nil for other levers.
         def of_garbage(lever, blocks)
           return unless blocks && OF_GARBAGE.include?(lever)
 
@@ -81,7 +74,6 @@ module Memscope
 
         private
 
-        # @return [String, nil]
         def joined(*reasons) = reasons.compact.then { |known| known.join("; ") if known.any? }
 
         def read_heap(collect) = collect ? RubyHeap.read(collect: true) : RubyHeap.bounded
@@ -110,7 +102,7 @@ module Memscope
         end
 
         # jemalloc's unused pages include pages never written to, which the row :not_resident (never positive)
-        # subtracts. What is resident is an upper bound too.
+        # subtracts. The resident bytes are an upper bound too.
         def purge(ledger)
           untouched = ledger.each_leaf.find { |row| row.id == :not_resident }&.bytes || 0
           unused { |bytes| of_malloc([bytes + untouched, 0].max..bytes, ledger) }
@@ -126,14 +118,14 @@ module Memscope
           yield(pages.sum { |arena, kind| arena.public_send(:"#{kind}_bytes") || 0 })
         end
 
-        # The allocator does not tell where these bytes are among its pages, some of which are shared or locked.
+        # It is unknown where among the allocator's pages these bytes are. Some of the pages are shared or locked.
         def of_malloc(range, ledger, reason = nil)
           range = ledger.returnable(range)
           own = ledger.unshared(:malloc, range)
           new(range, own, joined(reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)))
         end
 
-        # The ledger's trimmable bytes already exclude what the kernel does not take back.
+        # The ledger's trimmable bytes already exclude pages that the kernel does not take back.
         def trim(ledger)
           bytes, own = ledger.row(:malloc)&.detail&.values_at(:trimmable_bytes, :trimmable_private_bytes)
           return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
@@ -150,16 +142,15 @@ module Memscope
       end
     end
 
-    # What a lever that holds the GVL is predicted to do besides returning memory: for how many milliseconds it stops
-    # Ruby, and how many bytes at most it writes to that other processes share, so that this process needs its own
-    # copies. Either is nil if unknown.
+    # The predicted harm of a lever that holds the GVL: for how many milliseconds it stops Ruby, and how many bytes of
+    # pages that other processes share it may write to, so that this process needs its own copies. Either is nil if it
+    # is unknown.
     #
     # @api private
     Harm = Struct.new(:pause_ms, :unshared_bytes) do
       include Quantity
 
-      # @param ledger [Ledger] read with `shared: true`
-      # @return [Hash{Symbol => Harm}] by lever
+      # By lever, from a ledger read with `shared: true`.
       def self.of(ledger)
         pause = Native.gc_pause_ms
         shared = ledger.row(:ruby_heap)&.shared_bytes
@@ -168,8 +159,8 @@ module Memscope
 
       def long? = pause_ms.nil? || pause_ms > LONGEST_PAUSE_MS
 
-      # @return [Boolean] whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly
-      #   every page of the heap holds an object that a GC frees or ages, or that a compaction moves
+      # Whether pages of Ruby's heap are shared: a forked worker's, or those of its parent. Nearly every page of the
+      # heap holds an object that a GC frees or ages, or that a compaction moves.
       def unshares? = unshared_bytes.nil? || unshared_bytes >= Quantity::MEBIBYTE
 
       # @return [String, nil] why a purge that does not name the lever leaves it out; nil if it runs

@@ -70,7 +70,7 @@ module Memscope
 
       private
 
-      # No more than what is resident.
+      # At most the resident bytes.
       def sum_of(ranges)
         repeated = (counted.map(&:name) & OF_GARBAGE).size - 1
         most = ranges.sum(&:end) - ((uncounted_bytes || 0) * [repeated, 0].max)

@@ -10,22 +10,21 @@ module Memscope
     #
     # @api private
     module Source
-      # What a compressed file begins with, and the command that decompresses it.
+      # The first bytes of compressed files, and the commands that decompress them.
       COMMANDS = { "\x1f\x8b".b => "gzip", "\x28\xb5\x2f\xfd".b => "zstd" }.freeze
-      # Dumps compress to a tenth or a thirtieth. What is beyond this many times the size of the file, and beyond
-      # EXPANDED_BYTES, is cut off.
+      # Dumps compress to a tenth or a thirtieth. Decompression stops at this many times the size of the file, but not
+      # before EXPANDED_BYTES.
       EXPANSION_MAX = 200
       EXPANDED_BYTES = 1 << 28
       # Seconds to wait for the first byte of a FIFO.
       TIMEOUT = 10
 
       class << self
-        # @yieldparam file [IO] with the dump's lines
-        # @return [Object] the block's value
-        # @raise [SystemCallError] if the file cannot be opened
+        # Yields an IO with the dump's lines.
+        #
         # @raise [Failed] if nobody writes to a FIFO, or if the command that decompresses the file is not installed
         def open(path, &block)
-          File.open(path, File::RDONLY | File::NONBLOCK | File::BINARY) do |file| # else, a FIFO's open waits for ever
+          File.open(path, File::RDONLY | File::NONBLOCK | File::BINARY) do |file| # else, a FIFO's open waits forever
             file.nonblock = false
             silent = file.stat.pipe? && !file.wait_readable(TIMEOUT)
             raise Failed, "nothing was written to this FIFO within #{TIMEOUT} seconds" if silent

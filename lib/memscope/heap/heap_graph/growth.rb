@@ -4,9 +4,9 @@ module Memscope
   class HeapGraph < Reading
     Record.declare(__FILE__)
 
-    # What a later heap dump has that an earlier one of the same process does not have: by class, by where it was
-    # allocated, and by the paths that hold it. Of three dumps, an object is new if it is not in the first, is in the
-    # second, and still is in the third: what was allocated between the first two and has stayed.
+    # The objects that a later heap dump of a process has and an earlier one does not have: by class, by allocating
+    # line, and by the paths that hold them. Of three dumps, an object is new if it is not in the first, is in the
+    # second, and still is in the third.
     #
     #   growth = Memscope::HeapGraph.growth("before.json", "after.json", "later.json")
     #   growth.classes.first.name  # => "Order"
@@ -19,7 +19,6 @@ module Memscope
         def kind = "heap_graph_growth"
 
         # @api private
-        # @param paths [Array<String>] of two or three dumps
         def read(paths, top:)
           body = opened(paths) { |files| Native.heap_growth(files.map(&:fileno), top) }
           body[:reasons][:names] = :names_from_code if body[:new_count]
@@ -38,7 +37,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether the dumps could be compared
       def known? = !new_count.nil?
     end
   end
