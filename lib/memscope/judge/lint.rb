@@ -13,6 +13,9 @@ module Memscope
   #   lint.problems.each { |problem| warn problem.text }
   #   lint.recommended  # => "MALLOC_CONF=narenas:2,dirty_decay_ms:1000"
   class Lint < Reading
+    WORDS = Words.beside(__FILE__)
+    private_constant :WORDS
+
     # All that a Lint depends on; the rules are pure functions of it.
     #
     # * `variables`: environment variables at the start of the process: those that allocators read, and those with a

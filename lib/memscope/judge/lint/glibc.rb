@@ -7,13 +7,12 @@ module Memscope
     # @api private
     class Glibc < SettingsCheck
       MEBIBYTE = Quantity::MEBIBYTE
-      KEEPS = "glibc keeps this much free memory in each arena"
-      # By option: the value above which it does harm, then the problem's id and reason.
+      # By option: the value above which it does harm, then the problem's id, and the text that says why.
       MAX = {
-        "trim_threshold" => [64 * MEBIBYTE, :never_returned, KEEPS],
-        "mmap_threshold" => [32 * MEBIBYTE, :never_returned, "glibc's heaps may keep smaller blocks once freed"],
-        "top_pad" => [64 * MEBIBYTE, :never_returned, KEEPS],
-        "perturb" => [0, :debugging, "glibc writes to every block; use this for debugging only"]
+        "trim_threshold" => [64 * MEBIBYTE, :never_returned, :keeps],
+        "mmap_threshold" => [32 * MEBIBYTE, :never_returned, :keeps_smaller],
+        "top_pad" => [64 * MEBIBYTE, :never_returned, :keeps],
+        "perturb" => [0, :debugging, :perturbs]
       }.freeze
       # A number in C's notation.
       NUMBER = /\A\s*\+?(\d+|0x\h+)\s*\z/i
@@ -42,13 +41,11 @@ module Memscope
       def refused
         given = @allocator.settings.values.select(&:given)
         cut = given.select { |one| one.ignored.nil? && !one.given.match?(NUMBER) }
-        cut = cut.map { |setting| refusal(setting, "glibc reads #{setting.value}") }
+        cut = cut.map { |setting| refusal(setting, say(:reads, value: setting.value)) }
         text = @variables[TUNABLES]
         return [*super, *cut] if !text&.include?("malloc.") || @inputs.secure || given.any?
 
-        text = "no setting of malloc in #{Field.excerpt(text)}; valid: " \
-               "glibc.malloc.NAME=VALUE"
-        [*super, *cut, unset(:invalid_value, TUNABLES, text)]
+        [*super, *cut, unset(:invalid_value, TUNABLES, say(:no_tunable, given: Field.excerpt(text)))]
       end
 
       def source_of(setting)
@@ -65,7 +62,7 @@ module Memscope
 
       def judge_most(name, id, reason)
         setting = id == :never_returned ? "#{name} (#{Quantity.size(@values[name])})" : name
-        harm(setting, id, reason, "unset #{source_of(@allocator.settings[name.to_sym])}")
+        harm(setting, id, say(reason), "unset #{source_of(@allocator.settings[name.to_sym])}")
         @pairs.delete(name)
       end
 
@@ -74,8 +71,8 @@ module Memscope
       def line(assignments) = assignments.join(" ")
 
       def reasons
-        callers = @inputs.mallopt_callers.map { |path| path.empty? ? "the program" : path }
-        changed = "#{callers.join(', ')} may have changed settings with mallopt"
+        callers = @inputs.mallopt_callers.map { |path| path.empty? ? say(:the_program) : path }
+        changed = say(:mallopt, callers: callers.join(", "))
         { **super.except(:arena_max), **(callers.empty? ? {} : { mallopt: changed }) }
       end
     end

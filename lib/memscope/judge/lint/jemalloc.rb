@@ -47,19 +47,19 @@ module Memscope
         per_cpu = ![nil, "disabled"].include?(@values["percpu_arena"])
         judge_arenas("narenas") if @values["narenas"] && !per_cpu
         short = @environment.memory_limit_bytes || @environment.forking?
-        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS, "freed pages stay resident")
-        judge_decay("muzzy_decay_ms", 0, "pages freed with MADV_FREE stay in RSS")
+        judge_decay("dirty_decay_ms", short ? SHORT_MS : USUAL_MS)
+        judge_decay("muzzy_decay_ms", 0)
         judge_background_thread
         judge_huge_pages
         judge_debugging
         judge_profiler
       end
 
-      def judge_decay(name, wanted, effect)
+      def judge_decay(name, wanted)
         now = @values[name]
         return if now.nil?
 
-        effect = "#{effect} #{now.negative? ? 'for ever' : "for #{format('%g', now / 1000.0)} s"}"
+        effect = say(:"#{name}.#{now.negative? ? 'for_ever' : 'for_a_time'}", seconds: format("%g", now / 1000.0))
         kept_long = now.negative? || now > LONG_MS
         harm(name, :never_returned, effect) if kept_long
         pair(name, wanted, "#{effect}#{container}") if kept_long || (now > wanted && !@pairs.key?(name))
@@ -67,25 +67,24 @@ module Memscope
 
       def container
         limit = @environment.memory_limit_bytes
-        return ", in a container of #{Quantity.size(limit)}" if limit
+        return say(:in_a_container, limit: Quantity.size(limit)) if limit
 
-        ", in each of the forked processes" if @environment.forking?
+        say(:in_each_process) if @environment.forking?
       end
 
       def judge_background_thread
         return unless @environment.forking? && @allocator.settings[:background_thread]&.value
 
-        harm("background_thread", :background_thread,
-             "background threads do not survive a fork; turn them on in each forked process", TUNE)
-        pair("background_thread", "false", "turned on after the fork, in each process")
+        harm("background_thread", :background_thread, say(:background_thread), TUNE)
+        pair("background_thread", "false", say(:"background_thread.off"))
       end
 
       def judge_huge_pages
         thp = @values["thp"]
         return if !@environment.thp_always? || [nil, "never", "not supported"].include?(thp)
 
-        harm("thp:#{thp}", :huge_pages, "the system makes huge pages even of memory that jemalloc returned")
-        pair("thp", "never", "huge pages fill in memory that jemalloc returned: RSS grows by itself")
+        harm("thp:#{thp}", :huge_pages, say(:huge_pages))
+        pair("thp", "never", say(:"huge_pages.never"))
       end
 
       def judge_debugging
@@ -93,18 +92,16 @@ module Memscope
           value = @values[name]
           next if value.nil? || value == off
 
-          harm("#{name}:#{value}", :debugging,
-               "jemalloc writes to every block it allocates or frees; use this for debugging only")
-          pair(name, off, "for debugging only")
+          harm("#{name}:#{value}", :debugging, say(:debugging))
+          pair(name, off, say(:"debugging.off"))
         end
       end
 
       def judge_profiler
         return unless @allocator.version&.start_with?("5.3.0") && @values["prof"] == true
 
-        harm("prof:true", :crashing_profiler, "jemalloc 5.3.0 can crash when a thread ends (its issue 2681), " \
-                                              "with prof_active:false too; the backend imports needs no prof:true")
-        pair("prof", "false", "profiles can crash jemalloc 5.3.0")
+        harm("prof:true", :crashing_profiler, say(:crashing_profiler))
+        pair("prof", "false", say(:"crashing_profiler.off"))
       end
 
       def assignment(name, value) = "#{name}:#{value}"

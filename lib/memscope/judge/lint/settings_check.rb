@@ -22,8 +22,6 @@ module Memscope
       # The variable of all of glibc's tunables.
       TUNABLES = "GLIBC_TUNABLES"
       OF_GLIBC = [TUNABLES, "MALLOC_TRACE", *GLIBC.values].freeze
-      # Starts a program under jemalloc.
-      EXEC = "memscope exec -- COMMAND"
       # The variable of some build of jemalloc, or a misspelling of it; builds differ in the prefix.
       CONF = /\A(.*?)_?MALLOC_?CONF\z/i
 
@@ -36,7 +34,7 @@ module Memscope
         @settings = @allocator.settings.values.map { |setting| current(setting) }
         @values = @settings.to_h { |setting| [setting.name, setting.value] }
         @harms = []
-        @pairs = kept.transform_values { |text| [text, "as given"] }
+        @pairs = kept.transform_values { |text| [text, say(:as_given)] }
         judge
       end
 
@@ -66,17 +64,16 @@ module Memscope
         few = @environment.arenas
         many = [FEW_ARENAS, 4 * @environment.parallel].max
         excessive = [limit, @environment.threads].compact.min > many
-        text = "#{@allocator.name} may use #{limit} arenas for #{crowd}; each fragments separately"
-        harm(name, :too_many_arenas, text) if excessive
+        harm(name, :too_many_arenas, say(:too_many_arenas, limit: limit, crowd: crowd)) if excessive
         return if limit <= few || (@pairs.key?(name) && !excessive)
 
-        pair(name, few, "up to #{limit} arenas each keep their own freed memory, and " \
-                        "#{few} suffice#{'s' if few == 1} for #{crowd}")
+        pair(name, few, say(few == 1 ? :one_arena : :fewer_arenas, limit: limit, few: few, crowd: crowd))
       end
 
       def crowd
         threads = @environment.threads
-        "#{threads ? Quantity.counted(threads, 'threads') : 'its threads'} on #{@environment.processors}"
+        say(threads ? :threads : :its_threads,
+            threads: threads && Quantity.counted(threads, "threads"), processors: @environment.processors)
       end
 
       def harm(setting, id, text, replacement = nil) = @harms << [id, "#{setting}: #{text}", replacement]
@@ -97,9 +94,8 @@ module Memscope
       def idle
         found = @allocator.others.select { |one| one.prefix.empty? && !one.allocated_bytes&.positive? }
         found.map do |one|
-          problem(:idle_allocator, :warning, "#{one.name} is loaded, but #{@allocator.name} serves malloc: " \
-                                             "#{one.path}: #{one.reason}",
-                  "memscope exec --allocator #{one.name == :jemalloc ? 'jemalloc' : one.path} -- COMMAND")
+          problem(:idle_allocator, :warning, say(:idle, name: one.name, path: one.path, reason: one.reason),
+                  say(:start_under, given: one.name == :jemalloc ? one.name : one.path))
         end
       end
 
@@ -108,8 +104,7 @@ module Memscope
         name = @environment.variables[:LD_PRELOAD]&.slice(/jemalloc|mimalloc|tcmalloc/)
         return if name.nil? || [@allocator, *@allocator.others].any? { |found| found.name.name == name }
 
-        problem(:preload_without_effect, :warning, "LD_PRELOAD names #{name}, but #{@allocator.name} serves malloc: " \
-                                                   "the dynamic linker says why on standard error only", EXEC)
+        problem(:preload_without_effect, :warning, say(:preload, name: name), say(:start))
       end
 
       # A problem for each text that the allocator did not accept.
@@ -119,8 +114,9 @@ module Memscope
 
       def refusal(setting, reason)
         place = source_of(setting)
-        text = "#{"#{place}: " if place}#{"#{setting.name}, given " unless setting.name == setting.given}" \
-               "#{Field.excerpt(setting.given)}: #{reason}"
+        text = say(setting.name == setting.given ? :refused : :refused_value,
+                   setting: setting.name, given: Field.excerpt(setting.given), reason: reason)
+        text = "#{place}: #{text}" if place
         problem(:invalid_value, :warning, text, recommended || ("unset #{place}" if @variables[place]))
       end
 
@@ -134,7 +130,7 @@ module Memscope
         return foreign(name, reader) if reader != @allocator.name
         return unless @inputs.secure
 
-        unset(:ignored_environment, name, "ignored: the program runs set-user-ID or with file capabilities")
+        unset(:ignored_environment, name, say(:ignored))
       end
 
       # The allocator that reads a name; nil if none does, as for MALLOC_CONF if this jemalloc reads another variable.
@@ -154,8 +150,8 @@ module Memscope
         return if right.nil? || prefixes.any? { |prefix| name.casecmp?("#{prefix}MALLOC_CONF") }
 
         reader = reader(right)
-        whose = ", which #{reader} reads, but #{@allocator.name} serves malloc" if reader != @allocator.name
-        unset(:misspelt_variable, name, "no allocator here reads it; did you mean #{right}#{whose}?")
+        text = reader == @allocator.name ? :misspelt : :misspelt_of_another
+        unset(:misspelt_variable, name, say(text, right: right, reader: reader))
       end
 
       # A name that differs from glibc's in few characters may well be unrelated.
@@ -171,14 +167,14 @@ module Memscope
       def foreign(name, reader)
         return if name == TUNABLES && !@variables[name].include?("glibc.malloc.")
 
-        text = "#{reader} reads it, but #{@allocator.name} serves malloc"
         severity = reader == :glibc ? :info : :warning
-        return unset(:other_allocator, name, text, severity: severity) unless reader == :jemalloc
-
-        problem(:other_allocator, :warning, "#{name}: #{text}; #{EXEC} starts a program under jemalloc", EXEC)
+        text = say(reader == :jemalloc ? :foreign_conf : :foreign, reader: reader)
+        unset(:other_allocator, name, text, severity: severity, replacement: (say(:start) if reader == :jemalloc))
       end
 
-      def unset(id, name, text, severity: :warning) = problem(id, severity, "#{name}: #{text}", "unset #{name}")
+      def unset(id, name, text, severity: :warning, replacement: nil)
+        problem(id, severity, "#{name}: #{text}", replacement || "unset #{name}")
+      end
 
       def recommendations
         @recommendations ||= @pairs.map do |name, (value, reason)|
@@ -199,12 +195,14 @@ module Memscope
       end
 
       def nothing_recommended
-        return "memscope has recommendations for jemalloc and glibc only" if instance_of?(SettingsCheck)
-        return "#{@allocator.name} ignores the environment of a set-user-ID program" if @inputs.secure
+        return say(:only_two) if instance_of?(SettingsCheck)
+        return say(:secure) if @inputs.secure
 
-        ["#{@allocator.name}'s own defaults suit this process",
-         *(", apart from what Memscope.tune sets" if tuning)].join
+        say(tuning ? :defaults_suit_but : :defaults_suit)
       end
+
+      # A text of lint.words.
+      def say(name, **figures) = WORDS.fill(name, { allocator: @allocator.name, **figures })
 
       def problem(id, severity, text, replacement = nil)
         Problem.capture({ id: id, severity: severity, text: text, replacement: replacement })
