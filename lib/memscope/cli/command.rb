@@ -22,9 +22,7 @@ module Memscope
     Limit = Struct.new(:type, :fits, :words) do
       # @param range [Range<Integer>]
       # @return [Limit]
-      def self.of(range)
-        new(NUMBER, range.method(:cover?), WORDS.fill(:number_from, least: range.min, most: range.max))
-      end
+      def self.of(range) = new(NUMBER, range.method(:cover?), WORDS.fill(:number_from, from: range.min, to: range.max))
 
       # @param names [Array<Symbol>]
       # @return [Limit]
@@ -216,10 +214,8 @@ module Memscope
       def saved(kind, option)
         path = @given[option] or return
         kind.from_json(File.read(path, Client::LONGEST_ANSWER).to_s)
-      rescue Invalid => e
-        failure("#{dashed(option)} #{path}: #{e.as}")
-      rescue SystemCallError => e
-        failure("#{dashed(option)} #{path}: #{e.class.new.message}")
+      rescue Invalid, SystemCallError => e
+        failure("#{dashed(option)} #{path}: #{e.is_a?(Invalid) ? e.as : e.class.new.message}")
       end
 
       # What to open for a DUMP: `-` is standard input.

@@ -22,14 +22,7 @@ module Memscope
       def note_own = @dump || super
 
       # An earlier heap graph makes the report one about growth, which puts what grew first.
-      def deliver_readings(readings, **view)
-        return super unless @since && !@given[:json]
-
-        require_relative "../show/report/heap_since"
-        deliver do |display|
-          Report::HeapSincePage.new(*readings, since: @since, limit: @given[:top], **display.to_h).to_s
-        end
-      end
+      def view = @since ? { since: @since, limit: @given[:top] } : super
 
       def read
         @since = saved(HeapGraph, :since)
@@ -43,8 +36,8 @@ module Memscope
       def all_rows = @since ? { top: HeapGraph::TOP.max } : {}
 
       def of_dumps(dumps)
-        call = dumps.one? ? :read : :growth
-        reading = asking { HeapGraph.public_send(call, *dumps, **@given.slice(:top, :paths_to)) }
+        options = @given.slice(:top, :paths_to)
+        reading = asking { HeapGraph.public_send(dumps.one? ? :read : :growth, *dumps, **options) }
         return reading if reading.known?
 
         refuse_dumps(dumps, reading.reasons.values_at(:extension, :reachable_count, :new_count).compact.first)

@@ -32,8 +32,8 @@ module Memscope
     # As execvp(3) finds a command.
     def self.find(name)
       directories = name.include?("/") ? ["."] : ENV.fetch("PATH", "").split(":")
-      paths = directories.map { |directory| File.absolute_path(name, directory) }
-      paths.find { |path| File.file?(path) && File.executable?(path) }
+      directories.map { |directory| File.absolute_path(name, directory) }
+                 .find { |path| File.file?(path) && File.executable?(path) }
     end
     private_class_method :find
   end

@@ -28,7 +28,8 @@ module Memscope
       # @param reading [Reading]
       # @param unicode [Boolean] false: plain ASCII
       # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile or a census also `by` and `limit`
+      #   only); for a profile or a census also `by` and `limit`; for a heap graph also `since` (an earlier one, of
+      #   which the growth is shown) with `limit`
       # @param markdown [Boolean] whether to fence the text, to paste it into an issue
       # @return [String] text for people; the reading's `inspect` if its kind has no page
       def render(reading, markdown: false, **options)
@@ -43,7 +44,7 @@ module Memscope
       #
       # @return [ReadingPage, nil] nil if this kind of reading has none
       def page(reading, unicode: true, **options)
-        file, page = page_of(reading)
+        file, page = options.key?(:since) ? %w[heap_since HeapSincePage] : page_of(reading)
         return unless file
 
         Loading.whole { require_relative "report/#{file}" }

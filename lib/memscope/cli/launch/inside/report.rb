@@ -56,8 +56,8 @@ module Memscope
       def now = Process.clock_gettime(Process::CLOCK_MONOTONIC)
 
       def heading(ending)
-        when_read = worded(ending ? :at_the_end : :after, seconds: (now - @started).round(1))
-        "memscope #{@order[:title]}: #{when_read}\n\n"
+        seconds = (now - @started).round(1)
+        "#{worded(ending ? :at_the_end : :after, title: @order[:title], seconds: seconds)}\n\n"
       end
     end
   end
