@@ -30,7 +30,6 @@ module Memscope
       SUFFIX = RbConfig::CONFIG["ruby_install_name"].delete_prefix("ruby")
 
       class << self
-        # @return [Application] of this process
         def current
           gems = defined?(::Gem) ? ::Gem.loaded_specs.values : []
           source, root = ROOTS.lazy.filter_map { |name, find| directory(&find)&.then { |path| [name, path] } }.first
@@ -53,15 +52,10 @@ module Memscope
         end
       end
 
-      # @return [String, nil] without symbolic links
-      attr_reader :root
-      # @return [Symbol, nil] a key of ROOTS
-      attr_reader :source
+      # `root` has no symbolic links; `source` is a key of ROOTS.
+      attr_reader :root, :source
 
-      # @param root [String, nil]
-      # @param source [Symbol, nil]
-      # @param gems [Array<Gem::BasicSpecification>] those that are loaded
-      # @param scripts [Array<String>] directories where RubyGems installs scripts that start the programs of gems
+      # `scripts` are the directories where RubyGems installs scripts that start the programs of gems.
       def initialize(root: nil, source: nil, gems: [], scripts: [])
         @root = root && Field.utf8(Libraries.real(root))
         @source = source
@@ -72,13 +66,11 @@ module Memscope
                  .sort_by { |directory, _name| -directory.length }
       end
 
-      # @param path [String] of a Ruby file
-      # @return [Array(String, String), Array(String, nil), nil] the innermost directory that contains it, with a slash
-      #   at the end, and the gem's name and version (nil if the directory is the application's own)
+      # The innermost directory that contains this Ruby file, with a slash at the end, and the gem's name and version
+      # (nil if the directory is the application's own).
       def tree(path) = @trees.find { |directory, _name| path.start_with?(directory) }
 
-      # @param path [String] of a Ruby file
-      # @return [String, nil] name and version of the gem whose program this script starts
+      # Name and version of the gem whose program this script starts.
       def program(path)
         directory, _slash, name = path.rpartition("/")
         return if !@scripts.include?(directory) || name.include?("\0")

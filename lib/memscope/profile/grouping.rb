@@ -26,7 +26,7 @@ module Memscope
       # An entry's numbers; each is nil if it is unknown for any of the entry's stacks.
       NUMBERS = (Stack::GROWING - %i[allocated_objects freed_objects]).freeze
 
-      # @return [Boolean] whether memory can count for its line
+      # Whether memory can be charged to its line.
       def self.line?(frame) = frame.file? && !frame.name.match?(Libraries::TAGS)
 
       def initialize(profile)
@@ -42,7 +42,6 @@ module Memscope
         @natives = PREFERRED.map { |wanted| @frames.map { |frame| frame.kind == :native && wanted.call(frame) } }
       end
 
-      # @return [Array<Entry>] the largest first
       def entries(grouping)
         places = @stacks.map do |stack|
           place = public_send(:"by_#{grouping}", stack)
@@ -54,8 +53,6 @@ module Memscope
         groups.zip(bytes).map { |pairs, live| entry(pairs, share(live, whole), grouping) }
               .sort_by { |entry| order(entry) }
       end
-
-      # @!group Where a stack is counted
 
       # A line is one place, whether it runs in a method or in a block of that method.
       def by_line(stack) = line(stack)&.then { |frame| place(frame) } || without_line(stack)
@@ -98,8 +95,6 @@ module Memscope
       def by_tag(stack) = stack.tag || "[no tag]"
 
       def by_thread(stack) = stack.thread || "[no name]"
-
-      # @!endgroup
 
       private
 

@@ -15,7 +15,7 @@ module Memscope
       SAME = %i[pid backend rate_bytes since].freeze
       # The fields that are simply subtracted.
       SUBTRACTED = %i[samples live_bytes live_objects own_bytes allocator_grown_bytes rss_grown_bytes].freeze
-      # What is known of each of the profiles only.
+      # The fields that only a single profile has.
       OF_ONE = %i[generations epoch unjudged_generation allocator_live_bytes coverage holders].freeze
 
       class << self
@@ -29,8 +29,7 @@ module Memscope
             **matched(earlier, later), reasons: reasons_of(earlier, later), cost: Cost.capture(Cost.of(:T0)) }
         end
 
-        # @param growth [Profile] since the earlier profile
-        # @return [Array<Hash>] the body of a Diff::Row for each entry, the greatest growth first
+        # The bodies of a Diff's rows, the greatest growth first.
         def rows(earlier, growth, grouping)
           before = earlier.by(grouping).to_h { |entry| [place(entry), entry.live_bytes] }
           growth.by(grouping).reject { |entry| entry.live_bytes.zero? }.map do |entry|

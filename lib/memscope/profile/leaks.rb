@@ -19,35 +19,31 @@ module Memscope
       include Quantity
 
       ERRORS = 2
-      # The fewest generations that have two halves to compare.
+      # Fewer generations have no two halves to compare.
       GENERATIONS = 4
 
       # @return [Profile] the part of the profile that was allocated between the warm-up and the program's end
       attr_reader :profile
 
-      # @param warm [Integer, nil] the generation that began when the warm-up ended; nil if it has not ended
-      # @param ended [Integer] the generation that began when the program ended
-      # @param threshold [Integer] in bytes; for a profile of objects, in objects
+      # `warm` and `ended` are the generations that began when the warm-up (nil if it has not) and the program ended.
+      # `threshold` is in bytes; for a profile of objects, in objects.
       def initialize(whole, warm:, ended:, threshold:)
         @threshold = threshold
         @judged = !warm.nil? && ended > warm
         @profile = whole.part((warm || ended)...ended)
       end
 
-      # @param holders [Array<Holder>] what holds the objects of `entries`
       def held_by(holders) = tap { @profile = @profile.held_by(holders) }
 
-      # @return [Symbol] :too_early if the program did not outlive its warm-up, :steady or :leak
+      # :too_early if the program did not outlive its warm-up, :steady or :leak.
       def verdict
         return :too_early unless @judged
 
         entries.any? ? :leak : :steady
       end
 
-      # @return [Array<Entry>] lines that grew past the threshold, the largest first
       def entries = @entries ||= profile.by(:line).select { |entry| exceeds?(entry) && grows?(entry) }
 
-      # @return [String] the verdict as one sentence
       def to_s
         past = "grew past #{profile.objects? ? counted(@threshold, 'objects') : size(@threshold)}"
         case verdict

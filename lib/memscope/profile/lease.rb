@@ -13,15 +13,14 @@ module Memscope
       SECONDS = (0.001..86_400)
       # Seconds that the profile continues beyond its duration, so that the requester has time to stop it.
       GRACE = 10
-      # A lease that judges starts a new generation every TICK seconds (a long one TICKS generations, evenly spaced), to
-      # tell what was allocated before a major GC.
+      # A lease that judges starts a new generation every TICK seconds (a long one TICKS generations, evenly spaced), so
+      # that it is known which allocations came before a major GC.
       TICK = 1.0
       TICKS = 60
 
-      # @param profiler [Module] MallocProfile or ObjectProfile
-      # @param judge [Boolean] tell what survived a major GC from what may be garbage
-      # @param keep [Boolean] keep a stopped profile that a page started, which the profiler cannot read again
-      # @yield whenever another process starts or reads the profile
+      # `judge` separates memory that survived a major GC from possible garbage. `keep` keeps a stopped profile that a
+      # page started, since the profiler cannot read it again. The block runs whenever another process starts or reads
+      # the profile.
       def initialize(profiler, judge: false, keep: false, &watch)
         @profiler = profiler
         @judge = judge
@@ -30,20 +29,17 @@ module Memscope
         @lock = Mutex.new
       end
 
-      # @param shared [Boolean] whether stop_shared may stop it without the token: any of several processes may serve
-      #   the page that stops it
-      # @param options [Hash] those of the profiler's `start`
+      # With `shared`, stop_shared may stop it without the token: any of several processes may serve the page that stops
+      # it.
+      #
       # @return [String] the token that stops it
-      # @raise [ArgumentError] for an invalid duration or option
-      # @raise [Unavailable] as the profiler's `start`
+      # @raise [ArgumentError, Unavailable] as the profiler's `start`
       def start(seconds:, shared: false, **options)
         Field.seconds(:seconds, seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
         # Interrupts are deferred until the thread that ends the profile exists.
         @lock.synchronize { Thread.handle_interrupt(Object => :never) { begin_lease(seconds, shared, options) } }
       end
 
-      # @param token [String] from start
-      # @param gc [Boolean] collect garbage first
       # @raise [Unavailable] if the profile of this token has already ended
       def stop(token, gc: false)
         @lock.synchronize do
@@ -53,9 +49,7 @@ module Memscope
         end
       end
 
-      # Stops a shared profile on behalf of any process of the cluster.
-      #
-      # @raise [Unavailable] unless a profile that was started as shared is running
+      # Stops a profile that was started as shared, for any process of the cluster.
       def stop_shared
         @lock.synchronize do
           raise Unavailable.new(:profile_not_running, @profiler.noun, @profiler.name) unless @profiler.running?
@@ -65,17 +59,15 @@ module Memscope
         end
       end
 
-      # @return [Profile] the running profile, whoever started it, or else the last one, as far as it can be read
-      # @raise [Unavailable] if there is no such profile
+      # The running profile, whoever started it, or else the last one, as far as it can be read.
       def snapshot
         return Runtime.current.kept(kept_as).first if last? && !@profiler.running?
 
         @profiler.snapshot.tap { @watch&.call }
       end
 
-      # @return [Hash{Symbol => Object}] `session`: the number of the profile that `snapshot` reads, 0 if there is none;
-      #   `running`: whether a profile is running; `shared`: whether stop_shared can stop it; `jemalloc`: whether
-      #   jemalloc's profiler is ready
+      # `session` is the number of the profile that `snapshot` reads, 0 if there is none; `shared` is whether
+      # stop_shared can stop the running one; `jemalloc` is whether jemalloc's profiler is ready.
       def state
         running = @profiler.running?
         { session: running || last? || !@keep ? @profiler.session : 0, running: running, shared: shared?,

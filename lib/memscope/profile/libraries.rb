@@ -34,7 +34,6 @@ module Memscope
 
       module_function
 
-      # @return [String] without symbolic links; the same path if there is no such file
       def real(path)
         File.realpath(path)
       rescue SystemCallError
@@ -46,23 +45,20 @@ module Memscope
                                                           .flat_map { |path| [path, real(path)] }.uniq
                                                           .map { |path| "#{path}/" }.freeze
 
-      # @param frame [Hash{Symbol => Object}] from the extension
-      # @return [Hash{Symbol => Object}] with its library added, if it is a line of Ruby
+      # Adds the library to a frame (from the extension) that is a line of Ruby.
       def attributed(frame, application)
         line = frame[:path] if frame[:kind] == :ruby && frame[:library].nil?
         line ? frame.merge(library: of_line(line, application)) : frame
       end
 
-      # @param frames [Array<Hash{Symbol => Object}>] from `attributed`, the allocating function first
-      # @return [Boolean] whether memscope allocated for itself: the nearest line outside of the standard library and of
-      #   the gems that memscope calls is its own
+      # Whether memscope allocated for itself: the nearest line outside of the standard library and of the gems that
+      # memscope calls is its own. `frames` are from `attributed`, the allocating function first.
       def memscopes?(frames)
         nearest = frames.find { |frame| frame[:kind] == :state || (frame[:kind] == :ruby && !called?(frame)) }
         !nearest.nil? && nearest[:library] == OWN && !nearest[:name].match?(TAGS)
       end
 
-      # @param path [String] of a Ruby file
-      # @param application [Application, nil] nil if unknown: then gems are only known by their paths
+      # Without an application, gems are only known by their paths.
       def of_line(path, application = nil)
         path = Field.utf8(path)
         path = path[EVALUATED, :path] while path.match?(EVALUATED)
@@ -74,26 +70,21 @@ module Memscope
           APPLICATION
       end
 
-      # @param path [String, nil] of a shared object
-      # @return [String, nil] name and version of the gem for a gem's extension, STANDARD for one of Ruby's own,
-      #   otherwise the file's name
+      # Of a shared object: the gem's name and version, STANDARD if it is Ruby's own, otherwise the file's name.
       def of_object(path) = path && (gem(path) || standard(path) || File.basename(path))
 
-      # @param path [String, nil] of a shared object
-      # @return [Boolean] whether it allocates on behalf of its callers
+      # Whether a shared object allocates on behalf of its callers.
       def runtime?(path) = !path.nil? && File.basename(path).match?(RUNTIME)
 
-      # @param library [String, nil] of a Ruby line
-      # @return [Boolean] whether it belongs to Rack, Puma, Rails, Sidekiq or memscope
+      # Whether the library of a Ruby line is Rack, Puma, Rails, Sidekiq or memscope.
       def framework?(library) = library.to_s.match?(FRAMEWORK)
 
-      # @return [String, nil] "nokogiri 1.15.4"; nil unless the path is of an installed gem
+      # "nokogiri 1.15.4" for a path in an installed gem.
       def gem(path)
         found = path.match(CHECKOUT) || path.match(GEM)
         found && "#{found[:name]} #{found[:version]}"
       end
 
-      # @return [String, nil] STANDARD
       def standard(path) = (STANDARD if RUBYS.any? { |directory| path.start_with?(directory) })
       def called?(frame) = frame[:path].nil? || frame[:library] == STANDARD || frame[:library].match?(CALLED)
     end

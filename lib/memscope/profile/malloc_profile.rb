@@ -63,8 +63,7 @@ module Memscope
       end
 
       # @api private
-      # @param version [String, nil] of jemalloc
-      # @return [String, nil] why its profiler must not be enabled, and what to do instead; nil if it may be enabled
+      # @return [String, nil] why the profiler of this version of jemalloc must not be enabled, and what to do instead
       def crash(version)
         return unless version&.start_with?(CRASHING)
 
@@ -74,8 +73,6 @@ module Memscope
           "--backend=imports), or another jemalloc"
       end
 
-      # Checks the arguments of start.
-      #
       # @api private
       # @raise [ArgumentError] as start
       def check(rate: RATE, backend: :auto)
@@ -85,7 +82,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether it is an allowed rate
       def rate?(rate) = rate.is_a?(Integer) && RATES.cover?(rate) && rate.nobits?(rate - 1)
 
       # @return [Profile] the profile as of the moment it was stopped
@@ -110,8 +106,7 @@ module Memscope
       end
 
       # @api private
-      # @param text [String] of any length
-      # @return [String] its beginning, short enough for the name of a tag
+      # @return [String] the beginning of a text, short enough for the name of a tag
       def shortened(text) = text.byteslice(0, TAG_BYTES).scrub("")
 
       # @return [Boolean]

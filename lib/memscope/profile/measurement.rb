@@ -7,19 +7,19 @@ Memscope::Loading.units :Diff, :ObjectProfile
 module Memscope
   Record.declare(__FILE__)
 
-  # What a block allocates, and how much of that remains after a garbage collection.
+  # The objects and the memory that a block allocates, and how much of them remains after a garbage collection.
   #
   #   measurement = Memscope.measure { Report.render }
   #   measurement.allocated_objects   # => 41250
   #   measurement.lines.first         # => the line that retains most
-  #   measurement.value               # => what the block returned
+  #   measurement.value               # => the block's result
   #   puts measurement
   #
-  # Each object that the calling thread allocates is counted, in any of its fibers; a reason says how many objects other
-  # threads allocate meanwhile. Garbage is collected as usual. Internal objects count too, such as the caches that Ruby
-  # fills when a line runs for the first time: call the block once before, to leave these out.
+  # Each object that the calling thread allocates is counted, in any of its fibers; a reason gives the number of objects
+  # that other threads allocate in the meantime. Garbage is collected as usual. Internal objects count too, such as the
+  # caches that Ruby fills when a line runs for the first time: call the block once before, to leave these out.
   #
-  # What the block returns is retained, with all that it refers to, because `value` holds it.
+  # The block's result is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
     # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.
     #
@@ -29,7 +29,7 @@ module Memscope
     # Names the row of objects that were allocated outside of Ruby code.
     NO_LINE = "[no Ruby line]"
 
-    # @return [Object] what the block returned; nil for a measurement from JSON
+    # @return [Object] the block's result; nil for a measurement from JSON
     attr_reader :value
 
     # For each thread, the fiber that measures, or that measured last. Keeps neither threads nor fibers alive.
@@ -38,10 +38,7 @@ module Memscope
     private_constant :FIBERS, :EACH_OBJECT
 
     class << self
-      # Implements Memscope.measure.
-      #
       # @api private
-      # @raise [ArgumentError, Unavailable] like Memscope.measure
       def take(&block)
         raise ArgumentError, "Memscope.measure: no block given" unless block
 
@@ -55,7 +52,7 @@ module Memscope
         (body ? of(body, obstacle, before, lead_us) : outside).holding(value)
       end
 
-      # What all threads allocate while the block runs, and what is left of it after a garbage collection.
+      # The objects that any thread allocates while the block runs, and that a garbage collection leaves.
       #
       # @api private
       # @raise [Unavailable] before the block or after it, with the reason
@@ -104,7 +101,7 @@ module Memscope
         answer == :running ? refuse_another : answer
       end
 
-      # @param lead_us [Integer] microseconds from the call to the block
+      # `lead_us` is the time from the call to the block.
       def of(body, obstacle, before, lead_us)
         ended = Cost.now
         later = Ledger.read(deep: true)
@@ -124,9 +121,8 @@ module Memscope
         body[:reasons][:allocated_objects] = body[:allocated_objects] ? :objects_of_all_threads : why
       end
 
-      # @param rows [Array<Array>, nil] from the extension, for each pair of line and class: the path, the line number,
-      #   the class and the four numbers
-      # @param total [Integer] objects that all threads allocated
+      # The rows from the extension have, for each pair of line and class: the path, the line number, the class and the
+      # four numbers. `total` is the number of objects that all threads allocated.
       def counted(rows, retained_known, total)
         return { allocated_objects: total } unless rows
 
@@ -155,11 +151,9 @@ module Memscope
     end
 
     # @api private
-    # @return [Measurement] a copy with this value
     def holding(value) = dup.tap { |measurement| measurement.instance_variable_set(:@value, value) }.freeze
 
     # @api private
-    # @return [Boolean] whether anything was measured
     def known? = !allocated_objects.nil?
   end
 end

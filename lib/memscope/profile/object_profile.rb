@@ -81,7 +81,6 @@ module Memscope
 
       # @api private
       # @return [Hash{Symbol => Object}] the running profile, with its live objects
-      # @raise [Unavailable] if no profile is running
       def with_objects = readable(Native.object_profile_with_objects) || refuse_not_running
 
       # @api private
@@ -94,10 +93,10 @@ module Memscope
       def halt = Native.stop_object_profile
 
       # @api private
-      # @return [Array<Profile::Holder>] what holds the objects of this profile's lines, as far as that was found
+      # @return [Array<Profile::Holder>] those found so far for lines of this profile
       def holders = @holders&.first == session ? @holders.last : []
 
-      # Stores what holds the objects of a line: later readings of this profile include it.
+      # Later readings of this profile include this holder.
       #
       # @api private
       def keep(holder)
@@ -112,20 +111,16 @@ module Memscope
       # @raise [Unavailable] if no profile is running
       def next_generation = running? ? Native.next_object_generation : refuse_not_running
 
-      # Checks the arguments of start.
-      #
       # @api private
       # @raise [ArgumentError] as start
       def check(budget: BUDGET) = (refuse("budget", budget, "a number above 0, at most 1") unless budget?(budget))
 
       # @api private
-      # @return [Boolean] whether it is an allowed budget
       def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
 
       # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
       #
       # @api private
-      # @param version [String] of Ruby
       # @return [String, nil] why allocations cannot be hooked now; nil if they can
       def obstacle(version = RUBY_VERSION) = Reasons.sentence(hooks_obstacle(version))
 
@@ -173,14 +168,12 @@ module Memscope
         @creating = true
       end
 
-      # @return [Boolean] whether a thread was within Ractor.new when the watch began, and still may be
+      # Whether a thread was within Ractor.new when the watch began, and still may be.
       def creating?
         @creating = Thread.list.any? { |thread| thread.backtrace.to_a.grep(IN_RACTOR_NEW).any? }
       end
 
       # Ractor.new may be prepended or redefined; Ruby's own then has another name, or is a method that super calls.
-      #
-      # @return [Method, nil]
       def rubys_own_new
         named = Ractor.singleton_methods.map { |name| Ractor.method(name) }
         called = Enumerator.produce(Ractor.method(:new), &:super_method).take_while(&:itself)

@@ -13,15 +13,12 @@ module Memscope
       # Encoded directly: message objects for each sample and label would be slow to create, and google-protobuf's
       # message objects have a slow size function (ObjectSpace.memsize_of), which visits, for each object, all arenas
       # that are fused with the object's own arena.
-      #
-      # @api private
       module Wire
         SMALL = Array.new(128) { |number| [number].pack("C").freeze }.freeze
 
         module_function
 
-        # @param number [Integer] of 64 bits; negative ones as two's complement
-        # @return [String] 1 to 10 bytes
+        # `number` has 64 bits; negative ones are written as two's complement.
         def varint(number)
           return SMALL[number] if number.between?(0, 127)
 
@@ -34,13 +31,12 @@ module Memscope
           groups.push(number).pack("C*")
         end
 
-        # @param fields [Hash{Integer => Integer}] values by field number
-        # @return [String] zeros are left out: they are the default
+        # Zeros are left out: they are the default.
         def numbers(fields)
           fields.map { |field, value| value.zero? ? "" : varint(field << 3) + varint(value) }.join
         end
 
-        # @param content [String] a text, a message, or varints one after the other (a packed field)
+        # `content` is a text, a message, or varints one after the other (a packed field).
         def bytes(field, content) = "#{varint((field << 3) | 2)}#{varint(content.bytesize)}".b << content.b
 
         def repeated(field, contents) = contents.map { |content| bytes(field, content) }.join
@@ -63,8 +59,7 @@ module Memscope
       WRAPPERS = /\A(?:_*(?:libc|je|mi|tc|ruby|rb|objspace)_(?:gc_impl_)?)?x?
                   (?:malloc|calloc|realloc|reallocarray|memalign|posix_memalign|aligned_alloc)/x
 
-      # @param parts [Array<Array(Profile, Hash{String => String})>] at least one Profile, each with the
-      #   labels for all of its samples
+      # `parts` are Profiles, one or more, each with the labels for all of its samples.
       def initialize(parts, comments: [])
         @parts = parts
         @comments = comments
@@ -76,7 +71,7 @@ module Memscope
         @locations = {}
       end
 
-      # @return [String] binary; the same for the same profile
+      # Binary; the same for the same profile.
       def to_s = Zlib::Deflate.new(nil, Zlib::MAX_WBITS + GZIP).deflate(message, Zlib::FINISH)
 
       private

@@ -28,19 +28,16 @@ module Memscope
     OBJECT_GROUPINGS = %i[line caller method class library stack generation tag thread].freeze
     # The formats that a profile can be written in, by the names that the command line takes, with their methods.
     FORMATS = { text: :to_s, json: :to_json, speedscope: :to_speedscope, pprof: :to_pprof, html: :to_html }.freeze
-    # What a profile of objects knows: the first three, of each stack; all but the first, of the whole.
+    # The fields that only a profile of objects has: the first three in each stack, all but the first in the whole.
     OF_OBJECTS = %i[shares live_objects error_objects windows allocations windows_share equal_windows].freeze
 
-    # What is known for the whole process only.
+    # The fields that are known for the whole process only.
     WHOLE_ONLY = { coverage: nil, own_bytes: nil, allocator_grown_bytes: nil, rss_grown_bytes: nil }.freeze
     private_constant :WHOLE_ONLY, :OF_OBJECTS
 
     class << self
-      # Adds the library of each line, and leaves out what memscope allocated for itself: only the profiled process
-      # knows the directories of its Ruby, gems and application.
-      #
-      # @param body [Hash{Symbol => Object}] from the extension
-      # @param envelope [Hash{Symbol => Object}, nil]
+      # Adds the library of each line, and leaves out memscope's own allocations: only the profiled process knows the
+      # directories of its Ruby, gems and application.
       def capture(body, envelope = nil)
         application = Application.current
         reasons = application.root ? {} : { application_root: "the working directory does not exist any more" }
@@ -67,7 +64,6 @@ module Memscope
 
       private
 
-      # @return [Hash{Symbol => Integer}] the body's sums over these of its stacks
       def sums(body, stacks)
         %i[live_bytes samples live_objects].to_h { |sum| [sum, stacks.sum { |stack| stack[sum] }] }.slice(*body.keys)
       end
@@ -88,12 +84,9 @@ module Memscope
     end
 
     # @api private
-    # @param generation [Integer] the first generation that no major GC has judged
-    # @return [Profile] the same profile with this `unjudged_generation`
     def judged_up_to(generation) = changed(unjudged_generation: generation)
 
     # @api private
-    # @return [Profile] the same profile with these holders
     def held_by(holders) = changed(holders: holders.freeze)
 
     # @param entry [Entry] of a line
@@ -112,7 +105,6 @@ module Memscope
     end
 
     # @api private
-    # @return [Profile] the part that was allocated under that tag
     def tagged(tag) = of_stacks(stacks.select { |stack| stack.tag == tag })
 
     # @return [Integer, nil] live bytes that have survived a major GC since they were allocated; nil if that is unknown
@@ -122,13 +114,12 @@ module Memscope
     def unjudged_bytes = survived_bytes && (live_bytes - survived_bytes)
 
     # @api private
-    # @param bytes [Hash{Integer => Integer}, Array<Array(Integer, Integer)>] live bytes by generation
-    # @return [Integer, nil] the part that has survived a major GC
+    # @return [Integer, nil] the part of these live bytes, by generation, that has survived a major GC
     def survived(bytes)
       unjudged_generation && bytes.sum { |generation, live| generation < unjudged_generation ? live : 0 }
     end
 
-    # What grew since an earlier profile of the same process, with one standard error of each change, by every grouping
+    # The growth since an earlier profile of the same process, with one standard error of each change, by every grouping
     # but :stack: `by(:line)`, `by(:tag)`.
     #
     # @param other [Profile] the earlier one
@@ -176,30 +167,25 @@ module Memscope
       Grouping.new(self).entries(grouping)
     end
 
-    # @return [Array<Symbol>] what `by` takes: GROUPINGS, or OBJECT_GROUPINGS for objects
+    # @return [Array<Symbol>] GROUPINGS, or OBJECT_GROUPINGS for objects
     def groupings = objects? ? OBJECT_GROUPINGS : GROUPINGS
 
     # @return [Boolean] whether it is a profile of Ruby's objects, and not of malloc's memory
     def objects? = backend == :objects
 
     # @api private
-    # @param samples [Integer] of a part of this profile
     # @return [Boolean] whether that many samples are enough for estimates to mean something
     def estimated?(samples) = !objects? || samples.abs >= Entry::ENOUGH_SAMPLES
 
     # @api private
-    # @param part [Profile, Entry] this profile, or an entry of it
-    # @param number [Symbol] one of its estimates, such as :live_bytes
-    # @return [Numeric, nil] the estimate to show; nil if there are too few samples
+    # @return [Numeric, nil] an estimate of this profile, or of an entry of it; nil if there are too few samples
     def estimate(part, number) = (part.public_send(number) if estimated?(part.samples))
 
     # @api private
-    # @return [Profile] the same profile with the errors of its totals
     def with_errors = changed(**errors_of(stacks))
 
     # @api private
-    # @param some [Array<Stack>] of this profile
-    # @return [Hash{Symbol => Integer}] one standard error of the sums of their numbers
+    # @return [Hash{Symbol => Integer}] one standard error of the sums of these stacks' numbers
     def errors_of(some)
       return { error_bytes: Integer.sqrt(some.sum { |stack| stack.error_bytes**2 }) } unless objects?
 
@@ -213,14 +199,12 @@ module Memscope
     def allocations? = !stacks.empty? && stacks.all?(&:allocated_bytes)
 
     # @api private
-    # @param place [String] a path, or a text that begins with one
-    # @return [String] without the application's root
+    # @return [String] a text that begins with a path, without the application's root
     def local(place)
       application_root.nil? || application_root == "/" ? place : place.delete_prefix("#{application_root}/")
     end
 
     # @api private
-    # @return [Boolean] whether its numbers are growth
     def difference? = !since.nil?
 
     # A report for people: 80 columns; plain ASCII unless the locale is UTF-8.
@@ -254,7 +238,6 @@ module Memscope
     def to_html(back: nil) = flame_graph(back)
 
     # @api private
-    # @param format [Symbol] a key of FORMATS
     # @param options [Hash{Symbol => Object}] those of to_s; other formats ignore them
     def formatted(format, **options)
       return to_s(**options) if format == :text

@@ -15,9 +15,7 @@ module Memscope
       # @return [String] "malloc profile" for MallocProfile
       def noun = name[/\w+\z/].gsub(/\B[A-Z]/, ' \0').downcase
 
-      # @param options [Hash] those of the profiler's `start`
       # @return [Integer] the number of the started profile
-      # @raise [ArgumentError, Unavailable] as `start`
       def start_session(**options)
         check(**options)
         refuse_running if running?
@@ -30,11 +28,7 @@ module Memscope
         raise Unavailable.new(:profile_unstarted, noun, started)
       end
 
-      # Implements Memscope.malloc_profile and Memscope.object_profile.
-      #
-      # @param options [Hash] as start_session
-      # @return [Profile] of what the block allocated
-      # @raise [ArgumentError, Unavailable] as `start`
+      # Profiles a block, for Memscope.malloc_profile and Memscope.object_profile.
       def record(**options)
         raise ArgumentError, "Memscope.#{noun.tr(' ', '_')}: no block given" unless block_given?
 
@@ -51,8 +45,7 @@ module Memscope
 
       private
 
-      # @param body [Hash, Symbol, Array, nil] from Native: a profile, why it could not be read, or nil for none
-      # @return [Hash, nil]
+      # `body` is from Native: a profile, why it could not be read, or nil for none.
       def readable(body)
         return body if body.nil? || body.is_a?(Hash)
 

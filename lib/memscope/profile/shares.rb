@@ -17,10 +17,8 @@ module Memscope
 
       module_function
 
-      # @param stacks [Array<Stack, Part>] of a profile of objects, or of the difference of two
-      # @param number [Integer] OBJECTS or BYTES
-      # @param profile [Profile, Windows] the reading that contains the stacks
-      # @return [Integer] one standard error of the sum of the stacks' numbers
+      # One standard error of the sum of the stacks' numbers (OBJECTS or BYTES). The stacks are of a profile of objects,
+      # or of the difference of two.
       def error(stacks, number, profile)
         sums = sums(stacks, number)
         samples = stacks.sum { |stack| stack.samples.abs }
@@ -33,8 +31,8 @@ module Memscope
         Math.sqrt(variance * (samples + 1) / samples).round
       end
 
-      # @param signed [Array<Array(Stack, Integer)>] each stack of the later profile with 1, of the earlier one with -1
-      # @return [Hash{Symbol => Object}] the growth of each window's share, and an upper bound of its error
+      # The growth of each window's share, and an upper bound of its error. `signed` has each stack of the later profile
+      # with 1, and of the earlier one with -1.
       def growth(signed)
         return {} unless signed.first.first.shares
 
@@ -42,7 +40,6 @@ module Memscope
           error_objects: Integer.sqrt(signed.sum { |stack, _sign| stack.error_objects**2 }) }
       end
 
-      # @return [Array<Array(Integer, Integer, Integer, Integer)>] the growth of each window's share
       def differences(signed)
         shares = signed.flat_map { |stack, sign| stack.shares.map { |share| [sign, *share] } }
         shares.group_by { |_sign, window, allocations| [window, allocations] }.map do |window, some|
@@ -50,8 +47,7 @@ module Memscope
         end
       end
 
-      # @return [Array(Integer, Integer, Integer)] over windows: Σx, Σx² and Σxn, where x is what a window adds, and n
-      #   how many allocations it stands for
+      # Σx, Σx² and Σxn over windows, where a window adds x, and stands for n allocations.
       def sums(stacks, number)
         windows = stacks.flat_map(&:shares).group_by { |share| share[WINDOW] }.values
         sums = windows.map { |shares| shares.sum { |share| share[number] } }

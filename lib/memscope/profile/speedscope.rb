@@ -8,7 +8,6 @@ module Memscope
     #
     # @api private
     Speedscope = Struct.new(:profile) do
-      # @return [String] JSON
       def to_s
         JSON.generate("$schema": "https://www.speedscope.app/file-format-schema.json", activeProfileIndex: 0,
                       name: "#{profile.objects? ? 'object' : 'malloc'} profile of process #{profile.pid}",

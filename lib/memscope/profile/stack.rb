@@ -35,7 +35,7 @@ module Memscope
 
     # The memory of one line, method, library …. In a growth, all numbers except the errors are growth.
     class Entry < Record
-      # The fewest samples from which a number is estimated.
+      # The minimum number of samples for an estimate.
       ENOUGH_SAMPLES = 10
 
       # @return [Boolean] whether there are enough samples for its numbers to mean something

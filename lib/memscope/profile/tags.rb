@@ -6,8 +6,8 @@ Memscope::Loading.units :MallocProfile, :ObjectProfile
 module Memscope
   Record.declare(__FILE__)
 
-  # What endpoints and jobs allocate and keep: the numbers of each tag that RackTags, SidekiqTags or Memscope.tag has
-  # set. A run is one call of Memscope.tag: a request, a job. What is allocated counts for the innermost run.
+  # The memory that endpoints and jobs allocate and keep, by the tag that RackTags, SidekiqTags or Memscope.tag has set.
+  # A run is one call of Memscope.tag: a request, a job. Allocations count for the innermost run.
   #
   #   Memscope::ObjectProfile.start
   #   # … a few thousand requests, and two full garbage collections later
@@ -16,10 +16,10 @@ module Memscope
   #   row.retained_objects_error      # => 104.3
   #
   # Retained objects are those that were allocated before the last but one major GC and that the last major GC found
-  # alive: objects that requests in progress hold meanwhile are not among them. What grew in a time is in the difference
-  # of two profiles: `(later - earlier).by(:tag)`.
+  # alive, so not those of requests in progress. The growth in a period is in the difference of two profiles:
+  # `(later - earlier).by(:tag)`.
   class Tags < Reading
-    # What the runs of one tag allocate and keep.
+    # The numbers of one tag's runs.
     class Row < Record
       # @return [Symbol] the number by which a Diff sorts
       def self.weight = :runs
@@ -29,7 +29,7 @@ module Memscope
 
     # Fields that need a profile of objects.
     OF_OBJECTS = %i[allocated_objects live_objects live_bytes retained_objects].freeze
-    # The fewest samples from which a number is estimated.
+    # The minimum number of samples for an estimate.
     ENOUGH = Profile::Entry::ENOUGH_SAMPLES
     # Fields that several tags have together.
     SUMS = %i[runs running live_objects live_bytes malloc_live_bytes].freeze
@@ -42,9 +42,7 @@ module Memscope
     OTHER = "[other]"
 
     class << self
-      # Implements Memscope.tags.
-      #
-      # @return [Tags]
+      # (see Memscope.tags)
       def read
         body = Native.tags
         body = { tags: [], reasons: { rows: body }, cost: Cost.of(:T2) } unless body.is_a?(Hash)
@@ -56,13 +54,11 @@ module Memscope
       end
 
       # @api private
-      # @param interval [Numeric, nil] seconds between two ledgers for metrics
       def read_for_metrics(cache, interval) = cache.fetch(interval || INTERVAL) { read.bounded }
 
       private
 
-      # @return [Array(Profile, Symbol), Array(nil, String), nil] the running profile, and why it knows nothing of some
-      #   tags; or why it cannot be read
+      # The running profile, and why it lacks some tags; or nil, and why it cannot be read.
       def malloc_profile
         [MallocProfile.snapshot, :tags_few_malloc_samples] if MallocProfile.running?
       rescue Unavailable => e
@@ -104,9 +100,7 @@ module Memscope
         { retained_objects: (kept(tag) / thousands).round(2), retained_objects_error: (error / thousands).round(2) }
       end
 
-      # Why a row lacks a number.
-      #
-      # @param why [Symbol, String, nil] of malloc's numbers; nil if no malloc profile is running
+      # Why a row lacks a number. `why` is about malloc's numbers: nil if no malloc profile is running.
       def missing(rows, body, why)
         of_objects = body[:profiled] ? :tags_few_samples : body[:reasons][:profiled] || :tags_without_profile
         reasons = OF_OBJECTS.to_h { |name| [name, of_objects] }
@@ -135,7 +129,6 @@ module Memscope
     def bounded = changed(rows: top(others: OTHER).freeze)
 
     # @api private
-    # @return [Boolean] whether there are any runs
     def known? = !rows.empty?
   end
 end

@@ -15,17 +15,15 @@ module Memscope
       # longer: so readings take at most a two-hundredth of the time.
       SECONDS = 60
       REST = 200
-      # The fewest seconds between two heap graphs.
+      # Minimum seconds between two heap graphs.
       BETWEEN = 600
-      # The fewest epochs of a profile that has two halves to compare.
+      # A profile of fewer epochs has no two halves to compare.
       EPOCHS = 10
 
       @lock = Mutex.new
 
       class << self
         # Watches the running profile until it ends, unless a thread does so already.
-        #
-        # @param profiler [Module] ObjectProfile
         def watch(profiler)
           @lock.synchronize do
             @profiler = profiler
@@ -34,10 +32,8 @@ module Memscope
           end
         end
 
-        # @param body [Hash{Symbol => Object}] from ObjectProfile.with_objects
-        # @param path [String] of the line
-        # @return [Profile::Holder, nil] what holds many of the line's sampled objects that have survived a major GC;
-        #   nil if no graph could be made, or none of these objects is reachable
+        # A path that holds many of the line's sampled objects that have survived a major GC. nil if no graph could be
+        # made, or none of these objects is reachable. `body` is from ObjectProfile.with_objects.
         def find(body, path, lineno)
           objects = sampled(body, path, lineno)
           return if objects.empty?
@@ -52,9 +48,8 @@ module Memscope
                                     sampled: graph.target_count, found_at: (graph.at.to_r * 1000).to_i })
         end
 
-        # Lines that keep objects of both halves of the time, as Profile::Leaks judges it.
-        #
-        # @return [Array<Array(String, Integer)>] the one that keeps most of the later half first
+        # Lines that keep objects of both halves of the time, as Profile::Leaks judges it. The line that keeps most of
+        # the later half is first.
         def growing(profile)
           ended = profile.unjudged_generation
           return [] if ended < EPOCHS
@@ -107,7 +102,7 @@ module Memscope
           @profiler.keep(holder) if holder
         end
 
-        # @return [String] the line's sampled objects that have survived a major GC
+        # The line's sampled objects that have survived a major GC, packed.
         def sampled(body, path, lineno)
           objects = body.delete(:objects)
           profile = Profile.capture(body)
