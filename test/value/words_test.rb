@@ -77,6 +77,17 @@ class WordsReaderTest < MemscopeTest
     end
   end
 
+  # By its name, or by a part of it: other parts may be made from a Symbol.
+  def test_each_text_is_named_where_it_is_used
+    WordFiles::ALL.each do |path|
+      next if path.end_with?("/reasons.words") # C names most of them: see reasons_test.rb
+
+      words = Dir["#{File.dirname(path)}/**/*.rb"].flat_map { |file| File.read(file).scan(/\w+/) }.uniq
+
+      assert_empty(WordFiles.read(path).keys.reject { |name| name.name.split(".").intersect?(words) }, path)
+    end
+  end
+
   # A malformed file is ours to mend: the line is named.
   def test_a_malformed_file_is_refused
     { "a\nb\n  c\n" => "2: a name without a text", "a\n" => "2: a name without a text",

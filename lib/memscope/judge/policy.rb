@@ -13,6 +13,7 @@ module Memscope
   #
   # A policy only decides: it reads no clock and no file, and changes nothing. See docs/policy.md for the rules.
   class Policy
+    WORDS = Words.beside(__FILE__)
     # From the mildest to the last resort.
     ACTIONS = %i[none purge restart].freeze
 
@@ -27,7 +28,7 @@ module Memscope
       jitter: [0.2, 0..0.5], gap_seconds: [150.0, 1..3600]
     }.freeze
     CALL = "Memscope::Policy.new"
-    private_constant :WEEK, :RULES, :CALL
+    private_constant :WORDS, :WEEK, :RULES, :CALL
 
     # @!attribute [r] soft
     #   @return [Numeric] share of the limit above which the policy acts, if usage stays there for long enough

@@ -109,9 +109,8 @@ module Memscope
       end
 
       def remedy(body, pid)
-        return (START if body[:reasons].key?(:running)) if body[:verdict] == :too_early
-
-        REMEDIES[body[:layer]]&.gsub("PID", pid.to_s) unless body[:verdict] == :steady
+        layer = body[:verdict] == :too_early ? (:start if body[:reasons].key?(:running)) : body[:layer]
+        Sentence.remedy(layer, pid) unless body[:verdict] == :steady
       end
     end
 
@@ -135,7 +134,7 @@ module Memscope
 
     # @api private
     # @return [String, nil] the layer, for people
-    def layer_text = Sentence::LAYERS[layer]
+    def layer_text = Sentence.layer(layer)
 
     # @return [String] one sentence with the verdict's numbers, in ASCII
     def sentence = Sentence.of(self)

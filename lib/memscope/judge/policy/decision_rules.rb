@@ -33,29 +33,29 @@ module Memscope
       private
 
       def unknown
-        return "no limit is set for the memory of this server's processes" unless @group.limit_bytes
+        return WORDS[:no_limit] unless @group.limit_bytes
 
-        "the working set is unknown" unless @group.working_set_bytes && @group.limit_bytes.positive?
+        WORDS[:unknown] unless @group.working_set_bytes && @group.limit_bytes.positive?
       end
 
       # Why nothing needs to be done yet.
       def waiting
         return if @window.hard? || @window.soft? || @window.leak?
-        return "it is below the soft limit, #{percent(@policy.soft)}" if @window.above_soft.empty?
+        return WORDS.fill(:below, soft: percent(@policy.soft)) if @window.above_soft.empty?
 
-        "above the soft limit, #{percent(@policy.soft)}, for " \
-          "#{counted(@window.above_soft.size, 'readings')} over " \
-          "#{seconds(@window.soft_seconds)}; needed: #{@policy.readings} readings " \
-          "over #{seconds(@policy.time(:sustained_seconds, @group.host))}"
+        WORDS.fill(:waiting, soft: percent(@policy.soft), seen: counted(@window.above_soft.size, "readings"),
+                             time: seconds(@window.soft_seconds), readings: @policy.readings,
+                             needed: seconds(@policy.time(:sustained_seconds, @group.host)))
       end
 
       def in_transition
         booting = @group.members.find { |member| !member.booted? }
-        return "#{booting.title} has not booted yet, or is stopping" if booting
+        return WORDS.fill(:booting, worker: booting.title) if booting
 
         pending = @group.outcomes.find { |outcome| outcome.executed? && pending?(outcome) } or return
-        "#{pending.action} of #{pending.worker.title}, #{seconds(@group.seconds - pending.seconds)} ago, " \
-          "#{pending.booted_seconds ? 'is not measured yet' : 'has not ended yet'}"
+        WORDS.fill(pending.booted_seconds ? :unmeasured : :running, action: pending.action,
+                                                                    worker: pending.worker.title,
+                                                                    time: seconds(@group.seconds - pending.seconds))
       end
 
       # A successor may never boot, and the measurement may never come, for example after a gap in the readings. Then
@@ -73,7 +73,7 @@ module Memscope
         uses = @group.members.reject { |member| member.purge_bytes.to_i.zero? || purged?(member) }
                      .map { |member| [member, member.purge_bytes] }
                      .sort_by { |member, bytes| [-bytes, member.pid] }
-        act(:purge, "purging", *uses.first) if enough?(uses.sum(&:last))
+        act(:purge, *uses.first) if enough?(uses.sum(&:last))
       end
 
       # Whether it was purged within the interval or, if that did not help, within the last `stop_seconds`.
@@ -90,33 +90,32 @@ module Memscope
         uses = rules.uses
         @why_no_restart = rules.refusal || (rules.nobody if uses.empty?)
         return if @why_no_restart
-        return act(:restart, "restarting", *uses.first) if enough?(uses.first(rules.per_hour).sum(&:last))
+        return act(:restart, *uses.first) if enough?(uses.first(rules.per_hour).sum(&:last))
 
-        @why_no_restart = "restarting #{uses.first.first.title} would return " \
-                          "#{size(uses.first.last)}, too little of the " \
-                          "#{size(@over)} that are over"
+        worker, bytes = uses.first
+        @why_no_restart = WORDS.fill(:too_little, worker: worker.title, bytes: size(bytes), over: size(@over))
         nil
       end
 
       def enough?(bytes) = bytes.positive? && bytes >= @policy.least_share * @over
 
-      def act(action, doing, member, bytes)
-        decided(action, "#{size(@over)} over the soft limit, " \
-                        "#{percent(@policy.soft)}: #{doing} #{member.title} returns " \
-                        "about #{size(bytes)}", worker: member, expected_bytes: bytes)
+      def act(action, member, bytes)
+        why = WORDS.fill(action, over: size(@over), soft: percent(@policy.soft), worker: member.title,
+                                 bytes: size(bytes))
+        decided(action, why, worker: member, expected_bytes: bytes)
       end
 
-      def decided(action, conclusion, **body)
-        Decision.capture({ action: action, over_bytes: @over, reason: "#{situation}#{conclusion}.", **body })
+      def decided(action, why, **body)
+        Decision.capture({ action: action, over_bytes: @over, reason: reason(why), **body })
       end
 
-      def situation
-        return "Nothing to do: " if unknown
+      def reason(why)
+        return WORDS.fill(:nothing_to_do, why: why) if unknown
 
-        leak = "; leaks reach it in #{duration(@window.eta_seconds)}" if @window.leak?
-        "The working set is #{size(@group.working_set_bytes)}, " \
-          "#{percent(@group.working_set_bytes.fdiv(@group.limit_bytes))} of the " \
-          "limit#{leak}; "
+        WORDS.fill(@window.leak? ? :situation_with_leak : :situation,
+                   working_set: size(@group.working_set_bytes), why: why,
+                   share: percent(@group.working_set_bytes.fdiv(@group.limit_bytes)),
+                   time: (duration(@window.eta_seconds) if @window.leak?))
       end
 
       def percent(share) = "#{(100 * share).round} %"

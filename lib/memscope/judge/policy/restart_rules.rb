@@ -43,22 +43,21 @@ module Memscope
       def nobody
         why = @group.members.map { |member| why_not(member) }.tally
         why = why.map { |reason, times| "#{reason} (#{counted(times, 'workers')})" }
-        "no worker to restart: #{why.join('; ')}"
+        WORDS.fill(:nobody, reasons: why.join("; "))
       end
 
       private
 
       # Why a worker may not be restarted now; nil if it may.
       def why_not(member)
-        return "exempt: #{member.exempt}" if member.exempt
-        return "its private memory is unknown" unless member.private_bytes
+        return WORDS.fill(:exempt, why: member.exempt) if member.exempt
+        return WORDS[:unread] unless member.private_bytes
 
         least = least_uptime(member)
-        return "it has run for less than #{least.round} s" if uptime(member) < least
+        return WORDS.fill(:young, uptime: least.round) if uptime(member) < least
+        return WORDS[:last] if last?(member)
 
-        return "it was the last to be restarted" if last?(member)
-
-        "a new worker would need as much memory" unless expected_bytes(member).positive?
+        WORDS[:needs_as_much] unless expected_bytes(member).positive?
       end
 
       def least_uptime(member)
@@ -95,7 +94,7 @@ module Memscope
       end
 
       def unsupervised
-        "nothing is known to start it again: the setting policy_supervised is false" unless @group.supervised?
+        WORDS[:unsupervised] unless @group.supervised?
       end
 
       # Until a successor has booted since, and has run for long enough.
@@ -104,8 +103,7 @@ module Memscope
         booted = @last&.booted_seconds
         return if failed < @policy.failed_boots || (booted && ago(booted) >= @policy.min_uptime_seconds)
 
-        "#{failed} successors died before they had booted: nothing is restarted " \
-          "until one has run for #{@policy.min_uptime_seconds.round} s"
+        WORDS.fill(:failed_boots, failed: failed, uptime: @policy.min_uptime_seconds.round)
       end
 
       def useless
@@ -113,16 +111,14 @@ module Memscope
         left = @policy.stop_seconds - ago(last.seconds)
         return unless left.positive?
 
-        "restarting does not help: of the #{size(last.expected_bytes)} expected from " \
-          "the last one, #{size(last.returned_bytes)} came back, so the rest is " \
-          "needed again at once; no restart for #{duration(left)}"
+        WORDS.fill(:useless, expected: size(last.expected_bytes), returned: size(last.returned_bytes),
+                             time: duration(left))
       end
 
       def too_soon
         return if @last.nil? || ago(@last.seconds) >= interval
 
-        "the last restart was #{ago(@last.seconds).round} s ago, and " \
-          "#{interval.round} s must pass"
+        WORDS.fill(:too_soon, ago: ago(@last.seconds).round, interval: interval.round)
       end
 
       def interval = least_time(@hard ? %i[interval_seconds hard_interval_seconds] : %i[interval_seconds])
@@ -130,7 +126,7 @@ module Memscope
       # All workers but one must serve during a restart.
       def unhealthy
         serving = @group.members.count(&:booted?)
-        "only #{serving} of #{@group.workers} workers serve" if serving < @group.workers
+        WORDS.fill(:unhealthy, serving: serving, workers: @group.workers) if serving < @group.workers
       end
     end
     private_constant :RestartRules

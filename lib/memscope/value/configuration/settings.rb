@@ -89,8 +89,12 @@ module Memscope
       end
     end
 
-    # One setting as data: its type, its default, the environment variable that sets it, and its meaning.
+    # One setting as data: its type, its default, and the environment variable that sets it.
+    # What it means is in settings.words.
     class Setting
+      WORDS = Words.beside(__FILE__)
+      private_constant :WORDS
+
       # @!attribute [r] name
       #   @return [Symbol]
       # @!attribute [r] default
@@ -99,11 +103,7 @@ module Memscope
       #   @return [Object] the least permissive value, for a process that continues although the variable is wrong
       # @!attribute [r] variable
       #   @return [String, nil] the environment variable; nil if only code can set it
-      # @!attribute [r] sentence
-      #   @return [String] its meaning; docs/configuration.md has the details
-      # @!attribute [r] example
-      #   @return [String] code that sets it
-      attr_reader :name, :default, :safe, :variable, :sentence, :example
+      attr_reader :name, :default, :safe, :variable
 
       # @param type [Type]
       # @param secret [Boolean] whether its value must not be shown
@@ -114,6 +114,12 @@ module Memscope
         attributes.each { |name, value| instance_variable_set(:"@#{name}", value) }
         freeze
       end
+
+      # @return [String] its meaning; docs/configuration.md has the details
+      def sentence = WORDS[name]
+
+      # @return [String] code that sets it
+      def example = WORDS["#{name}.example"]
 
       # @return [String] the values allowed in code: "true, false"
       def allowed = @type.allowed
@@ -155,84 +161,29 @@ module Memscope
 
     # Every setting, by name, in the order in which they are documented.
     SETTINGS = {
-      listen: {
-        type: Types::SWITCH_OR_PATH, default: false, variable: "MEMSCOPE_LISTEN", example: "true",
-        sentence: "Whether this process answers commands that take `--pid`, on a Unix socket of its own user."
-      },
-      socket_directory: {
-        type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY", example: '"/run/app/memscope"',
-        sentence: "The directory of the sockets, owned by this process's user, with mode 0700."
-      },
-      username: {
-        type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME", example: '"memory"',
-        sentence: "Opens Memscope::Web to this name and `password` (HTTP basic authentication)."
-      },
-      password: {
-        type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true,
-        example: 'ENV.fetch("MEMORY_PASSWORD")', sentence: "The password that goes with `username`."
-      },
-      authorize: {
-        type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda"),
-        example: '->(request) { request.env["warden"]&.user&.admin? }',
-        sentence: "An object that decides on access instead of `username` and `password`."
-      },
-      actions: {
-        type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS", example: "false",
-        sentence: "Whether users of Memscope::Web and of the socket can act: purge, collect garbage, dump, profile."
-      },
-      worker_interval_seconds: {
-        type: Types.number(1..3600, seconds: true), default: 10, variable: "MEMSCOPE_WORKER_INTERVAL", example: "30",
-        sentence: "How often each worker of Puma reports its memory to the master, with `plugin :memscope`."
-      },
-      metrics_ledger_interval_seconds: {
-        type: Types.number(1..86_400, seconds: true, optional: true), variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL",
-        example: "60", sentence: "The least time between two ledger readings for the metrics; nil for no ledger."
-      },
-      metrics_arenas: {
-        type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS", example: "true",
-        sentence: "Whether the metrics have a sample for each arena of the allocator."
-      },
-      metrics_objects: {
-        type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS", example: "true",
-        sentence: "Whether the metrics count the objects of the classes with the most memory, by a census."
-      },
-      objects_profile: {
-        type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE", example: "true",
-        sentence: "Whether a profile of Ruby's objects runs for as long as the process, at one percent of its CPU time."
-      },
-      history: {
-        type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY", example: "false",
-        sentence: "Whether Rails, Puma and processes that have called `Memscope::Workers.watch` keep a history."
-      },
-      policy: {
-        type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY", example: ":observe",
-        sentence: "Whether workers are purged or restarted near the container's limit, or only a log says which."
-      },
-      policy_soft: {
-        type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT", example: "0.75",
-        sentence: "The share of the container's memory limit above which the policy acts, if it lasts five minutes."
-      },
-      policy_interval_seconds: {
-        type: Types.number(1..604_800, seconds: true), default: 900, variable: "MEMSCOPE_POLICY_INTERVAL",
-        example: "1800", sentence: "The least time between two restarts of workers."
-      },
-      policy_min_uptime_seconds: {
-        type: Types.number(0..604_800, seconds: true), default: 1800, variable: "MEMSCOPE_POLICY_MIN_UPTIME",
-        example: "3600", sentence: "The shortest time that a worker must have run before the policy restarts it."
-      },
-      policy_supervised: {
-        type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED", example: "true",
-        sentence: "Whether something, such as systemd, starts this process again when it ends with success."
-      },
-      background_thread: {
-        type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD", example: "true",
-        sentence: "Whether each forked worker of Puma turns on jemalloc's background threads again: a fork stops them."
-      },
-      logger: {
-        type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn"),
-        example: "Logger.new($stderr)",
-        sentence: "Where memscope logs, for example why a request was refused; nil for `Rails.logger`."
-      }
+      listen: { type: Types::SWITCH_OR_PATH, default: false, variable: "MEMSCOPE_LISTEN" },
+      socket_directory: { type: Types::PATH, variable: "MEMSCOPE_SOCKET_DIRECTORY" },
+      username: { type: Types.text(without: ":"), safe: "", variable: "MEMSCOPE_USERNAME" },
+      password: { type: Types.text, safe: "", variable: "MEMSCOPE_PASSWORD", secret: true },
+      authorize: { type: Types.responding(:call, allowed: "nil, an object that responds to call, such as a lambda") },
+      actions: { type: Types::SWITCH, default: true, safe: false, variable: "MEMSCOPE_ACTIONS" },
+      worker_interval_seconds: { type: Types.number(1..3600, seconds: true), default: 10,
+                                 variable: "MEMSCOPE_WORKER_INTERVAL" },
+      metrics_ledger_interval_seconds: { type: Types.number(1..86_400, seconds: true, optional: true),
+                                         variable: "MEMSCOPE_METRICS_LEDGER_INTERVAL" },
+      metrics_arenas: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_ARENAS" },
+      metrics_objects: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_METRICS_OBJECTS" },
+      objects_profile: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_OBJECTS_PROFILE" },
+      history: { type: Types::SWITCH, default: true, variable: "MEMSCOPE_HISTORY" },
+      policy: { type: Types.one_of(:off, :observe, :act), default: :off, variable: "MEMSCOPE_POLICY" },
+      policy_soft: { type: Types.number(0.1..1), default: 0.8, variable: "MEMSCOPE_POLICY_SOFT" },
+      policy_interval_seconds: { type: Types.number(1..604_800, seconds: true), default: 900,
+                                 variable: "MEMSCOPE_POLICY_INTERVAL" },
+      policy_min_uptime_seconds: { type: Types.number(0..604_800, seconds: true), default: 1800,
+                                   variable: "MEMSCOPE_POLICY_MIN_UPTIME" },
+      policy_supervised: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_POLICY_SUPERVISED" },
+      background_thread: { type: Types::SWITCH, default: false, variable: "MEMSCOPE_BACKGROUND_THREAD" },
+      logger: { type: Types.responding(:info, :warn, allowed: "nil, an object that responds to info and warn") }
     }.to_h { |name, setting| [name, Setting.new(name: name, safe: setting[:default], **setting)] }.freeze
   end
 end
