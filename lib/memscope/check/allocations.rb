@@ -12,13 +12,12 @@ module Memscope
     class Allocations
       # Matches the names of internal objects, which no Ruby code can reach, and whose counts differ between Rubies.
       INTERNAL = /\A(?:imemo_|T_)/
-      # How many rows each list has at most.
+      # Maximum rows per list.
       ROWS = 10
       private_constant :INTERNAL, :ROWS
 
       class << self
         # @api private
-        # @raise [ArgumentError] for an invalid limit
         def check(limits)
           refuse("limits", limits, "a Hash of one limit or more") unless limits.is_a?(Hash) && limits.any?
 
@@ -56,8 +55,7 @@ module Memscope
       # @return [Boolean]
       def passed? = exceeded.empty?
 
-      # @return [Hash{Symbol, Module, String => Integer}] how many objects were allocated, for each limit that was not
-      #   met
+      # @return [Hash{Symbol, Module, String => Integer}] the allocated objects, for each limit that was not met
       def exceeded
         counts = @limits.to_h { |what, _limit| [what, allocated(what)] }
         counts.reject { |what, count| within?(@limits[what], count) }

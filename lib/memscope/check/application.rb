@@ -7,16 +7,14 @@ module Memscope
     #
     # @api private
     class Application
-      # As if from a browser on this machine, by HTTPS: an application may answer all else by a redirect.
+      # As if from a browser on this machine, by HTTPS: an application may redirect any other request.
       HEADERS = { "HTTP_HOST" => "localhost", "HTTP_ACCEPT" => "*/*", "REMOTE_ADDR" => "127.0.0.1" }.freeze
-      # Where the frameworks keep the exception that their error page is about.
+      # The keys of a request's environment under which frameworks keep the exception that their error page shows.
       ERRORS = %w[action_dispatch.exception sinatra.error].freeze
-      # The most characters of an error that a message quotes.
+      # Messages quote at most this many characters of an error.
       EXCERPT = 200
 
-      # @param rackup [String] path of the file that defines the application
-      # @raise [ArgumentError] without such a file
-      # @raise [Failed] if Rack or the application cannot be loaded
+      # @raise [Failed] if Rack or the application of the rackup file cannot be loaded
       def initialize(rackup, path)
         call = "Memscope::Check.application"
         Field.refuse(:target, rackup, "a rackup file", call: call) unless rackup.is_a?(String) && File.file?(rackup)
@@ -28,12 +26,10 @@ module Memscope
         @application = loaded
       end
 
-      # @return [Hash{Symbol => Object}] of Check.of: fields of the check, and reasons
+      # Fields of the check, and reasons.
       def to_h = { target: @rackup, path: @path, environment: @environment, reasons: { environment: @default } }
 
-      # Makes requests.
-      #
-      # @raise [Failed] if one of them fails
+      # @raise [Failed] if a request fails
       def call(times) = times.times { request }
 
       private
@@ -81,7 +77,7 @@ module Memscope
         failed(@rackup, e)
       end
 
-      # @return [String, nil] the first part of the body; the whole body is read
+      # The first part of the body, after the whole body has been read.
       def read(body)
         return body.call(StringIO.new) unless body.respond_to?(:each)
 
@@ -92,8 +88,7 @@ module Memscope
         body.close if body.respond_to?(:close)
       end
 
-      # @param error [Exception, String, nil]
-      # @return [String] its first line that is not empty
+      # The first line of an error or a text that is not empty.
       def excerpt(error)
         text = error.is_a?(Exception) ? "#{error.class}: #{error.message}" : error.to_s
         Field.line(Field.utf8(text)[/\S.*/].to_s.strip[0, EXCERPT])

@@ -17,7 +17,7 @@ module Memscope
     # Fails if the block leaves an object or a block of malloc behind each time it runs. The message says what grows,
     # where it was allocated, and what retains it. See Check.
     #
-    # @param message [String, nil] precedes what grows
+    # @param message [String, nil] precedes the check in the failure's message
     # @param options [Hash{Symbol => Object}] those of Check.run: `iterations`, `runs`, `warmup`, `max`, `ignore`, `in`,
     #   `deadline`
     # @yield runs hundreds of times, in a forked child
@@ -32,7 +32,7 @@ module Memscope
 
     # Fails unless the block allocates an allowed number of objects. See Check.allocations.
     #
-    # @param message [String, nil] precedes what is allocated
+    # @param message [String, nil] precedes the numbers in the failure's message
     # @param limits [Hash{Symbol, Module, String => Integer, Range<Integer>}] :objects, classes or names of classes, and
     #   how many; an Integer means exactly that many
     # @yield twice; the second time counts

@@ -7,29 +7,29 @@ Memscope::Loading.units :Census, :HeapGraph, :MallocProfile
 module Memscope
   Record.declare(__FILE__)
 
-  # Whether code leaves memory behind each time it runs: more objects of a class, or more blocks of malloc, from one
-  # round to the next.
+  # Checks whether code leaves memory behind each time it runs: more objects of a class, or more blocks of malloc, from
+  # one round to the next.
   #
   #   check = Memscope::Check.run { Report.render }
   #   check.verdict             # => :leak
   #   check.grown.first.name    # => "Order"
   #   puts check                # what grows, by how many per iteration, where it was allocated, what retains it
   #
-  # After each round, garbage is collected, and what is left is counted: all objects by class, and all blocks of malloc.
-  # What grows has risen by at least one per iteration, rounded, in each of the last `runs` rounds: counts decide, and
-  # neither bytes of RSS nor times.
+  # After each round, garbage is collected, and all objects of each class and all blocks of malloc are counted. A count
+  # grows if it has risen by at least one per iteration, rounded, in each of the last `runs` rounds. Bytes of RSS and
+  # times decide nothing.
   class Check < Reading
-    # The block or the application did not get to its end. The message says why.
+    # The block or the application did not finish, for the reason in the message.
     class Failed < StandardError; end
 
-    # A line that allocated what grows.
+    # A line that allocated growing objects or blocks.
     class Place < Record
       # @return [String] "app/models/order.rb:41", "app/models/order.rb:41, inflateInit2_ (libz.so.1)"
       def to_s = [path && [path, lineno].compact.join(":"), native].compact.join(", ")
     end
 
-    # Whether something grows: :leak; :filling, if it grows less and less; :step, if objects rose by one per iteration
-    # over all rounds, but not in each; :steady.
+    # :leak; :filling, if the growth slows down; :step, if objects rose by one per iteration over all rounds, but not in
+    # each; :steady.
     VERDICTS = declared(:verdict).one_of
     # The rounds of requests to an application.
     ROUNDS = 10
@@ -43,7 +43,7 @@ module Memscope
     ELEMENT_BYTES = 8
     # Bytes that a few buffers may take in any application, in total.
     NOISE_BYTES = 2048
-    # Allows one check at a time in this process: what the block of another check leaves behind would count in both.
+    # Allows one check at a time in this process: what another check's block leaves behind would count in both.
     LOCK = Monitor.new
     private_constant :PAUSE, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
 
@@ -120,8 +120,7 @@ module Memscope
       # @yield twice
       # @return [Allocations]
       # @raise [ArgumentError] for an invalid limit, or without a block
-      # @raise [Unavailable] if this Ruby cannot count objects by class
-      # @raise [Unavailable] if the program itself measures or profiles objects
+      # @raise [Unavailable] if this Ruby cannot count objects by class, or the program measures or profiles objects
       def allocations(limits, &block)
         raise ArgumentError, "Memscope::Check.allocations: no block given" unless block
 
@@ -175,11 +174,10 @@ module Memscope
       bytes if bytes && bytes >= ELEMENT_BYTES && bytes * judged_iterations >= NOISE_BYTES
     end
 
-    # @return [Integer] how many iterations can tell a leak from a cache that is still filling
+    # @return [Integer] the number of iterations that separates a leak from a cache that is still filling
     def longer_iterations = 10 * total_iterations
 
     # @api private
-    # @return [Check] with its verdict
     def judged
       return changed(verdict: grown.all? { |one| slowing?(one.growth) } ? :filling : :leak) if grows?
 

@@ -9,11 +9,9 @@ module Memscope
     # @api private
     module Child
       class << self
-        # The child answers through a file: processes that the block forks would keep a pipe open.
+        # The child answers through a file: processes that the block forks would keep a pipe open. An exception that the
+        # block raises there is raised here.
         #
-        # @param deadline [Numeric] seconds that the child may take
-        # @return [String] what the block returned in the child
-        # @raise [Exception] that the block raised there
         # @raise [Failed] if there is no answer
         def answer(deadline, &block)
           flush_files
@@ -56,8 +54,8 @@ module Memscope
           end
         end
 
-        # @return [Object, nil] nil for what cannot be dumped (an exception that holds a Proc) or loaded (what was cut
-        #   short, or is of a class that only the child has)
+        # nil for an object that cannot be dumped (an exception that holds a Proc) or loaded (a file that was cut short,
+        # a class that only the child has).
         def attempt
           yield
         rescue StandardError, ScriptError, SystemStackError
@@ -67,7 +65,7 @@ module Memscope
         def finish(waiting)
           Process.kill(:KILL, waiting.pid) && waiting.join if waiting.alive?
         rescue Errno::ESRCH
-          nil # it has ended meanwhile
+          nil # it has just ended
         end
 
         def read(answer)
@@ -79,7 +77,7 @@ module Memscope
           raise((error || RuntimeError.new(text)).tap { |one| one.set_backtrace(backtrace) })
         end
 
-        # @param status [Process::Status, nil] nil if another thread has waited for the child
+        # `status` is nil if another thread has waited for the child.
         def ending(status) = "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}"
 
         def silence(deadline)

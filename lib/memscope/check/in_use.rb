@@ -2,17 +2,13 @@
 
 module Memscope
   class Check < Reading
-    # What is alive and in use: objects by class, bytes of their slots; blocks of malloc and their bytes, both nil if
-    # the allocator does not say; resident bytes. Read with as little Ruby code as can be: YJIT takes blocks of malloc
-    # for each method that it compiles.
+    # The memory in use: objects by class and bytes of their slots, blocks of malloc and their bytes (both nil if the
+    # allocator does not count them), resident bytes. Reading it runs as little Ruby code as possible: YJIT takes blocks
+    # of malloc for each method that it compiles.
     #
     # @api private
     InUse = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes) do
-      # Collects garbage first.
-      #
-      # @param malloc [Boolean] whether blocks of malloc are counted
-      # @return [InUse] with interned names of classes, as a census has them
-      # @raise [Unavailable]
+      # Collects garbage first. The names of classes are interned, like those of a census.
       def self.read(malloc: true)
         Native.clear_stack
         Native.collect_garbage
@@ -30,12 +26,11 @@ module Memscope
       def self.of_malloc
         return of_glibc(Native.ledger(true, false, false, true)[:rows]) unless Native.snapshot(false)[:jemalloc]
 
-        Native.run_lever(:tcache) # what jemalloc keeps for this thread counts as allocated
+        Native.run_lever(:tcache) # jemalloc counts the cache of this thread as allocated
         of_jemalloc(Native.snapshot(false)[:jemalloc])
       end
 
-      # @param totals [Hash{Symbol => Integer}] jemalloc's, as in a Snapshot
-      # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if this jemalloc does not count blocks
+      # Blocks and bytes in use; nil if this jemalloc does not count blocks.
       def self.of_jemalloc(totals)
         return unless totals[:small_nmalloc]
 
@@ -43,8 +38,7 @@ module Memscope
          totals[:in_use_bytes]]
       end
 
-      # @param rows [Array<Hash>] of a ledger with `deep`
-      # @return [Array(Integer, Integer), nil] blocks and bytes in use; nil if glibc's chunks are not known
+      # Blocks and bytes in use; nil if glibc's chunks are not known. The rows are those of a ledger with `deep`.
       def self.of_glibc(rows)
         malloc = rows.find { |row| row[:id] == :malloc } or return
         return unless malloc[:detail][:in_use_bytes]

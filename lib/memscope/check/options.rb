@@ -2,12 +2,12 @@
 
 module Memscope
   class Check < Reading
-    # The checked options of a check, and what follows from them.
+    # The checked options of a check, and the values that follow from them.
     #
     # @api private
     class Options
       DEFAULTS = { iterations: 100, runs: 5, warmup: :auto, max: 0, ignore: [], in: nil, deadline: 60 }.freeze
-      # The most rounds that an automatic warm-up takes.
+      # An automatic warm-up takes at most this many rounds.
       WARMUP_ROUNDS = 10
       # With fewer iterations, a few objects more or less could look like one per iteration.
       NUMBERS = { iterations: [10..1_000_000, "an Integer from 10 to 1,000,000"],
@@ -15,14 +15,10 @@ module Memscope
       CALL = "Memscope::Check.run"
 
       attr_reader :iterations, :runs, :max
-      # @return [Numeric] seconds
-      attr_reader :deadline
-      # @return [Numeric, nil] seconds until what has grown is counted once more
-      attr_reader :pause
+      # In seconds. After `pause`, growth is counted once more.
+      attr_reader :deadline, :pause
 
-      # @param rounds [Integer, nil] how many are counted, whether anything grows or not
-      # @param pause [Numeric, nil]
-      # @raise [ArgumentError] for an unknown option or an invalid value
+      # `rounds` are counted, whether anything grows or not.
       def initialize(given, rounds: nil, pause: nil)
         unknown = given.keys - DEFAULTS.keys
         refuse("option", unknown.first, DEFAULTS.keys.join(", ")) if unknown.any?
@@ -35,38 +31,29 @@ module Memscope
         @ignored = @ignored.map { |one| one.is_a?(Module) ? Module.instance_method(:name).bind_call(one) : one }
       end
 
-      # @return [Hash{Symbol => Integer}] fields of a Check
       def to_h = { iterations: iterations, runs: runs, max: max }
 
-      # @return [Boolean] whether growth of malloc counts
       def malloc? = !@ignored.include?(:malloc)
 
-      # @return [Integer] iterations before the first count
+      # Iterations before the first count.
       def unjudged = @warmup == :auto ? iterations : @warmup
 
-      # @return [Integer] the most rounds that are counted
+      # The maximum number of rounds that are counted.
       def rounds = @rounds || (@warmup == :auto ? WARMUP_ROUNDS - 1 + runs : runs)
 
-      # @return [Boolean] whether rounds without growth end the check
+      # Whether rounds without growth end the check.
       def ends_early? = @rounds.nil?
 
-      # @param name [String] of a class
-      # @return [Boolean] whether its objects may grow
       def ignored_class?(name) = @ignored.any? { |one| one.is_a?(Regexp) ? one.match?(name) : one == name }
 
-      # @return [Boolean] whether what it allocates may grow
       def ignored_place?(place) = @ignored.any? { |one| one.is_a?(Regexp) && one.match?(place) }
 
-      # @param growth [Numeric] in a round
-      # @return [Integer] per iteration, rounded
+      # Rounded, from the growth in a round.
       def per_iteration(growth) = growth.fdiv(iterations).round
 
-      # @param growth [Numeric] in a round
-      # @return [Boolean] whether that is more than allowed
       def excessive?(growth) = per_iteration(growth) > max
 
-      # @return [Array(Symbol, String), Array(Symbol, nil)] :fork or :process, and why it is :process if that was not
-      #   asked for
+      # :fork or :process, and why it is :process if the caller did not choose it.
       def place
         return [@in, nil] if @in
         return [:process, "this platform cannot fork"] unless Process.respond_to?(:fork)

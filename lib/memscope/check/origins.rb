@@ -2,7 +2,7 @@
 
 module Memscope
   class Check < Reading
-    # Where growth was allocated, and what retains it. Repeats the work in two more rounds, which are measured; if
+    # Finds where growth was allocated, and what retains it: repeats the work in two more rounds, which are measured. If
     # malloc grew, each of its blocks is sampled, too. Makes heap graphs for some of the classes.
     #
     # @api private
@@ -10,19 +10,17 @@ module Memscope
       ROUNDS = 2
       # At most this many lines are reported for a class, and for malloc.
       PLACES = 5
-      # The most classes whose retainers are looked for.
+      # Retainers are searched for at most this many classes.
       HOLDERS = 3
       # Functions of Ruby itself, which allocate the memory of its objects.
       BY_RUBY = /\((?:lib)?ruby[\d.-]*(?:\.so[\d.]*)?\)\z/
       # Functions of Ruby before 3.3 that move the memory of objects to malloc, in or after a garbage collection.
       MOVING = /\A(?:rb_postponed_job_flush|\w*transient_heap\w*) /
 
-      # @return [Array<Hash>] bodies of what has grown, without what the options ignore
-      attr_reader :grown
-      # @return [Hash{Symbol => String}] why places or retainers are missing
-      attr_reader :reasons
+      # `grown` has the bodies of growth, without what the options ignore. `reasons` are for missing places or
+      # retainers.
+      attr_reader :grown, :reasons
 
-      # @param rounds [Rounds] that have run
       def initialize(options, rounds)
         @options = options
         @rounds = rounds
@@ -39,7 +37,7 @@ module Memscope
         [*held(classes), (of_malloc(blocks) if names.include?(Rounds::MALLOC))].compact
       end
 
-      # @return [Array<Profile::Entry>, nil] the lines that keep blocks of malloc; nil if they are unknown
+      # The lines that keep blocks of malloc; nil if they are unknown.
       def repeated(malloc)
         return measure unless malloc
 
@@ -64,7 +62,7 @@ module Memscope
         sleep(@options.pause) if @rounds.released?
       end
 
-      # @return [Integer] a count of what `repeat` has left, per iteration
+      # `count` is the growth in all rounds of `repeat`.
       def per_iteration(count) = @options.per_iteration(count.fdiv(ROUNDS))
 
       # Returns nil if the class's growth outside ignored places is within the limit.
@@ -77,13 +75,12 @@ module Memscope
         body(name, judged)
       end
 
-      # @return [Array<Place>] with at least one object per iteration, the place with the most first
+      # With at least one object per iteration, the largest count first.
       def places(name)
         groups = survivors(name).group_by { |one| [one.path, one.lineno] }
         above(0, groups.map { |line, some| place(*line, some.sum(&:objects), some.sum(&:bytes)) })
       end
 
-      # @return [Array<Place>] those with more per iteration, the place with the most first
       def above(limit, places)
         places.select { |place| per_iteration(place.count) > limit }.sort_by { |place| -place.count }
       end
@@ -103,8 +100,7 @@ module Memscope
         grown.sort_by { |one| [one[:held_by] ? one[:held_by].size : Float::INFINITY, -one[:per_iteration]] }
       end
 
-      # @return [Array<String>, nil] the links of a path to many of the objects, without those of memscope, which holds
-      #   an application
+      # The links of a path to many of the objects, without those of memscope, which holds an application.
       def holder(one)
         name = one[:name] or return
         addresses = addresses(name, one[:places].first)
@@ -128,8 +124,8 @@ module Memscope
         body(Rounds::MALLOC, judged) if judged.any?
       end
 
-      # @return [Boolean] whether Ruby itself allocated the block for an object: at a line that also leaves objects
-      #   behind, or when moving an object's memory, at whatever line runs then
+      # Whether Ruby itself allocated the block for an object: at a line that also leaves objects behind, or when moving
+      # an object's memory, at whatever line runs then.
       def of_an_object?(place)
         return false unless BY_RUBY.match?(place.native)
 

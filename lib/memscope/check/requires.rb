@@ -5,21 +5,21 @@ require_relative "../value/reading"
 module Memscope
   Record.declare(__FILE__)
 
-  # What each file and gem that a Ruby program loads costs, in objects, malloc and mapped libraries. `memscope requires
+  # The cost of each file and gem that a Ruby program loads, in objects, malloc and mapped libraries. `memscope requires
   # -- COMMAND` takes this reading.
   #
   # Costs are *in load order*: each object and each block of malloc that is in use at the end is charged to the
-  # innermost file during whose loading it was allocated. Garbage costs nothing. So the costs of all files, and of what
-  # belongs to no file, sum to what the program added to the ledger's rows of live slots and of malloc in use, to the
-  # byte. A gem that others require too is charged where it was first required. memscope's own records do not count.
+  # innermost file during whose loading it was allocated. Garbage costs nothing. So the costs of all files, and the
+  # memory that belongs to no file, sum to the program's part of the ledger's rows of live slots and of malloc in use,
+  # to the byte. A gem that others require too is charged where it was first required. memscope's own records do not
+  # count.
   class Requires < Reading
     require_relative "requires/node"
 
     # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
 
-    # @param node [Node]
-    # @return [Integer] bytes of objects and malloc, with the files that it required
+    # @return [Integer] bytes of objects and malloc of a node, with those of the files that it required
     def inclusive_bytes(node) = Requires.inclusive(nodes).fetch(node.id)
 
     # @api private
@@ -28,7 +28,6 @@ module Memscope
     class << self
       # @api private
       # @param nodes [Array<Node>] in an order in which each file follows the file that required it
-      # @return [Hash{Integer => Integer}] by a file's number, its bytes of objects and malloc, with what it required
       def inclusive(nodes)
         sums = nodes.to_h { |node| [node.id, node.bytes] }
         nodes.reverse_each { |node| sums[node.parent] += sums[node.id] if node.parent }
@@ -38,7 +37,6 @@ module Memscope
       # @api private
       # @param again [Array<Array(Integer, Integer)>] requires of files that were already loaded: the ids of the
       #   requiring file and of the required one
-      # @return [Array<Hash>] bodies of GemCost
       def gems(nodes, again)
         callers = callers(nodes, again)
         files = nodes.select(&:parent).group_by { |node| gem_of(node) }

@@ -2,7 +2,7 @@
 
 module Memscope
   class Check < Reading
-    # Does work in rounds, counts after each what is left, and keeps what has grown in every round so far.
+    # Does work in rounds, counts objects and blocks after each, and keeps the growth of what has grown in every round.
     #
     # A count must not disturb the next one: only the last count is kept, with interned names, and the points are
     # written into memory that is allocated beforehand.
@@ -23,14 +23,11 @@ module Memscope
       MOST = 0.9
       NUMBERS = Point.fields.map(&:name).freeze
 
-      # @return [Hash{String => Array<Integer>}] the growth of a class, of ALL or of MALLOC in each of the last rounds
-      attr_reader :grown
-      # @return [Hash{Symbol => String}] why something is missing
-      attr_reader :reasons
+      # `grown` has the growth of a class, of ALL or of MALLOC in each of the last rounds.
+      attr_reader :grown, :reasons
 
-      # @param work [#call] does as many iterations as it is called with
-      # @param memory [#read] counts what is left
-      # @yieldparam iterations [Integer] so far: before the first round, and after each round
+      # `work` does as many iterations as it is called with. The block gets the number of iterations so far, before the
+      # first round and after each.
       def initialize(options, work, memory = InUse, &progress)
         @options = options
         @work = work
@@ -43,7 +40,6 @@ module Memscope
         @reasons = {}
       end
 
-      # @raise [Unavailable] if objects cannot be counted
       def run
         rehearse
         repeat(@options.unjudged)
@@ -55,35 +51,32 @@ module Memscope
         self
       end
 
-      # @return [Hash{Symbol => Object}] fields of a Check
       def to_h
         { warmup_iterations: [@total_iterations - (@options.runs * @options.iterations), 0].max,
           total_iterations: @total_iterations, expired: @expired.keys,
           points: @points.first(@noted).each_slice(NUMBERS.size).map { |numbers| NUMBERS.zip(numbers).to_h } }
       end
 
-      # @param times [Integer] iterations
       def repeat(times)
         @total_iterations += times
         @work.call(times)
       end
 
-      # @return [Array<String>] what has grown: classes, or ALL if no single class has grown; then MALLOC
+      # The names of classes that have grown, or ALL if no single class has; then MALLOC.
       def names
         classes = @grown.keys.select { |name| class?(name) }
         classes = @grown.keys & [ALL] if classes.empty? && @expired.none? { |name, _growth| class?(name) }
         [*classes, *(@grown.keys & [MALLOC])]
       end
 
-      # @param name [String] of `names`
-      # @return [Hash{Symbol => Object}] the body of a Grown
+      # The body of a Grown.
       def body(name, places = [])
         growth = @grown.fetch(name)
         { layer: name == MALLOC ? :malloc : :objects, name: (name if class?(name)), growth: growth,
           per_iteration: growth.map { |number| @options.per_iteration(number) }.min, places: places }
       end
 
-      # @return [Boolean] whether more than a tenth of some growth was released in the pause
+      # Whether more than a tenth of some growth was released in the pause.
       def released? = @released == true
 
       private
@@ -133,8 +126,6 @@ module Memscope
 
       # Attributes what was released to the whole series, but not to the part of a round's growth above the mean, which
       # the first round often has.
-      #
-      # @return [Float] the share of growth that is left; 1 if that is unknown
       def share_left(name, mean, later)
         return 1.0 if name == MALLOC && !later.key?(name)
 

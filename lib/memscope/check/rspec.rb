@@ -17,8 +17,8 @@ module Memscope
     end
 
     # @param objects [Integer, nil] objects of all classes
-    # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the most
-    #   objects allowed
+    # @param limits [Hash{Symbol, Module, String => Integer}] for :objects, a class or the name of a class, the maximum
+    #   number of objects
     # @return [Matcher] for blocks, which run twice; the second time counts
     # @raise [ArgumentError] for anything but Integers
     def allocate_at_most(objects = nil, **limits)
@@ -35,8 +35,8 @@ module Memscope
     # A matcher for blocks, whose messages show the check.
     #
     # * `description`: for people
-    # * `colon`: before the check, in messages
-    # * `predicate`: asks the check whether the block matches
+    # * `colon`: what messages have before the check
+    # * `predicate`: the method by which the check decides whether the block matches
     # * `check`: makes a Check or Check::Allocations of a block
     #
     # @api private
@@ -45,9 +45,7 @@ module Memscope
 
       def supports_value_expectations? = false
 
-      # RSpec 3 warns about `expect(value)`, and asks the matcher all the same.
-      #
-      # @raise [ArgumentError, Check::Failed, Unavailable, Exception] like Check.run and Check.allocations
+      # RSpec 3 warns about `expect(value)`, and calls the matcher all the same.
       def matches?(block)
         Field.refuse(description, block, "a block: expect { ... }") unless block.is_a?(Proc)
 
@@ -57,7 +55,6 @@ module Memscope
 
       def failure_message = "expected the block to #{description}#{colon}\n#{@found}"
 
-      # @return [String] with what grows, or is allocated
       def failure_message_when_negated = "expected the block not to #{description}#{colon}\n#{@found}"
     end
 
