@@ -65,6 +65,17 @@ class NewTextTest < MemscopeTest
     assert_equal "1,000 rules are planted\nTheir process is this one.\nNothing does.\nwhat is planted\n", out
   end
 
+  def test_an_option_is_a_line_of_help
+    line = "        --planted N                  what is planted here\n"
+    out = run_copy(<<~RUBY, "cli/help/ps.txt" => line)
+      require "memscope/cli/cli"
+      Memscope::CLI.run(%w[ps --help])
+      exit Memscope::CLI.run(%w[ps --planted 7 --json], out: File.open(File::NULL, "w"))
+    RUBY
+
+    assert_includes out, line
+  end
+
   private
 
   # Runs Ruby code with a copy of lib, to some of whose files text is added.
