@@ -23,16 +23,22 @@ module Memscope
         super(message)
         @why = why
       end
+
+      # @api private
+      # @param text [Symbol] of client.words
+      # @return [Unreachable]
+      def self.of(text, why, **figures) = new(WORDS.fill(text, figures), why)
     end
 
     # The process could not answer, or this memscope does not understand the answer; the message says which.
     class Failed < StandardError; end
 
+    WORDS = Words.beside(__FILE__)
     # The largest answer, in bytes.
     LONGEST_ANSWER = 64 * 1024 * 1024
     # Seconds between two attempts to connect while the listener's backlog is full.
     PAUSE = 0.05
-    private_constant :PAUSE
+    private_constant :WORDS, :PAUSE
 
     class << self
       # A client of the process that listens at a path, such as the path given to Memscope.listen. A pid alone leads
@@ -49,12 +55,11 @@ module Memscope
         socket, pid, uid = connect(path)
         return new(pid, path: path, timeout: timeout) if uid == owner && pid.positive?
 
-        raise Unreachable.new("a process of uid #{uid}, not #{owner}, holds the socket #{path}", :untrusted)
+        raise Unreachable.of(:held_by_another_user, :untrusted, uid: uid, owner: owner, path: path)
       rescue Errno::EAGAIN
-        raise Unreachable.new("the process that listens at #{path} accepts no connections: its queue of them is full",
-                              :busy)
+        raise Unreachable.of(:queue_full, :busy, path: path)
       rescue SystemCallError => e
-        raise Unreachable.new("no process listens at #{path}: #{e.class.new.message}", :silent)
+        raise Unreachable.of(:nobody_listens, :silent, path: path, error: e.class.new.message)
       ensure
         socket&.close
       end
@@ -80,7 +85,7 @@ module Memscope
       def check_user(what, uid)
         return if [0, uid].include?(Process.euid)
 
-        raise Unreachable.new("#{what} is another user's (uid #{uid}); only that user or root can ask it", :foreign)
+        raise Unreachable.of(:of_another_user, :foreign, what: what, uid: uid)
       end
 
       private
@@ -88,11 +93,11 @@ module Memscope
       # The uid that the listener must have: the owner of the socket. Only that user and root may connect.
       def owner(path)
         stat = File.lstat(path)
-        check_user("the socket #{path}", stat.uid)
+        check_user(WORDS.fill(:socket, path: path), stat.uid)
         Sockets.check_directory(File.dirname(path), stat.uid)
         return stat.uid if stat.socket?
 
-        raise Sockets::Refused, "#{path} is a #{stat.ftype}; allowed: a socket"
+        raise Sockets::Refused, WORDS.fill(:no_socket, path: path, type: stat.ftype)
       rescue Sockets::Refused => e
         raise Unreachable.new(e.message, :untrusted)
       end
@@ -162,7 +167,7 @@ module Memscope
     def load(known, given)
       known.load(given)
     rescue ArgumentError => e
-      raise Failed, "memscope #{VERSION} does not understand the answer of process #{@pid}: #{e.message}"
+      raise failed(:not_understood, version: VERSION, error: e.message)
     end
 
     def complain(answer)
@@ -171,7 +176,7 @@ module Memscope
       case answer["kind"]
       when "Memscope::Invalid" then raise Invalid.new(argument, given, allowed, call: call)
       when "Memscope::Purge::Busy" then raise Purge::Busy, error
-      else raise Failed, "process #{@pid}: #{error}"
+      else raise failed(:failed, error: error)
       end
     end
 
@@ -182,7 +187,7 @@ module Memscope
       parsed(read(socket, deadline))
     rescue IOError, SystemCallError => e
       check
-      raise Unreachable.new("process #{@pid} hung up: #{e.message}", :busy)
+      raise unreachable(:hung_up, :busy, error: e.message)
     ensure
       socket&.close
     end
@@ -191,9 +196,9 @@ module Memscope
       answer = JSON.parse(Field.utf8(text))
       return answer if answer.is_a?(Hash)
 
-      raise Failed, "the answer of process #{@pid} is not a JSON object"
+      raise failed(:no_object)
     rescue JSON::ParserError
-      raise Failed, "the answer of process #{@pid} is not JSON"
+      raise failed(:no_json)
     end
 
     def connected(deadline)
@@ -212,15 +217,15 @@ module Memscope
       return socket if pid == @pid && uid == self.uid
 
       socket.close
-      raise Unreachable.new("process #{pid} of uid #{uid} holds the socket of process #{@pid}", :untrusted)
+      raise unreachable(:held_by_another, :untrusted, holder: pid, uid: uid)
     rescue Errno::EAGAIN
       nil
     rescue Errno::ECONNREFUSED, Errno::ENOENT
       silent
     rescue Errno::EACCES
-      raise Unreachable.new("this user may not enter the directory of process #{@pid}'s socket", :foreign)
+      raise unreachable(:not_entered, :foreign)
     rescue SystemCallError => e # for instance a socket of another type
-      raise Unreachable.new("the socket of process #{@pid} cannot be used: #{e.class.new.message}", :untrusted)
+      raise unreachable(:unusable, :untrusted, error: e.class.new.message)
     end
 
     def read(socket, deadline)
@@ -230,17 +235,21 @@ module Memscope
         raise too_slow unless socket.wait_readable([deadline - Clock.now, 0].max)
 
         part = socket.read_nonblock(1 << 16, buffer, exception: false)
-        raise EOFError, "no answer" if part.nil?
+        raise EOFError, WORDS[:no_answer] if part.nil?
 
         text << part unless part == :wait_readable
-        raise Failed, "the answer of process #{@pid} is too long" if text.bytesize > LONGEST_ANSWER
+        raise failed(:too_long) if text.bytesize > LONGEST_ANSWER
       end
       text
     ensure
       buffer.clear
     end
 
-    def too_slow = Unreachable.new("process #{@pid} does not answer within #{@timeout} s", :busy)
+    def too_slow = unreachable(:too_slow, :busy, seconds: @timeout)
+
+    def unreachable(text, why, **figures) = Unreachable.of(text, why, pid: @pid, **figures)
+
+    def failed(text, **figures) = Failed.new(WORDS.fill(text, pid: @pid, **figures))
 
     # The process's effective uid.
     def uid = status("Uid").split[1].to_i
@@ -248,13 +257,12 @@ module Memscope
     # Raises an error saying that the process is gone, cannot be looked at, or does not listen.
     def silent
       check
-      raise Unreachable.new("process #{@pid} does not listen: let it require \"memscope\" and start it with " \
-                            "MEMSCOPE_LISTEN=1, or call Memscope.listen in it#{@unlisted}", :silent)
+      raise unreachable(:silent, :silent, unlisted: @unlisted)
     end
 
     # A process in a container, or with systemd's PrivateTmp, sees other directories: /proc/PID/root leads to them.
     def path
-      Client.check_user("process #{@pid}", uid)
+      Client.check_user(WORDS.fill(:process, pid: @pid), uid)
       paths = [*@path, *listed, *configured].uniq.flat_map { |path| [path, "/proc/#{@pid}/root#{path}"] }
       paths.find { |path| socket?(path) } || silent
     end
@@ -274,8 +282,7 @@ module Memscope
       sockets = File.binread("/proc/#{@pid}/net/unix").scan(%r{^\S+ \S+ \S+ 00010000 \S+ \S+ +\d+ (/.*)$}n).flatten
       sockets.select { |path| path.end_with?("/#{name}") }
     rescue SystemCallError => e
-      @unlisted = "; if it listens, name its socket (--socket PATH), since the kernel does not list sockets here: " \
-                  "/proc/#{@pid}/net/unix: #{e.class.new.message}"
+      @unlisted = WORDS.fill(:unlisted, pid: @pid, error: e.class.new.message)
       []
     end
 
@@ -295,9 +302,9 @@ module Memscope
       raise gone
     rescue SystemCallError => e # hidepid=1, or no descriptors left in this process
       why = [Errno::EACCES, Errno::EPERM].include?(e.class) ? :foreign : :busy
-      raise Unreachable.new("/proc/#{@pid}/status: #{e.class.new.message}", why)
+      raise unreachable(:unread, why, error: e.class.new.message)
     end
 
-    def gone = Unreachable.new("there is no process #{@pid}", :gone)
+    def gone = unreachable(:gone, :gone)
   end
 end

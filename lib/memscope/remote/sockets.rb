@@ -11,9 +11,10 @@ module Memscope
     # A path cannot be trusted or used; the message names it and the allowed values.
     class Refused < StandardError; end
 
+    WORDS = Words.beside(__FILE__)
     # The longest path that fits into struct sockaddr_un, in bytes, without its NUL.
     LONGEST = 107
-    private_constant :LONGEST
+    private_constant :WORDS, :LONGEST
 
     class << self
       # @param configured [String, nil] the configured directory, if any
@@ -24,9 +25,7 @@ module Memscope
         make(path)
         check_directory(path, Process.euid)
       rescue SystemCallError => e
-        raise Refused, "the directory for sockets #{path}: #{e.class.new.message}; " \
-                       "allowed: one that exists or can be created, set with " \
-                       "MEMSCOPE_SOCKET_DIRECTORY"
+        raise refused(:no_directory, path: path, error: e.class.new.message)
       end
 
       # @param uid [Integer] the required owner
@@ -34,14 +33,14 @@ module Memscope
       # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
       def check_directory(path, uid)
         stat = File.lstat(path)
-        fault = if !stat.directory? then "is a #{stat.ftype}"
-                elsif stat.uid != uid then "belongs to uid #{stat.uid}"
-                elsif stat.mode.anybits?(0o077) then format("has mode %04o", stat.mode & 0o7777)
+        fault = if !stat.directory? then :not_a_directory
+                elsif stat.uid != uid then :foreign_directory
+                elsif stat.mode.anybits?(0o077) then :open_directory
                 end
         return path unless fault
 
-        raise Refused, "the directory for sockets #{path} #{fault}; allowed: a " \
-                       "directory of uid #{uid} with mode 0700"
+        raise refused(fault, path: path, uid: uid, type: stat.ftype, owner: stat.uid,
+                             mode: format("%04o", stat.mode & 0o7777))
       end
 
       # @param path [Object] for a socket
@@ -54,7 +53,7 @@ module Memscope
         absolute = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
         return path if absolute && path.bytesize <= LONGEST && !path.include?("\0")
 
-        Field.refuse(argument, path, "#{besides}an absolute path of at most #{LONGEST} bytes", call: call)
+        Field.refuse(argument, path, "#{besides}#{WORDS.fill(:path, bytes: LONGEST)}", call: call)
       end
 
       # Opens a socket with mode 0600. Replaces a socket without a listener, but no other file.
@@ -68,10 +67,10 @@ module Memscope
         File.chmod(0o600, path)
         server
       rescue Errno::EADDRINUSE
-        raise Refused, "the socket #{path}: #{occupant(path)}; allowed: a path that does not exist yet"
+        raise occupied(path)
       rescue SystemCallError => e
         server&.close
-        raise Refused, "the socket #{path}: #{e.class.new.message}"
+        raise refused(:unopened, path: path, error: e.class.new.message)
       end
 
       # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
@@ -115,10 +114,12 @@ module Memscope
         stat.socket? && stat.owned?
       end
 
-      def occupant(path)
-        own_socket?(path) ? "another process listens there" : "a #{File.lstat(path).ftype} is there"
+      def refused(text, **figures) = Refused.new(WORDS.fill(text, figures))
+
+      def occupied(path)
+        own_socket?(path) ? refused(:listens, path: path) : refused(:occupied, path: path, type: File.lstat(path).ftype)
       rescue SystemCallError
-        "something was there"
+        refused(:was_occupied, path: path)
       end
     end
   end

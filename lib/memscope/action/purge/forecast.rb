@@ -13,17 +13,9 @@ module Memscope
     HOLDING_GVL = FULL_GCS.keys.freeze
     # In milliseconds: a lever that is predicted to stop Ruby for longer runs only if it was named.
     LONGEST_PAUSE_MS = 200
-    # Why the forecast of what the machine gains can be a wider range than the forecast of what the process returns.
-    UNKNOWN_SHARES = "it is unknown which of these pages are shared with other processes"
     # The lever for a full GC, and the levers whose forecast depends on what that GC frees before they run.
     OF_GARBAGE = %i[gc purge trim].freeze
-    FOUND_BY_DRY_RUN = "a dry run finds the garbage, in a forked child"
-    KEPT = "freed blocks may stay in a thread's cache, and the order of Ruby's sweep is unknown"
-    TRIMS = "Process.warmup also trims free malloc memory, which is not included"
-    UNCOLLECTED = "garbage is not collected yet: old objects count as live, and if " \
-                  "many of them are garbage, more is returned"
-    UNSHARES = "it writes to pages that are shared with other processes, of which " \
-               "the process then needs its own copies"
+    WORDS = Words.beside(__FILE__)
 
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
@@ -34,7 +26,7 @@ module Memscope
       # Also predicts the copies that the process may need of `shared` bytes, on pages that the lever may write to.
       def unsharing(shared)
         own = (private_bytes.begin - shared)..private_bytes.end if private_bytes && shared
-        Forecast.new(bytes, own, [*reason, UNSHARES].join("; "))
+        Forecast.new(bytes, own, [*reason, WORDS[:unshares]].join("; "))
       end
 
       class << self
@@ -42,9 +34,9 @@ module Memscope
         # compaction; without it, the forecast changes nothing in the process.
         def of(lever, ledger, collect:, heap: nil)
           case lever
-          when :gc then new(nil, nil, (FOUND_BY_DRY_RUN unless collect))
+          when :gc then new(nil, nil, (WORDS[:found_by_dry_run] unless collect))
           when :compact then compaction(heap || read_heap(collect), collect, ledger)
-          when :tcache then new(0..0, 0..0, "flushed blocks become unused pages, which decay and purge return")
+          when :tcache then new(0..0, 0..0, WORDS[:flushed])
           when :decay then decay(ledger)
           when :purge then purge(ledger)
           when :trim then trim(ledger)
@@ -54,9 +46,9 @@ module Memscope
 
         # Of a full GC. `ledger`, read with `garbage`, gives the reason if `returned` is nil.
         def of_collection(returned, ledger)
-          return new(nil, nil, ledger.reasons.fetch(:garbage, FOUND_BY_DRY_RUN)) unless returned
+          return new(nil, nil, ledger.reasons.fetch(:garbage) { WORDS[:found_by_dry_run] }) unless returned
 
-          new(returned.range, returned.private_range, (KEPT if returned.range.size > 1))
+          new(returned.range, returned.private_range, (WORDS[:kept] if returned.range.size > 1))
         end
 
         # Of a full GC, or of the lever that returns malloc's memory after it; nil for other levers.
@@ -66,9 +58,9 @@ module Memscope
           returned = lever == :gc ? blocks.returned_by_gc : blocks.returned_after_gc
           return new(nil, nil, blocks.reasons.fetch(:all) { blocks.reasons[:in_all] }) unless returned
 
-          unfollowed = "it is unknown what else some of the garbage owns " \
-                       "(#{blocks.unfollowed_names})"
-          reason = joined(KEPT, (unfollowed if blocks.unfollowed_names)) if returned.range.size > 1
+          names = blocks.unfollowed_names
+          unfollowed = WORDS.fill(:unfollowed, names: names) if names
+          reason = joined(WORDS[:kept], unfollowed) if returned.range.size > 1
           new(returned.range, returned.private_range, reason)
         end
 
@@ -82,8 +74,8 @@ module Memscope
           known = RubyHeap::CompactionForecast.new(heap)
           own = compaction_gain(known.range, heap, ledger)
           trims = known.range && ledger.allocator.name == :glibc && Process.respond_to?(:warmup)
-          new(known.range, own, joined(known.reason || (UNCOLLECTED unless collect), (TRIMS if trims),
-                                       (UNSHARES if own && own.begin < (known.range&.begin || 0))))
+          new(known.range, own, joined(known.reason || (WORDS[:uncollected] unless collect), (WORDS[:trims] if trims),
+                                       (WORDS[:unshares] if own && own.begin < (known.range&.begin || 0))))
         end
 
         # Compaction also writes to pages that it does not free: if these are shared, the process gets its own copies.
@@ -96,8 +88,7 @@ module Memscope
 
         def decay(ledger)
           unused(decaying: true) do |bytes|
-            due = "it is unknown which unused pages have reached their decay time"
-            of_malloc(0..bytes, ledger, (due if bytes.positive?))
+            of_malloc(0..bytes, ledger, (WORDS[:due] if bytes.positive?))
           end
         end
 
@@ -111,7 +102,7 @@ module Memscope
         # Yields the sum of the arenas' unused pages, with `decaying` without those that never decay.
         def unused(decaying: false)
           arenas = Arenas.read
-          return new(nil, nil, arenas.reasons.fetch(:arenas, "arenas are unknown")) unless arenas.merged
+          return new(nil, nil, arenas.reasons.fetch(:arenas) { WORDS[:arenas_unknown] }) unless arenas.merged
 
           pages = arenas.to_a.product(%i[dirty muzzy])
           pages.reject! { |arena, kind| arena.public_send(:"#{kind}_decay_ms") == -1 } if decaying
@@ -122,7 +113,7 @@ module Memscope
         def of_malloc(range, ledger, reason = nil)
           range = ledger.returnable(range)
           own = ledger.unshared(:malloc, range)
-          new(range, own, joined(reason, ledger.kept_reason, (UNKNOWN_SHARES if own && own.size > range.size)))
+          new(range, own, joined(reason, ledger.kept_reason, (WORDS[:unknown_shares] if own && own.size > range.size)))
         end
 
         # The ledger's trimmable bytes already exclude pages that the kernel does not take back.
@@ -130,12 +121,12 @@ module Memscope
           bytes, own = ledger.row(:malloc)&.detail&.values_at(:trimmable_bytes, :trimmable_private_bytes)
           return new(bytes..bytes, (own..own if own), ledger.kept_reason) if bytes
 
-          new(nil, nil, ledger.reasons.fetch(:deep, "glibc's heaps could not be walked"))
+          new(nil, nil, ledger.reasons.fetch(:deep) { WORDS[:unwalked] })
         end
 
         def collectable(ledger)
           bytes = Native.collectable_bytes
-          return new(nil, nil, "this allocator does not report its unused memory") unless bytes
+          return new(nil, nil, WORDS[:unreported]) unless bytes
 
           new(bytes..bytes, ledger.unshared(:unattributed, bytes..bytes))
         end
@@ -165,16 +156,18 @@ module Memscope
 
       # @return [String, nil] why a purge that does not name the lever leaves it out; nil if it runs
       def left_out
-        effects = [("stop Ruby for #{pause_ms ? "about #{pause(pause_ms)}" : 'an unknown time'}" if long?),
-                   ("make #{unshared} private, which other processes share now" if unshares?)].compact
-        "left out: it would #{effects.join(' and ')}; name it to run it" if effects.any?
+        effects = [(stops if long?), (makes_private if unshares?)].compact
+        WORDS.fill(:left_out, effects: effects.join(" and ")) if effects.any?
       end
 
       private
 
-      def unshared = unshared_bytes ? "up to #{size(unshared_bytes)}" : "an unknown amount of memory"
+      def stops = pause_ms ? WORDS.fill(:stops, pause: pause(pause_ms)) : WORDS[:stops_unknown]
+
+      def makes_private
+        unshared_bytes ? WORDS.fill(:makes_private, most: size(unshared_bytes)) : WORDS[:makes_private_unknown]
+      end
     end
-    private_constant :Forecast, :Harm, :FULL_GCS, :UNKNOWN_SHARES, :UNCOLLECTED, :UNSHARES, :KEPT, :TRIMS,
-                     :FOUND_BY_DRY_RUN
+    private_constant :Forecast, :Harm, :FULL_GCS, :WORDS
   end
 end
