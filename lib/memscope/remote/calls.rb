@@ -23,9 +23,7 @@ module Memscope
     Call = Struct.new(:type, :options, :reader) do
       def initialize(type, options, reader = [type, :read]) = super
 
-      # @param value [Object] parsed JSON from another process
-      # @return [Object] the reading
-      # @raise [ArgumentError]
+      # Makes the reading from parsed JSON of another process.
       def load(value)
         return Field.plain(value) unless type
 
@@ -39,17 +37,13 @@ module Memscope
 
     # A diagnosis, and a forecast of what the levers would return, both from the same ledger.
     Diagnosed = Struct.new(:diagnosis, :forecast) do
-      # @return [String] JSON
       def to_json(*state) = JSON.generate(to_h, *state)
 
-      # @return [Diagnosed] of this process
       def self.read
         diagnosis = Loading.unit(:Doctor).read
         new(diagnosis, Purge.forecast(diagnosis.evidence))
       end
 
-      # @param answer [Hash] parsed JSON
-      # @raise [ArgumentError]
       def self.from_h(answer)
         Field.refuse("a diagnosis with its forecast", answer, "an object") unless answer.is_a?(Hash)
 
@@ -95,17 +89,14 @@ module Memscope
       end.to_h
     }.freeze
 
-    # The longest request, in bytes.
+    # Maximum bytes of a request.
     LONGEST_REQUEST = 16 * 1024
 
     # Options that collect garbage. That stops all threads, so a call with one of them counts as an action.
     COLLECTING = %w[gc collect].freeze
 
     class << self
-      # Answers one request. No request makes it raise.
-      #
-      # @param line [String] the request
-      # @return [String] the answer, one line
+      # Answers one request, a line, with a line. No request makes it raise.
       def answer(line)
         name, options = parse(line)
         JSON.generate(ok: run(name, **options)) << "\n"
@@ -113,11 +104,8 @@ module Memscope
         failure(e)
       end
 
-      # Runs a call in this process: the private method of its name here; without one, the call's reader.
-      #
-      # @param name [Symbol] a key of CALLS
-      # @return [Object] the answer, not yet JSON
-      # @raise [Refused] for an action, if this process allows none
+      # Runs a call in this process: the private method of its name here; without one, the call's reader. Raises Refused
+      # for an action, if this process allows none.
       def run(name, **options)
         return send(name, **options) if singleton_class.private_method_defined?(name, false)
 
@@ -125,7 +113,7 @@ module Memscope
         Loading.unit(unit).public_send(read, **options)
       end
 
-      # @return [String] the answer for an error, one line, with the parts of an Invalid
+      # One line, with the parts of an Invalid.
       def failure(error)
         parts = error.is_a?(Invalid) ? Field.plain(error.to_h) : {}
         "#{JSON.generate(error: Field.text(error.message), kind: error.class.name, **parts)}\n"
@@ -180,7 +168,7 @@ module Memscope
       end
 
       # For other processes: counts in a forked child if a count would stop this process for long.
-      # A census of private pages is not kept: a later one would have grown by what it leaves out.
+      # A census of private pages is not kept: compared with it, a later one would seem to have grown.
       def census(gc: false, private: false)
         private ? Census.bounded(gc: gc, private: private) : LastReadings.census(gc: gc)
       end
@@ -232,12 +220,11 @@ module Memscope
         end
       end
 
-      # Returns at once: the client waits in its own process.
+      # Returns immediately: the client waits in its own process.
       def malloc_profile_start(backend: "auto", **options)
         begin_profile(MallocProfile, backend: choose(:backend, backend, MallocProfile::BACKENDS), **options)
       end
 
-      # As malloc_profile_start.
       def object_profile_start(**options) = begin_profile(ObjectProfile, **options)
 
       def begin_profile(profiler, seconds: nil, shared: false, **options)

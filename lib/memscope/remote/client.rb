@@ -5,17 +5,17 @@ require_relative "../value/loader" # before several threads need it at once
 Memscope::Loading.unit :Listener
 
 module Memscope
-  # Asks another process for its readings. That process must listen (Memscope.listen, MEMSCOPE_LISTEN=1) and belong to
-  # the same user, unless root asks.
+  # Requests readings from another process, which must listen (Memscope.listen, MEMSCOPE_LISTEN=1) and belong to the
+  # same user, unless this user is root.
   #
   #   Memscope::Client.new(4711).call(:ledger, deep: true)   # => Memscope::Ledger
   #
   # The answer is not trusted: terminal control characters in it are replaced.
   class Client
-    # The process cannot be reached; the message says why.
+    # The process cannot be reached, for the reason in the message.
     class Unreachable < StandardError
       # @return [Symbol] :gone, :foreign (another user's), :silent (it does not listen), :busy (it does not answer, or
-      #   cannot be asked now) or :untrusted (another process answers)
+      #   accepts no connection now) or :untrusted (another process answers)
       attr_reader :why
 
       # @api private
@@ -25,16 +25,14 @@ module Memscope
       end
 
       # @api private
-      # @param text [Symbol] of client.words
-      # @return [Unreachable]
       def self.of(text, why, **figures) = new(WORDS.fill(text, figures), why)
     end
 
-    # The process could not answer, or this memscope does not understand the answer; the message says which.
+    # The process could not answer, or this memscope does not understand the answer.
     class Failed < StandardError; end
 
     WORDS = Words.beside(__FILE__)
-    # The largest answer, in bytes.
+    # Maximum bytes of an answer.
     LONGEST_ANSWER = 64 * 1024 * 1024
     # Seconds between two attempts to connect while the listener's backlog is full.
     PAUSE = 0.05
@@ -64,10 +62,9 @@ module Memscope
         socket&.close
       end
 
-      # Connects without waiting.
+      # Connects without waiting. Also returns the pid and the uid of the process that called listen(2).
       #
       # @api private
-      # @return [Array(Socket, Integer, Integer)] and the pid and the uid of the process that called listen(2)
       # @raise [SystemCallError] EAGAIN if the listener's backlog is full
       def connect(path)
         socket = Socket.new(:UNIX, :STREAM)
@@ -79,9 +76,7 @@ module Memscope
       end
 
       # @api private
-      # @param what [String] a socket or a process
-      # @param uid [Integer] its owner's
-      # @raise [Unreachable] if it is another user's, unless root asks
+      # @raise [Unreachable] if a socket or a process is another user's, unless this user is root
       def check_user(what, uid)
         return if [0, uid].include?(Process.euid)
 
@@ -150,7 +145,6 @@ module Memscope
 
     # @api private
     # @return [Integer] its effective uid
-    # @raise [Unreachable] if there is no such process
     def check
       @status = nil
       uid
@@ -230,7 +224,7 @@ module Memscope
 
     def read(socket, deadline)
       text = +""
-      buffer = +"" # of 64 KiB, which are freed at once
+      buffer = +"" # of 64 KiB, freed below
       until text.end_with?("\n")
         raise too_slow unless socket.wait_readable([deadline - Clock.now, 0].max)
 
@@ -254,7 +248,7 @@ module Memscope
     # The process's effective uid.
     def uid = status("Uid").split[1].to_i
 
-    # Raises an error saying that the process is gone, cannot be looked at, or does not listen.
+    # Raises, since the process is gone, cannot be looked at, or does not listen.
     def silent
       check
       raise unreachable(:silent, :silent, unlisted: @unlisted)

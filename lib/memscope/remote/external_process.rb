@@ -39,7 +39,7 @@ module Memscope
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,
                   musl: /\A(ld-musl-|libc\.musl-)/, glibc: /\Alibc(-[\d.]+)?\.so/ }.freeze
       VARIABLES = %w[LD_PRELOAD MALLOC_CONF MALLOC_ARENA_MAX GLIBC_TUNABLES].freeze
-      # How many characters of a command line are kept at most.
+      # Maximum characters of a command line.
       LONGEST = 500
       # Fields copied from a ProcessMemory.
       FIGURES = %i[rss_bytes peak_rss_bytes pss_bytes uss_bytes shared_bytes anonymous_bytes file_bytes
@@ -52,15 +52,14 @@ module Memscope
         @reasons = {}
       end
 
-      # @return [Boolean] whether its program is a ruby, by the file's name; by the process's own name if its link
-      #   /proc/PID/exe cannot be read
+      # Whether its program is a ruby, by the file's name, or by the process's own name if its link /proc/PID/exe cannot
+      # be read.
       def runs_ruby?
         program.start_with?("ruby")
       rescue SystemCallError
         false
       end
 
-      # @return [Hash{Symbol => Object}] the fields read here, and the reasons
       def body
         { command: command, runs_ruby: runs_ruby?, **figures, mallocs: mallocs, variables: variables,
           reasons: @reasons }
@@ -107,7 +106,7 @@ module Memscope
         set&.to_h { |name, value| [name.to_sym, Field.line(value)] }
       end
 
-      # @return [String, nil] the file's text; nil, with a reason, if it cannot be read
+      # nil, with a reason, if the file cannot be read.
       def read(name, field)
         Field.utf8(File.binread("/proc/#{@pid}/#{name}"))
       rescue SystemCallError => e

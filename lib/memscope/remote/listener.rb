@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# What answers need is loaded here, also RubyGems' own file (profile/application.rb): beside threads that keep the GVL
-# busy, the first require of a default gem takes minutes.
+# Answers need these files, and RubyGems' own (profile/application.rb). They are loaded here: beside threads that keep
+# the GVL busy, the first require of a default gem takes minutes.
 %w[digest etc forwardable open3].each { |name| require name }
 Gem::Specification.new.source if defined?(Gem::Specification)
 require_relative "../value/forks"
@@ -30,21 +30,16 @@ module Memscope
     @lock = Mutex.new
 
     class << self
-      # Implements Memscope.listen.
-      #
       # @api private
-      # @param path [String, nil]
       def listen(path)
         Sockets.check_path(path, :path, "nil, ", call: "Memscope.listen") unless path.nil?
         @lock.synchronize { @current&.open? ? same(path) : start(path) }
       end
 
-      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it; in Rails the railtie starts the listener
-      # instead. Never raises, so that it cannot make a boot fail.
+      # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it, or with `always`; in Rails the railtie starts
+      # the listener instead. Never raises, so that it cannot make a boot fail.
       #
       # @api private
-      # @param asked_by [String] for the warning
-      # @param always [Boolean] whether to listen even if the setting is false
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
         where = Loading.unit(:Configuration).so_far.listen || always
         listen(where.is_a?(String) ? where : nil) if where
@@ -138,10 +133,9 @@ module Memscope
       remove
     end
 
-    # Runs something in the thread that listens, between two calls, as soon as it can.
+    # Makes the thread that listens call `work.step` between two calls, instead of earlier work that has not run yet.
     #
     # @api private
-    # @param work [#step] replaces what has not run yet
     def soon(work)
       @soon = work
       @alarm.write_nonblock(".", exception: false)
@@ -152,10 +146,9 @@ module Memscope
     # @return [Boolean] whether it listens: false once it is closed or its thread was killed, and in a forked child
     def open? = @open && (@pid != Process.pid || @thread.alive?)
 
-    # Called in a forked child: closes the child's copies of the parent's descriptors.
+    # In a forked child, closes the copies of the parent's descriptors, and removes the socket of a parent that is gone.
     #
     # @api private
-    # @param gone [Boolean] whether the parent is gone, so that its socket can be removed
     def abandon(gone:)
       @open = false
       close_descriptors
@@ -218,7 +211,6 @@ module Memscope
       end
     end
 
-    # Runs what `soon` was given.
     def work
       work = @soon or return
       @soon = nil
@@ -240,16 +232,13 @@ module Memscope
       PATIENCE = 2.0
       FETCHING = 10.0
 
-      # @return [Float] when the client is dropped, in seconds of CLOCK_MONOTONIC
+      # When the client is dropped, in seconds of CLOCK_MONOTONIC.
       attr_accessor :deadline
 
-      # @return [String, nil] the request, from its arrival until it is answered
-      attr_reader :request
+      # `request` is there from its arrival until it is answered; `over` means that nothing is left to do.
+      attr_reader :request, :over
 
-      # @return [Boolean] whether nothing is left to do
-      attr_reader :over
-
-      # @param part [String] which `read` overwrites, the same one for all clients
+      # `read` overwrites `part`, which is the same for all clients.
       def initialize(socket, part)
         @socket = socket
         @part = part
@@ -260,10 +249,8 @@ module Memscope
         @over = true # the client is gone
       end
 
-      # @return [IO] for IO.select
       def to_io = @socket
 
-      # @return [Boolean] whether no answer is ready to be written
       def reading? = @answer.nil?
 
       def close = @socket.close
@@ -275,7 +262,7 @@ module Memscope
         @over = true # the client is gone
       end
 
-      # @param text [String] one line, which is cleared once it is written
+      # `text` is one line, which is cleared once it is written.
       def answer(text)
         @request = nil
         @answer = text.force_encoding(Encoding::BINARY)

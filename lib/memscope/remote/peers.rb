@@ -3,13 +3,13 @@
 require_relative "external_process"
 
 module Memscope
-  # Other Ruby processes, and what those that listen say of themselves.
+  # Other Ruby processes, with the malloc and the verdict that those report that listen.
   #
   # @api private
   module Peers
     # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.
     Entry = Struct.new(:process, :malloc, :verdict) do
-      # @return [String] the proven malloc; else one that is mapped, followed by "?"; else "?"
+      # The proven malloc; else one that is mapped, followed by "?"; else "?".
       def malloc_text
         return malloc.name if malloc
 
@@ -19,21 +19,18 @@ module Memscope
     end
 
     class << self
-      # @param answers [Boolean] whether to ask the processes that listen: all at once, for `patience` seconds in all
-      # @param pids [Array<Integer>] by default, the visible Ruby processes except this one
-      # @return [Array<Entry>] largest first
+      # Largest first. With `answers`, queries the processes that listen all at once, for `patience` seconds in all.
       def entries(answers: true, pids: ExternalProcess.rubies - [Process.pid])
         entries = pids.filter_map do |pid|
           Entry.new(ExternalProcess.read(pid, cgroup: false))
         rescue Client::Unreachable
-          nil # the process has ended meanwhile
+          nil # the process has just ended
         end
         ask_all(entries.select { |entry| entry.process.listens? }) if answers
         entries.sort_by { |entry| [-(entry.process.rss_bytes || 0), entry.process.pid] }
       end
 
-      # @param path [String] of this process's socket
-      # @return [Array<Integer>] the processes with a socket beside it
+      # The pids of the sockets beside this one.
       def beside(path) = Dir.children(File.dirname(path)).filter_map { |name| name[/\A(\d+)\.sock\z/, 1]&.to_i }
 
       def patience = 0.3

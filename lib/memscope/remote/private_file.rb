@@ -7,12 +7,10 @@ module Memscope
   #
   # @api private
   module PrivateFile
-    # Opens a file, or creates one with mode 0600. Follows no link, and does not block, as opening a pipe would.
+    # Opens a file, or creates one with mode 0600, for the caller to close. Follows no link, and does not block, as
+    # opening a pipe would.
     #
-    # @param flags [Integer] of open(2); with File::EXCL, an existing file is refused
-    # @return [File] to be closed by the caller
     # @raise [Sockets::Refused] unless it is a regular file of this user with mode 0600
-    # @raise [SystemCallError]
     def self.open(path, flags)
       file = File.new(path, flags | File::NOFOLLOW | File::NONBLOCK, 0o600)
       stat = file.stat

@@ -12,14 +12,12 @@ module Memscope
     class Refused < StandardError; end
 
     WORDS = Words.beside(__FILE__)
-    # The longest path that fits into struct sockaddr_un, in bytes, without its NUL.
+    # The bytes of a path that fit into struct sockaddr_un, without its NUL.
     LONGEST = 107
     private_constant :WORDS, :LONGEST
 
     class << self
-      # @param configured [String, nil] the configured directory, if any
-      # @return [String] the directory for this process's socket, created if missing
-      # @raise [Refused]
+      # The directory for this process's socket, created if missing.
       def directory(configured = nil)
         path = configured || default_directory
         make(path)
@@ -28,8 +26,6 @@ module Memscope
         raise refused(:no_directory, path: path, error: e.class.new.message)
       end
 
-      # @param uid [Integer] the required owner
-      # @return [String] the path
       # @raise [Refused] unless it is a directory of that user with mode 0700, and not a link
       def check_directory(path, uid)
         stat = File.lstat(path)
@@ -43,12 +39,7 @@ module Memscope
                              mode: format("%04o", stat.mode & 0o7777))
       end
 
-      # @param path [Object] for a socket
-      # @param argument [String, Symbol] its name
-      # @param besides [String] what else is allowed
-      # @param call [String, nil] the method with this argument
-      # @return [String] the path
-      # @raise [Invalid] unless it is absolute (abstract names are not), and short enough
+      # Refuses a path unless it is absolute (abstract names are not) and short enough. `besides` is also allowed.
       def check_path(path, argument = "a socket's path", besides = "", call: nil)
         absolute = path.is_a?(String) && path.encoding.ascii_compatible? && path.start_with?("/")
         return path if absolute && path.bytesize <= LONGEST && !path.include?("\0")
@@ -56,10 +47,7 @@ module Memscope
         Field.refuse(argument, path, "#{besides}#{WORDS.fill(:path, bytes: LONGEST)}", call: call)
       end
 
-      # Opens a socket with mode 0600. Replaces a socket without a listener, but no other file.
-      #
-      # @param path [String] in a directory that passed check_directory
-      # @raise [Refused]
+      # Opens a socket with mode 0600, in a checked directory. Replaces a socket without a listener, but no other file.
       def open(path)
         check_path(path)
         File.unlink(path) if stale?(path)
@@ -73,10 +61,8 @@ module Memscope
         raise refused(:unopened, path: path, error: e.class.new.message)
       end
 
-      # Removes the sockets of processes that are gone. A process in another PID namespace looks gone too, so a socket
-      # with a listener stays.
-      #
-      # @param directory [String] one that passed check_directory
+      # Removes the sockets of processes that are gone from a checked directory. A process in another PID namespace
+      # looks gone too, so a socket with a listener stays.
       def sweep(directory)
         Dir.children(directory).grep(/\A\d+\.sock\z/).each do |name|
           path = File.join(directory, name)

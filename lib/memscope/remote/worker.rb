@@ -26,7 +26,6 @@ module Memscope
     def ledger_rss_bytes = rows&.values&.sum
 
     # @api private
-    # @return [Worker] a copy with other values for some fields
     def with(**changes) = self.class.capture({ **values, **changes })
   end
 end

@@ -49,7 +49,6 @@ module Memscope
       def current = Runtime.current.workers
 
       # @api private
-      # @param since [Integer] Cost.now when the call began
       def of(workers, since:, reasons: {}, tier: :T0)
         capture({ workers: workers, reasons: reasons, cost: Cost.of(tier, Cost.now - since) })
       end
@@ -68,7 +67,6 @@ module Memscope
     def uss_bytes = total(&:uss_bytes)
 
     # @api private
-    # @return [Boolean] whether anything could be read
     def known? = any?(&:rss_bytes)
 
     private

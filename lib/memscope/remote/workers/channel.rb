@@ -11,7 +11,7 @@ module Memscope
     #
     # @api private
     class Channel
-      # The largest report, in bytes; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
+      # Maximum bytes of a report; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
       # one sender (net.core.wmem_default), and accepts no datagram larger than that.
       LIMIT = 65_536
       # The parts that are left out of a larger report, in this order.
@@ -26,21 +26,21 @@ module Memscope
       # master has ended.
       def keep_writer = @reader.close
 
-      # @return [Boolean] whether the report was sent
       def send(worker)
         @writer.sendmsg_nonblock(text(worker), exception: false) != :wait_writable
       rescue SystemCallError, IOError
         false
       end
 
-      # @return [String, nil] a report as it was sent, until the next call overwrites it; nil if none has come
+      # A report as it was sent, until the next call overwrites it; nil if none has come.
       def receive
         @buffer unless @reader.recv_nonblock(LIMIT, 0, @buffer ||= "".b, exception: false) == :wait_readable
       end
 
       private
 
-      # The report as JSON, without what makes it too large, as arenas do on a machine with hundreds of processors.
+      # As JSON. Parts that make a report too large, as arenas do on a machine with hundreds of processors, are left
+      # out.
       def text(worker)
         text = worker.to_json
         LARGE.select { |part| worker.public_send(part) }.each do |part|
@@ -60,25 +60,22 @@ module Memscope
     #
     # @api private
     class Received
-      # How a worker's report begins, and how many of its bytes this is at most.
+      # The beginning of a worker's report, and its maximum length in bytes.
       HEAD = /\A\{"index":(\d+),"pid":(\d+),"role":"worker",/n
       MOST = 64
       private_constant :HEAD, :MOST
 
       attr_reader :index, :pid
-      # @return [Float] when the first report came and when the last one did, in seconds of Clock.now
+      # When the first report came and when the last one did, in seconds of Clock.now.
       attr_reader :began, :at
-      # @return [String, nil] why the last report is not understood, once `worker` has tried
+      # Why the last report is not understood, once `worker` has tried.
       attr_reader :fault
 
-      # Matches a copy: Ruby keeps the text of the last match, so that `receive` could not overwrite it and would need
-      # new memory for the next report.
-      #
-      # @return [Integer, nil] the pid of the worker that sent it; nil if it is no worker's report
+      # The pid of the worker that sent a report, or nil. Matches a copy: Ruby keeps the text of the last match, so that
+      # `receive` could not overwrite it and would need new memory for the next report.
       def self.sender(text) = (text.byteslice(0, MOST)[HEAD, 2].to_i if text.end_with?("}"))&.nonzero?
 
-      # @param text [String] its first report
-      # @raise [ArgumentError] unless it is understood
+      # @raise [ArgumentError] unless this first report is understood
       def initialize(text)
         @text = "".b
         take(text)
@@ -88,14 +85,13 @@ module Memscope
         @pid = first.pid
       end
 
-      # @param text [String] a later report
       def take(text)
         @text[0..] = text
         @at = Clock.now
         @fault = nil
       end
 
-      # @return [Worker, nil] the last report; nil if it is not understood
+      # nil if the last report is not understood.
       def worker
         Worker.from_h(JSON.parse(@text.dup.force_encoding(Encoding::UTF_8)))
       rescue StandardError => e # such as EncodingError
@@ -103,10 +99,7 @@ module Memscope
         nil
       end
 
-      # Adds the last report to a text.
-      #
-      # @param text [String] JSON
-      # @param phase [Integer, nil] Puma's phase, which the worker does not know
+      # Appends the last report to a JSON text, with Puma's phase, which the worker does not know.
       def write(text, phase)
         text << @text
         text.insert(-2, ",\"phase\":#{phase}") if phase

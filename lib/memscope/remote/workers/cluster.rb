@@ -24,16 +24,16 @@ module Memscope
       GARBAGE = { malloc_increase_bytes: 3 << 20, objects: 40_000 }.freeze
       # How many GCs an object survives until it is old (RVALUE_OLD_AGE in Ruby's gc.c).
       OLD_AGE = 3
-      # How often glibc is asked for a large block, and its bytes: each time it files up to 10,000 free chunks
-      # (MAX_ITERS in malloc.c).
+      # How many large blocks are allocated, and their bytes: for each, glibc files up to 10,000 free chunks (MAX_ITERS
+      # in malloc.c).
       LARGE = { times: 100, bytes: 100_000 }.freeze
       # Seconds between two looks for reports: one look costs 0.1 ms. The kernel keeps some tens of reports.
       LOOKS = (0.5..2.0)
-      # The most reports that are taken at a time.
+      # Maximum reports that are taken at a time.
       MOST = 100
       private_constant :SILENT, :PACE, :GARBAGE, :OLD_AGE, :LARGE, :LOOKS, :MOST
 
-      # @param launcher [Puma::Launcher, nil] nil: no policy is followed
+      # Without a launcher, no policy is followed.
       def initialize(launcher = nil)
         @pid = Process.pid
         @channel = Channel.new
@@ -47,8 +47,6 @@ module Memscope
 
       # Runs in a worker, right after the fork. The worker listens even if the setting `listen` is false: a purge of the
       # workers needs the socket of each.
-      #
-      # @param index [Integer] Puma's number of the worker
       def boot_worker(index)
         @channel.keep_writer
         listen("worker #{index} cannot be asked")
@@ -82,8 +80,7 @@ module Memscope
         @handles = handles.merge(handle.pid => handle).freeze unless @handles[handle.pid].equal?(handle)
       end
 
-      # @return [Hash{Integer => Puma::Cluster::WorkerHandle}] Puma's workers by pid, once they have booted, and until
-      #   they have ended
+      # Puma's workers by pid, once they have booted, and until they have ended.
       def handles = living(@handles)
 
       # Runs in the master: answers workers over the master's listener, receives their reports, and takes readings of
@@ -103,9 +100,8 @@ module Memscope
         resume
       end
 
-      # Takes the reports that have come, and does what is due. Raises nothing: no report may end the thread.
-      #
-      # @return [Float] seconds until the next call
+      # Takes the reports that have come, does what is due, and returns the seconds until the next call. Raises nothing:
+      # no report may end the thread.
       def call
         MOST.times { receive or break }
         return pause if Clock.now < @due
@@ -124,22 +120,20 @@ module Memscope
       # Starts the thread again if it was killed.
       def resume = Runtime.current.sampling.schedule(self)
 
-      # @return [Worker, nil] the master's last reading of itself
+      # The master's last reading of itself.
       def own = @watch&.own
 
-      # @return [Workers] what the master knows of itself and of its workers
       def read(_type = Workers)
         since = Cost.now
         workers = known.filter_map { |one, phase| one.is_a?(Worker) ? one : one.worker&.with(phase: phase) }
         Workers.of([@watch.latest, *workers], since: since)
       end
 
-      # @return [Cluster] whose JSON is that of `read`
+      # The JSON of this object is that of `read`.
       def answer = self
 
-      # Only the listener calls this: the next call overwrites the text, so that none is left for a garbage collection.
-      #
-      # @return [String] `read` as JSON, for which no report is parsed
+      # `read` as JSON, for which no report is parsed. Only the listener calls this: the next call overwrites the text,
+      # so that none is left for a garbage collection.
       def to_json(*)
         head, list, tail = Workers.of([], since: Cost.now).to_json.b.partition('"workers":[')
         text = (@text ||= +"").force_encoding(Encoding::BINARY)
@@ -150,7 +144,7 @@ module Memscope
 
       private
 
-      # At once, unlike in other children of a process that samples itself: the first report has a verdict.
+      # Immediately, unlike in other children of a process that samples itself: the first report has a verdict.
       def start_history
         History.start
         runtime = Runtime.current
@@ -210,7 +204,7 @@ module Memscope
         false
       end
 
-      # Each worker in order, with its phase: its reports or, if the last one is missing or old, what is known of it.
+      # Each worker in order: its reports, with its phase; if the last one is missing or old, a Worker with a reason.
       def known
         pids = handles.keys | living(@reports).keys
         pids.sort_by { |pid| [@reports[pid]&.index || @handles[pid].index, @reports[pid]&.began.to_f] }

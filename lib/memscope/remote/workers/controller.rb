@@ -13,8 +13,8 @@ module Memscope
     # and does not wait for the effects of an action: a later step reads them. Only a purge blocks the thread, in a
     # cluster for at most PumaHost::TIMEOUT seconds.
     #
-    # The host (PumaHost, SingleHost) has what differs between kinds of servers: `members`, `workers`, `supervised?`,
-    # `logger`, why nothing may be done now (`obstacle`), the actions, and what became of a restart (`successor`).
+    # The host (PumaHost, SingleHost) hides the differences between servers. It has `members`, `workers`, `supervised?`,
+    # `logger`, the actions, `obstacle` (why nothing may be done now) and `successor` (the outcome of a restart).
     #
     # @api private
     class Controller
@@ -29,8 +29,7 @@ module Memscope
       NO_LIMIT = ", but there is no memory limit: it does nothing"
       private_constant :MAX_READINGS, :MAX_OUTCOMES, :AGAIN, :NO_LIMIT
 
-      # @param worker [Worker] its last report; if it is missing or old, its memory is unknown
-      # @param rest [Hash{Symbol => Object}] what the host knows of it
+      # The memory of a worker is unknown if its last report is missing or old. `rest` is from the host.
       def self.member(worker, **rest)
         verdict = worker.verdict if worker.verdict&.kind == :leak
         sizes = { private_bytes: worker.uss_bytes, leak_bytes_per_hour: verdict&.bytes_per_hour,
@@ -39,10 +38,10 @@ module Memscope
         Policy::Member.capture({ index: worker.index, pid: worker.pid, **sizes, **rest })
       end
 
-      # @return [Array<Policy::Group>] the readings that the last decision was based on, oldest first
+      # The readings that the last decision was based on, oldest first.
       attr_reader :groups
 
-      # @param log [#log, nil] where lines go if no logger is configured: Puma's log
+      # Lines go to `log`, which is Puma's, if no logger is configured.
       def initialize(host, log = nil)
         @host = host
         @log = log
@@ -52,16 +51,15 @@ module Memscope
         @logged = {}
       end
 
-      # @return [Hash{Symbol => Object}] the fields of a Worker about the policy
+      # The fields of a Worker about the policy.
       def fields = { policy_decisions: @decided, policy_decision: @last }
 
-      # Has what is due done by the thread that listens, if there is one, since that waits for what it does.
+      # Takes a step in the thread that listens, if there is one, since an action can take long.
       def run_soon
         listener = Listener.current unless Memscope.autoload?(:Listener)
         listener ? listener.soon(self) : step
       end
 
-      # Does what is due.
       def step
         @host.advance
         return if Configuration.effective(:policy) == :off || Clock.now < @due
@@ -91,7 +89,7 @@ module Memscope
         end
       end
 
-      # Logs what to expect of the policy, at first and whenever that changes.
+      # Logs whether the policy acts, and its limits, at first and whenever that changes.
       def introduce(policy)
         limit = @groups.last.limit_bytes
         log_once("policy: #{act? ? 'acts' : 'observes'}" \
@@ -110,7 +108,8 @@ module Memscope
                                 workers: @host.workers, members: members, outcomes: @outcomes })
       end
 
-      # Follows an action until what it returned is measured, `settle_seconds` after it or, for a restart, after the
+      # Follows an action until the memory that it returned is measured, `settle_seconds` after it or, for a restart,
+      # after
       # successor has booted.
       def settled(outcome, policy, members, now)
         return outcome if !outcome.executed? || outcome.returned_bytes

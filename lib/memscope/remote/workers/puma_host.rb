@@ -15,7 +15,7 @@ module Memscope
     class PumaHost
       # The event that Puma fires once the application is loaded; its name changed in Puma 7.
       BOOTED = %i[on_booted after_booted].freeze
-      # The longest wait for a worker's answer, in seconds.
+      # Seconds to wait for a worker's answer.
       TIMEOUT = 30
       private_constant :BOOTED, :TIMEOUT
 
@@ -35,16 +35,14 @@ module Memscope
         @begun = []
       end
 
-      # @return [nil] nothing is left to do from an earlier step
+      # Nothing is left to do from an earlier step.
       def advance = nil
 
-      # @return [Boolean] true: the master does
       def supervised? = true
 
-      # @return [Integer] the number of workers, which the signals TTIN and TTOU change
+      # The signals TTIN and TTOU change this number.
       def workers = @options[:workers]
 
-      # @return [String, nil] why nothing may be done now
       def obstacle
         handles = @cluster.handles.values
         return "Puma is stopping" if handles.any? && handles.all?(&:term?)
@@ -54,10 +52,8 @@ module Memscope
         "Puma boots its workers or restarts all of them" unless whole
       end
 
-      # Counts the workers that begin in place of the worker restarted last. Puma's hook after a fork could not count
-      # them: with fork_worker, it runs in worker 0.
-      #
-      # @param worker [Received] its first report, which it sends before it has booted
+      # Counts the workers that begin in place of the worker restarted last, by their first reports, which come before
+      # they have booted. Puma's hook after a fork could not count them: with fork_worker, it runs in worker 0.
       def reported(worker)
         @begun |= [worker.pid] if worker.index == @restarted&.index
       end
@@ -68,18 +64,14 @@ module Memscope
         workers.filter_map { |worker| member(worker) if @started.key?(worker.pid) }
       end
 
-      # @param outcome [Policy::Outcome] of a restart
-      # @return [Array(Boolean, Integer)] whether a worker has booted in place of the restarted one; and how many
-      #   workers in that place died before it
+      # Whether a worker has booted in place of a restarted one, and how many workers in that place died before it.
       def successor(outcome)
         index, pid = outcome.worker.to_h.values_at(:index, :pid)
         booted = serving.any? { |handle| handle.index == index && handle.pid != pid }
         [booted, [(@begun - [pid]).size - 1, 0].max]
       end
 
-      # Asks a worker to finish its requests and end.
-      #
-      # @raise [RuntimeError] saying why not
+      # Makes a worker finish its requests and end, or raises the reason why not.
       def restart(member)
         why = obstacle || ("it is being stopped" unless serving?(member.pid))
         raise why if why
@@ -95,7 +87,7 @@ module Memscope
         Client.new(member.pid, timeout: TIMEOUT).call(:purge, levers: levers.map(&:name))
       end
 
-      # @return [nil] Puma has a log, which takes whole lines
+      # Puma has a log, which takes whole lines.
       def logger = nil
 
       private

@@ -17,8 +17,7 @@ module Memscope
       EXPLAINED = %i[rss_bytes pss_bytes uss_bytes].freeze
       private_constant :EXPLAINED
 
-      # @param role [Symbol] :master, :worker or :single
-      # @param index [Integer, nil] Puma's number of the worker
+      # `role` is :master, :worker or :single; `index` is Puma's number of the worker.
       def initialize(role:, index: nil)
         @role = role
         @index = index
@@ -35,7 +34,7 @@ module Memscope
         @inherited = Native.inherited if @role == :worker
       end
 
-      # @return [Worker] this process as it is now. T2: milliseconds per resident GB
+      # This process as it is now. T2: milliseconds per resident GB.
       def read
         ledger = Ledger.read
         memory = ProcessMemory.read

@@ -13,7 +13,7 @@ module Memscope
     class SingleHost
       # Seconds for which a quieted Sidekiq may still fetch a job, and then some.
       FETCH_TIMEOUT = 5
-      # The longest wait for a quieted Sidekiq's jobs, in seconds; TERM then makes it put them back into their queues.
+      # Seconds to wait for a quieted Sidekiq's jobs; TERM then makes it put them back into their queues.
       JOBS_TIMEOUT = 900
       private_constant :FETCH_TIMEOUT, :JOBS_TIMEOUT
 
@@ -29,7 +29,6 @@ module Memscope
 
       def workers = 1
 
-      # @return [String, nil] why nothing may be done now
       def obstacle = ("this process is about to end" if @quiet_since || sidekiq&.stopping?)
 
       def members
@@ -41,10 +40,8 @@ module Memscope
       # The successor is never seen here: this process has ended by then.
       def successor(_outcome) = [false, 0]
 
-      # Ends this process, Sidekiq's only after its jobs. A quieted Sidekiq takes no jobs, so one process of this user
-      # at a time may be quiet: the lock lasts until the process has ended.
-      #
-      # @raise [RuntimeError] saying why not
+      # Ends this process, Sidekiq's only after its jobs, or raises the reason why not. A quieted Sidekiq takes no jobs,
+      # so one process of this user at a time may be quiet: the lock lasts until the process has ended.
       def restart(_member)
         raise "another process of this user is being restarted" unless lock.flock(File::LOCK_EX | File::LOCK_NB)
 
@@ -55,7 +52,6 @@ module Memscope
 
       def purge(_member, levers) = Purge.run(levers)
 
-      # @return [Logger, nil] the server's own
       def logger = (::Sidekiq.logger if sidekiq)
 
       private

@@ -9,12 +9,11 @@ module Memscope
     #
     # @api private
     class Watch
-      # The largest share of a core that readings may use.
+      # The maximum share of a core that readings use.
       SHARE = 0.005
-      # The longest wait for the master's answer, in seconds: a request to the application, or a scrape, can wait that
-      # long.
+      # Seconds to wait for the master's answer: a request to the application, or a scrape, can wait that long.
       PATIENCE = 2
-      # After which part of the interval a report that was refused is tried again.
+      # The part of the interval after which a refused report is tried again.
       AGAIN = (0.1..0.9)
       # Seconds between two looks whether the first reading is there.
       MOMENT = 0.005
@@ -22,12 +21,9 @@ module Memscope
 
       attr_reader :reporter
 
-      # @param master_pid [Integer, nil] pid of the master, which knows the other workers; nil without a master
-      # @param controller [Controller, nil] does what is due after each reading; nil: this object follows no policy
-      # @param share [Float] the largest share of a core that readings may use
-      # @param least [Numeric] fewest seconds between two readings, whatever the setting is
-      # @yieldparam worker [Worker] each reading
-      # @yieldreturn [Boolean] whether it was delivered
+      # `master_pid` is the pid of the master, which knows the other workers. Without a `controller`, no policy is
+      # followed. Readings are at least `least` seconds apart, whatever the setting is. The block delivers a reading,
+      # and returns whether it was delivered.
       def initialize(reporter, master_pid: nil, controller: nil, share: SHARE, least: 0, &deliver)
         @reporter = reporter
         @master_pid = master_pid
@@ -49,10 +45,8 @@ module Memscope
         sleep MOMENT until @begun || !sampling.run?(self)
       end
 
-      # Takes a reading. After all but the first, the policy acts in the listener's thread, if there is one: it waits
-      # for what it does.
-      #
-      # @return [Float] seconds to wait before the next
+      # Takes a reading, and returns the seconds to wait before the next. After all but the first, the policy acts in
+      # the listener's thread, if there is one, since an action can take long.
       def call
         step.tap { @begun ? @controller&.run_soon : @begun = true }
       end
@@ -60,12 +54,11 @@ module Memscope
       # Starts the thread again if it was killed.
       def resume = (start unless Runtime.current.sampling.run?(self))
 
-      # Takes one reading and delivers it. Raises nothing: a failed reading must not end the thread or disturb the
-      # application. A reading that was not delivered does not become the latest: other processes still have the reading
-      # before it, so this process's counters would seem to fall from one answer to the next. Workers that were forked
-      # together report together, more than the kernel may keep: one whose report was refused tries another moment.
-      #
-      # @return [Float] seconds to wait before the next
+      # Takes one reading, delivers it, and returns the seconds to wait before the next. Raises nothing: a failed
+      # reading must not end the thread or disturb the application. A reading that was not delivered does not become the
+      # latest: other processes still have the reading before it, so this process's counters would seem to fall from one
+      # answer to the next. Workers that were forked together report together, more than the kernel may keep: one whose
+      # report was refused tries another moment.
       def step
         started = Clock.cpu
         turn_on_background_threads if @master_pid
@@ -79,14 +72,12 @@ module Memscope
         pause(0)
       end
 
-      # @return [Worker] this process: the last reading, or a new one if there is none
+      # The last reading of this process, or a new one if there is none.
       def latest = own || sample
 
-      # @return [Worker, nil] the last reading of this process
       def own = @controller && @latest ? @latest.with(**@controller.fields) : @latest
 
-      # @param type [Class] Workers
-      # @return [Workers] the master's answer; only this process if the master does not answer, or there is no master
+      # The master's answer; only this process if the master does not answer, or there is no master.
       def read(type)
         since = Cost.now
         return alone(type, "it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
