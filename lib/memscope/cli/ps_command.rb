@@ -28,7 +28,7 @@ module Memscope
 
       # Commands are whole: on a terminal, they go on below; elsewhere, a process is one line.
       def text(entries, display)
-        return "no other Ruby process is visible\n" if entries.empty?
+        return "#{WORDS[:none_visible]}\n" if entries.empty?
 
         shown = display.width < ROOM ? FEW : [0..]
         rows = [UNITS, *entries.map { |entry| cells(entry) }].map { |row| row.values_at(*shown) }

@@ -19,7 +19,7 @@ module Memscope
             words = [process.pid.to_s.rjust(7), entry.malloc_text.to_s.ljust(9), process.command]
             [process.pid, process.rss_bytes, words.join(" ")]
           end
-          { title: "#{entries.size} Ruby process#{'es' unless entries.one?}, by RSS", rows: rows }
+          { title: WORDS.fill(entries.one? ? :one_process : :processes, number: entries.size), rows: rows }
         end
       end
 
@@ -37,15 +37,15 @@ module Memscope
         # @return [Hash{Symbol => Object}] parts of a frame; only a note, and `over`, if the process is gone
         def read
           ledger = @client.call(:ledger)
-          { title: "pid #{ledger.pid} ruby #{ledger.ruby} #{ledger.allocator.name} serves malloc", verdict: verdict,
-            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }],
-            long: :end }
+          { title: WORDS.fill(:served, pid: ledger.pid, ruby: ledger.ruby, allocator: ledger.allocator.name),
+            verdict: verdict, long: :end,
+            rows: [[:rss, ledger.rss_bytes, "RSS"], *leaves(ledger).sort_by { |path, bytes| [-bytes, path] }] }
         rescue Client::Unreachable => e
           return kernels_view if e.why == :silent
 
           raise unless e.why == :gone
 
-          { note: "#{e.message}; these are its last numbers", over: true }
+          { note: WORDS.fill(:last_numbers, why: e.message), over: true }
         end
 
         private
@@ -65,7 +65,7 @@ module Memscope
 
         def kernels_view
           process = ExternalProcess.read(@client.pid, cgroup: false)
-          { title: "pid #{process.pid}: kernel's view only (process does not listen)",
+          { title: WORDS.fill(:kernels_view_only, pid: process.pid),
             rows: [[:rss, process.rss_bytes, "RSS"],
                    *KERNELS.map { |name, text| [name, process.public_send(name), text] }] }
         end
