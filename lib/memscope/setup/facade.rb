@@ -105,11 +105,11 @@ module Memscope
     # @raise [ArgumentError] unless `gc` and `private` are true or false
     def census(gc: false, private: false) = Loading.unit(:Census).read(gc: gc, private: private)
 
-    # Which objects hold the memory of Ruby's heap: what each class retains, which objects hold most and by which path,
-    # what is garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million objects, with 60 to 120 bytes
-    # of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection under way is finished first.
-    # With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and size functions of C
-    # extensions.
+    # The objects that hold the memory of Ruby's heap: the memory that each class retains, the objects that retain most
+    # with the paths to them, and the garbage. Tier T3: a forked child walks the heap, 1 to 3 seconds per million
+    # objects, with 60 to 120 bytes of memory an object; the fork stops Ruby for 12 ms per GB, and a garbage collection
+    # under way is finished first. With `in: :process`, the walk runs in this process, under the GVL. Runs the mark and
+    # size functions of C extensions.
     #
     #   puts Memscope.heap_graph(paths_to: "Order")
     #
@@ -132,7 +132,8 @@ module Memscope
     def cgroup = Cgroup.read
 
     # Every process of this Puma cluster, as each last reported itself; without `plugin :memscope` in config/puma.rb
-    # only this process. Tier T2 before the first report, else T0; a Puma worker asks its master, by one call.
+    # only this process. Tier T2 before the first report, else T0; a Puma worker gets the answer of its master, by one
+    # call.
     #
     # @return [Workers]
     def workers = Loading.unit(:Workers).read
@@ -142,9 +143,9 @@ module Memscope
     # @return [History]
     def history = Loading.unit(:History).read
 
-    # Whether the memory of this process grows: a leak, a step, a cache that fills, not at all, or too early to tell;
-    # in which layer, how fast, how long until the limit, what to do. The history is judged every five minutes. Tier T1
-    # before the first judgement, else T0.
+    # Judges whether the memory of this process is growing: a leak, a step, a cache that fills, not at all, or too early
+    # to tell; in which layer, how fast, the time until the limit, the remedy. The history is judged every five minutes.
+    # Tier T1 before the first judgement, else T0.
     #
     #   puts Memscope.verdict.sentence
     #
@@ -153,7 +154,7 @@ module Memscope
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
-    # What is wrong with the memory of this process, with remedies. Tier T3; changes nothing, and runs no GC unless
+    # The problems of this process's memory, with remedies. Tier T3; changes nothing, and runs no GC unless
     # `gc` is true.
     #
     # @param since [Diagnosis, nil] an earlier diagnosis (Diagnosis.from_json reads one): adds findings about growth
@@ -164,7 +165,7 @@ module Memscope
     # @raise [ArgumentError] if `since` is not a diagnosis, or is of another process; or unless `gc` is true or false
     def doctor(since: nil, gc: false) = Loading.unit(:Doctor).read(since: since, gc: gc)
 
-    # The allocator's settings, what is wrong with them, and a recommendation for this process. Tier T2.
+    # The allocator's settings, their problems, and a recommendation for this process. Tier T2.
     #
     # @return [Lint]
     def lint = Loading.unit(:Lint).read
@@ -206,9 +207,9 @@ module Memscope
     # @raise [Unavailable] if a profile of objects is already running, or cannot run here
     def object_profile(...) = Loading.unit(:ObjectProfile).record(...)
 
-    # What the block allocates, and how much of that remains: objects by class and line, malloc memory, rows of the
-    # ledger, the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers; while
-    # the block runs, each allocation takes 0.1 to 0.3 µs more. Lowers VmHWM to the current RSS, if the kernel
+    # The memory that the block allocates, and how much of it remains: objects by class and line, malloc memory, rows of
+    # the ledger, the peak of RSS. Tier T3: collects all garbage before the block and after it, and reads two ledgers;
+    # while the block runs, each allocation takes 0.1 to 0.3 µs more. Lowers VmHWM to the current RSS, if the kernel
     # allows that.
     #
     #   puts Memscope.measure { Report.render }
@@ -220,7 +221,8 @@ module Memscope
     #   objects runs
     def measure(...) = Loading.unit(:Measurement).take(...)
 
-    # Tags what this fiber allocates in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags nest;
+    # Tags the allocations of this fiber in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags
+    # nest;
     # the innermost counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
@@ -238,8 +240,8 @@ module Memscope
       MallocProfile.tag(name, &)
     end
 
-    # What the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running profile of
-    # objects asks its sampled objects for their sizes, under the GVL; a running malloc profile is read too.
+    # The memory that the runs of each tag, such as the requests of an endpoint, allocate and retain. Tier T2: a running
+    # profile of objects measures its sampled objects, under the GVL; a running malloc profile is read too.
     #
     #   puts Memscope.tags
     #
@@ -250,8 +252,9 @@ module Memscope
     # arguments the call only reads. Tier T1; but setting a decay time may purge unused pages now, which is slow.
     # The decay times are those of all arenas, and of those that are created later.
     #
-    # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged; 0 at once, -1 never
-    # @param muzzy_decay_ms [Integer, nil] milliseconds after which muzzy pages are returned; 0 at once, -1 never
+    # @param dirty_decay_ms [Integer, nil] milliseconds after which unused dirty pages are purged: 0 immediately, -1
+    #   never
+    # @param muzzy_decay_ms [Integer, nil] milliseconds after which muzzy pages are returned: 0 immediately, -1 never
     # @param background_thread [Boolean, nil] whether jemalloc's own threads purge, even while the program sleeps. A
     #   forked child has no such threads until it sets this itself
     # @return [Tuning] with the values before and after
@@ -300,7 +303,7 @@ module Memscope
 
     # Writes a heap dump for other tools, without the objects' contents; see Dump. Tier T3: a forked child writes about
     # a million objects a second, and needs 90 bytes for each slot of the heap. This thread waits for the child; other
-    # threads run, and each page that they write to meanwhile is copied.
+    # threads run, and each page that they write to in the meantime is copied.
     #
     # @param path [String] of a file that does not exist yet; only this user may read it
     # @param format [Symbol] one of Dump::FORMATS
@@ -345,7 +348,7 @@ module Memscope
   end
 
   class Reading
-    # What changed since an earlier reading. Loads Diff when first used.
+    # The changes since an earlier reading. Loads Diff when first used.
     #
     # @param other [Reading] the earlier one
     # @return [Diff]
@@ -363,7 +366,6 @@ module Memscope
 
     private
 
-    # Implements Profile#to_html.
     def flame_graph(back) = Loading.unit(:Report).flame_graph(self, back: back)
   end
 end

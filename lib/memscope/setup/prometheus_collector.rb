@@ -18,7 +18,6 @@ module Memscope
     #
     # @api private
     class Metric < ::Prometheus::Client::Metric
-      # @return [Symbol] :gauge or :counter
       attr_reader :type
 
       def initialize(definition, scrape) # rubocop:disable Lint/MissingSuper -- it would create a store
@@ -30,10 +29,8 @@ module Memscope
         @scrape = scrape
       end
 
-      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
       def values = @scrape.samples(name.to_s).to_h { |sample| [sample.labels, sample.value] }
 
-      # @return [Numeric, nil] nil if there is no such sample
       def get(labels: {}) = values[labels]
     end
 

@@ -16,7 +16,6 @@ module Memscope
   #
   # A process has room for 4,096 tags, see Memscope.tag: never use the requested path as a tag.
   class RackTags
-    # @param app [#call]
     # @yieldparam env [Hash] Rack's environment
     # @yieldreturn [String, Symbol, nil]
     def initialize(app, &name)
@@ -24,7 +23,6 @@ module Memscope
       @name = name || method(:rails_action)
     end
 
-    # @param env [Hash] Rack's environment
     # @return [Array(Integer, Hash, #each)]
     def call(env)
       # Whatever kind of name the block returns, in any encoding, the request must not fail.
@@ -35,7 +33,7 @@ module Memscope
 
     private
 
-    # Asks the router, which the request has not reached yet; nil for a mounted application, a redirect or no route.
+    # The request has not reached the router yet; nil for a mounted application, a redirect or no route.
     def rails_action(env)
       return unless defined?(::Rails.application) && ::Rails.application
 

@@ -18,9 +18,7 @@ module Memscope
     config.after_initialize { Railtie.start }
 
     class << self
-      # Logs; listens, profiles objects and keeps a history as configured. Never raises, so that no boot fails.
-      #
-      # @return [void]
+      # Logs, listens, profiles objects and keeps a history, as configured. Never raises, so that no boot fails.
       def start
         configuration = Configuration.so_far
         attempt("logged") { log(configuration.logger) }

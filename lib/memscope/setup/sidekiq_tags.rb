@@ -11,9 +11,7 @@ module Memscope
   #     config.server_middleware { |chain| chain.add Memscope::SidekiqTags }
   #   end
   class SidekiqTags
-    # @param _job [Object]
     # @param payload [Hash{String => Object}] the payload of the job; for Active Job the tag is the wrapped class
-    # @param _queue [String]
     def call(_job, payload, _queue, &)
       name = MallocProfile.shortened((payload["wrapped"] || payload["class"]).to_s)
       name.empty? ? yield : Memscope.tag(name, &)

@@ -19,8 +19,6 @@ module Memscope
 
     class << self
       # Declares the metrics and registers `collect` with Yabeda. Loading this file does so.
-      #
-      # @return [void]
       def install
         ::Yabeda.configure do
           group :memscope
@@ -34,8 +32,6 @@ module Memscope
       end
 
       # Reads all families, and passes their samples to Yabeda.
-      #
-      # @return [void]
       def collect
         families = Metrics.families.to_h { |family| [family.name, family] }
         @mutex.synchronize do
@@ -47,7 +43,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Symbol] the family's name without the group's prefix
       def short_name(definition) = definition.name.delete_prefix("memscope_").to_sym
 
       private

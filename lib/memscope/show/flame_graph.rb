@@ -33,7 +33,7 @@ module Memscope
       private_constant :Libraries, :LIBRARY, :SCRIPTS, :STYLE, :STYLES, :PAGE, :LINES, :KINDS, :CHANGES,
                        :UNSAFE
 
-      # @return [String] the page's Content-Security-Policy, for a header too
+      # The page's Content-Security-Policy, which a header repeats.
       def self.policy
         @policy ||= begin
           scripts, styles = [SCRIPTS, STYLES].map do |texts|
@@ -44,15 +44,13 @@ module Memscope
         end
       end
 
-      # @param profile [Profile]
-      # @param back [String, nil] the address of the page that the link "Back" leads to
+      # `back` is the address of the page that the link "Back" leads to.
       def initialize(profile, back: nil)
         @profile = profile
         @back = back
         @page = ProfilePage.new(profile, limit: LINES, width: Page::WIDEST)
       end
 
-      # @return [String] HTML
       def to_s = PAGE.result(binding)
 
       private
@@ -63,7 +61,7 @@ module Memscope
         "#{nouns} by Ruby line, process #{@profile.pid}"
       end
 
-      # What each colour means.
+      # The meaning of each colour.
       def key = @profile.difference? ? CHANGES : KINDS
 
       # The lines of the table, as in a report; nil if nothing is live.

@@ -40,7 +40,6 @@ module Memscope
       end
 
       # @api private
-      # @return [Boolean] whether Memscope::Workers is loaded
       def workers? = !Memscope.autoload?(:Workers) && !defined?(Memscope::Workers).nil?
 
       private
@@ -103,11 +102,9 @@ module Memscope
       }.freeze
       private_constant :CACHES, :INTERVAL, :SOURCES
 
-      # @return [Hash{Symbol => Reading}] the readings so far, by source
+      # The readings so far, by source.
       attr_reader :taken
 
-      # @param configuration [#metrics_ledger_interval_seconds, #metrics_arenas,
-      #   #metrics_objects]
       def initialize(configuration)
         @interval = configuration.metrics_ledger_interval_seconds
         # Tags are read only once there are any.
@@ -116,12 +113,9 @@ module Memscope
         @taken = {}
       end
 
-      # @param source [Symbol] as Definition#source
-      # @return [Boolean] whether the configuration excludes it
       def excluded?(source) = source == :ledger && !@wanted[:ledger]
 
-      # @param source [Symbol] as Definition#source
-      # @return [Reading, Hash, nil] nil if there is none, or if the configuration excludes it
+      # nil if there is no such reading, or if the configuration excludes it.
       def [](source)
         return taken if source == :taken
         return (Workers.current&.own if Metrics.workers?) if source == :policy
@@ -131,20 +125,17 @@ module Memscope
       end
     end
 
-    # Samples for exporters that ask metric by metric. One scrape is answered from one collection, so that the rows sum
-    # to the RSS; the second question with the same key begins the next scrape.
+    # Samples for exporters that read metric by metric. One scrape gets one collection, so that the rows sum to the RSS.
+    # The second read with the same key begins the next scrape.
     #
     # @api private
     class Scrape
-      # @param worker [String, Integer, false, nil] as for Metrics.families
       def initialize(worker: nil)
         @worker = worker
         @mutex = Mutex.new
       end
 
-      # @param name [String] the name of a family
-      # @param key [Object] identifies the question: the same in each scrape
-      # @return [Array<Sample>] empty if the family has none
+      # `key` identifies a read: it is the same in each scrape.
       def samples(name, key = name)
         families = @mutex.synchronize do
           start unless @pid == Process.pid && !@asked.include?(key)

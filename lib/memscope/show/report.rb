@@ -8,6 +8,8 @@ require_relative "report/findings"
 module Memscope
   # Readings as text for people: as wide as a Display, or 80 columns, with box-drawing characters or in plain ASCII.
   # Report renders the readings it is given, and takes no reading itself.
+  #
+  # @api private
   module Report
     # The page of each kind of reading, and the file under report/ that defines it.
     PAGES = {
@@ -25,13 +27,10 @@ module Memscope
     private_constant :PAGES
 
     class << self
-      # @param reading [Reading]
-      # @param unicode [Boolean] false: plain ASCII
-      # @param options [Hash{Symbol => Object}] for the reading's page: `width` in columns, `color` (true on a terminal
-      #   only); for a profile or a census also `by` and `limit`; for a heap graph also `since` (an earlier one, of
-      #   which the growth is shown) with `limit`
-      # @param markdown [Boolean] whether to fence the text, to paste it into an issue
-      # @return [String] text for people; the reading's `inspect` if its kind has no page
+      # `options` are for the reading's page: `width` in columns, `color` (true on a terminal only); for a profile or a
+      # census also `by` and `limit`; for a heap graph also `since` (an earlier one, of which the growth is shown) with
+      # `limit`. `markdown` fences the text, to paste it into an issue. A reading without a page is shown by its
+      # `inspect`.
       def render(reading, markdown: false, **options)
         return (page(reading, **options) || reading.inspect).to_s unless markdown
 
@@ -40,9 +39,7 @@ module Memscope
         "#{fence}text\n#{text}#{fence}\n"
       end
 
-      # Takes the same arguments as `render`, except `markdown`.
-      #
-      # @return [ReadingPage, nil] nil if this kind of reading has none
+      # Takes the same arguments as `render`, except `markdown`; nil if this kind of reading has no page.
       def page(reading, unicode: true, **options)
         file, page = options.key?(:since) ? %w[heap_since HeapSincePage] : page_of(reading)
         return unless file
@@ -51,25 +48,17 @@ module Memscope
         const_get(page).new(reading, unicode: unicode, **options)
       end
 
-      # @return [Array(String, String), nil] the file and the class of the reading's page
+      # The file and the class of the reading's page.
       def page_of(reading)
         (PAGES["diff of #{reading.of}"] if reading.kind == "diff") || PAGES[reading.class.kind]
       end
 
-      # @param profile [Profile]
-      # @param back [String, nil] the address that its link leads to
-      # @return [String] HTML
       def flame_graph(profile, back: nil)
         Loading.whole { require_relative "flame_graph" }
         FlameGraph.new(profile, back: back).to_s
       end
 
       # Prints a ledger in the format of the io's Display.
-      #
-      # @param ledger [Ledger]
-      # @param io [IO, #write]
-      # @return [nil]
-      # @raise [ArgumentError] when `io` cannot be written to
       def print(ledger, io)
         allowed = "an IO or another object with #write"
         Field.refuse(:io, io, allowed, call: "Memscope.report") unless io.respond_to?(:write)

@@ -13,29 +13,15 @@ module Memscope
     # values are bounded by memscope itself (rows, arenas, workers, kinds, 20 classes, 50 tags) and never come from
     # users: tags are names of actions and jobs.
     class Definition
-      # @!attribute [r] name
-      #   @return [String] "memscope_ledger_bytes"
-      # @!attribute [r] type
-      #   @return [Symbol] :gauge, or :counter for a total that only rises
-      # @!attribute [r] unit
-      #   @return [String, nil] "bytes", "seconds" or "bytes_per_second"; nil for plain numbers
-      # @!attribute [r] help
-      #   @return [String] one sentence for people, without a full stop
-      # @!attribute [r] labels
-      #   @return [Array<Symbol>] without :worker, which `label_names` adds
-      # @!attribute [r] source
-      #   @return [Symbol, nil] the key, in Readings, of the reading that has the numbers; nil if only workers' reports
-      #     have them
+      # The `type` is :gauge, or :counter for a total that only rises. The `unit` is "bytes", "seconds",
+      # "bytes_per_second", or nil for plain numbers. The `help` is one sentence for people, without a full stop. The
+      # `labels` are without :worker, which `label_names` adds. The `source` is the key, in Readings, of the reading
+      # that has the numbers; nil if only workers' reports have them.
       attr_reader :name, :type, :unit, :help, :labels, :source
 
-      # @param name [String]
-      # @param help [String]
-      # @param source [Symbol, nil]
-      # @param read [Symbol, Proc, nil] returns a number from the reading or, if there are labels, a Hash from their
-      #   values to numbers; nil is unknown, and has no sample
-      # @param report [Symbol, Proc, nil] returns the same from a worker's report instead; by default, what `read`
-      #   returns for the snapshot or the verdict in the report
-      # @param labels [Array<Symbol>]
+      # `read` returns a number from the reading or, if there are labels, a Hash from their values to numbers; nil is
+      # unknown, and has no sample. `report` returns the same from a worker's report; by default, it is what `read`
+      # returns for the snapshot or the verdict in the report.
       def initialize(name, help, source, read = nil, report: nil, labels: [])
         @name = "memscope_#{name}".freeze
         @type = name.end_with?("_total") ? :counter : :gauge
@@ -57,7 +43,6 @@ module Memscope
       # @return [Array<Symbol>] all labels that a sample may have
       def label_names = shared? ? labels : [*labels, :worker]
 
-      # @param reading [Reading, nil] the reading of `source`
       # @param worker [String, nil] the label of this process; nil for none
       # @return [Hash{Hash{Symbol => String} => Numeric}] by labels; a Hash, so that no two samples have the same labels
       def samples(reading, worker)
@@ -66,7 +51,6 @@ module Memscope
       end
 
       # @param workers [Hash{String => Worker}] by label
-      # @return [Hash{Hash{Symbol => String} => Numeric}] by labels
       def reported_samples(workers)
         workers.reduce({}) { |samples, (label, worker)| samples.update(labelled(@report.call(worker), label)) }
       end
@@ -159,7 +143,6 @@ module Memscope
       private_constant :ROW
 
       class << self
-        # @return [Array<Definition>]
         def read
           File.read("#{__dir__}/definitions.txt", encoding: "UTF-8").scan(ROW).map do |row|
             name, labels, source, read, report, help = row
@@ -170,7 +153,7 @@ module Memscope
 
         private
 
-        # What leads from a reading to a number: fields and keys with dots between them, perhaps divided; or a method of
+        # The way from a reading to a number: fields and keys with dots between them, perhaps divided; or a method of
         # Computed with arguments.
         def way(text)
           method, *arguments = text.delete_prefix("=").split

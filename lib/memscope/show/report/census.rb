@@ -7,15 +7,10 @@ module Memscope
       # Heading of the last column, which names the rows, by grouping.
       NAMES = { class: "class", type: "type", imemo: "kind", slot_size: "slot bytes", age: "age" }.freeze
       # The field below each heading.
-      #
-      # @api private
       COLUMNS = { "%s" => :memsize_bytes, "in slots" => :slot_bytes, "objects" => :count,
                   "old" => :old_count }.freeze
       private_constant :NAMES
 
-      # @param reading [Census, Diff]
-      # @param by [Symbol] as Census#by
-      # @param list [Hash{Symbol => Object}] as for ListPage
       def initialize(reading, by: :class, **list)
         super(reading, **list)
         @by = by
@@ -55,11 +50,9 @@ module Memscope
       def keys(rows) = (rows.map(&:name) if @by == :class)
     end
 
-    # What grew between two censuses, one line for each row.
+    # The growth between two censuses, one line for each row.
     class CensusGrowthPage < CensusPage
       # The field below each heading.
-      #
-      # @api private
       COLUMNS = { "+%s" => :memsize_bytes, "+in slots" => :slot_bytes, "+objects" => :count,
                   "+old" => :old_count, "objects" => :later_count }.freeze
 

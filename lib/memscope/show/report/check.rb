@@ -2,12 +2,12 @@
 
 module Memscope
   module Report
-    # A check: the verdict, what grows, by how much, where it was allocated, what retains it; of an application also
-    # what was in use after each round.
+    # A check: the verdict, and what grows, with its places and retainers; of an application also the memory in use
+    # after each round.
     class CheckPage < ReadingPage
       HEADINGS = ["requests", "objects", "slots MiB", "malloc MiB", "RSS MiB"].freeze
       ARROWS = { true => " → ", false => " -> " }.freeze
-      # Names for what has no class.
+      # Names of growth that has no class.
       NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
       PLACES = { child: "in a forked child", process: "in this process" }.freeze
       private_constant :HEADINGS, :ARROWS, :NAMELESS, :PLACES

@@ -2,21 +2,14 @@
 
 module Memscope
   module Report
-    # How a text for people is set: the characters that it may contain, its columns, and whether headings and
-    # severities are highlighted. A text says the same without highlighting.
+    # How a text for people is set: the characters that it may contain, its columns, and whether headings and severities
+    # are highlighted, which adds no information.
     Display = Struct.new(:unicode, :width, :color, keyword_init: true) do
-      # @param unicode [Boolean]
-      # @param width [Integer]
-      # @param color [Boolean]
       def initialize(unicode:, width: Page::WIDTH, color: false) = super
 
       class << self
         # A terminal has its own width, and colour unless TERM or NO_COLOR (https://no-color.org) refuses it. Any other
         # output is 80 columns of plain text. The variable COLUMNS overrides the width.
-        #
-        # @param io [IO]
-        # @param variables [Hash{String => String}, ENV]
-        # @return [Display]
         def of(io, variables = ENV)
           terminal = io.respond_to?(:tty?) && io.tty?
           color = terminal && variables["NO_COLOR"].to_s.empty? && !["", "dumb"].include?(variables["TERM"].to_s)
@@ -25,8 +18,7 @@ module Memscope
               width: columns.clamp(Page::NARROWEST, Page::WIDEST))
         end
 
-        # @param io [IO, #write]
-        # @return [Encoding] the io's external encoding, else the locale's
+        # The io's external encoding, else the locale's.
         def encoding(io) = (io.external_encoding if io.respond_to?(:external_encoding)) || Encoding.default_external
 
         private

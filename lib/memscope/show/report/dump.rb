@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # What was written, where, and what opens it.
+    # A dump: its path, its size, and the tools that open it.
     class DumpPage < ReadingPage
       OPENS = { perfetto: "open it at https://ui.perfetto.dev, which uploads nothing",
                 heapsnapshot: "load it in the Memory panel of Chrome's DevTools",
@@ -11,7 +11,7 @@ module Memscope
 
       private
 
-      # A converted dump does not say which process it is from.
+      # The process of a converted dump is unknown.
       def title = @reading.pause_ms ? super : "memscope #{@reading.memscope}"
 
       def reasons = sentences([])

@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # A diagnosis: the findings, worst first, with their numbers and what helps; then all that was checked.
+    # A diagnosis: the findings, worst first, with their numbers and remedies; then all checks.
     class FindingsPage < ReadingPage
       WORDS = { critical: "CRITICAL", warning: "WARNING", info: "info" }.freeze
       MARGIN = " " * 11
@@ -13,10 +13,7 @@ module Memscope
       class << self
         include Quantity
 
-        # If something is unknown, the absence of problems is not a verdict.
-        #
-        # @param diagnosis [Diagnosis] one without problems
-        # @return [String] a sentence or two
+        # Of a diagnosis without problems. If something is unknown, the absence of problems is not a verdict.
         def without_problems(diagnosis)
           verdict = case diagnosis.verdict
                     when :unknown then return "No verdict: the RSS of this process is unknown."
@@ -29,8 +26,7 @@ module Memscope
           "#{verdict}. #{rss(diagnosis.evidence.ledger)}."
         end
 
-        # @param diagnosis [Diagnosis] one that was compared with an earlier one
-        # @return [String] by how much RSS has grown, and the rows that changed most
+        # By how much RSS has grown, and the rows that changed most.
         def grown(diagnosis)
           changes = diagnosis.changes
           rows = changes.except(:rss, :uss).select { |_row, bytes| bytes.abs >= MEBIBYTE }.first(3)
@@ -41,8 +37,7 @@ module Memscope
             "MiB: #{parts.join(', ')}"
         end
 
-        # @param findings [Enumerable<Finding>]
-        # @return [String, nil] how much their remedies return together; nil if nothing can be returned
+        # How much the findings' remedies return together; nil if nothing can be returned.
         def returned(findings)
           garbage, others = findings.partition { |finding| finding.id == :possible_garbage }
           free, rest = others.partition { |finding| FREE.include?(finding.id) }
@@ -52,8 +47,6 @@ module Memscope
           between(least, most) unless most.zero?
         end
 
-        # @param ledger [Ledger]
-        # @return [String]
         def rss(ledger) = ledger.rss_bytes ? "RSS #{size(ledger.rss_bytes)}" : "RSS unknown"
 
         private
@@ -107,7 +100,7 @@ module Memscope
 
       def rss = self.class.rss(ledger)
 
-      # What the requested collection did.
+      # The effect of the requested collection.
       def collected = (@page.wrapped(LedgerPage.of_collection(ledger.collected)) if ledger.collected)
 
       def only_later(bad)

@@ -4,7 +4,7 @@ module Memscope
   module Report
     # The common base of the pages about heap graphs: paths with their bytes, and lists.
     class HeapPage < ReadingPage
-      # The fields whose reasons say what a dump lacks.
+      # The fields whose reasons name the gaps of a dump.
       LACKING = %i[garbage_count new_count].freeze
       CLASS = ->(row) { Terms.explained(row.name) }
       private_constant :LACKING, :CLASS
@@ -59,7 +59,7 @@ module Memscope
 
       def objects(number, bytes) = number ? "#{counted(number, 'objects')}, #{size(bytes)}" : "unknown"
 
-      # What the roots at the beginnings of paths are, unless their names say so.
+      # Explains the roots at the beginnings of paths, unless their names do.
       def roots(paths)
         names = paths.map { |path| path.steps.first.name }.uniq & Terms::ROOTS.keys
         @page.wrapped(names.map { |name| "(#{name}): #{Terms::ROOTS[name]}" }.join("; ")) if names.any?
@@ -67,16 +67,16 @@ module Memscope
 
       def dumps = ("dump #{@reading.source}" if @reading.source)
 
-      # A dump does not say which process it is from.
+      # The process of a dump is unknown.
       def title = dumps ? @page.joined(["memscope #{@reading.memscope}", dumps]) : super
 
       def footer = @page.wrapped(cost)
 
-      # What a dump lacks comes first: the rest is judged without it.
+      # The gaps of a dump come first: the rest is judged without these objects.
       def lacking = @reading.reasons.values_at(*LACKING).compact.first(1).map { |why| sentence(why) }
     end
 
-    # The objects of a later heap dump that are not in an earlier one: what holds them, and their classes and sites.
+    # The objects of a later heap dump that are not in an earlier one: their retainers, classes and sites.
     class HeapGrowthPage < HeapPage
       private
 
@@ -104,8 +104,8 @@ module Memscope
       def dumps = "dumps #{@reading.sources.join(', ')}"
     end
 
-    # A heap graph: what is reachable and what is garbage; where memory has accumulated, or the paths to objects of one
-    # class; and what classes and objects retain.
+    # A heap graph: the sizes of what is reachable and of the garbage; where memory has accumulated, or the paths to
+    # objects of one class; and the memory that classes and objects retain.
     class HeapGraphPage < HeapPage
       # How many rows are shown of garbage by class, and of duplicate Strings.
       FEW = 5
@@ -116,7 +116,7 @@ module Memscope
 
       def sections = @reading.known? ? [*lacking, totals, paths, retained, sites, dominators, garbage, strings] : []
 
-      # A dump without roots does not say what is reachable.
+      # In a dump without roots, it is unknown which objects are reachable.
       def totals
         place = @reading.source && @reading.roots.empty? ? "in the dump" : "reachable"
         garbage = objects(@reading.garbage_count, @reading.garbage_bytes)

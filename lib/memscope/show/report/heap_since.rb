@@ -4,14 +4,10 @@ require_relative "heap_graph"
 
 module Memscope
   module Report
-    # What grew from an earlier heap graph of a process to a later one: by the paths where memory has accumulated, and
-    # by class. The earlier graph lists only the largest. What it does not list counts there with the smallest number
-    # that it lists: so no growth is overstated.
+    # The growth from an earlier heap graph of a process to a later one: by the paths where memory has accumulated, and
+    # by class. The earlier graph lists only the largest rows. Others are assumed to have had the smallest number that
+    # it lists, so no growth is overstated.
     class HeapSincePage < HeapPage
-      # @param reading [HeapGraph] the later one
-      # @param since [HeapGraph] the earlier one
-      # @param limit [Integer] rows of each list
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
       def initialize(reading, since:, limit:, **display)
         @since = since
         @limit = limit
@@ -60,7 +56,7 @@ module Memscope
         [scale.signed(row.bytes - earlier.bytes), signed(row.count - earlier.count)]
       end
 
-      # The rows that grew, each with by how much, the most first.
+      # The rows that grew, each with its growth, the largest first.
       def grown(later, earlier, field, &name)
         before = earlier.group_by(&name)
         floor = earlier.map { |row| row.public_send(field).fdiv(number_of(row)).ceil }.min.to_i

@@ -7,7 +7,8 @@ module Memscope
   module Report
     # A History: for each series its last sample, the change, the largest sample, and a sparkline.
     #
-    # Each sparkline has its own scale, from the least value of its series. A full bar stands for at least a MiB, or for
+    # Each sparkline has its own scale, from the smallest value of its series. A full bar stands for at least a MiB, or
+    # for
     # a hundredth of the largest count: smaller changes look flat.
     class HistoryPage < ReadingPage
       NAMES = 17
@@ -15,9 +16,7 @@ module Memscope
       SPAN = 24
       private_constant :NAMES, :SPAN
 
-      # @param unit [Symbol] :bytes or :count
-      # @param changed [Boolean] whether to leave out series that have not changed
-      # @return [Table, nil] of the series in that unit; nil without any
+      # nil if no series has this unit. With `changed`, series that have not changed are left out.
       def table(unit, changed: false)
         ids = @reading.curves.select { |curve| curve.unit == unit }.map(&:id)
         rows = ids.filter_map { |id| row(id, unit) }

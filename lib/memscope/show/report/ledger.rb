@@ -12,21 +12,17 @@ module Memscope
       HEADINGS = ["MiB".rjust(7), "of RSS".rjust(7), "shared".rjust(9)].freeze
       # The columns of a label, if details follow it.
       LABEL = 20
-      # A bound on garbage of more than this part of the RSS says nothing.
+      # A bound on garbage of more than this part of the RSS is useless.
       WIDE = 4
       UNTOLD = "How much of the live slots and of malloc memory is garbage is unknown"
       private_constant :WIDE, :UNTOLD, :SCANS, :HEADINGS, :LABEL
 
-      # @param ledger [Ledger]
-      # (see ReadingPage#initialize)
       def initialize(ledger, **display)
         super
         @sum = ledger.rows.sum(&:bytes)
         @sharing = ledger.rows.any?(&:shared_bytes)
       end
 
-      # @param collected [Ledger::Collected]
-      # @return [String] one sentence
       def self.of_collection(collected)
         returned = collected.returned_bytes
         by = " by #{Quantity.size(returned.abs)}" unless returned&.zero?
@@ -125,7 +121,8 @@ module Memscope
 
       def malloc = @reading.row(:malloc)&.detail || {}
 
-      # How much of the memory in use may be garbage; before that, if garbage was collected, what the collection did.
+      # How much of the memory in use may be garbage; before that, if garbage was collected, the effect of the
+      # collection.
       def garbage
         collected = self.class.of_collection(@reading.collected) if @reading.collected
         first = "; --gc (gc: true) collects it first" unless collected
@@ -190,8 +187,6 @@ module Memscope
 
       module_function
 
-      # @param row [Ledger::Row]
-      # @return [Array<String>]
       def of(row)
         unverified = "unverified" if row.check && !row.check.verified?
         detail = row.detail.except(*HIDDEN)

@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # What the pages on malloc have in common: the title, and which reasons they print.
+    # The common base of the pages on malloc: the title, and the choice of reasons.
     class MallocPage < ReadingPage
       private
 
@@ -66,7 +66,7 @@ module Memscope
       end
     end
 
-    # Size classes with any memory, one a line: what is in use, and what is free in slabs.
+    # Size classes with any memory, one a line: the memory in use, and the free memory in slabs.
     class SizeClassesPage < MallocPage
       HEADINGS = ["bytes", "in use", "MiB in use", "slabs", "partly", "used %", "MiB slack", "allocs"].freeze
       private_constant :HEADINGS
@@ -109,8 +109,8 @@ module Memscope
       def percent(part, whole) = whole.positive? ? format("%.0f", 100 * part.fdiv(whole)) : ""
     end
 
-    # The three ratios, each with its two sizes; then the memory that is free but resident, by what returns it. A
-    # page of size classes has what is stuck in slabs of each size.
+    # The three ratios, each with its two sizes; then the memory that is free but resident, by the lever that returns
+    # it. SizeClassesPage has the memory that is stuck in slabs of each size.
     class FragmentationPage < MallocPage
       # By label: the field of the ratio, and the fields of its two sizes.
       RATIOS = { "RSS / resident" => %i[rss_to_resident rss_bytes resident_bytes],
@@ -142,7 +142,7 @@ module Memscope
       end
     end
 
-    # Ruby's heap by slot size: pages and slots, and what compaction could empty; then how full the pages are.
+    # Ruby's heap by slot size: pages and slots, and how much compaction could empty; then how full the pages are.
     class RubyHeapPage < ReadingPage
       HEADINGS = ["slot", "pages", "slots", "live", "free", "live %", "MiB compactable"].freeze
       private_constant :HEADINGS

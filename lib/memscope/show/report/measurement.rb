@@ -4,7 +4,7 @@ require_relative "ledger"
 
 module Memscope
   module Report
-    # A measurement: the totals, the classes and lines that retain and allocate most, what the ledger's rows gained.
+    # A measurement: the totals, the classes and lines that retain and allocate most, the changes of the ledger's rows.
     class MeasurementPage < ListPage
       COLUMNS = [["retained B", :retained_bytes], ["objects", :retained_objects],
                  ["allocated B", :allocated_bytes], ["objects", :allocated_objects]].freeze

@@ -4,11 +4,10 @@ require_relative "../../value/quantity"
 
 module Memscope
   module Report
-    # Rows below headings, which text and HTML have in common. The last column of a listing is text: `long` says what
-    # becomes of one that is too long for a line of text, :cut, :wrap, or :end (only its end is kept); :lines fit
-    # already. A plain table has numbers only. `keys` has what the rows are about, for links.
+    # Rows below headings, which text and HTML have in common. The last column of a listing is text, and `long` is the
+    # treatment of one that is too long for its line: :cut, :wrap, or :end (only its end is kept); :lines fit already.
+    # A plain table has numbers only. `keys` are the subjects of the rows, for links.
     Table = Struct.new(:page, :headings, :rows, :long, :keys) do
-      # @return [Array<String>] lines of text
       def to_a = page.lines_of(self)
     end
 
@@ -16,11 +15,11 @@ module Memscope
     class Page
       # The width of a page, in columns, unless a terminal has another.
       WIDTH = 80
-      # The least width of a terminal that a page fits itself to, in columns.
+      # The minimum width of a terminal that a page fits itself to, in columns.
       NARROWEST = 40
-      # The greatest such width.
+      # The maximum of such a width.
       WIDEST = 400
-      # The most columns of a paragraph: longer lines are hard to read.
+      # Maximum columns of a paragraph: longer lines are hard to read.
       PARAGRAPH = 100
       # If only the end of a text is kept, that end has at least this many columns.
       SHORTEST = 8
@@ -32,8 +31,7 @@ module Memscope
                 plus_minus: "+-", ellipsis: "..." }.freeze
       private_constant :PARAGRAPH, :SHORTEST, :HIGHLIGHTS, :UNICODE, :ASCII
 
-      # @param allocator [Allocator]
-      # @return [String] "glibc 2.36 serves malloc (proved)"
+      # "glibc 2.36 serves malloc (proved)"
       def self.server(allocator)
         return "what serves malloc is unknown" if allocator.name == :unknown
 
@@ -41,12 +39,9 @@ module Memscope
         "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
       end
 
-      # @return [Integer] columns
+      # In columns.
       attr_reader :width
 
-      # @param unicode [Boolean] false: plain ASCII
-      # @param width [Integer] columns
-      # @param color [Boolean] whether `highlighted` does anything
       def initialize(unicode:, width: WIDTH, color: false)
         @unicode = unicode
         @width = width
@@ -55,23 +50,18 @@ module Memscope
         freeze
       end
 
-      # @return [Boolean] false: plain ASCII
       def unicode? = @unicode
 
-      # @return [String] the mark of an unknown number
       def unknown = @glyphs[:unknown]
 
-      # @return [String] the mark of a standard error
       def plus_minus = @glyphs[:plus_minus]
 
-      # @param text [String] one line, already padded to its final width
-      # @param as [Symbol] a key of HIGHLIGHTS
-      # @return [String] bold or in colour on a terminal; else the text
+      # Bold or in colour on a terminal. The text is one line, already padded to its final width.
       def highlighted(text, as = :heading)
         @color && !text.empty? ? "\e[#{HIGHLIGHTS.fetch(as)}m#{text}\e[0m" : text
       end
 
-      # @return [String] parts of a line with a dot between them; those that do not fit start a new line
+      # Puts a dot between the parts of a line. Parts that do not fit start a new line.
       def joined(parts, indent: "")
         lines = parts.each_with_object([]) do |part, filled|
           extended = filled.last && "#{filled.last}#{@glyphs[:dot]}#{part}"
@@ -80,37 +70,27 @@ module Memscope
         lines.join("\n")
       end
 
-      # @return [String] words wrapped to the page, each line indented, lines after the first by `hanging` more
+      # Wraps words to the page, each line indented, lines after the first by `hanging` more.
       def wrapped(text, indent: "  ", hanging: 2)
         width = [@width, PARAGRAPH].min - indent.length - hanging
         lines = text.tr("\n", " ").scan(/\S.{0,#{width - 1}}(?=\s|\z)|\S{1,#{width}}/)
         "#{indent}#{lines.join("\n#{indent}#{' ' * hanging}")}"
       end
 
-      # @param ledger [Ledger]
-      # @return [String] the process, and the library that serves its malloc
       def title(ledger)
         joined(["memscope #{ledger.memscope}", "ruby #{ledger.ruby}", Page.server(ledger.allocator),
                 "pid #{ledger.pid}"])
       end
 
-      # @param headings [Array<String>]
-      # @param rows [Array<Array<String>>] each as long as the headings
-      # @param keys [Array<Object, nil>, nil] for each row
-      # @return [Table] of numbers
+      # A plain table. Each row is as long as the headings; `keys` has an element for each row.
       def table(headings, rows, keys: nil) = Table.new(self, headings, rows, nil, keys)
 
-      # @param long [Symbol] as in Table
-      # @param keys [Array<String, nil>, nil] for each row
-      # @return [Table] whose last column is text; the other columns are narrow
+      # A table whose last column is text; the other columns are narrow. `long` and `keys` are as in Table.
       def listing(headings, rows, long: :cut, keys: nil) = Table.new(self, headings, rows, long, keys)
 
       # Columns right-aligned under their headings, each after two blanks, or one if two would be too wide for the
       # page. If even one is too wide, the columns that do not fit follow in further tables, each of which repeats the
       # first column.
-      #
-      # @param table [Table]
-      # @return [Array<String>]
       def lines_of(table)
         columns = [table.headings, *table.rows].transpose
         return listed(*columns, table.long) if table.long
@@ -121,16 +101,11 @@ module Memscope
         end
       end
 
-      # @param numbers [Array<Array<String>>] rows without their last column
-      # @return [Integer] the columns that a listing leaves for its last column
+      # The columns that a listing leaves for its last column, beside these numbers.
       def room(numbers) = @width - aligned(numbers.transpose).sum { |column| column.first.length } - 2
 
-      # Walks a tree in preorder.
-      #
-      # @param nodes [Array<Object>]
-      # @yieldparam node [Object]
-      # @yieldreturn [Array<Object>] the nodes below it
-      # @return [Array<Array(String, Object)>] each node with the branches to draw before it
+      # The nodes of a tree in preorder, each with the branches to draw before it. The block returns the nodes below
+      # one.
       def branches(nodes, before = "", &below)
         nodes.each_with_index.flat_map do |node, index|
           last = index == nodes.length - 1
@@ -139,15 +114,12 @@ module Memscope
         end
       end
 
-      # @return [String] in the page's encoding
       def encoded(text)
         @unicode ? text : text.encode(Encoding::US_ASCII, invalid: :replace, undef: :replace, replace: "?")
       end
 
-      # @param text [String]
-      # @param columns [Integer]
-      # @return [String] the end of a long text, since that says most; a path is cut between directories if that leaves
-      #   enough of it
+      # The end of a long text, since that is most specific. A path is cut between directories if that leaves enough
+      # of it.
       def ending(text, columns)
         columns = [columns, SHORTEST].max
         return text if text.length <= columns
@@ -193,14 +165,11 @@ module Memscope
     class ReadingPage
       include Quantity
 
-      # @param reading [Reading]
-      # @param display [Hash{Symbol => Object}] unicode (false: plain ASCII), width and color, as Page takes them
       def initialize(reading, unicode: true, **display)
         @reading = reading
         @page = Page.new(unicode: unicode, **display)
       end
 
-      # @return [String]
       def to_s
         lines = [[*title].map { |line| @page.highlighted(line) }, *sections, reasons, footer].map do |section|
           [*section].flat_map { |part| [*part] }
@@ -208,10 +177,10 @@ module Memscope
         @page.encoded(lines.reject(&:empty?).map { |some| "#{some.join("\n")}\n" }.join("\n"))
       end
 
-      # @return [Array<Table, String>] what HTML shows: tables and paragraphs, whose blanks mean nothing
+      # Tables and paragraphs, for HTML, where their blanks mean nothing.
       def parts = sections.flatten.compact
 
-      # @return [Array<String>] the same as text, without title and reasons: for a page that has them itself
+      # The same as text, without title and reasons: for a page that has them itself.
       def lines = parts.flat_map { |part| [*part] }
 
       private
@@ -239,8 +208,6 @@ module Memscope
         "read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"
       end
 
-      # @param reasons [Hash{Symbol => String}]
-      # @return [Array<String>]
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
 
       # The same under a heading, with one sentence for all the numbers that have the same reason; nil without reasons.
@@ -251,14 +218,9 @@ module Memscope
         ["  unavailable or approximate:", *explained(same, indent: "    ")]
       end
 
-      # A listing of the sums of rows, one line for each group of them. "%s" in a heading is the unit of bytes, "+"
-      # stands for growth.
-      #
-      # @param columns [Hash{String => Symbol}, Array<Array(String, Symbol)>] the field below each heading
-      # @param name [String] the heading of the groups
-      # @param groups [Array<Array(String, Array<Object>)>] each with its rows; those without rows are left out
-      # @param scale [Scale, nil] of the bytes; nil: they are shown to the byte
-      # @param listing [Hash{Symbol => Object}] as for Page#listing
+      # A listing of the sums of rows, one line for each group of them. `columns` has the field below each heading: "%s"
+      # in the heading is the unit of bytes, "+" stands for growth. `groups` are names with their rows; those without
+      # rows are left out. Without a `scale`, bytes are exact.
       def sums(columns, name, groups, scale = nil, **listing)
         groups = groups.reject { |_name, rows| rows.empty? }
         headings = columns.map { |heading, _field| heading.sub("%s", scale&.unit.to_s) }
@@ -280,9 +242,8 @@ module Memscope
         growth ? scale.signed(numbers.sum) : scale.text(numbers.sum)
       end
 
-      # @param ranked [Array<Array(Numeric, Numeric)>] the values by which rows are sorted, with their errors
-      # @param noun [String] what the rows are
-      # @return [String, nil] a sentence if the order of the first rows may be chance
+      # A sentence if the order of the first rows may be chance. `ranked` has the values by which rows are sorted, with
+      # their errors.
       def tie(ranked, noun)
         (most, error), *others = ranked
         tied = others.take_while { |value, its| most - value < 2 * Math.hypot(error, its) }.size
@@ -297,7 +258,6 @@ module Memscope
 
       def counted_cell(number) = number ? count(number) : @page.unknown
 
-      # @param bytes [Range<Integer>, nil]
       def range_cell(bytes) = bytes ? mebibyte_range(bytes) : @page.unknown
     end
 
@@ -306,8 +266,6 @@ module Memscope
       # How many rows of a list are shown by default.
       ROWS = 20
 
-      # @param limit [Integer] rows of a list that are shown
-      # @param display [Hash{Symbol => Object}] as for ReadingPage
       def initialize(reading, limit: self.class::ROWS, **display)
         super(reading, **display)
         @limit = limit
@@ -315,8 +273,7 @@ module Memscope
 
       private
 
-      # @return [Array<Array(Object, Array<Object>)>] each of the first rows, and what all others are called; each with
-      #   the rows that its numbers sum up
+      # Each of the first rows, and a name for all others, with the rows that its numbers sum up.
       def summed(rows, others)
         rest = rows.drop(@limit)
         [*rows.first(@limit).map { |row| [row, [row]] }, *([[counted(rest.size, others), rest]] if rest.any?)]

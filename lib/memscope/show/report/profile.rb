@@ -8,7 +8,7 @@ module Memscope
     module ProfileColumns
       # The numbers of several entries.
       Sum = Struct.new(:live_bytes, :error_bytes, :live_objects, :samples, :share)
-      # Says why some lines have no estimate.
+      # Explains why some lines have no estimate.
       FEW = "Where there is no estimate, there are too few samples for one."
       private_constant :Sum
 
@@ -63,15 +63,11 @@ module Memscope
       # Numbers that the page does not show; nor does it print their reasons.
       UNUSED = %i[allocated_bytes allocated_objects freed_bytes freed_objects allocator_live_bytes inflated_bytes
                   patched_imports patched_objects].freeze
-      # The fewest columns of a place.
+      # Minimum columns of a place.
       NARROW = 24
       ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
       private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW
 
-      # @param profile [Profile]
-      # @param display [Hash{Symbol => Object}] as ReadingPage#initialize
-      # @param by [Symbol] one of Profile::GROUPINGS
-      # @param limit [Integer] how many entries
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)
         @by = by
@@ -83,11 +79,10 @@ module Memscope
         @old = @judged || (profile.generation unless @signed || by == :generation)
       end
 
-      # @return [String] the profile's total in one sentence
+      # The profile's total in one sentence.
       def summary = @signed ? change : state
 
-      # @return [Array<String>] paragraphs: how the profile was measured, how much of malloc it covers, what it cost,
-      #   and where the application is
+      # Paragraphs: how the profile was measured, its coverage of malloc, its cost, and the application's root.
       def provenance
         [[rate, *(coverage unless @signed)].join(" "), *([*cost, *flaws].join(" ") unless @signed), *root]
       end

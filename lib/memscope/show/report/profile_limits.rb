@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # What a ProfilePage's numbers do not cover: growth without samples, an order that may be chance, missed samples.
+    # The limits of a ProfilePage's numbers: growth without samples, an order that may be chance, missed samples.
     module ProfileLimits
       # Growth outside of malloc, in bytes, that is worth a sentence.
       OUTSIDE_BYTES = 10 * Quantity::MEBIBYTE
@@ -12,10 +12,10 @@ module Memscope
              "address was sampled again."
       private_constant :OUTSIDE_BYTES, :SURPLUS, :LATE
 
-      # @return [Array<String>] one sentence or two for growth that the samples do not account for
+      # One or two sentences on growth that the samples do not account for.
       def unseen = [*(unseen_calls if @reading.backend == :imports), *outside_malloc]
 
-      # @return [String, nil] a sentence if the order of the first entries may be chance
+      # A sentence if the order of the first entries may be chance.
       def chance
         entries = shown.select { |entry| estimated?(entry) }
         tie(entries.map { |entry| [rank(entry), entry.error_bytes] }, noun([]))

@@ -25,7 +25,7 @@ module Memscope
                       [*@reading.levers.map { |lever| lever_cells(lever) }, *total])
       end
 
-      # What several levers return together in a dry run, if all of it is predicted.
+      # The sum of several levers in a dry run, if all of them are predicted.
       def total
         counted = @reading.counted
         return unless @reading.dry_run? && counted.size > 1 && counted.all?(&:predicted)

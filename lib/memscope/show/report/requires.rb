@@ -2,7 +2,7 @@
 
 module Memscope
   module Report
-    # What files and gems cost: the totals, a table of gems, the files that cost most.
+    # The costs of files and gems: the totals, a table of gems, the files that cost most.
     class RequiresPage < ListPage
       # How many of the gems that require a gem are named.
       CALLERS = 2
@@ -56,7 +56,7 @@ module Memscope
         [*gem.required_by.first(CALLERS), *("#{others} more" if others.positive?)].join(", ")
       end
 
-      # The files that cost most themselves; "MiB" is with what they were the first to require.
+      # The files that cost most themselves; "MiB" includes the files that they were the first to require.
       def costly
         inclusive = Requires.inclusive(@reading.nodes)
         most = @reading.nodes.drop(1).max_by(@limit) { |node| [node.bytes, -node.id] }

@@ -2,17 +2,14 @@
 
 module Memscope
   module Report
-    # Numbers as a line of bars, one column each. The height of a bar says how much its number exceeds the least one.
+    # Numbers as a line of bars, one column each. The height of a bar shows how much its number exceeds the smallest.
     module Sparkline
       # The bars, the lowest first, by whether they are Unicode.
       LEVELS = { true => "▁▂▃▄▅▆▇█", false => "_.-=+*#@" }.freeze
 
       module_function
 
-      # @param values [Array<Numeric, nil>] nil becomes a blank
-      # @param scale [Numeric] how far a full bar is above the least number
-      # @param unicode [Boolean] false: plain ASCII
-      # @return [String]
+      # nil becomes a blank. A full bar is `scale` above the smallest number.
       def of(values, scale:, unicode:)
         levels = LEVELS.fetch(unicode)
         least = values.compact.min

@@ -2,10 +2,9 @@
 
 module Memscope
   module Report
-    # What the runs of each tag allocate and retain, one line for each tag.
+    # The memory that the runs of each tag allocate and retain, one line for each tag.
     class TagsPage < ListPage
-      # @param number [Numeric]
-      # @return [String] "2,987", "3.4"
+      # "2,987", "3.4"
       def self.decimal(number) = number.abs >= 10 ? Quantity.count(number.round) : format("%.1f", number)
 
       private
@@ -23,7 +22,7 @@ module Memscope
                       rows.map { |row| [*cells(row), row.name] }, long: :end, keys: rows.map(&:name))
       end
 
-      # Tags are sorted by what all of their runs retain.
+      # Tags are sorted by the objects that all of their runs retain.
       def chance
         rows = @reading.rows.take_while(&:retained_objects).first(@limit)
         tie(rows.map { |row| [row.retained_objects, row.retained_objects_error].map { |one| one * row.runs } }, "tags")

@@ -4,9 +4,8 @@ require_relative "history"
 
 module Memscope
   module Report
-    # A verdict: its sentence, its numbers, what to do next; with a history, also its series that changed.
+    # A verdict: its sentence, its numbers, the next step; with a history, also its series that changed.
     class VerdictPage < ReadingPage
-      # @param history [History, nil]
       def initialize(reading, history: nil, **display)
         super(reading, **display)
         @history = history
