@@ -38,7 +38,6 @@ module Memscope
       def run(levers, **options) = Run.new(levers, **options).result
 
       # Predicts, like a dry run, what each lever would return by itself, from readings already taken.
-      #
       # @api private
       def forecast(evidence) = Run.new([], dry_run: true).result(evidence)
 
@@ -58,7 +57,6 @@ module Memscope
 
       # A lower bound on what `allocators_lever` returns, without the pages that other processes share if these are
       # known. nil if the ledger does not suffice (:trim needs a deep one). Tier T1.
-      #
       # @api private
       def least_bytes(ledger)
         lever = allocators_lever or return
@@ -79,7 +77,6 @@ module Memscope
 
     # One purge. Refuses invalid arguments before it does anything; then reads a ledger and, for each lever, makes a
     # forecast, runs the lever and reads a ledger again.
-    #
     # @api private
     class Run
       CALL = "Memscope.purge"

@@ -4,7 +4,6 @@ module Memscope
   class Check < Reading
     # A Rack application in this process, which gets the same request each time. An answer that would mislead a check is
     # refused: a leak on an error page is not the one in question.
-    #
     # @api private
     class Application
       # As if from a browser on this machine, by HTTPS: an application may redirect any other request.

@@ -5,7 +5,6 @@ require "tempfile"
 module Memscope
   class Check < Reading
     # Calls a block in a forked child, which shares nothing but open files with this process.
-    #
     # @api private
     module Child
       class << self

@@ -5,7 +5,6 @@ module Memscope
     # The memory in use: objects by class and bytes of their slots, blocks of malloc and their bytes (both nil if the
     # allocator does not count them), resident bytes. Reading it runs as little Ruby code as possible: YJIT takes blocks
     # of malloc for each method that it compiles.
-    #
     # @api private
     InUse = Struct.new(:objects, :slot_bytes, :blocks, :malloc_bytes, :rss_bytes) do
       # Collects garbage first. The names of classes are interned, like those of a census.

@@ -3,7 +3,6 @@
 module Memscope
   class Check < Reading
     # The checked options of a check, and the values that follow from them.
-    #
     # @api private
     class Options
       DEFAULTS = { iterations: 100, runs: 5, warmup: :auto, max: 0, ignore: [], in: nil, deadline: 60 }.freeze

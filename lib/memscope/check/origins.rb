@@ -4,7 +4,6 @@ module Memscope
   class Check < Reading
     # Finds where growth was allocated, and what retains it: repeats the work in two more rounds, which are measured. If
     # malloc grew, each of its blocks is sampled, too. Makes heap graphs for some of the classes.
-    #
     # @api private
     class Origins
       ROUNDS = 2

@@ -6,7 +6,6 @@ module Memscope
     #
     # A count must not disturb the next one: only the last count is kept, with interned names, and the points are
     # written into memory that is allocated beforehand.
-    #
     # @api private
     class Rounds
       # The name under which all objects are counted. No class has such a name.

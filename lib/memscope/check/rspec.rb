@@ -38,7 +38,6 @@ module Memscope
     # * `colon`: what messages have before the check
     # * `predicate`: the method by which the check decides whether the block matches
     # * `check`: makes a Check or Check::Allocations of a block
-    #
     # @api private
     Matcher = Struct.new(:description, :colon, :predicate, :check) do
       def supports_block_expectations? = true

@@ -33,7 +33,6 @@ module Memscope
       def read(gc: false, private: false) = take(gc, private, nil)
 
       # Like `read`, but with the waiting and the forked child of RubyHeap.bounded.
-      #
       # @api private
       def bounded(gc: false, private: false, budget_us: BUDGET_US) = take(gc, private, budget_us)
 
@@ -76,7 +75,6 @@ module Memscope
 
     # Classes of C code with new objects that report hardly any malloc memory. Contexts of V8, images or stores of
     # certificates may hold much that Ruby does not know of.
-    #
     # @api private
     # @return [Array<Diff::Row>] the growth of their numbers of objects, the largest first
     def self.unsized(diff)

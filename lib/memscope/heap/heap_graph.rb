@@ -116,7 +116,6 @@ module Memscope
       end
 
       # Paths to objects that no variable of the caller holds, in a child.
-      #
       # @api private
       # @param kind [Symbol] :sampled, objects from Native.object_profile_with_objects; or :addresses
       # @param objects [String] the sampled objects, which this call overwrites; or words, the addresses of live objects

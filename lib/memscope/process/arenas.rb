@@ -58,7 +58,6 @@ module Memscope
     def self.read = capture(Native.arenas(true))
 
     # Tier T1 under jemalloc. Elsewhere tier T2, hence read only at an interval (seconds), and not at all without one.
-    #
     # @api private
     def self.read_for_metrics(cache, interval)
       return read if Native.allocator[:name] == :jemalloc

@@ -69,7 +69,6 @@ module Memscope
     end
 
     # A ledger with `garbage`, the Blocks that the same forked child found, and Ruby's heap with its pins.
-    #
     # @api private
     def self.survey(shared: true, strict: false, gc: false)
       blocks = heap = nil

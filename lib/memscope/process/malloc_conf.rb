@@ -2,7 +2,6 @@
 
 module Memscope
   # jemalloc's options in text form, as in MALLOC_CONF: "narenas:2,dirty_decay_ms:1000".
-  #
   # @api private
   module MallocConf
     # The next pair, as malloc_conf_next (jemalloc's src/jemalloc.c) reads it.

@@ -30,7 +30,6 @@ module Memscope
     # For surfaces, which read repeatedly or for other processes: waits without the GVL for a garbage collection under
     # way, and walks in a forked child if the walk would take longer than `budget_us`, and longer than a fork would stop
     # Ruby. A budget of 0 always forks.
-    #
     # @api private
     def self.bounded(objects: false, budget_us: BUDGET_US) = of(Native.ruby_heap(false, objects, budget_us))
 

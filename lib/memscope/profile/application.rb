@@ -12,7 +12,6 @@ module Memscope
     # of these directories can still be the application's.
     #
     # Safe in a trap handler.
-    #
     # @api private
     class Application
       ROOTS = {

@@ -3,7 +3,6 @@
 module Memscope
   class Profile < Reading
     # Sums over stacks that have something in common.
-    #
     # @api private
     class Grouping
       # The place that a stack is counted under; stacks with equal keys are counted together.

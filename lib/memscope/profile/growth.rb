@@ -8,7 +8,6 @@ module Memscope
     # a block that is live in both profiles is the same sample in both, and cancels out. Unchanged stacks and their
     # errors are left out. For objects, the share of each window is known in both profiles, so errors are those of the
     # growth.
-    #
     # @api private
     module Growth
       # The fields that must be equal in both profiles for the profiles' numbers to be comparable.

@@ -13,7 +13,6 @@ module Memscope
     #
     # An estimate has to exceed the threshold by two of its standard errors; by chance alone, that happens in at most
     # one case in forty.
-    #
     # @api private
     class Leaks
       include Quantity

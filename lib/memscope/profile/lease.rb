@@ -6,7 +6,6 @@ module Memscope
   class Profile < Reading
     # A profile that another process requested: `memscope profile --pid`, or a page of Memscope::Web. The requester may
     # die before the profile is over, so the profile ends automatically. Each profiler has one lease.
-    #
     # @api private
     class Lease
       # The allowed duration, in seconds.

@@ -5,7 +5,6 @@ require "rbconfig"
 module Memscope
   class Profile < Reading
     # Which library a file belongs to, judged by the file's path.
-    #
     # @api private
     module Libraries
       STANDARD = "Ruby standard library"

@@ -19,7 +19,6 @@ module Memscope
     # The allowed rates. Smaller ones would sample nearly every block.
     RATES = (1 << 9)..(1 << 30)
     # Another rate that `start` accepts: it samples nearly every block, which costs some microseconds per allocation.
-    #
     # @api private
     EVERY_BLOCK = 1
     # The maximum length of a tag's name.
@@ -94,7 +93,6 @@ module Memscope
       def session = Native.profile_session
 
       # Ends the running profile, if any. It can still be read.
-      #
       # @api private
       def halt = Native.stop_profile
 

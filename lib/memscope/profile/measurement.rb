@@ -22,7 +22,6 @@ module Memscope
   # The block's result is retained, with all that it refers to, because `value` holds it.
   class Measurement < Reading
     # The objects of one class that one line allocated and that are still alive, with the addresses of some of them.
-    #
     # @api private
     Survivors = Struct.new(:path, :lineno, :name, :objects, :bytes, :addresses)
 
@@ -53,7 +52,6 @@ module Memscope
       end
 
       # The objects that any thread allocates while the block runs, and that a garbage collection leaves.
-      #
       # @api private
       # @raise [Unavailable] before the block or after it, with the reason
       def survivors(&)

@@ -54,7 +54,6 @@ module Memscope
 
       # Unless a profile is running, starts one for as long as the process runs, with `holders: true`. Never raises, so
       # that it cannot make a boot fail.
-      #
       # @api private
       # @yieldreturn [Boolean] the setting `objects_profile`
       def boot
@@ -88,7 +87,6 @@ module Memscope
       def session = Native.object_profile_session
 
       # Ends the running profile, if any, without reading it.
-      #
       # @api private
       def halt = Native.stop_object_profile
 
@@ -97,7 +95,6 @@ module Memscope
       def holders = @holders&.first == session ? @holders.last : []
 
       # Later readings of this profile include this holder.
-      #
       # @api private
       def keep(holder)
         others = holders.reject { |one| one.path == holder.path && one.lineno == holder.lineno }
@@ -119,7 +116,6 @@ module Memscope
       def budget?(budget) = [Float, Rational, Integer].include?(budget.class) && budget.positive? && budget <= MOST
 
       # If there is no obstacle, whatever hooks allocations is ended when the main Ractor is about to create another.
-      #
       # @api private
       # @return [String, nil] why allocations cannot be hooked now; nil if they can
       def obstacle(version = RUBY_VERSION) = Reasons.sentence(hooks_obstacle(version))

@@ -5,7 +5,6 @@ require "zlib"
 module Memscope
   class Profile < Reading
     # Gzipped profile.proto, like Go's heap profiles: https://github.com/google/pprof/tree/main/proto
-    #
     # @api private
     class Pprof
       # The part of Protobuf's wire format that profile.proto needs: https://protobuf.dev/programming-guides/encoding

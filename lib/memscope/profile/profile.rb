@@ -6,8 +6,8 @@ module Memscope
   Record.declare(__FILE__)
 
   # Which Ruby lines allocated live malloc memory, or live objects: the allocations sampled since profiling began that
-  # are still live.
-  # The numbers of bytes and objects are estimates; live bytes come with their standard error and number of samples.
+  # are still live. The numbers of bytes and objects are estimates; live bytes come with their standard error and number
+  # of samples.
   #
   #   profile = Memscope::MallocProfile.snapshot
   #   profile.by(:line).first               # => the line with most live memory
@@ -97,7 +97,6 @@ module Memscope
 
     # The part of the profile that was allocated in some generations, without numbers that are known only for the whole
     # process.
-    #
     # @api private
     def part(generations)
       of_stacks(stacks.select { |stack| generations.cover?(stack.generation) },

@@ -5,7 +5,6 @@ module Memscope
     # The standard error of an estimate of objects, from the spread between the windows that were sampled: objects that
     # are allocated together are sampled together, so samples are not independent. The same arithmetic as
     # memscope_window_variance (ext/memscope/engine/sampling/object_groups.h), for any group of stacks.
-    #
     # @api private
     module Shares
       # The indexes, in a share, of its window's number, allocations, objects and bytes.

@@ -5,7 +5,6 @@ require "json"
 module Memscope
   class Profile < Reading
     # speedscope's own format: https://www.speedscope.app/file-format-schema.json
-    #
     # @api private
     Speedscope = Struct.new(:profile) do
       def to_s

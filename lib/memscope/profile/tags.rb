@@ -37,7 +37,6 @@ module Memscope
     INTERVAL = 60
     private_constant :OF_OBJECTS, :ENOUGH, :SUMS, :INTERVAL
     # In metrics, the name of the row that sums up the tags without a row of their own.
-    #
     # @api private
     OTHER = "[other]"
 

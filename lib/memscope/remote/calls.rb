@@ -12,7 +12,6 @@ module Memscope
   #
   # Neither side trusts the other's text: no class and no method is looked up by a name in it unless the table has that
   # name, and only the action `dump` takes the path of a file from it.
-  #
   # @api private
   module Calls
     # The process does not allow the action.

@@ -63,7 +63,6 @@ module Memscope
       end
 
       # Connects without waiting. Also returns the pid and the uid of the process that called listen(2).
-      #
       # @api private
       # @raise [SystemCallError] EAGAIN if the listener's backlog is full
       def connect(path)

@@ -33,7 +33,6 @@ module Memscope
     end
 
     # The files of /proc/PID that this user can read. The process may control their text: nothing in it is trusted.
-    #
     # @api private
     class Files
       MALLOCS = { jemalloc: /\Alibjemalloc/, mimalloc: /\Alibmimalloc/, tcmalloc: /\Alibtcmalloc/,

@@ -38,7 +38,6 @@ module Memscope
 
       # Listens if MEMSCOPE_LISTEN or the setting `listen` asks for it, or with `always`; in Rails the railtie starts
       # the listener instead. Never raises, so that it cannot make a boot fail.
-      #
       # @api private
       def boot(asked_by = "MEMSCOPE_LISTEN", always: false)
         where = Loading.unit(:Configuration).so_far.listen || always
@@ -134,7 +133,6 @@ module Memscope
     end
 
     # Makes the thread that listens call `work.step` between two calls, instead of earlier work that has not run yet.
-    #
     # @api private
     def soon(work)
       @soon = work
@@ -147,7 +145,6 @@ module Memscope
     def open? = @open && (@pid != Process.pid || @thread.alive?)
 
     # In a forked child, closes the copies of the parent's descriptors, and removes the socket of a parent that is gone.
-    #
     # @api private
     def abandon(gone:)
       @open = false
@@ -225,7 +222,6 @@ module Memscope
 
     # One client: reads one line and writes one line, each within its deadline. Never blocks. Leaves little garbage,
     # which Puma's master seldom collects.
-    #
     # @api private
     class Connection
       # Seconds in which the whole request must arrive, and in which the client must fetch the whole answer.

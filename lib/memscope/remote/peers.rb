@@ -4,7 +4,6 @@ require_relative "external_process"
 
 module Memscope
   # Other Ruby processes, with the malloc and the verdict that those report that listen.
-  #
   # @api private
   module Peers
     # A process, and the name of its proven malloc and the word of its verdict, if it listens and reports them.

@@ -4,7 +4,6 @@ require_relative "sockets"
 
 module Memscope
   # Files that only this process's user may read or write, in a directory that passed Sockets.directory.
-  #
   # @api private
   module PrivateFile
     # Opens a file, or creates one with mode 0600, for the caller to close. Follows no link, and does not block, as

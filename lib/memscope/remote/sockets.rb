@@ -5,7 +5,6 @@ require "tmpdir"
 
 module Memscope
   # The Unix sockets of processes that listen: DIRECTORY/PID.sock, in a directory that no other user can enter.
-  #
   # @api private
   module Sockets
     # A path cannot be trusted or used; the message names it and the allowed values.

@@ -17,7 +17,6 @@ module Memscope
 
     # The columns of a table of processes, in text and on the page: headings by field. All but the RSS are metrics too,
     # memscope_worker_FIELD.
-    #
     # @api private
     COLUMNS = { rss_bytes: "RSS", pss_bytes: "PSS", uss_bytes: "USS", shared_bytes: "shared",
                 unshared_since_fork_bytes: "unshared" }.freeze

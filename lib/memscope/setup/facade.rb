@@ -154,8 +154,8 @@ module Memscope
     # @raise [ArgumentError] unless `now` is true or false
     def verdict(now: false) = Loading.unit(:History).verdict(now: now)
 
-    # The problems of this process's memory, with remedies. Tier T3; changes nothing, and runs no GC unless
-    # `gc` is true.
+    # The problems of this process's memory, with remedies. Tier T3; changes nothing, and runs no GC unless `gc` is
+    # true.
     #
     # @param since [Diagnosis, nil] an earlier diagnosis (Diagnosis.from_json reads one): adds findings about growth
     #   since then
@@ -222,8 +222,7 @@ module Memscope
     def measure(...) = Loading.unit(:Measurement).take(...)
 
     # Tags the allocations of this fiber in the block, for Memscope.tags and for profiles: `Profile#by(:tag)`. Tags
-    # nest;
-    # the innermost counts. Costs well under a microsecond, with or without a profile.
+    # nest; the innermost counts. Costs well under a microsecond, with or without a profile.
     #
     # Each fiber has its own tag. A fiber that is first resumed within the block, such as an Enumerator's or an Async
     # task's, inherits the tag and keeps it after the block. A thread that is started within the block has no tag.

@@ -15,7 +15,6 @@ module Memscope
   # The families are read whenever the registry is read. Nothing is stored, whichever data store is configured.
   module PrometheusCollector
     # A family with the registry's interface.
-    #
     # @api private
     class Metric < ::Prometheus::Client::Metric
       attr_reader :type

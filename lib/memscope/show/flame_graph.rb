@@ -9,7 +9,6 @@ module Memscope
   module Report
     # A self-contained page that draws a profile. Its Content-Security-Policy allows only its own scripts and styles,
     # by their hashes, and no requests; names from the program are inserted only as text.
-    #
     # @api private
     class FlameGraph
       include ERB::Util

@@ -84,7 +84,6 @@ module Memscope
 
     # The readings of one collection of families: each source is read at most once, and a source above tier T1 at most
     # once in an interval, whatever the number of collections.
-    #
     # @api private
     class Readings
       CACHES = %i[allocator ledger arenas census tags].to_h { |source| [source, TtlCache.new] }.freeze
@@ -127,7 +126,6 @@ module Memscope
 
     # Samples for exporters that read metric by metric. One scrape gets one collection, so that the rows sum to the RSS.
     # The second read with the same key begins the next scrape.
-    #
     # @api private
     class Scrape
       def initialize(worker: nil)

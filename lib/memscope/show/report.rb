@@ -8,7 +8,6 @@ require_relative "report/findings"
 module Memscope
   # Readings as text for people: as wide as a Display, or 80 columns, with box-drawing characters or in plain ASCII.
   # Report renders the readings it is given, and takes no reading itself.
-  #
   # @api private
   module Report
     # The page of each kind of reading, and the file under report/ that defines it.

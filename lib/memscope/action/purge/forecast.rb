@@ -20,7 +20,6 @@ module Memscope
     # A prediction, made just before a lever runs, of what the lever returns (`bytes`: a Range, or nil if unknown), how
     # much of that is on pages that no other process shares (`private_bytes`, likewise), and why either is unknown or
     # not exact (`reason`).
-    #
     # @api private
     Forecast = Struct.new(:bytes, :private_bytes, :reason) do
       # Also predicts the copies that the process may need of `shared` bytes, on pages that the lever may write to.
@@ -136,7 +135,6 @@ module Memscope
     # The predicted harm of a lever that holds the GVL: for how many milliseconds it stops Ruby, and how many bytes of
     # pages that other processes share it may write to, so that this process needs its own copies. Either is nil if it
     # is unknown.
-    #
     # @api private
     Harm = Struct.new(:pause_ms, :unshared_bytes) do
       include Quantity

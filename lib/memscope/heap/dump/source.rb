@@ -7,7 +7,6 @@ require "open3"
 module Memscope
   class Dump < Reading
     # A dump to read: a file, which gzip or zstd may have compressed, or a FIFO.
-    #
     # @api private
     module Source
       # The first bytes of compressed files, and the commands that decompress them.

@@ -11,7 +11,6 @@ module Memscope
     # Objects report how much they hold (ObjectSpace.memsize_of), but not by how much malloc rounds that up, and part of
     # what they report is not malloc's. Here, each block is looked up. Objects of C extensions, classes, code and open
     # files are *unfollowed*: only some of their blocks are known.
-    #
     # @api private
     class Blocks < Reading
       # Objects and what they own.

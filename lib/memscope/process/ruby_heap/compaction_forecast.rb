@@ -14,7 +14,6 @@ module Memscope
     #
     # Without `collect: true`, old objects count as live. Which of them are garbage is known only after a full GC, such
     # as the one that a compaction begins with: if many are garbage, more than the upper bound is returned.
-    #
     # @api private
     class CompactionForecast
       # A forecast's upper bound is at most this many times its lower bound.

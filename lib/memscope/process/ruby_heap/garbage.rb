@@ -6,7 +6,6 @@ require_relative "../ruby_heap"
 module Memscope
   class RubyHeap < Reading
     # Collects garbage before a reading, and bounds the garbage that there is afterwards.
-    #
     # @api private
     module Garbage
       # Assumed upper bound of the malloc memory that Ruby does not count, in bytes per object on average. Measured:

@@ -8,7 +8,6 @@ module Memscope
     # Finds what holds the objects of lines that keep growing. A thread reads the profile after major GCs. For a line
     # that grows, it makes a heap graph in a forked child, and takes a path to the line's sampled objects. Later
     # readings of the profile include that path.
-    #
     # @api private
     module Holders
       # The thread checks for a major GC every SECONDS, or after REST times the CPU time of its last reading if that is

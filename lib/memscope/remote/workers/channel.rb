@@ -8,7 +8,6 @@ module Memscope
   class Workers < Reading
     # Carries the workers' reports to their master, over a pair of datagram sockets made before the fork, which no other
     # process can open. A report is one datagram. No worker waits: if the master falls behind, reports are dropped.
-    #
     # @api private
     class Channel
       # Maximum bytes of a report; 2 to 8 KiB is usual, 30 KiB with tags. By default the kernel queues 208 KiB from
@@ -57,7 +56,6 @@ module Memscope
 
     # The reports of one worker, as its master keeps them: texts, which are parsed only when somebody needs a value. The
     # last one is overwritten in place: a master that seldom collects garbage would keep each.
-    #
     # @api private
     class Received
       # The beginning of a worker's report, and its maximum length in bytes.

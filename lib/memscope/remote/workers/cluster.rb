@@ -13,7 +13,6 @@ module Memscope
     #
     # Only the thread that samples the master writes @reports, and only Puma's loop writes @handles; each replaces one
     # frozen Hash with another, so that readers need no lock.
-    #
     # @api private
     class Cluster
       # A worker is marked as silent if it has not reported for this many intervals and at least this many seconds.

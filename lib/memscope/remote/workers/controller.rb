@@ -15,7 +15,6 @@ module Memscope
     #
     # The host (PumaHost, SingleHost) hides the differences between servers. It has `members`, `workers`, `supervised?`,
     # `logger`, the actions, `obstacle` (why nothing may be done now) and `successor` (the outcome of a restart).
-    #
     # @api private
     class Controller
       include Quantity
@@ -109,8 +108,7 @@ module Memscope
       end
 
       # Follows an action until the memory that it returned is measured, `settle_seconds` after it or, for a restart,
-      # after
-      # successor has booted.
+      # after successor has booted.
       def settled(outcome, policy, members, now)
         return outcome if !outcome.executed? || outcome.returned_bytes
 

@@ -10,7 +10,6 @@ module Memscope
     #
     # Puma's loop calls the blocks given to its events; the rest runs in memscope's thread. Each variable is written by
     # only one of these two threads.
-    #
     # @api private
     class PumaHost
       # The event that Puma fires once the application is loaded; its name changed in Puma 7.

@@ -10,7 +10,6 @@ module Memscope
   class Workers < Reading
     # Makes the reports of this process on itself, the first when the process boots. Loads nothing of Rails and none of
     # the application's gems, so that it can be used before they are loaded.
-    #
     # @api private
     class Reporter
       # The values for which ProcessMemory gives a reason if they are missing.

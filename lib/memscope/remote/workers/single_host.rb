@@ -8,7 +8,6 @@ module Memscope
   class Workers < Reading
     # The host of a Controller for a process that acts on itself: the only process of a server. The setting
     # `policy_supervised` says whether something starts it again.
-    #
     # @api private
     class SingleHost
       # Seconds for which a quieted Sidekiq may still fetch a job, and then some.

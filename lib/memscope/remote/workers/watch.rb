@@ -6,7 +6,6 @@ module Memscope
   class Workers < Reading
     # Takes readings of this process at an interval, and delivers each; more rarely if a reading is slow, so that they
     # use at most SHARE of a core.
-    #
     # @api private
     class Watch
       # The maximum share of a core that readings use.

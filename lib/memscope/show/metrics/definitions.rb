@@ -70,7 +70,6 @@ module Memscope
 
     # The numbers that are computed, by the name that the table of families gives after "=": each from a reading or a
     # worker's report, with the arguments of the table.
-    #
     # @api private
     module Computed
       GC_PAGE_BYTES = ::GC::INTERNAL_CONSTANTS[:HEAP_PAGE_SIZE]
@@ -136,7 +135,6 @@ module Memscope
     private_constant :Computed
 
     # The table of families, definitions.txt.
-    #
     # @api private
     module Table
       ROW = /^(\w+)(?:\{([\w,]+)\})? (\w+|-)([^|\n]*)(?:\| (.+))?\n((?:  .*\n)+)/

@@ -8,8 +8,7 @@ module Memscope
     # A History: for each series its last sample, the change, the largest sample, and a sparkline.
     #
     # Each sparkline has its own scale, from the smallest value of its series. A full bar stands for at least a MiB, or
-    # for
-    # a hundredth of the largest count: smaller changes look flat.
+    # for a hundredth of the largest count: smaller changes look flat.
     class HistoryPage < ReadingPage
       NAMES = 17
       # Points of a sparkline.
