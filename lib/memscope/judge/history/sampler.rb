@@ -24,16 +24,14 @@ module Memscope
       SHARE = 0.0002
       # Seconds between two verdicts.
       EPOCH = 300
-      UNCOUNTED = "only Puma's requests are counted"
       # Threads of 5.6 to 8.0: "puma srv tp 001".
       PUMA_THREAD = /\Apuma srv tp /
-      NOT_STARTED = "a history needs Memscope::History.start or MEMSCOPE_HISTORY=1"
       # The series of each kind of reading, by the name of the method that takes it.
       KINDS = { rows: ROWS, sizes: %i[pss uss], walk: %i[malloc_in_use], held: %i[held] }.freeze
       # A kind of reading, its series, the fewest seconds between two readings, the seconds between them now, when the
       # next one is due, and when the last one was taken or, before the first, when the process began.
       Task = Struct.new(:kind, :series, :least, :spacing, :due, :taken)
-      private_constant :SLOW, :SHARE, :UNCOUNTED, :PUMA_THREAD, :NOT_STARTED, :KINDS
+      private_constant :SLOW, :SHARE, :PUMA_THREAD, :KINDS
 
       class << self
         # (see History.start)
@@ -63,7 +61,7 @@ module Memscope
 
         # @return [Hash{Symbol => String}] why series have no samples
         def reasons
-          current ? current.reasons : { running: Native.absence || @refusal || NOT_STARTED }
+          current ? current.reasons : { running: Native.absence || @refusal || Reasons.sentence(:history_not_started) }
         end
 
         # @return [Float] as Clock.boot
@@ -202,7 +200,7 @@ module Memscope
 
       # Puma's threads know the server once they have worked; the threads of Puma's control server have another name.
       def requests
-        explain(requests: UNCOUNTED) unless defined?(::Puma::Server)
+        explain(requests: Reasons.sentence(:requests_uncounted)) unless defined?(::Puma::Server)
         servers = Thread.list.filter_map do |thread|
           next unless thread.name&.match?(PUMA_THREAD)
 

@@ -76,7 +76,7 @@ module Memscope
 
         rows = found.map { |row| [signed(row.change), count(row.after), name(row)] }
         [@page.listing(["+objects", "objects", "class of C code that reports no size"], rows, keys: keys(found)),
-         @page.wrapped("Bytes above do not include what these hold. > memscope heap --paths-to CLASS")]
+         say(:unsized)]
       end
 
       # A growth is computed from two readings, so it has no cost of its own.

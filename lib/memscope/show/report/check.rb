@@ -9,8 +9,7 @@ module Memscope
       ARROWS = { true => " → ", false => " -> " }.freeze
       # Names of growth that has no class.
       NAMELESS = { malloc: %w[blocks malloc], objects: ["objects", "several classes"] }.freeze
-      PLACES = { child: "in a forked child", process: "in this process" }.freeze
-      private_constant :HEADINGS, :ARROWS, :NAMELESS, :PLACES
+      private_constant :HEADINGS, :ARROWS, :NAMELESS
 
       private
 
@@ -38,8 +37,8 @@ module Memscope
         return unless (objects = @reading.per_iteration(:objects))
 
         slots, malloc, rss = %i[slot_bytes malloc_bytes rss_bytes].map { |name| bytes(@reading.per_iteration(name)) }
-        @page.wrapped("Each of the last #{count(@reading.judged_iterations)} requests added " \
-                      "#{format('%+.1f', objects)} objects, slots #{slots}, malloc #{malloc}, RSS #{rss}.")
+        say(:rise, requests: count(@reading.judged_iterations), objects: format("%+.1f", objects),
+                   slots: slots, malloc: malloc, rss: rss)
       end
 
       def bytes(number) = number ? "#{signed(number.round)} B" : @page.unknown
@@ -47,30 +46,19 @@ module Memscope
       def each = @reading.path ? "request" : "iteration"
 
       def verdict
-        case @reading.verdict
-        when :steady then steady
-        when :step then "Step: objects rose in #{rounds}, but not in each."
-        when :filling then "Filling: memory grows, but less and less, in each of #{rounds}:"
-        else "Leak: memory grows in each of #{rounds}:"
-        end
-      end
-
-      # Growth of malloc memory that the counts of objects and blocks do not show comes in steps.
-      def steady
-        return "Steady: nothing grows in #{rounds}." unless @reading.uncounted_bytes
-
-        "Steady: nothing grows by one per #{each} in #{rounds}, but malloc does, by " \
-          "#{counted(@reading.uncounted_bytes, 'bytes')}: a String, an Array or a Hash that is kept may grow, or " \
-          "something leaks less often. If #{longer} shows as much per #{each}, it is a leak."
+        verdict = @reading.uncounted_bytes && @reading.verdict == :steady ? :uncounted : @reading.verdict
+        text(:"check.#{verdict}", rounds: rounds, each: each, longer: longer,
+                                  bytes: counted(@reading.uncounted_bytes, "bytes"))
       end
 
       def rounds
-        judged = "the last #{@reading.runs} rounds of #{counted(@reading.iterations, "#{each}s")}"
+        judged = text(:rounds, runs: @reading.runs, each: counted(@reading.iterations, "#{each}s"))
         return judged if @reading.path
-        return "#{counted(@reading.total_iterations, 'iterations')}, #{PLACES[@reading.ran_in]}" unless @reading.grows?
 
-        "#{judged}, after #{counted(@reading.warmup_iterations, 'iterations')} of " \
-          "warm-up, #{PLACES[@reading.ran_in]}"
+        place = text(@reading.ran_in == :child ? :in_a_child : :in_this_process)
+        return "#{counted(@reading.total_iterations, 'iterations')}, #{place}" unless @reading.grows?
+
+        text(:after_warmup, rounds: judged, warmup: counted(@reading.warmup_iterations, "iterations"), place: place)
       end
 
       def lines(grown)
@@ -90,22 +78,21 @@ module Memscope
       # Relative to the working directory, as test frameworks show files.
       def short(place) = place.to_s.delete_prefix("#{Dir.pwd}/")
 
-      def share(place) = "#{count(place.count)} are left of the last rounds, #{size(place.bytes)}"
+      def share(place) = text(:left, number: count(place.count), bytes: size(place.bytes))
 
       def remedy
         return unless @reading.grows?
 
         names = @reading.grown.filter_map { |one| one.layer == :malloc ? ":malloc" : one.name&.inspect }
-        allow = " To allow it: ignore: [#{names.join(', ')}], or max: " \
-                "#{@reading.grown.map(&:per_iteration).max}."
-        @page.wrapped("It is a leak, or a cache that is still filling: #{longer} tells.#{allow unless @reading.path}")
+        say(@reading.path ? :leak_or_cache : :leak_or_allow,
+            longer: longer, names: names.join(", "), most: @reading.grown.map(&:per_iteration).max)
       end
 
       def longer = @reading.path ? "--requests=#{@reading.longer_iterations}" : "warmup: #{@reading.longer_iterations}"
 
       def expired
         names = @reading.expired.join(", ")
-        @page.wrapped("Released some seconds after the last request, so not growth: #{names}.") unless names.empty?
+        say(:expired, names: names) unless names.empty?
       end
 
       def reasons = unavailable(@reading.reasons.except(:environment))

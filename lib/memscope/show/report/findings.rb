@@ -16,12 +16,12 @@ module Memscope
         # Of a diagnosis without problems. If something is unknown, the absence of problems is not a verdict.
         def without_problems(diagnosis)
           verdict = case diagnosis.verdict
-                    when :unknown then return "No verdict: the RSS of this process is unknown."
-                    when :garbage then "No verdict yet: up to #{garbage(diagnosis)} of what is in use may be garbage"
+                    when :unknown then return text(:no_rss)
+                    when :garbage then text(:maybe_garbage, bytes: garbage(diagnosis))
                     when :grown then grown(diagnosis)
-                    when :too_early then "No verdict yet: memory has grown since the history began"
+                    when :too_early then text(:too_early)
                     when :incomplete then incomplete(diagnosis.checked)
-                    else "No problems found"
+                    else text(:no_problems)
                     end
           "#{verdict}. #{rss(diagnosis.evidence.ledger)}."
         end
@@ -33,8 +33,7 @@ module Memscope
           parts = rows.map { |row, bytes| "#{row.name.tr('_', ' ')} #{signed_mebibytes(bytes)}" }
           parts << "private #{signed_mebibytes(changes[:uss])}" if changes[:uss]
           seconds = (diagnosis.at - diagnosis.changed_since).round
-          "In #{count(seconds)} s, RSS changed by #{signed_mebibytes(changes[:rss])} " \
-            "MiB: #{parts.join(', ')}"
+          text(:changed, seconds: count(seconds), rss: signed_mebibytes(changes[:rss]), parts: parts.join(", "))
         end
 
         # How much the findings' remedies return together; nil if nothing can be returned.
@@ -57,7 +56,7 @@ module Memscope
 
         def incomplete(checks)
           unknown, made = checks.partition { |check| check.outcome == :unknown }
-          "No problems found by #{counted(made.size, 'checks')}; #{count(unknown.size)} could not be made, see below"
+          text(:no_problems_but, checks: counted(made.size, "checks"), unknown: count(unknown.size))
         end
       end
 
@@ -88,7 +87,7 @@ module Memscope
       # A leak is a finding.
       def growth
         verdict = @reading.evidence.verdict
-        @page.wrapped("By its history: #{verdict.sentence}") if verdict && !verdict.leak?
+        say(:by_history, verdict: verdict.sentence) if verdict && !verdict.leak?
       end
 
       # Unless the first line says so.
@@ -107,7 +106,7 @@ module Memscope
         later = bad.select { |finding| finding.remedy_cost&.start_with?("requires a restart") }
         return if later.empty? || self.class.returned(later)
 
-        later.size < bad.size ? " Some need a restart to fix." : " A restart is needed."
+        " #{text(later.size < bad.size ? :restart_for_some : :restart_for_all)}"
       end
 
       def lines(finding)
@@ -136,17 +135,17 @@ module Memscope
         clear, unknown, inapplicable = %i[clear unknown inapplicable].map do |outcome|
           @reading.checked.select { |check| check.outcome == outcome }
         end
-        [listed("Checked, nothing significant", clear), listed("Could not be checked", unknown),
+        [listed(:clear, clear), listed(:unchecked, unknown),
          *unknown.map(&:reason).uniq.map { |why| @page.wrapped(why, indent: "    ") },
          (not_applied(inapplicable) if inapplicable.any?)].compact
       end
 
       def not_applied(checks)
         why = checks.map(&:reason).tally.sort_by { |_reason, number| -number }.map(&:first)
-        @page.wrapped("#{counted(checks.size, 'checks')} #{checks.one? ? 'does' : 'do'} not apply: #{why.join('; ')}")
+        say(checks.one? ? :not_applied : :none_applied, number: counted(checks.size, "checks"), why: why.join("; "))
       end
 
-      def listed(words, checks) = (@page.wrapped("#{words}: #{checks.map(&:subject).join(', ')}") if checks.any?)
+      def listed(name, checks) = (say(name, subjects: checks.map(&:subject).join(", ")) if checks.any?)
     end
   end
 end

@@ -124,7 +124,7 @@ module Memscope
       end
 
       def paths
-        return @page.wrapped("no path leads to #{@reading.paths_to}: #{unreached}") if none?
+        return say(:no_path, name: @reading.paths_to, why: unreached) if none?
 
         rows = @reading.paths.map { |path| [path.accumulated_bytes || path.retained_bytes, path] }
         asked = @reading.paths_to
@@ -146,8 +146,7 @@ module Memscope
       def retained
         rows = listed({ "retained %s" => :retained_bytes, "own %s" => :bytes, "objects" => :count }, "class",
                       of_others(@reading.retained), &CLASS)
-        note = "Objects retain what would be freed without them. Rows can overlap, so do not sum them."
-        [rows, @page.wrapped(note)] if rows
+        [rows, say(:retained)] if rows
       end
 
       def sites = listed(OWN, "allocated at", @reading.sites.to_a, &:name)
@@ -163,15 +162,15 @@ module Memscope
         rows = listed({ "%s" => :saved_bytes, "objects" => :count }, "the same String",
                       found.duplicates.first(FEW)) { |row| "#{row.name} of #{count(row.length)} B" }
         [*([rows] if rows),
-         @page.wrapped("#{count(found.duplicate_count)} of #{counted(found.count, 'Strings')} are duplicates of " \
-                       "others; the duplicates take #{size(found.saved_bytes)}")]
+         say(:duplicates, number: count(found.duplicate_count), all: counted(found.count, "Strings"),
+                          bytes: size(found.saved_bytes))]
       end
 
       def cost
         return super unless @reading.pause_ms
 
-        "#{super} in a child; the child used #{size(@reading.child_bytes)} of its " \
-          "own, and its fork took #{milliseconds(@reading.pause_ms * 1000)}"
+        text(:cost_of_child, cost: super, bytes: size(@reading.child_bytes),
+                             pause: milliseconds(@reading.pause_ms * 1000))
       end
     end
   end

@@ -14,8 +14,7 @@ module Memscope
       LABEL = 20
       # A bound on garbage of more than this part of the RSS is useless.
       WIDE = 4
-      UNTOLD = "How much of the live slots and of malloc memory is garbage is unknown"
-      private_constant :WIDE, :UNTOLD, :SCANS, :HEADINGS, :LABEL
+      private_constant :WIDE, :SCANS, :HEADINGS, :LABEL
 
       def initialize(ledger, **display)
         super
@@ -25,12 +24,11 @@ module Memscope
 
       def self.of_collection(collected)
         returned = collected.returned_bytes
-        by = " by #{Quantity.size(returned.abs)}" unless returned&.zero?
-        moved = "; RSS #{{ -1 => 'rose', 0 => 'did not change', 1 => 'fell' }[returned <=> 0]}#{by}" if returned
+        moved = { -1 => :rss_rose, 0 => :rss_stayed, 1 => :rss_fell }[returned <=> 0] if returned
+        moved &&= text(moved, bytes: Quantity.size(returned.abs))
         unshared = collected.unshared_bytes.to_i
-        lost = "; #{Quantity.size(unshared)} is no longer shared with other processes" if unshared >= MEBIBYTE / 20
-        "Garbage was collected first, in " \
-          "#{Quantity.milliseconds(collected.pause_us)}#{moved}#{lost}."
+        lost = text(:unshared, bytes: Quantity.size(unshared)) if unshared >= MEBIBYTE / 20
+        text(:collected, time: Quantity.milliseconds(collected.pause_us), moved: moved, lost: lost)
       end
 
       private
@@ -114,9 +112,8 @@ module Memscope
           malloc.values_at(:in_use_bytes, :held_by_objects_bytes, :untracked_bytes, :jit_metadata_bytes)
         return unless untracked
 
-        @page.wrapped("Of #{size(allocated)} allocated through malloc, Ruby objects account for #{size(held)}" \
-                      "#{", Ruby's just-in-time compiler for at least #{size(jit)}" if jit}; " \
-                      "#{size(untracked)} is untracked: native memory, or garbage.")
+        say(jit ? :holders_and_jit : :holders, allocated: size(allocated), held: size(held), jit: jit && size(jit),
+                                               untracked: size(untracked))
       end
 
       def malloc = @reading.row(:malloc)&.detail || {}
@@ -125,31 +122,29 @@ module Memscope
       # collection.
       def garbage
         collected = self.class.of_collection(@reading.collected) if @reading.collected
-        first = "; --gc (gc: true) collects it first" unless collected
+        first = text(:collects_first) unless collected
         [collected, garbage_bound(first)].compact.map { |text| @page.wrapped(text) }
       end
 
       def garbage_bound(first)
         known, most = [@reading.garbage_bytes, @reading.garbage_max_bytes].map { |bytes| bytes if bytes&.positive? }
-        of = "of live slots and of malloc memory in use, resident or not,"
-        return "#{size(known)} #{of} is garbage#{beyond(known, most)}#{first}." if known
+        return text(:garbage, known: size(known), beyond: beyond(known, most), first: first) if known
 
         return if most.nil? || mebibytes(most) == "0.0"
-        return "#{UNTOLD}#{first}." if first && (malloc[:in_use_bytes].nil? || most > @reading.rss_bytes / WIDE)
 
-        "Up to #{size(most)} #{of} may be garbage#{first}."
+        wide = first && (malloc[:in_use_bytes].nil? || most > @reading.rss_bytes / WIDE)
+        text(wide ? :garbage_untold : :garbage_at_most, most: size(most), first: first)
       end
 
       def beyond(known, most)
-        ", and up to #{size(most)} may be" if most.to_i > known && size(most) != size(known)
+        text(:garbage_beyond, most: size(most)) if most.to_i > known && size(most) != size(known)
       end
 
       def checks
         checked.reject { |row| row.check.verified? }.map do |row|
           check = row.check
-          @page.wrapped("unverified: #{row.label} has #{exact(check.actual_bytes)}, " \
-                        "but #{check.source} says #{exact(check.expected_bytes)} " \
-                        "(#{signed(check.difference_bytes)} B)")
+          say(:unverified, row: row.label, actual: exact(check.actual_bytes), source: check.source,
+                           expected: exact(check.expected_bytes), difference: signed(check.difference_bytes))
         end
       end
 

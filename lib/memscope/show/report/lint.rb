@@ -18,7 +18,7 @@ module Memscope
       # The settings that something has set, and those with a recommendation.
       def settings
         shown, others = @reading.settings.partition { |setting| shown?(setting) }
-        table = @page.listing(%w[setting value], shown.map { |one| [one.name, text(one)] }) if shown.any?
+        table = @page.listing(%w[setting value], shown.map { |one| [one.name, value(one)] }) if shown.any?
         rest = "  #{'All ' if shown.empty?}#{others.size}#{' other' if shown.any?} settings have their default values."
         [*table, *(rest if others.any?)]
       end
@@ -27,7 +27,7 @@ module Memscope
         setting.source != "default" || setting.given || @reading.recommendations.map(&:name).include?(setting.name)
       end
 
-      def text(setting)
+      def value(setting)
         given = ", given #{setting.given.inspect}" if setting.ignored && setting.given
         value = setting.value
         value = counted_cell(value) if value.nil? || (value.is_a?(Integer) && value.positive?)
@@ -35,7 +35,7 @@ module Memscope
       end
 
       def problems
-        return ["  No problems found in the settings."] if @reading.problems.empty? && @reading.allocator != :unknown
+        return ["  #{text(:no_problems_in_settings)}"] if @reading.problems.empty? && @reading.allocator != :unknown
 
         @reading.problems.flat_map do |problem|
           text = @page.wrapped("#{problem.severity}: #{problem.text}")
@@ -44,19 +44,17 @@ module Memscope
       end
 
       # Not wrapped: people paste it.
-      def paste(text)
-        return if text.nil?
+      def paste(line)
+        return if line.nil?
 
-        text == @reading.recommended ? "    paste the recommended line below" : "    paste  #{text}"
+        "    #{line == @reading.recommended ? text(:paste_below) : "paste  #{line}"}"
       end
 
       def recommendations
         parts = @reading.recommendations.map { |part| @page.wrapped("#{part.text}  #{part.reason}", indent: "    ") }
-        { "  Recommended for this process" => @reading.recommended,
-          "  Recommended at run time, in each process: it then returns pages while idle" => @reading.tuning }
-          .compact.flat_map do |title, line|
-            [title, "", "    #{line}", *(["", *parts] if line == @reading.recommended)]
-          end
+        { recommended: @reading.recommended, recommended_at_run_time: @reading.tuning }.compact.flat_map do |name, line|
+          ["  #{text(name)}", "", "    #{line}", *(["", *parts] if line == @reading.recommended)]
+        end
       end
 
       def reasons

@@ -33,7 +33,7 @@ module Memscope
 
       # "glibc 2.36 serves malloc (proved)"
       def self.server(allocator)
-        return "what serves malloc is unknown" if allocator.name == :unknown
+        return ReadingPage.text(:server_unknown) if allocator.name == :unknown
 
         name = [allocator.name, allocator.short_version].compact.join(" ")
         "#{name} serves malloc (#{'not ' unless allocator.proved?}proved)"
@@ -165,6 +165,12 @@ module Memscope
     class ReadingPage
       include Quantity
 
+      WORDS = Words.beside(__FILE__)
+      private_constant :WORDS
+
+      # A text of page.words.
+      def self.text(name, **figures) = WORDS.fill(name, figures)
+
       def initialize(reading, unicode: true, **display)
         @reading = reading
         @page = Page.new(unicode: unicode, **display)
@@ -184,6 +190,10 @@ module Memscope
       def lines = parts.flat_map { |part| [*part] }
 
       private
+
+      # A text of page.words, and the same as a paragraph.
+      def text(name, **figures) = self.class.text(name, **figures)
+      def say(name, **figures) = @page.wrapped(text(name, **figures))
 
       def title = @page.joined(["memscope #{@reading.memscope}", "ruby #{@reading.ruby}", *subject])
 
@@ -205,7 +215,7 @@ module Memscope
 
       def cost
         cost = @reading.cost
-        "read in #{milliseconds(cost.wall_us)} (#{milliseconds(cost.gvl_us)} under the GVL)"
+        text(:cost, wall: milliseconds(cost.wall_us), gvl: milliseconds(cost.gvl_us))
       end
 
       def explained(reasons, indent: "  ") = reasons.map { |id, why| @page.wrapped("#{id}: #{why}", indent: indent) }
@@ -215,7 +225,7 @@ module Memscope
         return if reasons.empty?
 
         same = reasons.group_by(&:last).to_h { |why, pairs| [pairs.map(&:first).join(", "), why] }
-        ["  unavailable or approximate:", *explained(same, indent: "    ")]
+        ["  #{text(:unavailable)}", *explained(same, indent: "    ")]
       end
 
       # A listing of the sums of rows, one line for each group of them. `columns` has the field below each heading: "%s"
@@ -249,8 +259,7 @@ module Memscope
         tied = others.take_while { |value, its| most - value < 2 * Math.hypot(error, its) }.size
         return if tied.zero?
 
-        @page.wrapped("The first #{tied + 1} #{noun} differ by less than two standard " \
-                      "errors: their order may be chance, until more samples tell them apart.")
+        say(:tie, number: tied + 1, noun: noun)
       end
 
       # A cell in a column of MiB.

@@ -75,8 +75,7 @@ module Memscope
       def legend
         return unless many?
 
-        @page.wrapped("PSS divides each shared page among those that share it, so its sum is what all use. unshared: " \
-                      "memory that was shared with the parent right after the fork and is private now.")
+        say(:shared_pages)
       end
 
       def whys
@@ -144,13 +143,7 @@ module Memscope
       def footer = "  read in #{milliseconds(@reading.cost.wall_us)}"
 
       def limits
-        view = "This is the kernel's view only. The process listens; for its own report, run memscope report --pid " \
-               "#{@reading.pid}."
-        unless @reading.listens?
-          view = "This is the kernel's view only, because the process does not listen. For its memory in malloc and " \
-                 "in Ruby, let it require \"memscope\", and start it with MEMSCOPE_LISTEN=1."
-        end
-        [@page.wrapped(@reading.command.to_s[0, 200]), @page.wrapped(view)]
+        [@page.wrapped(@reading.command.to_s[0, 200]), say(@reading.listens? ? :listens : :silent, pid: @reading.pid)]
       end
 
       def figures
@@ -162,9 +155,9 @@ module Memscope
         return if @reading.reasons.key?(:mallocs)
 
         libraries = @reading.mallocs.map { |library| "#{library.name}, #{library.path}" }
-        libraries << "none; an allocator linked into the program is not visible from outside" if libraries.empty?
+        libraries << text(:no_library) if libraries.empty?
         settings = @reading.variables.to_h.map { |name, value| "#{name}=#{value}" }
-        ["  mapped libraries that have a malloc:", *libraries.map { |text| @page.wrapped(text, indent: "    ") },
+        ["  #{text(:libraries)}", *libraries.map { |text| @page.wrapped(text, indent: "    ") },
          *settings.map { |text| @page.wrapped("set: #{text}") }]
       end
 

@@ -65,8 +65,7 @@ module Memscope
                   patched_imports patched_objects].freeze
       # Minimum columns of a place.
       NARROW = 24
-      ERROR = "%s is one standard error; the true value lies within three of them %s %% of the time."
-      private_constant :ERROR, :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW
+      private_constant :NOUNS, :ROOTS, :BACKENDS, :UNUSED, :NARROW
 
       def initialize(profile, by: :line, limit: 20, **display)
         super(profile, **display)
@@ -98,14 +97,13 @@ module Memscope
       def footer = provenance.map { |text| @page.wrapped(text) }
 
       def state
-        return "No sampled allocation is still live." if @reading.samples.zero?
+        return text(:none_live) if @reading.samples.zero?
 
-        age = "allocated in the last #{duration((@reading.at - @reading.started_at).round)}"
-        number = counted(@reading.samples, "samples")
-        return "#{number} #{age}: too few for an estimate of what is still live." unless estimated?(@reading)
+        figures = { time: duration((@reading.at - @reading.started_at).round),
+                    samples: counted(@reading.samples, "samples") }
+        return text(:few_samples, **figures) unless estimated?(@reading)
 
-        "#{size(@reading.live_bytes)} (#{error})#{objects} #{age} is still live, " \
-          "estimated from #{number}.#{survival}"
+        text(:live, bytes: size(@reading.live_bytes), error: error, objects: objects, survival: survival, **figures)
       end
 
       # Sorts by the memory that survived a full GC, if any did: that is certain to be held, the rest may be garbage.
@@ -119,12 +117,11 @@ module Memscope
         return unless @judged
 
         survived = @reading.survived_bytes
-        return " No full GC has run since then, so it may be garbage: collect first (GC.start, --gc)." if @judged.zero?
-        return " All of it survived a full GC." if @reading.unjudged_bytes.zero?
-        return " All of it was allocated since the last full GC, and may be garbage." if survived.zero?
-
-        " #{size(survived)} of it survived a full GC; " \
-          "#{size(@reading.unjudged_bytes)} was allocated since, and may be garbage."
+        name = if @judged.zero? then :unjudged
+               elsif @reading.unjudged_bytes.zero? then :all_survived
+               else survived.zero? ? :none_survived : :some_survived
+               end
+        " #{text(name, survived: size(survived), unjudged: size(@reading.unjudged_bytes))}"
       end
 
       def objects
@@ -137,11 +134,12 @@ module Memscope
 
       def change
         bytes = @reading.live_bytes
-        seconds = "#{format('%.1f', @reading.seconds)} seconds"
-        return "Live memory has not changed in #{seconds}." if @reading.stacks.empty?
+        seconds = format("%.1f", @reading.seconds)
+        return text(:unchanged, seconds: seconds) if @reading.stacks.empty?
 
-        "Live memory #{bytes.negative? ? 'shrank' : 'grew'} by #{size(bytes.abs)} (#{error}), " \
-          "from #{size(@reading.earlier_live_bytes)} to #{size(@reading.earlier_live_bytes + bytes)}, in #{seconds}."
+        text(bytes.negative? ? :shrank : :grew, seconds: seconds, bytes: size(bytes.abs), error: error,
+                                                before: size(@reading.earlier_live_bytes),
+                                                after: size(@reading.earlier_live_bytes + bytes))
       end
 
       def table
@@ -174,17 +172,17 @@ module Memscope
       def noun(entries) = NOUNS.fetch(@by)[entries.one? ? 0 : 1]
 
       def rate
-        error = format(ERROR, @page.plus_minus, @reading.objects? ? "99" : "99.7")
-        return "Sampled in #{counted(@reading.windows, 'windows')} of allocations. #{error}" if @reading.objects?
+        error = text(:error, sign: @page.plus_minus, percent: @reading.objects? ? "99" : "99.7")
+        return "#{text(:windows, windows: counted(@reading.windows, 'windows'))} #{error}" if @reading.objects?
 
-        "On average, #{BACKENDS.fetch(@reading.backend)} took one sample per #{size(@reading.rate_bytes)} allocated. " \
-          "#{error}"
+        "#{text(:rate, backend: BACKENDS.fetch(@reading.backend), bytes: size(@reading.rate_bytes))} #{error}"
       end
 
       def cost
         overhead = @reading.overhead
-        ["#{counted(overhead.samples_taken, 'samples')} took #{milliseconds(overhead.nanoseconds / 1000)} and " \
-         "#{size(overhead.table_bytes)} for tables; profiling #{@reading.running? ? 'is running' : 'has stopped'}."]
+        [text(@reading.running? ? :cost_so_far : :cost_in_all,
+              samples: counted(overhead.samples_taken, "samples"), bytes: size(overhead.table_bytes),
+              time: milliseconds(overhead.nanoseconds / 1000))]
       end
 
       def root

@@ -8,9 +8,7 @@ module Memscope
       OUTSIDE_BYTES = 10 * Quantity::MEBIBYTE
       # A coverage above which older memory must have been freed.
       SURPLUS = 1.2
-      LATE = "Missed %s of sampled blocks; each block counted as live until its " \
-             "address was sampled again."
-      private_constant :OUTSIDE_BYTES, :SURPLUS, :LATE
+      private_constant :OUTSIDE_BYTES, :SURPLUS
 
       # One or two sentences on growth that the samples do not account for.
       def unseen = [*(unseen_calls if @reading.backend == :imports), *outside_malloc]
@@ -26,8 +24,7 @@ module Memscope
       def coverage
         share = @reading.coverage or return
 
-        freed = ", since older memory was freed in the meantime" if share > SURPLUS
-        "The samples account for #{format('%.0f', 100 * share)} % of the growth in the allocator's own count#{freed}."
+        text(share > SURPLUS ? :surplus : :coverage, share: format("%.0f", 100 * share))
       end
 
       def unseen_calls
@@ -36,9 +33,7 @@ module Memscope
         # The root: the error of the samples that so much growth leads to.
         return unless grown - seen >= [Quantity::MEBIBYTE, 3 * Math.sqrt([grown, 0].max * @reading.rate_bytes)].max
 
-        "Memory in use in malloc grew by #{size(grown)} while the profile ran; the samples account for " \
-          "#{size([seen, 0].max)}. The rest was allocated by calls that the backend imports misses: through FFI, " \
-          "dlsym or the C library itself. jemalloc's profiler sees them: memscope exec --profile -- COMMAND."
+        text(:unseen_calls, grown: size(grown), seen: size([seen, 0].max))
       end
 
       def outside_malloc
@@ -46,10 +41,7 @@ module Memscope
         malloc = [@reading.allocator_grown_bytes || @reading.live_bytes, 0].max
         return unless grown - malloc >= [OUTSIDE_BYTES, grown / 10].max
 
-        "RSS grew by #{size(grown)} while the profile ran, and memory in use in " \
-          "malloc by #{size(malloc)}: the rest is in Ruby's heap, stacks, mappings " \
-          "or free memory, which no malloc profile sees (memscope report --pid " \
-          "#{@reading.pid})."
+        text(:outside_malloc, grown: size(grown), malloc: size(malloc), pid: @reading.pid)
       end
 
       # The samples and frees that were missed, and what sampling adds to the allocator's own numbers.
@@ -57,9 +49,9 @@ module Memscope
         dropped, lost, added = %i[dropped_samples lost_frees inflated_bytes].map do |name|
           @reading.overhead.public_send(name).to_i
         end
-        [*("#{counted(dropped, 'samples')} had no room and are missing." if dropped.positive?),
-         *(LATE % counted(lost, "frees") if lost.positive?),
-         *("Sampling itself adds #{size(added)} to jemalloc's active bytes." if added.positive?)]
+        [*(text(:dropped, samples: counted(dropped, "samples")) if dropped.positive?),
+         *(text(:lost, frees: counted(lost, "frees")) if lost.positive?),
+         *(text(:added, bytes: size(added)) if added.positive?)]
       end
     end
   end

@@ -43,7 +43,7 @@ module Memscope
 
       def stop(lever)
         milliseconds = lever.predicted_pause_ms if @reading.dry_run?
-        milliseconds ? "stops Ruby for about #{pause(milliseconds)}" : "holds the GVL"
+        milliseconds ? text(:stops, pause: pause(milliseconds)) : text(:holds)
       end
 
       def outcome
@@ -55,9 +55,7 @@ module Memscope
       end
 
       def changed
-        return "nothing was changed" unless @reading.finished_gc?
-
-        "a garbage collection in progress was finished; nothing else was changed"
+        text(@reading.finished_gc? ? :only_finished_gc : :nothing_changed)
       end
 
       def gained
@@ -72,8 +70,7 @@ module Memscope
         return @page.wrapped(LedgerPage.of_collection(@reading.before.collected)) if @reading.before.collected
         return unless most && @reading.levers.any? { |lever| lever.name == :gc && lever.predicted.nil? }
 
-        @page.wrapped("Up to #{size(most)} of what is in use may be garbage, which the prediction leaves out. " \
-                      "--dry-run --gc (dry_run with gc: true) collects it first.")
+        say(:left_out, bytes: size(most))
       end
 
       def rows
