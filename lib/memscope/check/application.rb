@@ -58,7 +58,7 @@ module Memscope
       # Production, as on a server, unless told otherwise: development reloads code and turns caches off.
       def choose_environment
         given = ENV["RAILS_ENV"] || ENV.fetch("RACK_ENV", nil)
-        @default = "neither RAILS_ENV nor RACK_ENV is set" unless given
+        @default = WORDS[:production] unless given
         @environment = given || "production"
         ENV["RAILS_ENV"] ||= @environment
         ENV["RACK_ENV"] ||= @environment
@@ -69,9 +69,7 @@ module Memscope
         parsed = Rack::Builder.parse_file(File.expand_path(@rackup))
         parsed.is_a?(Array) ? parsed.first : parsed # before Rack 3: the application and options
       rescue LoadError => e
-        missing = e.path == "rack" ? "the gem rack is not there" : excerpt(e)
-        raise Failed, "#{@rackup}: #{missing}; with the gems of its Gemfile: bundle " \
-                      "exec memscope leaks #{@rackup}"
+        raise Failed, WORDS.fill(:not_loaded, path: @rackup, why: e.path == "rack" ? WORDS[:no_rack] : excerpt(e))
       rescue Exception => e # rubocop:disable Lint/RescueException
         failed(@rackup, e)
       end

@@ -19,6 +19,9 @@ module Memscope
   # grows if it has risen by at least one per iteration, rounded, in each of the last `runs` rounds. Bytes of RSS and
   # times decide nothing.
   class Check < Reading
+    WORDS = Words.beside(__FILE__)
+    private_constant :WORDS
+
     # The block or the application did not finish, for the reason in the message.
     class Failed < StandardError; end
 

@@ -69,7 +69,7 @@ module Memscope
 
         def read(answer)
           kind, text, backtrace, dumped = answer
-          raise Failed, "the block was left by break, return or throw, and not at its end" if kind == :left
+          raise Failed, WORDS[:left] if kind == :left
           return text if kind == :value
 
           error = attempt { Marshal.load(dumped) } # rubocop:disable Security/MarshalLoad
@@ -77,13 +77,9 @@ module Memscope
         end
 
         # `status` is nil if another thread has waited for the child.
-        def ending(status) = "the forked child ended: #{status.to_s.sub(/\Apid \d+ /, '')}"
+        def ending(status) = WORDS.fill(:ended, status: status.to_s.sub(/\Apid \d+ /, ""))
 
-        def silence(deadline)
-          "the forked child gave no answer within #{deadline} s. It has only the " \
-            "thread that forked it: a block that waits for another thread needs in: " \
-            ":process. A slow block needs fewer iterations: or a longer deadline:"
-        end
+        def silence(deadline) = WORDS.fill(:silent, seconds: deadline)
       end
     end
   end

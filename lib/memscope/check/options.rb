@@ -55,12 +55,10 @@ module Memscope
       # :fork or :process, and why it is :process if the caller did not choose it.
       def place
         return [@in, nil] if @in
-        return [:process, "this platform cannot fork"] unless Process.respond_to?(:fork)
+        return [:process, WORDS[:cannot_fork]] unless Process.respond_to?(:fork)
         return [:fork, nil] unless transaction_open?
 
-        [:process, "a database connection has an open transaction, whose rows a " \
-                   "forked child could not see; what other threads keep meanwhile " \
-                   "counts too"]
+        [:process, WORDS[:open_transaction]]
       end
 
       private

@@ -15,8 +15,6 @@ module Memscope
       # The check ends early once everything has had this many rounds without growth. A single such round would not do:
       # it could be one that released objects of earlier rounds.
       QUIET = 2
-      UNCOUNTED = "blocks of malloc can be counted under glibc and jemalloc only, " \
-                  "and where the process may read which of its pages are resident"
       # If less than this share of some growth is left, something was released: the difference that a second count
       # alone makes is smaller.
       MOST = 0.9
@@ -139,7 +137,7 @@ module Memscope
         was_disabled = GC.disable
         found = @memory.read(malloc: @options.malloc?)
         yield found if block_given?
-        @reasons[:malloc] = UNCOUNTED if @options.malloc? && found.blocks.nil?
+        @reasons[:malloc] = WORDS[:uncounted] if @options.malloc? && found.blocks.nil?
         counts = found.objects.delete_if { |name, _count| @options.ignored_class?(name) }
         counts[ALL] = counts.sum { |_name, number| number }
         counts[MALLOC] = found.blocks if found.blocks

@@ -23,6 +23,7 @@ module Memscope
         def reason = about ? format(sentence, about) : sentence
       end
 
+      WORDS = Words.beside(__FILE__)
       # The values of Rails.env under which the pages may be open without authorization.
       OPEN = %w[development test].freeze
       # Keys of the client's socket in Rack's environment: servers report the peer of a Unix socket as 127.0.0.1.
@@ -34,9 +35,14 @@ module Memscope
       # nginx before 1.29.7 speaks HTTP/1.0 to upstream servers by default; no browser does.
       BROWSERS = %r{\AHTTP/(?:1\.1|[2-9](?:\.\d)?)\z}
       DEFAULT_PORTS = { "http" => ":80", "https" => ":443" }.freeze
-      private_constant :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :DEFAULT_PORTS
+      private_constant :WORDS, :OPEN, :SOCKETS, :HOST, :FORWARDED, :BROWSERS, :DEFAULT_PORTS
 
       class << self
+        # @param name [Symbol] of a text in access.words
+        # @param about [String, nil] what its "%s" stands for
+        # @return [Refusal]
+        def refuse(status, name, about = nil) = Refusal.new(status, WORDS[name], about)
+
         # @param env [Hash] Rack's environment
         # @param configuration [Configuration, #authorize, #username, #password]
         # @param rails_env [String, nil] nil without Rails
@@ -45,7 +51,7 @@ module Memscope
           credentials = [configuration.username, configuration.password]
           if configuration.authorize
             allowed = configuration.authorize.call(::Rack::Request.new(env))
-            Refusal.new(403, "authorize returned false") unless allowed
+            refuse(403, :unauthorized) unless allowed
           elsif credentials.all?(&:nil?)
             unconfigured(env, rails_env)
           else
@@ -61,20 +67,20 @@ module Memscope
         def forgery(env)
           site, origin = env.values_at("HTTP_SEC_FETCH_SITE", "HTTP_ORIGIN")
           if site
-            Refusal.new(403, "Sec-Fetch-Site is %s", Request.excerpt(site)) unless site == "same-origin"
+            refuse(403, :fetch_site, Request.excerpt(site)) unless site == "same-origin"
           elsif origin.nil?
-            Refusal.new(403, "no Sec-Fetch-Site and no Origin")
+            refuse(403, :no_origin)
           elsif !own?(origin, env["HTTP_HOST"])
-            names = "#{Request.excerpt(origin)} is not Host #{Request.excerpt(env['HTTP_HOST'])}"
-            Refusal.new(403, "Origin %s", names)
+            host = Request.excerpt(env["HTTP_HOST"])
+            Refusal.new(403, WORDS[:origin], WORDS.fill(:not_host, origin: Request.excerpt(origin), host: host))
           end
         end
 
         private
 
         def unauthenticated(env, username, password)
-          return Refusal.new(403, "username is configured, but no password") if password.empty?
-          return Refusal.new(403, "password is configured, but no username") if username.empty?
+          return refuse(403, :no_password) if password.empty?
+          return refuse(403, :no_username) if username.empty?
 
           given = ::Rack::Auth::Basic::Request.new(env)
           return Refusal.new(401) unless given.provided?
@@ -82,7 +88,7 @@ module Memscope
           name, word = given.credentials if given.basic?
           # Takes as long for a wrong name as for a wrong password.
           known = same?(name, username) & same?(word, password)
-          Refusal.new(401, "wrong username or password") unless known
+          refuse(401, :wrong) unless known
         end
 
         def same?(given, wanted)
@@ -90,35 +96,32 @@ module Memscope
         end
 
         def unconfigured(env, rails_env)
-          sentence, about = objection(env, rails_env)
-          return unless sentence
-
-          Refusal.new(403, "#{sentence}; configure username and password (MEMSCOPE_USERNAME, MEMSCOPE_PASSWORD), " \
-                           "or authorize", about)
+          name, about = objection(env, rails_env)
+          Refusal.new(403, WORDS[name] + WORDS[:configure], about) if name
         end
 
         def objection(env, rails_env)
-          return "no access is configured" unless rails_env
-          return ["no access is configured, and Rails.env is %s", rails_env.inspect] unless OPEN.include?(rails_env)
+          return :unconfigured unless rails_env
+          return [:not_in_this_environment, rails_env.inspect] unless OPEN.include?(rails_env)
 
           proxy_objection(env) || peer_objection(*env.values_at("REMOTE_ADDR", "HTTP_HOST"))
         end
 
         # Puma before 6 has the request's version in HTTP_VERSION only.
         def proxy_objection(env)
-          return "the request came over a Unix socket" if SOCKETS.any? { |key| unix_socket?(env[key]) }
+          return :unix_socket if SOCKETS.any? { |key| unix_socket?(env[key]) }
 
           version = env.values_at("SERVER_PROTOCOL", "HTTP_VERSION").compact.grep_v(BROWSERS).first
-          return ["the request came through a proxy, by %s", Request.excerpt(version)] if version
+          return [:old_protocol, Request.excerpt(version)] if version
 
           header = env.keys.grep(FORWARDED).first
-          ["the request came through a proxy (%s)", header] if header
+          [:proxy_header, header] if header
         end
 
         def peer_objection(peer, host)
-          return ["the peer %s is not loopback", Request.excerpt(peer)] unless loopback_address?(peer)
+          return [:peer, Request.excerpt(peer)] unless loopback_address?(peer)
 
-          ["the Host %s is not loopback", Request.excerpt(host)] unless loopback_host?(host)
+          [:host, Request.excerpt(host)] unless loopback_host?(host)
         end
 
         def loopback_host?(authority)

@@ -125,7 +125,7 @@ module Memscope
         @processes.call(place, :dump, timeout: :graph, path: path, format: format, deadline: DUMP_SECONDS)
         [File.open(path, "rb"), "memscope-#{place.pid}#{Dump::FORMATS.fetch(format).first}"]
       rescue SystemCallError => e
-        raise HttpError.new(503, "No dump was written: #{e.class.new.message}.")
+        raise HttpError.of(503, :no_dump, error: e.class.new.message)
       ensure
         remove(directory) if directory
       end
@@ -183,12 +183,9 @@ module Memscope
         found = places.select { |place| place.pid.to_s == pid }
         return found if found.any?
 
-        asked = pid[/\A\d{1,10}\z/] || "unknown"
-        reached = places.one? ? "the request reached #{places.first}" : "no worker has this pid"
-        advice = "Reload the page." if places.first.index
-        advice ||= "Try again; with `plugin :memscope` in config/puma.rb every worker can be chosen."
-        raise HttpError.new(409, "Nothing was done: the page was of process " \
-                                 "#{asked}, but #{reached}. #{advice}")
+        raise HttpError.of(409, places.one? ? :another_process : :no_worker,
+                           asked: pid[/\A\d{1,10}\z/] || "unknown", reached: places.first,
+                           advice: HttpError.of(409, places.first.index ? :reload : :try_again).message)
       end
 
       # Checks every option before a profile starts in any process.

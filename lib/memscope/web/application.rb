@@ -80,14 +80,14 @@ module Memscope
       def refusal(env)
         Access.refusal(env, @configuration.call, @rails_env.call)
       rescue StandardError => e
-        Access::Refusal.new(403, "access could not be decided: %s", "#{e.message} (#{e.class})")
+        Access.refuse(403, :undecided, "#{e.message} (#{e.class})")
       end
 
       def denied(request, refusal)
         log_refusal(request, refusal) if refusal.sentence
         challenge = { "www-authenticate" => 'Basic realm="memscope", charset="UTF-8"' } if refusal.status == 401
-        sentence(refusal.status, request, "Access denied. See the application log for how to allow it.",
-                 challenge.to_h)
+        error = HttpError.of(refusal.status, :denied, headers: challenge.to_h)
+        sentence(error.status, request, error.message, error.headers)
       end
 
       def answered(request)
@@ -98,16 +98,16 @@ module Memscope
         end
       rescue StandardError, ScriptError => e # ScriptError if a part of memscope cannot be loaded
         log(request, "failed: #{e.message.lines.first&.chomp} (#{e.class}) at #{e.backtrace&.first}")
-        sentence(500, request, "This page failed. See the application log.")
+        sentence(500, request, HttpError.of(500, :failed).message)
       end
 
       def allowed(request)
         verbs = HANDLERS.keys.select { |verb| HANDLERS[verb].key?(request.path) }
-        raise HttpError.new(404, "Not found.") if verbs.empty?
+        raise HttpError.of(404, :not_found) if verbs.empty?
         return [204, { **HEADERS, "allow" => verbs.join(", ") }, []] if request.verb == "OPTIONS"
         return send(HANDLERS[request.verb][request.path], request) if verbs.include?(request.verb)
 
-        raise HttpError.new(405, "Method not allowed; use #{verbs.join(' or ')}.", { "allow" => verbs.join(", ") })
+        raise HttpError.of(405, :not_allowed, verbs: verbs.join(" or "), headers: { "allow" => verbs.join(", ") })
       end
 
       # The asset may be cached for ever, since its URL contains a digest of its content.
@@ -201,7 +201,7 @@ module Memscope
       # download ends.
       def dump(request)
         actions = actions(request)
-        raise HttpError.new(409, "Another dump is being written.", { "retry-after" => "5" }) unless @dumping.try_lock
+        raise HttpError.of(409, :dumping, headers: { "retry-after" => "5" }) unless @dumping.try_lock
 
         begin
           file, name = actions.dump
@@ -221,15 +221,13 @@ module Memscope
         actions = Actions.new(form, @processes)
         return actions if @configuration.call.actions || (request.path == "/census" && !actions.collect?)
 
-        raise HttpError.new(403, "Actions are disabled (`actions = false`).")
+        raise HttpError.of(403, :actions_disabled)
       end
 
       def refuse_forgery(request)
         refusal = Access.forgery(request.env) or return
         log_refusal(request, refusal)
-        raise HttpError.new(403, "The form does not come from these pages. Reload " \
-                                 "the page and retry; a program sends " \
-                                 "`Sec-Fetch-Site: same-origin`.")
+        raise HttpError.of(403, :foreign_form)
       end
 
       def log_refusal(request, refusal)

@@ -97,9 +97,7 @@ module Memscope
       # @raise [HttpError] if there is none
       def data(name)
         public_send(name) or
-          raise HttpError.new(404, "No #{name} was taken in #{place}. Take one on " \
-                                   "the page /objects, or with memscope #{name} " \
-                                   "--pid #{place.pid}.")
+          raise HttpError.of(404, :not_taken, name: name, place: place, pid: place.pid)
       end
 
       # @return [String] the page's only reading, or an object of them by name

@@ -9,6 +9,14 @@ module Memscope
     #
     # @api private
     class HttpError < StandardError
+      WORDS = Words.beside(__FILE__)
+      private_constant :WORDS
+
+      # @param name [Symbol] of a text in request.words
+      # @param figures [Hash{Symbol => Object}] of that text
+      # @return [HttpError]
+      def self.of(status, name, headers: {}, **figures) = new(status, WORDS.fill(name, figures), headers)
+
       # @param name [String] the parameter
       # @param given [Object]
       # @param allowed [String]
@@ -92,7 +100,7 @@ module Memscope
       # @raise [HttpError]
       def query
         text = env["QUERY_STRING"].to_s
-        raise HttpError.new(414, "The query is too long.") if text.bytesize > MAX_QUERY
+        raise HttpError.of(414, :query_too_long) if text.bytesize > MAX_QUERY
 
         @query ||= decoded(text, "query")
       end
@@ -101,7 +109,7 @@ module Memscope
       # @raise [HttpError]
       def form
         type = env["CONTENT_TYPE"].to_s[/\A[^;,\s]*/].to_s
-        raise HttpError.new(415, "Send a form: #{FORM}.") unless type.empty? || type.casecmp?(FORM)
+        raise HttpError.of(415, :no_form, type: FORM) unless type.empty? || type.casecmp?(FORM)
 
         decoded(body, "form")
       end
@@ -131,12 +139,12 @@ module Memscope
 
       def body
         declared = env["CONTENT_LENGTH"].to_s
-        raise HttpError.new(400, "The length of the form is not a number.") unless declared.match?(/\A\d{0,18}\z/)
+        raise HttpError.of(400, :no_length) unless declared.match?(/\A\d{0,18}\z/)
 
         # If a middleware has already read the form, as Rails' Rack::MethodOverride does, the env keeps the form's text.
         text = env["rack.request.form_vars"]
         text ||= env["rack.input"]&.read(MAX_FORM + 1) unless declared.to_i > MAX_FORM
-        raise HttpError.new(413, "The form is too long.") if [declared.to_i, text.to_s.bytesize].max > MAX_FORM
+        raise HttpError.of(413, :form_too_long) if [declared.to_i, text.to_s.bytesize].max > MAX_FORM
 
         text.to_s
       end
@@ -146,7 +154,7 @@ module Memscope
         valid = fields.flatten(2).all? { |part| part.valid_encoding? && !part.include?("\0") }
         valid ? fields : raise(ArgumentError)
       rescue ArgumentError, EncodingError # also Rack's errors
-        raise HttpError.new(400, "The #{what} cannot be decoded.")
+        raise HttpError.of(400, :not_decoded, what: what)
       end
     end
   end

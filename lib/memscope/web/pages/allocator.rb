@@ -11,15 +11,11 @@ module Memscope
       # @api private
       class Allocator < Page
         READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze
+        words = Words.beside(__FILE__)
         # For each reading: a heading, and a sentence.
-        SECTIONS = {
-          arenas: ["Arenas", "Each arena has its own locks: threads in different " \
-                             "arenas do not contend with each other."],
-          size_classes: ["Size classes", "Slack is free memory in slabs that only blocks of the same size can use."],
-          fragmentation: ["Free but resident", "How much more malloc holds than is allocated, and what returns it."],
-          ruby_heap: ["Ruby heap", "A page can be returned only when all of its slots are free. Garbage is live here."],
-          mappings: ["Mappings", "The largest mappings, with the ledger rows that own their resident memory."]
-        }.freeze
+        SECTIONS = %i[arenas size_classes fragmentation ruby_heap mappings].to_h do |name|
+          [name, [words["heading.#{name}"], words["sentence.#{name}"]]]
+        end.freeze
         # Rows of the table of mappings. JSON and text have all.
         MAX_MAPPINGS = 50
         private_constant :SECTIONS, :MAX_MAPPINGS

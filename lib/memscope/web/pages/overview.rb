@@ -20,30 +20,18 @@ module Memscope
         # The share of the RSS from which a row is shown expanded: OPEN for a top-level row, OPEN_BELOW for any other.
         OPEN = 0.1
         OPEN_BELOW = 0.4
+        words = Words.beside(__FILE__)
         # Word and shape of each severity.
         SEVERITIES = { critical: %w[Critical ◆], warning: %w[Warning ▲], info: %w[Note ●] }.freeze
         # CSS class and words of each verdict except :problems.
-        VERDICTS = { none: ["good", "✓ No problems found"], unknown: ["info", "● No verdict: the RSS is unknown"],
-                     garbage: ["info", "● No verdict yet: collect garbage first"],
-                     grown: ["info", "● Memory has grown"],
-                     too_early: ["info", "● No verdict yet: memory has grown since the history began"],
-                     incomplete: ["info", "● No problems found, but not all was checked"] }.freeze
+        VERDICTS = { none: "good", unknown: "info", garbage: "info", grown: "info", too_early: "info",
+                     incomplete: "info" }.to_h { |name, kind| [name, [kind, words["verdict.#{name}"]]] }.freeze
         # Headings for the rules without a finding, by outcome.
-        OUTCOMES = { clear: "Checked; not found, or too little to report", unknown: "Unknown",
-                     inapplicable: "Not applicable" }.freeze
+        OUTCOMES = %i[clear unknown inapplicable].to_h { |name| [name, words["outcome.#{name}"]] }.freeze
         # Name and effect of each lever.
-        LEVERS = {
-          gc: ["Collect garbage", "One full GC."],
-          compact: ["Compact Ruby's heap", "Moves objects together and frees pages."],
-          tcache: ["Flush the thread cache",
-                   "Flushes the malloc cache of one thread only, the one that runs " \
-                   "this lever, so that Decay and Purge can return the pages of the " \
-                   "cached blocks."],
-          decay: ["Decay", "Returns the unused pages whose decay time has passed."],
-          purge: ["Purge", "Returns all unused pages."],
-          trim: ["Trim", "Returns whole pages inside free blocks."],
-          collect: ["Collect", "Returns the allocator's unused memory."]
-        }.freeze
+        LEVERS = %i[gc compact tcache decay purge trim collect].to_h do |name|
+          [name, [words["lever.#{name}"], words["effect.#{name}"]]]
+        end.freeze
         private_constant :FREE, :OPEN, :OPEN_BELOW
 
         # A row with its number and shares on the page.
