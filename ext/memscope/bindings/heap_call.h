@@ -15,7 +15,7 @@ struct memscope_heap_call {
     bool bounded;             /* the work is to be done in a child where memscope_fork_pays; else always here */
     uint64_t budget_ns;       /* of work in this process, if bounded; 0: none */
     memscope_slot_rate *rate; /* nanoseconds of the work per thousand slots */
-    uint64_t child_bytes;     /* what a child takes besides its copies of pages, as predicted */
+    uint64_t child_bytes;     /* the predicted memory of a child besides its copies of pages */
 
     uint64_t work_ns, fork_ns; /* as predicted */
     struct memscope_fork_room room;

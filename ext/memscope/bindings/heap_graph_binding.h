@@ -1,4 +1,4 @@
-/* What the readings of heap graphs share. */
+/* Shared by the readings of heap graphs. */
 #ifndef MEMSCOPE_HEAP_GRAPH_BINDING_H
 #define MEMSCOPE_HEAP_GRAPH_BINDING_H
 

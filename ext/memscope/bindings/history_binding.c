@@ -37,7 +37,7 @@ static VALUE unit_of(size_t series) {
     return memscope_symbol(units[series] == 1 ? "count" : "bytes");
 }
 
-/* Native.history_series -> {rss: :bytes, ...}: what each series counts, in the order in which they are shown. */
+/* Native.history_series -> {rss: :bytes, ...}: the unit of each series, in the order in which they are shown. */
 static VALUE native_history_series(VALUE self) {
     VALUE hash = rb_hash_new();
 

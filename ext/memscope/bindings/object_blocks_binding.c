@@ -1,8 +1,8 @@
 /*
- * Memscope::Native.object_blocks: what objects own through malloc, which objects are garbage, and what the process
- * returns when the garbage is freed; unless `planted`, also the ledger that all this is based on, split into reachable
- * and garbage, and what pins the objects. The ledger is read without the GVL; one forked child marks and walks the
- * objects.
+ * Memscope::Native.object_blocks: the malloc blocks of objects, which objects are garbage, and the memory that the
+ * process returns when the garbage is freed. Unless `planted`, also the ledger that these are based on, split into
+ * reachable and garbage, and the pins of objects. The ledger is read without the GVL; one forked child marks and walks
+ * the objects.
  */
 #include "bindings/ledger_binding.h"
 #include "bindings/ruby_heap_binding.h"
@@ -98,8 +98,8 @@ static void close_malloc(struct blocks_call *call) {
 }
 
 /*
- * A sweep in progress is finished before the allocator's figures are read, so that what the sweep frees counts as free.
- * The figures are read without the GVL: if another thread begins a collection meanwhile, they are read a second time.
+ * Finishes a sweep in progress before it reads the allocator's figures, so that memory freed by the sweep counts as
+ * free. Reads the figures without the GVL, and a second time if another thread has begun a collection.
  */
 static void prepare(struct blocks_call *call) {
     memscope_heap_call_settle(&call->heap, false);

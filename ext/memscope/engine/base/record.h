@@ -13,7 +13,7 @@
 
 /*
  * Values that are not known: nil in Ruby. A double that is not known is NAN; a text that is not known has no start.
- * What makes a struct sets all numbers: those that an initializer leaves out are 0, not unknown.
+ * Code that makes a struct sets all numbers: those that an initializer leaves out are 0, not unknown.
  */
 #define MEMSCOPE_UNKNOWN UINT64_MAX
 #define MEMSCOPE_UNKNOWN_SIGNED INT64_MIN

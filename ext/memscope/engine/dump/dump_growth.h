@@ -1,5 +1,5 @@
 /*
- * Finds what the last of two or three dumps of one process has and the first does not have. Two entries in two dumps
+ * Finds the objects that the last of two or three dumps of one process has and the first lacks. Entries of two dumps
  * are the same object if address, type and class are equal; or, where the last dump states when the object was
  * allocated, if address and type are equal and both were allocated after the same garbage collection. An object of an
  * earlier generation than the newest object of an earlier dump counts as in that dump too, even if it was at another

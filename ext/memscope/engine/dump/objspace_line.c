@@ -180,7 +180,7 @@ static inline const char *skip_value(const char *text) {
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */
 
-/* The commonest types first. 0: not an object, such as a shape or what is left of a finalised object. */
+/* The most frequent types first. 0 is not an object: a shape, for example, or the remains of a finalised object. */
 static const struct {
     const char *name;
     uint8_t length, number;

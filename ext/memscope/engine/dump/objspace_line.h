@@ -29,7 +29,7 @@ struct memscope_objspace_line {
     struct memscope_objspace_text category; /* of roots */
     struct memscope_objspace_text name;     /* of a class or module; of a singleton class, its first real ancestor's */
     struct memscope_objspace_text imemo_type;
-    struct memscope_objspace_text data_type; /* what C code calls the type of a T_DATA: "VM/thread" */
+    struct memscope_objspace_text data_type; /* the name that C code gave to a T_DATA's type: "VM/thread" */
     struct memscope_objspace_text file; /* where it was allocated, at line_number; only if allocations were traced */
     uint64_t line_number;
     uint64_t generation;                      /* how many garbage collections came before its allocation, plus 1 */
@@ -39,7 +39,7 @@ struct memscope_objspace_line {
 
 /*
  * Reads the line at text, which ends with a newline. Writes its references to the array: at most one for each
- * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns what follows the object, or NULL if the line cannot be parsed.
+ * MEMSCOPE_OBJSPACE_REFERENCE bytes of the line. Returns the end of the object, or NULL if the line cannot be parsed.
  */
 #define MEMSCOPE_OBJSPACE_REFERENCE 5
 const char *memscope_objspace_line_read(const char *text, struct memscope_objspace_line *line, uint64_t *references);
@@ -54,7 +54,7 @@ const char *memscope_objspace_line_read(const char *text, struct memscope_objspa
 bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
                                       struct memscope_objspace_text *name);
 
-/* "STRING" for 5; "UNKNOWN" for what is no type of an object. */
+/* "STRING" for 5; "UNKNOWN" for a number that is not a type of objects. */
 const char *memscope_objspace_type_name(uint8_t type);
 
 /*

@@ -16,7 +16,7 @@
 #define MAX_LINE ((size_t)1 << 30)
 /* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
 #define PIECES_OF_A_CALL 512
-/* Longer than the name of a method, with 11 bytes of other memory after each of its bytes. */
+/* Longer than any broken name: that of a method, in which 11 bytes of other memory follow each byte. */
 #define BROKEN_NAME_MAX ((ptrdiff_t)64 << 10)
 /* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16

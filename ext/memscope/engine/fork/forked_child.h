@@ -29,7 +29,7 @@ struct memscope_forked_child {
     uint64_t deadline_ns;
 };
 
-/* What the child runs: writes its answer with memscope_forked_child_answer, and returns whether it wrote all of it. */
+/* The child's work: writes its answer with memscope_forked_child_answer, and returns whether it wrote all of it. */
 typedef bool memscope_forked_work(void *argument, int answer);
 
 /*

@@ -56,7 +56,7 @@ void memscope_graph_from(struct memscope_graph_builder *builder, uint32_t slot);
 
 /*
  * Adds a reference from the slot given to memscope_graph_from. A repeated reference is not added again, but its name
- * replaces MEMSCOPE_EDGE_INTERNAL. A target that is no slot is ignored.
+ * replaces MEMSCOPE_EDGE_INTERNAL. A target that is not a slot is ignored.
  */
 void memscope_graph_to(struct memscope_graph_builder *builder, uint32_t slot, memscope_edge_name name);
 

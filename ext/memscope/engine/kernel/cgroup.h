@@ -37,7 +37,7 @@ enum memscope_cgroup_event {
 
 struct memscope_cgroup_figure {
     enum memscope_status status; /* UNSUPPORTED: this cgroup version has no such figure */
-    bool unlimited;              /* a limit of "max", or of v1's greatest number; `value` then means nothing */
+    bool unlimited;              /* the limit is "max", or v1's greatest number, so `value` is meaningless */
     uint64_t value;
     const char *file; /* the file it comes from, without its directory; NULL when UNSUPPORTED */
 };

@@ -344,7 +344,7 @@ static void end_run(struct memscope_chunk_walk *walk, struct heap *heap, uintptr
 }
 
 /*
- * What is merged into the top is trimmable in the main heap only: systrim returns it by lowering the program break,
+ * Chunks merged into the top are trimmable in the main heap only: systrim returns them by lowering the program break,
  * even if pages are locked.
  */
 static void add_top(struct memscope_chunk_walk *walk, const struct heap *heap, uintptr_t chunk,

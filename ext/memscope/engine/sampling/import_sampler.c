@@ -405,7 +405,7 @@ static enum memscope_status patch_all(void) {
     enum memscope_status status;
     uint64_t generation;
 
-    thread.bytes_left = 0; /* this thread notices the new session at once, not after the rest of its countdown */
+    thread.bytes_left = 0; /* this thread notices the new session immediately, not after the rest of its countdown */
     atomic_fetch_add(&session, 1);
     atomic_store(&running, true);
     begin_patching();

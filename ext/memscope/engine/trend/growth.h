@@ -21,7 +21,7 @@ struct memscope_growth {
     size_t step_count;
     struct memscope_growth_step steps[MEMSCOPE_REGRESSION_STEPS];
     double direction[MEMSCOPE_REGRESSION_ROWS]; /* dot products of series with it are proportional to the slopes */
-    double remains[MEMSCOPE_REGRESSION_ROWS];   /* what neither columns nor growth explain: noise, and more */
+    double remains[MEMSCOPE_REGRESSION_ROWS];   /* the part that neither columns nor growth explain: noise, and more */
 };
 
 /*

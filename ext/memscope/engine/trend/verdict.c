@@ -268,8 +268,8 @@ static bool any_series_grows(struct judgement *judgement, struct memscope_trend_
 }
 
 /*
- * The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so what the columns
- * explain does not count.
+ * The layers' shares of the growth along a direction. The direction is orthogonal to the columns, so the part that the
+ * columns explain does not count.
  */
 static void share(const struct judgement *judgement, const double *direction, struct memscope_verdict *verdict) {
     const struct memscope_floors *floors = &judgement->floors;
