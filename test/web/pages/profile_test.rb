@@ -23,7 +23,7 @@ class WebProfileTest < WebCase
     stopped = post({ "do" => "stop" }, path: "/profile", on: @application)
 
     assert_equal 200, stopped.status
-    assert_includes stopped.body, "profile_test.rb"
+    assert_includes stopped.body, "profiled_pages.rb"
     refute_predicate Memscope::MallocProfile, :running?
   end
 
