@@ -1,6 +1,7 @@
 /*
  * Reasons: why a value is nil, missing or approximate. Each is an id, :id, or [:id, argument, …];
- * lib/memscope/value/reasons.rb has the sentences. An argument is a String, an Integer, a reason, or an Array of these.
+ * lib/memscope/value/reasons.words has the sentences. An argument is a String, an Integer, a reason, or an Array of
+ * these.
  */
 #ifndef MEMSCOPE_REASONS_H
 #define MEMSCOPE_REASONS_H

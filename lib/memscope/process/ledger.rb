@@ -97,8 +97,7 @@ module Memscope
       return blocks.reasons[:all] || blocks.reasons[:extension] unless blocks.garbage
 
       names = blocks.unfollowed_names or return
-      "a lower bound: some garbage may own more blocks, which count as reachable " \
-        "(memscope does not follow the blocks of these kinds of objects: #{names})"
+      Reasons.sentence([:garbage_unfollowed, names])
     end
 
     def self.of(collected)
@@ -109,9 +108,7 @@ module Memscope
       body[:cost] = sum(body[:cost], Cost.of(:T2, collected[:pause_us])) if collected
       malloc_detail(body)&.then { |detail| add_jit_metadata(detail) }
       if (inflation = Native.profile_inflation)
-        body[:reasons][:malloc] = "a malloc profile is running: jemalloc places each " \
-                                  "sampled small block in its own extent, about " \
-                                  "#{inflation} bytes more than the program asked for"
+        body[:reasons][:malloc] = [:samples_inflate_malloc, inflation.to_s]
       end
       capture(body)
     end
@@ -184,12 +181,9 @@ module Memscope
     # @return [String, nil] why the kernel does not take back some of malloc's memory; nil if it takes back all of it
     def kept_reason
       detail = row(:malloc)&.detail || {}
-      if detail[:madvise_refused]
-        "a sandbox's filter refuses this process the system call madvise, by which malloc returns pages"
-      elsif detail[:locked_bytes]
-        "#{detail[:locked_bytes]} bytes of malloc's memory are locked (mlock, " \
-          "mlockall): the kernel does not take them back"
-      end
+      return Reasons.sentence(:madvise_refused) if detail[:madvise_refused]
+
+      Reasons.sentence([:malloc_locked, detail[:locked_bytes].to_s]) if detail[:locked_bytes]
     end
 
     # @return [Integer, nil] memory on pages without a proven owner; nil if nothing could be read

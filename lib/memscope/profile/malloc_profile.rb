@@ -64,12 +64,7 @@ module Memscope
       # @api private
       # @return [String, nil] why the profiler of this version of jemalloc must not be enabled, and what to do instead
       def crash(version)
-        return unless version&.start_with?(CRASHING)
-
-        "jemalloc #{CRASHING} can crash when a thread ends while its profiler is " \
-          "enabled (jemalloc's issue 2681), even if no profile runs: use the backend " \
-          "imports, which needs no restart (memscope profile --pid N " \
-          "--backend=imports), or another jemalloc"
+        Reasons.sentence([:jemalloc_profiler_crashes, CRASHING]) if version&.start_with?(CRASHING)
       end
 
       # @api private

@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "words"
+
 module Memscope
   # Numbers as people read them, in ASCII.
   #
@@ -7,6 +9,8 @@ module Memscope
   module Quantity
     # 1 MiB in bytes.
     MEBIBYTE = 1_048_576
+    TEXTS = Words.beside(__FILE__)
+    private_constant :TEXTS
 
     module_function
 
@@ -81,19 +85,16 @@ module Memscope
       return if own.nil? || (fall.begin - own.begin < MEBIBYTE && fall.end - own.end < MEBIBYTE)
       return loss(own) if own.begin <= -MEBIBYTE
       return if fall.end <= 0
-      return "The machine gains nothing: other processes share this memory." unless own.end.positive?
+      return TEXTS[:no_gain] unless own.end.positive?
 
-      "Of the returned memory, the machine gains #{between(*own.minmax)}: other " \
-        "processes also map the remaining pages."
+      TEXTS.fill(:gain, amount: between(*own.minmax))
     end
 
     # @param own [Range<Integer>] with a negative lower bound
     # @return [String] a sentence on how much the machine loses
     def loss(own)
       amount = own.size == 1 ? size(-own.end) : "up to #{size(-own.begin)}"
-      gained = ", or gains up to #{size(own.end)}" if own.end.positive?
-      "The machine loses #{amount}#{gained}: the process needs its own copies of " \
-        "pages that it shared and has written to."
+      TEXTS.fill(own.end.positive? ? :loss_or_gain : :loss, amount: amount, gain: size(own.end))
     end
 
     # @return [String] "4,096 B"

@@ -21,7 +21,7 @@ enum memscope_status {
     MEMSCOPE_SHARED,      /* a child of memscope shared all pages meanwhile (kernel/own_children.h) */
 };
 
-/* The id of a status, such as "denied"; lib/memscope/value/reasons.rb has a sentence for each. Any context. */
+/* The id of a status, such as "denied"; lib/memscope/value/reasons.words has a sentence for each. Any context. */
 const char *memscope_status_id(enum memscope_status status);
 
 /* The status that an errno of open, read, ioctl or mmap means. Any context. */

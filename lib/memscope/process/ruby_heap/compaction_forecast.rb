@@ -54,10 +54,13 @@ module Memscope
       def missing
         refused = RubyHeap.compaction_refusal(@heap.ruby)
         return refused if refused
-        return "no heap pages could be listed" unless @heap.pages&.positive? && @heap.slot_sizes.any?
-        return @heap.reasons.fetch(:pinned_pages_max, "pins are not known") unless @heap.compactable_min_bytes
+        return Reasons.sentence(:heap_pages_unlisted) unless @heap.pages&.positive? && @heap.slot_sizes.any?
 
-        "what Ruby #{@heap.ruby} returns was not measured" if @version == [3, 2] || (@version <=> [4, 1]) >= 0
+        pins = @heap.reasons[:pinned_pages_max] || Reasons.sentence(:pins_unknown)
+        return pins unless @heap.compactable_min_bytes
+
+        unmeasured = @version == [3, 2] || (@version <=> [4, 1]) >= 0
+        Reasons.sentence([:compaction_unmeasured, @heap.ruby]) if unmeasured
       end
 
       # The range of these bounds, in bytes; nil if it is too wide.
@@ -68,16 +71,15 @@ module Memscope
       end
 
       def too_wide
-        if narrow(*bounds(garbage: false))
-          "#{@heap.live_slots - @heap.old_objects} of #{@heap.live_slots} live slots " \
-            "may be garbage; collect garbage first"
-        elsif @heap.pinned_pages_max > @heap.pages / 4
-          "#{@heap.pinned_pages_min} to #{@heap.pinned_pages_max} of #{@heap.pages} " \
-            "pages hold objects that cannot be moved"
-        else
-          "Ruby #{@heap.ruby} keeps free slots; depending on which pages these are " \
-            "in, it returns many pages or almost none"
-        end
+        id, *numbers =
+          if narrow(*bounds(garbage: false))
+            [:compaction_of_garbage, @heap.live_slots - @heap.old_objects, @heap.live_slots]
+          elsif @heap.pinned_pages_max > @heap.pages / 4
+            [:compaction_of_pins, @heap.pinned_pages_min, @heap.pinned_pages_max, @heap.pages]
+          else
+            [:compaction_by_page, @heap.ruby]
+          end
+        Reasons.sentence([id, *numbers.map(&:to_s)])
       end
 
       # Bounds on the number of pages returned. Garbage raises only the upper bound: by the pages that it fills, and

@@ -45,8 +45,7 @@ module Memscope
         LARGE.select { |part| worker.public_send(part) }.each do |part|
           break if text.bytesize <= LIMIT
 
-          why = "left out: with #{part}, the report would have #{text.bytesize} " \
-                "bytes, and the limit is #{LIMIT}"
+          why = Reasons.sentence([:report_too_large, part.name, text.bytesize.to_s, LIMIT.to_s])
           worker = worker.with(part => nil, reasons: { **worker.reasons, part => why })
           text = worker.to_json
         end
@@ -93,7 +92,7 @@ module Memscope
       def worker
         Worker.from_h(JSON.parse(@text.dup.force_encoding(Encoding::UTF_8)))
       rescue StandardError => e # such as EncodingError
-        @fault = "its last report is not understood: #{e.message}"
+        @fault = Reasons.sentence([:report_not_understood, e.message])
         nil
       end
 

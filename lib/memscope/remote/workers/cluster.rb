@@ -214,7 +214,7 @@ module Memscope
       # another worker has the index.
       def place(pid, received, handle)
         index = handle ? handle.index : received.index
-        why = received ? received.fault : "it has not reported yet"
+        why = received ? received.fault : Reasons.sentence(:worker_unreported)
         return [silent(pid, index, handle&.phase, why)] if why
 
         seconds = Clock.now - received.at
@@ -223,7 +223,12 @@ module Memscope
         return if @reports.any? { |other, one| other != pid && one.index == received.index }
 
         worker = received.worker or return [silent(pid, index, handle&.phase, received.fault)]
-        [worker.with(phase: handle&.phase, reasons: { **worker.reasons, at: "no report for #{seconds.round} s" })]
+        [late(worker, seconds, handle&.phase)]
+      end
+
+      def late(worker, seconds, phase)
+        why = Reasons.sentence([:worker_late, seconds.round.to_s])
+        worker.with(phase: phase, reasons: { **worker.reasons, at: why })
       end
 
       def patience = [SILENT[:intervals] * Configuration.effective(:worker_interval_seconds), SILENT[:seconds]].max

@@ -44,11 +44,11 @@ module Memscope
 
       def obstacle
         handles = @cluster.handles.values
-        return "Puma is stopping" if handles.any? && handles.all?(&:term?)
+        return Reasons.sentence(:puma_stopping) if handles.any? && handles.all?(&:term?)
 
         # A restart of all workers puts each of them into the next phase.
         whole = serving.size >= workers && handles.map(&:phase).uniq.one?
-        "Puma boots its workers or restarts all of them" unless whole
+        Reasons.sentence(:puma_restarting) unless whole
       end
 
       # Counts the workers that begin in place of the worker restarted last, by their first reports, which come before
@@ -72,7 +72,7 @@ module Memscope
 
       # Makes a worker finish its requests and end, or raises the reason why not.
       def restart(member)
-        why = obstacle || ("it is being stopped" unless serving?(member.pid))
+        why = obstacle || (Reasons.sentence(:worker_stopping) unless serving?(member.pid))
         raise why if why
 
         @restarted = member
@@ -100,7 +100,7 @@ module Memscope
         Controller.member(worker, started_seconds: started, booted: serving?(worker.pid), exempt: exempt(worker.index))
       end
 
-      def exempt(index) = ("the other workers are forked from it" if index&.zero? && @options[:fork_worker])
+      def exempt(index) = (Reasons.sentence(:worker_forked_from) if index&.zero? && @options[:fork_worker])
     end
   end
 end

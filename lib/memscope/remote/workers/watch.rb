@@ -67,7 +67,7 @@ module Memscope
         @troubles.delete(:at)
         pause(Clock.cpu - started) * (delivered ? 1 : rand(AGAIN))
       rescue StandardError => e
-        @troubles[:at] = "a reading failed: #{e.message} (#{e.class})"
+        @troubles[:at] = Reasons.sentence([:reading_failed, e.message, e.class.to_s])
         pause(0)
       end
 
@@ -79,11 +79,11 @@ module Memscope
       # The master's answer; only this process if the master does not answer, or there is no master.
       def read(type)
         since = Cost.now
-        return alone(type, "it is not in a Puma cluster with plugin :memscope", since) unless @master_pid
+        return alone(type, :no_cluster, since) unless @master_pid
 
         Client.new(@master_pid, timeout: PATIENCE).call(:workers)
       rescue StandardError => e
-        alone(type, "Puma's master (pid #{@master_pid}) does not answer: #{e.message.lines.first}", since)
+        alone(type, [:master_silent, @master_pid.to_s, e.message.lines.first], since)
       end
 
       private
@@ -96,7 +96,8 @@ module Memscope
       def pause(cpu_seconds) = [Configuration.effective(:worker_interval_seconds), @least, cpu_seconds / @share].max
 
       def alone(type, why, since)
-        type.of([latest], since: since, tier: @latest ? :T0 : :T2, reasons: { workers: "only this process: #{why}" })
+        type.of([latest], since: since, tier: @latest ? :T0 : :T2,
+                          reasons: { workers: Reasons.sentence([:workers_alone, why]) })
       end
 
       # jemalloc's background threads do not survive a fork: the child has to turn them on again.
