@@ -40,13 +40,13 @@ module Memscope
     RUNS = 5
     # How many requests can be made: ten a round or more.
     REQUESTS = (100..1_000_000)
-    # Seconds in which timers release what they hold: five are usual for timers that send buffers.
+    # Seconds in which timers release their objects: five are usual for timers that send buffers.
     PAUSE = 6
     # Bytes of a number in an Array.
     ELEMENT_BYTES = 8
     # Bytes that a few buffers may take in any application, in total.
     NOISE_BYTES = 2048
-    # Allows one check at a time in this process: what another check's block leaves behind would count in both.
+    # Allows one check at a time in this process: the growth of another check's block would count in both.
     LOCK = Monitor.new
     private_constant :PAUSE, :ELEMENT_BYTES, :NOISE_BYTES, :LOCK
 
@@ -62,7 +62,7 @@ module Memscope
     class << self
       # Runs the block hundreds of times in a forked child, where it cannot change this process. at_exit handlers do not
       # run there, but what the block writes to a file, a socket or a database persists. If a connection of ActiveRecord
-      # has an open transaction, whose rows a child could not see, the block runs in this process, and a reason says so.
+      # has an open transaction, whose rows a child could not see, the block runs in this process, with a reason.
       # Two rounds without growth end the check.
       #
       # @param options [Hash{Symbol => Object}]
@@ -197,7 +197,7 @@ module Memscope
     # The first and the last point of the rounds that are judged; fewer if there are not two.
     def judged_points = points.last(runs + 1).values_at(0, -1).uniq.compact
 
-    # Whether the last two rounds added at most three quarters of what the first two added.
+    # Whether the last two rounds added at most three quarters as much as the first two.
     def slowing?(growth) = 4 * growth.last(2).sum <= 3 * growth.first(2).sum
   end
 end

@@ -92,7 +92,7 @@ module Memscope
 
       def body(name, places) = @rounds.body(name, places.first(PLACES))
 
-      # Finds what retains some classes. Sorts the classes nearest to a root first: their objects often retain those of
+      # Finds retainers of some classes. Sorts the classes nearest to a root first: their objects often retain those of
       # the others.
       def held(grown)
         grown.sort_by { |one| one[:per_iteration] }.first(HOLDERS).each { |one| one[:held_by] = holder(one) }

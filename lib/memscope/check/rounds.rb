@@ -2,7 +2,7 @@
 
 module Memscope
   class Check < Reading
-    # Does work in rounds, counts objects and blocks after each, and keeps the growth of what has grown in every round.
+    # Does work in rounds, counts objects and blocks after each, and keeps the counts that have grown in every round.
     #
     # A count must not disturb the next one: only the last count is kept, with interned names, and the points are
     # written into memory that is allocated beforehand.

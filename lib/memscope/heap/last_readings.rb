@@ -5,7 +5,7 @@ require_relative "../value/runtime"
 module Memscope
   # The last two censuses and the last heap graph that a page or another process asked for. They are kept in the process
   # that was counted, so that any worker of a cluster can show them, and the doctor can name the class that grew and
-  # what holds most.
+  # the path along which most memory accumulated.
   # @api private
   module LastReadings
     # The maximum rows that are kept of each list of a graph.

@@ -80,7 +80,7 @@ module Memscope
       end
     end
 
-    # @param kind [Symbol] :pages or :malloc: what they make Ruby keep
+    # @param kind [Symbol] :pages or :malloc, which they make Ruby keep
     # @return [Array<String>] the environment variables above Ruby's defaults: "NAME=value"
     def raised(kind)
       variables.filter_map do |name, value|

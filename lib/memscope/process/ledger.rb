@@ -16,7 +16,7 @@ module Memscope
   #   ledger.rss_bytes                     # => 873123840
   #   ledger[:malloc].bytes                # => 821540864
   #   ledger.dig(:ruby_heap, :live_slots)  # => a Ledger::Row
-  #   (Memscope.ledger - ledger).rows      # what changed since
+  #   (Memscope.ledger - ledger).rows      # the changes since
   class Ledger < Reading
     # A row compared with an independent source.
     class Check < Record
@@ -210,7 +210,7 @@ module Memscope
     end
 
     # @return [Integer, nil] memory in the rows :garbage, which no reference reaches; nil without `garbage: true`, or
-    #   if it is unknown what is garbage
+    #   if the garbage is unknown
     def garbage_bytes
       parts = each_leaf.select { |row| row.id == :garbage }
       parts.sum(&:bytes) unless parts.empty?

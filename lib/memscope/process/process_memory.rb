@@ -9,7 +9,7 @@ module Memscope
   #
   # To print smaps_rollup, the kernel walks the page tables: this is exact, takes milliseconds per GB, and makes mmap
   # and munmap in other threads wait. A figure that this kernel does not print, or hides from this process, is nil;
-  # +reasons+ says why.
+  # +reasons+ has the reason.
   class ProcessMemory < Reading
     # (see Memscope.process_memory)
     def self.read = capture(Native.process_memory("self"))

@@ -24,7 +24,7 @@ module Memscope
       GIT = "Bundler::Source::Git"
       # Where an application keeps copies of gems, below its root.
       COPIES = %r{\A/vendor/(?:bundle|cache)/}
-      # The directories of a gem's programs, and what Debian adds to the names of their scripts.
+      # The directories of a gem's programs, and the suffix that Debian adds to the names of their scripts.
       PROGRAMS = %w[exe bin].freeze
       SUFFIX = RbConfig::CONFIG["ruby_install_name"].delete_prefix("ruby")
 

@@ -20,7 +20,7 @@ module Memscope
       OWN = "memscope #{VERSION}".freeze
       # memscope's own code, as a gem or a checkout.
       MEMSCOPE = Field.utf8("#{File.expand_path('..', __dir__)}/")
-      # Methods that run somebody else's code under a tag. What they allocate is charged to their caller.
+      # Methods that run somebody else's code under a tag. Their allocations are charged to their caller.
       TAGS = /\b(?:Memscope(?:::MallocProfile)?\.tag(?:_name)?|Memscope::(?:Rack|Sidekiq)\w+#\w+)\z/
       # Gems that memscope itself calls. Applications may install newer versions of them than the standard library's.
       CALLED = /\A(?:json|erb|rack|digest|securerandom|tempfile|optparse|uri|net-http|zlib|time|socket|openssl) /

@@ -38,9 +38,9 @@ module Memscope
 
     class << self
       # @param budget [Float] the share of the process's CPU time that the profile may take, above 0, at most 1
-      # @param holders [Boolean] whether to find what holds the objects of lines that keep growing. If true, a separate
+      # @param holders [Boolean] whether to find retainers of objects of lines that keep growing. If true, a separate
       #   thread watches the profile, and makes at most one heap graph in ten minutes, in a forked child. Readings
-      #   include what the thread finds
+      #   include them
       # @return [void]
       # @raise [ArgumentError] for any other budget or `holders`
       # @raise [Unavailable] if a profile is already running (in a forked child, perhaps the copy of its parent's

@@ -13,7 +13,7 @@ module Memscope
   #   profile.by(:line).first               # => the line with most live memory
   #   puts profile                          # a text report of these lines
   #   (later - profile).by(:line).first     # => the line that grew most, before and after
-  #   later.growth_since(profile).to_html   # => a flame graph of what grew
+  #   later.growth_since(profile).to_html   # => a flame graph of the growth
   #   File.write("heap.html", profile.to_html)
   class Profile < Reading
     require_relative "stack"
@@ -90,7 +90,7 @@ module Memscope
     def held_by(holders) = changed(holders: holders.freeze)
 
     # @param entry [Entry] of a line
-    # @return [Holder, nil] what holds its objects, if that is known
+    # @return [Holder, nil] the known retainer of its objects
     def holder(entry)
       holders&.find { |holder| holder.path == entry.path && holder.lineno == entry.lineno } if entry.lineno
     end

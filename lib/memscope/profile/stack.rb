@@ -26,7 +26,7 @@ module Memscope
       GROWING = %i[live_bytes live_objects samples allocated_bytes allocated_objects freed_bytes freed_objects].freeze
     end
 
-    # What holds the objects that one line allocated: a path to many of the sampled objects, found in a heap graph.
+    # The retainer of the objects that one line allocated: a path to many of the sampled objects, found in a heap graph.
     class Holder < Record
       # @param unicode [Boolean] false: plain ASCII, except for names
       # @return [String] "Bus::HANDLERS → Array → Order"

@@ -64,8 +64,8 @@ module Memscope
         [nil, e.message]
       end
 
-      # Sorted by what a tag retains in total. Not per run: an endpoint that fills its caches in its first request would
-      # come before a leak.
+      # Sorted by a tag's total of retained objects, not per run: an endpoint that fills its caches in its first request
+      # would come before a leak.
       def rows(body, malloc)
         entries = malloc ? malloc.by(:tag).to_h { |entry| [entry.name, entry] } : {}
         body[:tags].sort_by { |tag| [-kept(tag), -tag[:live_bytes].to_i, -tag[:runs], tag[:name]] }

@@ -44,7 +44,7 @@ module Memscope
     # @param deep [Boolean] walk the chunks of glibc's malloc, to split its rows into in use, free, thread caches and
     #   top: 0.15 to 0.3 µs a chunk, without the GVL or malloc's locks. No effect under jemalloc
     # @param shared [Boolean] split each row into shared and private pages: 4 ms a GB
-    # @param objects [Boolean] add what objects hold through malloc: 11 ms a million objects, under the GVL
+    # @param objects [Boolean] add the memory that objects hold through malloc: 11 ms a million objects, under the GVL
     # @param strict [Boolean] hold the GVL throughout, so that no Ruby thread changes memory during the scan
     # @param gc [Boolean] collect garbage first, as GC.start does, so that no garbage counts as in use; `collected` says
     #   how long that took, and how much memory is no longer shared with other processes

@@ -9,7 +9,7 @@ module Memscope
   # Without a profile it costs a method call.
   #
   #   config.middleware.use Memscope::RackTags                    # Rails: "OrdersController#show"
-  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: what the block returns; nil for no tag
+  #   use(Memscope::RackTags) { |env| route_of(env) }             # others: the block's value; nil for no tag
   #
   # Put it last, after any middleware that changes the request. Allocations of a response body that is generated while
   # it is sent are not tagged.

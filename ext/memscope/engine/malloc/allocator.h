@@ -31,7 +31,7 @@ struct memscope_allocator {
     bool proved;
     char version[128];                    /* as upstream reports it; "" if it reports none */
     char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" if not known */
-    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence; for an unknown allocator, its gap */
+    char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence or, for an unknown allocator, the reason */
 };
 
 /*

@@ -6,7 +6,7 @@ module Memscope
   module Purge
     Record.declare(__FILE__)
 
-    # What one lever was predicted to return, and what it returned.
+    # The predicted and the returned memory of one lever.
     class Lever < Record
       # @return [Symbol] the lever's name
       def id = name
@@ -22,11 +22,11 @@ module Memscope
       end
 
       # @api private
-      # @return [Range<Integer>, nil] what the machine gains, as predicted; if unknown, what the process returns
+      # @return [Range<Integer>, nil] the machine's predicted gain; if that is unknown, the process's predicted fall
       def predicted_gain = predicted_private || predicted
     end
 
-    # What a purge returned, by lever, and the ledgers before and after it.
+    # The memory that a purge returned, by lever, and the ledgers before and after it.
     #
     #   result = Memscope.purge
     #   result.returned_bytes           # => 554827776
@@ -38,7 +38,7 @@ module Memscope
       # @return [String]
       def self.kind = "purge"
 
-      # @return [Integer, nil] what the machine gained; if that is unknown, the fall of RSS; nil for a dry run
+      # @return [Integer, nil] the machine's gain; if that is unknown, the fall of RSS; nil for a dry run
       def gained_bytes = returned_private_bytes || returned_bytes
 
       # @api private

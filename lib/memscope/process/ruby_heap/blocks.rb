@@ -13,7 +13,7 @@ module Memscope
     # files are *unfollowed*: only some of their blocks are known.
     # @api private
     class Blocks < Reading
-      # Objects and what they own.
+      # Objects and their malloc blocks.
       class Owned < Record
         # Known blocks, and the memory that unfollowed objects report.
         def malloc_bytes = block_bytes + unfollowed_bytes
@@ -58,7 +58,7 @@ module Memscope
         unfollowed_garbage.first(3).map { |kind| "#{kind.garbage} #{kind.name}" }.join(", ") if unfollowed_garbage.any?
       end
 
-      # Unfollowed objects of Ruby itself report what they hold.
+      # Unfollowed objects of Ruby itself report their memory.
       OWN_KINDS = %w[class code io].freeze
 
       private

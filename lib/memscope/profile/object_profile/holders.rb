@@ -5,7 +5,7 @@ Memscope::Loading.unit :HeapGraph
 
 module Memscope
   module ObjectProfile
-    # Finds what holds the objects of lines that keep growing. A thread reads the profile after major GCs. For a line
+    # Finds retainers of the objects of lines that keep growing. A thread reads the profile after major GCs. For a line
     # that grows, it makes a heap graph in a forked child, and takes a path to the line's sampled objects. Later
     # readings of the profile include that path.
     # @api private

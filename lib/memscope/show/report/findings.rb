@@ -90,7 +90,7 @@ module Memscope
         say(:by_history, verdict: verdict.sentence) if verdict && !verdict.leak?
       end
 
-      # Unless the first line says so.
+      # Unless the first line has them.
       def changes
         @page.wrapped("#{self.class.grown(@reading)}.") if @reading.grown? && @reading.verdict != :grown
       end

@@ -23,7 +23,7 @@ module Memscope
       PARAGRAPH = 100
       # If only the end of a text is kept, that end has at least this many columns.
       SHORTEST = 8
-      # Select Graphic Rendition of ECMA-48, by what is highlighted.
+      # Select Graphic Rendition of ECMA-48, by the use of the highlight.
       HIGHLIGHTS = { heading: "1", critical: "1;31", warning: "1;33", info: "36" }.freeze
       UNICODE = { branch: "├─ ", last: "└─ ", bar: "│   ", gap: "    ", dot: " · ", unknown: "–",
                   plus_minus: "±", ellipsis: "…" }.freeze
