@@ -17,7 +17,6 @@ module Memscope
 
     # What the argument of an option may be: `type[text]` is its value, or nil; `fits` judges that; `words` are
     # for messages.
-    #
     # @api private
     Limit = Struct.new(:type, :fits, :words) do
       # @param range [Range<Integer>]
@@ -39,7 +38,6 @@ module Memscope
 
     # What a command's arguments may be: Limits, by the option; the maximum number of operands; options for -- COMMAND
     # alone, and those for anything else; lists of options whose first one excludes the others; defaults.
-    #
     # @api private
     Declaration = Struct.new(:limits, :most, :program, :process, :exclusive, :defaults, keyword_init: true)
 
@@ -65,7 +63,6 @@ module Memscope
       private_constant :PROGRAM, :SECONDS, :LIMITS, :EXCLUSIVE, :DECLARED
 
       class << self
-        # @return [String]
         def title = name.split("::").last.delete_suffix("Command").downcase
 
         # @return [Declaration]

@@ -5,7 +5,6 @@ module Memscope
     # The help of a command: help/COMMAND.txt, in the form in which it is printed. Its lines declare the command's
     # options; the command's class has what their arguments may be, and their defaults, which are printed too. A line
     # that only begins an item of help/shared.txt, which has several commands' options, stands for the whole item.
-    #
     # @api private
     module Help
       class << self

@@ -20,7 +20,6 @@ module Memscope
 
     class << self
       # Implements Memscope.doctor.
-      #
       # @api private
       def read(since: nil, gc: false)
         runtime = Runtime.current

@@ -101,7 +101,6 @@ module Memscope
       def running? = Sampler.running?
 
       # Starts unless the block says no. Never raises, so that it cannot make a boot fail.
-      #
       # @api private
       # @yieldreturn [Boolean] the setting `history`
       # @return [void]
@@ -112,7 +111,6 @@ module Memscope
       end
 
       # Implements Memscope.verdict.
-      #
       # @api private
       def verdict(now: false) = Loading.unit(:Verdict).read(Sampler, now: now)
 

@@ -25,7 +25,6 @@ module Memscope
     # * `conf_variable`: the environment variable among these sources
     # * `current`: values of the settings that can change while the process runs
     # * `mallopt_callers`: loaded objects that import mallopt, and so may have changed glibc's settings
-    #
     # @api private
     Inputs = Struct.new(:allocator, :environment, :variables, :secure, :confs, :conf_variable, :current,
                         :mallopt_callers, keyword_init: true) do

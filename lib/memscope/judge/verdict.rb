@@ -67,13 +67,11 @@ module Memscope
       end
 
       # Judges the history, continuing from the earlier judgements, and keeps the verdict.
-      #
       # @api private
       # @return [Verdict]
       def judge(sampler) = Runtime.current.verdict = of(sampler, replayed: nil)
 
       # Between two judgements in the first hour, in which it is always too early: keeps how much has grown until now.
-      #
       # @api private
       # @return [void]
       def update(sampler)

@@ -23,7 +23,6 @@ module Memscope
 
     class << self
       # Implements Memscope.configure.
-      #
       # @api private
       def change
         raise ArgumentError, "Memscope.configure: given no block, allowed: { |c| … }" unless block_given?
@@ -40,19 +39,16 @@ module Memscope
       end
 
       # Implements Memscope.configuration.
-      #
       # @api private
       def current = settled? ? @current : settle(caller_locations)
 
       # The configuration so far, which may still change: for code that runs before the application is configured, such
       # as a plugin of its server.
-      #
       # @api private
       def so_far = settled? ? @current : new(values)
 
       # One setting so far, for threads that ask for it again and again, and for code that runs before the application,
       # which may change it, is loaded.
-      #
       # @api private
       # @return [Object] the setting's value, or its `safe` value if its environment variable is invalid
       def effective(name)
@@ -64,7 +60,6 @@ module Memscope
       end
 
       # From now on a variable with an invalid value means the setting's `safe` value instead of an error.
-      #
       # @api private
       def excuse_environment
         @excused = true
@@ -162,7 +157,6 @@ module Memscope
     end
 
     # A Builder whose settings take effect at once: Rails' `config.memscope`.
-    #
     # @api private
     class Direct < Builder
       SETTINGS.each_key { |name| define_method(name) { Configuration.so_far.public_send(name) } }

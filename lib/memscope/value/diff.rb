@@ -15,7 +15,6 @@ module Memscope
   # The change of a counter counts what happened in between; the change of a gauge is its rise or fall.
   class Diff < Reading
     # Finds a row by its name, given as a Symbol, a String or a number.
-    #
     # @api private
     module Named
       include Lookup

@@ -18,7 +18,6 @@ module Memscope
   # * `sparse`: whether `to_h` leaves the field out if it is nil
   # * `filled`: whether a list has at least one item
   # * `variable`: the record's instance variable
-  #
   # @api private
   Field = Struct.new(:name, :type, :nullable, :one_of, :counters, :sparse, :filled, :variable)
 

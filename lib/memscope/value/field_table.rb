@@ -18,7 +18,6 @@ module Memscope
   # options, as of Record.field; `by_hand` keeps it out of the struct. Types that are records are named from Memscope. A
   # backslash continues a line. More indentation is documentation, which begins with the YARD type if the field's type
   # does not imply it. A line that begins with "#" has the title of a group of fields, or none, to end a group.
-  #
   # @api private
   module FieldTable
     SPACE = " ".ord

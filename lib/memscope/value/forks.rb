@@ -3,7 +3,6 @@
 module Memscope
   # Calls listeners after a fork, in the order of `listen`, in the thread that forks; a listener must not raise. Also
   # starts background threads that carry Puma's mark for threads that are safe at a fork.
-  #
   # @api private
   module Forks
     # Ruby calls `_fork` for every fork whose child goes on running Ruby, and documents it as the hook for libraries

@@ -7,7 +7,6 @@ module Memscope
   #
   # All methods raise Invalid, naming the path to the value, what was given and what is allowed. A path is the name of
   # the called method or a pair [path, step]: it becomes text only in a message, since a profile has millions of values.
-  #
   # @api private
   module Loader
     # The range of numbers: no arithmetic on numbers in it leaves the range of Float.

@@ -5,7 +5,6 @@ require_relative "reasons"
 module Memscope
   # Loads files when they are first used, each file whole: Thread#kill, Thread#raise and Timeout take effect afterwards.
   # A file that is left in the middle can leave a half-defined class behind, or a deadlock of Ruby's own locks.
-  #
   # @api private
   module Loading
     # The public constants, which are loaded when they are first named: {room => {constant => file}}. Eager loading

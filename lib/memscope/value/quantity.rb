@@ -4,7 +4,6 @@ require_relative "words"
 
 module Memscope
   # Numbers as people read them, in ASCII.
-  #
   # @api private
   module Quantity
     # 1 MiB in bytes.

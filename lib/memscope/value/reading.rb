@@ -8,7 +8,6 @@ module Memscope
 
   # The extension's methods, most of which return the body of one reading. Only this file loads the extension. If it
   # cannot be loaded, the same methods return what Ruby alone knows, with the reason why the rest is missing.
-  #
   # @api private
   module Native
     begin
@@ -27,7 +26,6 @@ module Memscope
   private_constant :Native
 
   # The monotonic clock, and the time of day.
-  #
   # @api private
   module Clock
     # @param unit [Symbol] as for Process.clock_gettime
@@ -72,7 +70,6 @@ module Memscope
   class ProcessIdentity < Record
     class << self
       # The identity of this process, read once in each process. Safe in a trap handler.
-      #
       # @api private
       def current
         pid, identity = @current
@@ -171,7 +168,6 @@ module Memscope
 
       # Checks the schema and the kind of a reading. A nested reading that shares the outer envelope is written without
       # an envelope.
-      #
       # @api private
       # @return [Hash{Symbol => Object}] the reading without its schema and kind; nested readings have envelopes
       def unwrapped(given, where)
@@ -188,7 +184,6 @@ module Memscope
       end
 
       # Checks a Boolean argument of `read`, and so of the method of Memscope that calls `read`.
-      #
       # @api private
       # @param name [Symbol] the name of the argument
       # @param call [String, nil] the name of the method of Memscope, if it differs from the kind

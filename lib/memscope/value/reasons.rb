@@ -9,7 +9,6 @@ module Memscope
   # A reason is a sentence, an id that stands for one, or an Array of an id and the arguments of its sentence. An
   # argument is a reason, a number, or an Array of these, which becomes a list. Safe in a trap handler, and
   # without a free descriptor: the file is read when memscope is loaded.
-  #
   # @api private
   module Reasons
     WORDS = Words.beside(__FILE__)

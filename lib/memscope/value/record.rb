@@ -31,13 +31,11 @@ module Memscope
       def together = @together ||= []
 
       # Makes the records of the table beside a Ruby file (FieldTable).
-      #
       # @api private
       # @param path [String] of the Ruby file
       def declare(path) = FieldTable.declare("#{path.delete_suffix('.rb')}.fields")
 
       # Declares a field, with the attributes of Field. A Boolean is declared by the name of its reader, `:proved?`.
-      #
       # @api private
       # @param options [Hash{Symbol => Object}] one_of, counters, sparse and filled; and identity: whether the field
       #   tells a record of a list from the others, so that a Diff pairs them; together: whether it is known or nil with
@@ -68,7 +66,6 @@ module Memscope
       def from_h(hash) = load(hash, "#{name}.from_h")
 
       # Does what from_h does, for a record that may be inside another record.
-      #
       # @api private
       # @param where [String, Array] the path to the record, for messages, as Loader takes it
       def load(hash, where)

@@ -2,7 +2,6 @@
 
 module Memscope
   # A gem that a part of memscope needs and memscope itself does not.
-  #
   # @api private
   module Requirement
     # @param surface [String] the part of memscope that needs the gem

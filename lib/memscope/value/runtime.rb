@@ -5,7 +5,6 @@ require_relative "forks"
 module Memscope
   # What one process keeps between two calls: the thread that samples it, and what it read last. A forked child begins
   # with nothing of it.
-  #
   # @api private
   class Runtime
     @lock = Mutex.new
@@ -59,7 +58,6 @@ module Memscope
     end
 
     # The one thread of a process that samples it: runs each task when it is due, and waits for nobody else.
-    #
     # @api private
     class Sampling
       # What is to be run, which returns the seconds until it is due again; and when it is due, in seconds of Clock.now.

@@ -3,7 +3,6 @@
 module Memscope
   # Words for people: of series and rows, and of Ruby's internals that a census or a heap graph cannot avoid; and whose
   # names are memscope's own.
-  #
   # @api private
   module Terms
     # What internal objects are, by the names that they have in JSON.

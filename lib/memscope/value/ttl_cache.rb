@@ -3,7 +3,6 @@
 module Memscope
   # One value that is read again once it is too old. One thread reads at a time, and the threads that wait for it share
   # its value. A forked child discards the inherited value, which describes its parent.
-  #
   # @api private
   class TtlCache
     # @return [Object] the last value, of any age

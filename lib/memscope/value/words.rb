@@ -11,7 +11,6 @@ module Memscope
   # four is a line of its own. %{bytes} stands for a figure, %s for an argument by its order, %% for a per cent sign.
   #
   # The file stays one String, in which a text is searched: a process that loads memscope keeps no object for each.
-  #
   # @api private
   class Words
     # Where a text ends: the next line is not indented.

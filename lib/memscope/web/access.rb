@@ -12,14 +12,12 @@ module Memscope
     # configured, the pages are closed, except that under Rails, in development and test, they are open to a browser on
     # the same machine: peer and Host must be loopback (under DNS rebinding, the Host is the attacker's), and nothing
     # may hint at a proxy, since the client behind a proxy is unknown.
-    #
     # @api private
     module Access
       # Why a request is refused: the status of the response, and a sentence for the log that may contain "%s", which
       # `reason` replaces with `about`. Without a sentence there is nothing to log: a browser sends credentials only
       # after it has been asked for them.
       Refusal = Struct.new(:status, :sentence, :about) do
-        # @return [String]
         def reason = about ? format(sentence, about) : sentence
       end
 

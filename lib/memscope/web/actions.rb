@@ -13,7 +13,6 @@ module Memscope
     #
     # Methods return what the page that answers is to show, as Page.new takes it. They raise HttpError for invalid
     # parameters, or if the request reached a process other than the page's.
-    #
     # @api private
     class Actions
       LEVERS = [*Purge::LEVERS.map(&:name), Processes::ALL].freeze

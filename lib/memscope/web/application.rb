@@ -11,7 +11,6 @@ require_relative "../show/flame_graph"
 module Memscope
   module Web
     # Checks access, dispatches requests, and logs refusals and failures.
-    #
     # @api private
     class Application
       PAGES = Page::PAGES.transform_values { |title| Pages.const_get(title) }.freeze

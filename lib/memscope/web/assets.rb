@@ -6,7 +6,6 @@ require "rack/mime"
 module Memscope
   module Web
     # Styles, scripts and the icon, read when this file is loaded, so that no part of a request becomes a file's path.
-    #
     # @api private
     module Assets
       Asset = Struct.new(:type, :body)

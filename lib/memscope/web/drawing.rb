@@ -4,7 +4,6 @@ module Memscope
   module Web
     # Charts as SVG whose sizes are attributes: no style, no script. Unused memory is hatched, with the pattern #held of
     # the page's layout.
-    #
     # @api private
     module Drawing
       # Heights, in pixels.

@@ -7,7 +7,6 @@ require_relative "../show/report/history"
 module Memscope
   module Web
     # HTML that is already escaped.
-    #
     # @api private
     class Markup < String
       # @return [Markup] self; String#to_s would return a plain String
@@ -19,7 +18,6 @@ module Memscope
     end
 
     # ERB whose <%= %> escapes.
-    #
     # @api private
     class Template < ERB
       # The template as a method definition, to be evaluated in the caller's scope. With ERB's own def_method, constants
@@ -38,7 +36,6 @@ module Memscope
 
     # The answer to one request: HTML by the template with the page's own name, JSON and text by its readings. Also the
     # scope of the templates in views/.
-    #
     # @api private
     class Page
       include Quantity
@@ -85,7 +82,6 @@ module Memscope
       # @return [Symbol] the template in views/
       def template = self.class.name[/\w+\z/].downcase.to_sym
 
-      # @return [String]
       def title = template.name.capitalize
 
       # @return [Processes::Place] the process that the page shows
@@ -105,7 +101,6 @@ module Memscope
         (names.one? ? public_send(names.first) : names.to_h { |name| [name, public_send(name)] }).to_json
       end
 
-      # @return [String]
       def to_s(**) = names.filter_map { |name| public_send(name)&.to_s(unicode: true) }.join("\n\n")
 
       # @param subject [#title, #template] what the page shows
@@ -174,7 +169,6 @@ module Memscope
       # @return [String] MiB without the unit
       def mib(bytes) = bytes ? mebibytes(bytes).tr("-", "−") : UNKNOWN
 
-      # @return [String]
       def number(value) = value ? count(value) : UNKNOWN
 
       # @return [String] "94.1 %"

@@ -6,7 +6,6 @@ module Memscope
     # /debug/pprof/objects: the running profile of objects. In a cluster, all workers' profiles are merged, or worker=N
     # chooses one. Go's text format (debug=1) is refused: it has addresses, which no other program can resolve to Ruby
     # frames. A difference (seconds=N) is refused too: it would occupy a thread of the server for that long.
-    #
     # @api private
     module Pprof
       # For each path, a value of Processes::PROFILERS.
@@ -21,7 +20,6 @@ module Memscope
       class << self
         # @param request [Request]
         # @param processes [Processes]
-        # @return [String]
         # @raise [HttpError]
         def of(request, processes)
           query = request.query.transform_values(&:last)

@@ -11,7 +11,6 @@ module Memscope
     # times as long as it took, but at least a second and at most half a minute. So any number of requests costs at most
     # a tenth of the time, unless a reading takes more than three seconds. Errors are kept as well. A forked child takes
     # its own readings.
-    #
     # @api private
     class Processes
       # Seconds.
@@ -41,13 +40,11 @@ module Memscope
 
       # A process, with its number in the cluster.
       Place = Struct.new(:index, :pid) do
-        # @return [Boolean]
         def here? = pid == Process.pid
 
         # @return [Hash{String => String}] the labels of its samples in a profile of several processes
         def labels = { "worker" => index.to_s, "pid" => pid.to_s }
 
-        # @return [String]
         def to_s = index ? "worker #{index} (pid #{pid})" : "this process (pid #{pid})"
       end
 
@@ -61,7 +58,6 @@ module Memscope
           new(place, nil, e.message)
         end
 
-        # @return [Boolean]
         def done? = reason.nil?
 
         # @return [Hash{Symbol => Object}] for JSON, without the result
@@ -90,7 +86,6 @@ module Memscope
         fetch(:workers).select { |worker| worker.role == :worker }
       end
 
-      # @return [Boolean]
       def cluster? = workers.any?
 
       # @return [Array<Place>] one for each index: the younger worker if two have the same index, as during a restart

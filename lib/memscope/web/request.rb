@@ -6,7 +6,6 @@ require "uri"
 module Memscope
   module Web
     # The error response to a request that was allowed in: its status, and a sentence for the client.
-    #
     # @api private
     class HttpError < StandardError
       WORDS = Words.beside(__FILE__)
@@ -57,7 +56,6 @@ module Memscope
     end
 
     # A request: its path, format and parameters. All input is untrusted and bounded; malformed input raises HttpError.
-    #
     # @api private
     class Request
       # Formats by extension.

@@ -3,7 +3,6 @@
 module Memscope
   module Doctor
     # The part of Figures that speaks: texts of rules.words, filled with figures, and those that several rules share.
-    #
     # @api private
     module Advice
       # @return [String] as Rules.text

@@ -26,7 +26,6 @@ module Memscope
     # process's web pages, or over its socket, and that the process keeps.
     class Objects < Record
       # Loads nothing, so that it works in a trap handler.
-      #
       # @api private
       # @return [Objects, nil] nil if nothing is kept
       def self.kept

@@ -9,7 +9,6 @@ module Memscope
   module Doctor
     # The numbers that the rules use, each taken or derived from the evidence; nil if the evidence lacks it. The blocks
     # of the rules run in this object.
-    #
     # @api private
     class Figures
       extend Forwardable

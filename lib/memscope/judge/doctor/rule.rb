@@ -31,7 +31,6 @@ module Memscope
     # A finding is unhealthy only if it exceeds its thresholds by a tenth, or did so before and still reaches them.
     # Without this margin, a number that hardly moves could change the severity from one diagnosis to the next. The
     # margin applies to the floor, to the ratio, and to whatever the block asks by Figures#reaches?.
-    #
     # @api private
     Rule = Struct.new(:id, :subject, :affected, :inapplicable, :floor, :ratio, :of, :block) do
       # @param figures [Figures]
@@ -94,7 +93,6 @@ module Memscope
     end
 
     # The files in doctor/rules/ declare the rules.
-    #
     # @api private
     module Rules
       WORDS = Words.new(File.join(__dir__, "rules.words"))
@@ -108,7 +106,6 @@ module Memscope
         # @param name [Symbol] of a text in rules.words
         # @param rule [Symbol, nil] whose own text of that name comes first
         # @param given [Hash{Symbol => Object}] further figures
-        # @return [String]
         def text(source, name, rule = nil, given = {})
           own = "#{rule}.#{name}"
           figures = Hash.new do |_none, figure|

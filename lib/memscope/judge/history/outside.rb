@@ -6,7 +6,6 @@ Memscope::Loading.units :History, :Verdict
 module Memscope
   class History < Reading
     # Samples another process, which keeps no history, into the history of this process, which keeps none of itself.
-    #
     # @api private
     class Outside < Sampler
       # @yieldparam call [Symbol] the name of a call of Memscope

@@ -11,7 +11,6 @@ module Memscope
   class History < Reading
     # Samples this process, in the thread of Runtime::Sampling. Raises nothing: a sample that fails is left out, and the
     # first failure is reported on standard error.
-    #
     # @api private
     class Sampler
       # Seconds between two samples of what is read in microseconds.

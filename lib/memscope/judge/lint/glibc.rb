@@ -3,7 +3,6 @@
 module Memscope
   class Lint < Reading
     # The rules for glibc's malloc.
-    #
     # @api private
     class Glibc < SettingsCheck
       MEBIBYTE = Quantity::MEBIBYTE

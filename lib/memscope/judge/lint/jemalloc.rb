@@ -3,7 +3,6 @@
 module Memscope
   class Lint < Reading
     # The rules for jemalloc. It prints by itself, on standard error, which pairs of its options are invalid.
-    #
     # @api private
     class Jemalloc < SettingsCheck
       # Pages that are kept longer than this are as good as never returned.

@@ -8,7 +8,6 @@ module Memscope
     # this process better; and the environment variables that an allocator reads, or whose names resemble the name of
     # such a variable. A subclass has the rules of one allocator. The recommendation keeps the options that took
     # effect, except options that this process has a reason to change.
-    #
     # @api private
     class SettingsCheck
       # Up to this many arenas do no harm.

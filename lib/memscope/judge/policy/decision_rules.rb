@@ -7,7 +7,6 @@ Memscope::Loading.unit :Verdict
 module Memscope
   class Policy
     # One decision: a purge or a restart, whichever comes first and returns enough, or why neither.
-    #
     # @api private
     class DecisionRules
       include Quantity

@@ -4,7 +4,6 @@ module Memscope
   class Policy
     # The readings that count, and how far the group is above the limits. The readings that count are the latest, back
     # to the last gap, backward step of the clock or suspension of the machine.
-    #
     # @api private
     class ReadingWindow
       # This many readings in a row must be above the hard limit: one may be an outlier.

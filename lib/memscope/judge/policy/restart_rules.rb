@@ -5,7 +5,6 @@ require_relative "../../value/quantity"
 module Memscope
   class Policy
     # Which worker to restart, or why none.
-    #
     # @api private
     class RestartRules
       include Quantity

@@ -6,7 +6,6 @@ require_relative "../../value/terms"
 module Memscope
   class Verdict < Reading
     # A verdict as one sentence with its numbers, as one would paste it into a ticket.
-    #
     # @api private
     module Sentence
       extend Quantity
@@ -22,7 +21,6 @@ module Memscope
 
       class << self
         # @param verdict [Verdict]
-        # @return [String]
         def of(verdict) = send(verdict.kind, verdict)
 
         # @param layer [Symbol, nil]

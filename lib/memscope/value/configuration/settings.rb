@@ -4,7 +4,6 @@ module Memscope
   class Configuration
     # The values that a setting allows. `accept` takes a value, and returns it as the configuration holds it, frozen, or
     # WRONG.
-    #
     # @api private
     Type = Struct.new(:allowed, :accept) do
       # @return [String] the same for an environment variable

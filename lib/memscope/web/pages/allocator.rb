@@ -3,11 +3,9 @@
 module Memscope
   module Web
     # The five pages; each is the scope of its templates.
-    #
     # @api private
     module Pages
       # What serves malloc, and how malloc's memory and Ruby's heap are laid out.
-      #
       # @api private
       class Allocator < Page
         READINGS = %i[allocator arenas size_classes fragmentation ruby_heap mappings].freeze
@@ -25,7 +23,6 @@ module Memscope
         # @return [SizeClasses] of all arenas, or with arena=N of one
         def size_classes = read(:size_classes, arena: arena)
 
-        # @return [String]
         def to_s(**) = (READINGS - %i[allocator]).map { |name| public_send(name).to_s(unicode: true) }.join("\n\n")
 
         # @return [Array<Array(Symbol, String, String, Reading, Report::ReadingPage)>] name, heading and sentence of

@@ -4,7 +4,6 @@ module Memscope
   module Web
     module Pages
       # What pages show around the chart of the process's history.
-      #
       # @api private
       module OverTime
         # For each range: seconds of a bucket of the history, and the range's name.
@@ -20,7 +19,6 @@ module Memscope
 
       # The memory of the process over time: as a chart, and each series as a line of a table. JSON is the whole
       # history; with range=1h, 12h or 7d, only the buckets of that range.
-      #
       # @api private
       class History < Page
         include OverTime
@@ -30,7 +28,6 @@ module Memscope
         # @return [Memscope::History]
         def history = read(:history)
 
-        # @return [String]
         def to_json(*)
           return super unless @request.query.key?("range")
 

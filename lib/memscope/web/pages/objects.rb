@@ -5,7 +5,6 @@ module Memscope
     module Pages
       # The last census and the last heap graph that were taken on this page, or by `memscope census` and `memscope
       # heap`; both are kept in the process that was counted.
-      #
       # @api private
       class Objects < Page
         READINGS = %i[census heap].freeze
@@ -43,10 +42,8 @@ module Memscope
         # What the page shows of the heap graph: rendered once, since it is kept.
         #
         # @yieldreturn [String]
-        # @return [String]
         def tables(&) = @processes.fetch(:rendered, @request.base, place.pid, heap.at, &)
 
-        # @return [String]
         def to_s(**)
           found = super
           found.empty? ? "No census and no heap graph was taken in #{place}.\n" : found

@@ -8,7 +8,6 @@ module Memscope
       # The processes of the cluster, and the ledger of one of them, which are shown at once. The page then fetches
       # itself with the findings (findings=1): the ledger, the diagnosis and the forecast of the levers, all based on
       # one deep ledger. That takes longer.
-      #
       # @api private
       class Overview < Page
         include OverTime
@@ -39,7 +38,6 @@ module Memscope
           # @return [Integer] to be drawn
           def bytes = [row.bytes, 0].max
 
-          # @return [Boolean]
           def open? = share >= (mark ? OPEN : OPEN_BELOW)
 
           # @return [Array(Float, Float)] in use and unused, as shares of the RSS
@@ -67,7 +65,6 @@ module Memscope
         # @return [Memscope::Workers] the master and all workers; without a cluster, this process
         def workers = @processes.fetch(:workers)
 
-        # @return [String]
         def to_s(**)
           diagnosis = doctor
           [diagnosis.evidence.ledger, diagnosis].map { |one| one.to_s(unicode: true) }.join("\n\n")

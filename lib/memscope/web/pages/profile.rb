@@ -6,7 +6,6 @@ module Memscope
       # The malloc profile of one process, or its profile of objects (kind=objects): the running one, or the last. In a
       # cluster, the process is worker N with worker=N, else the first worker, no matter which worker serves the
       # request.
-      #
       # @api private
       class Profile < Page
         # Sampling rates to choose from, in bytes.
@@ -42,7 +41,6 @@ module Memscope
         def states = @states ||= @processes.profile_states(profiler, @processes.choose(nil))
 
         # @param outcome [Processes::Outcome] one of `states`
-        # @return [String]
         def status(outcome)
           state = outcome.result or return outcome.reason
           return state[:shared] ? "running" : "running, not started here" if state[:running]
@@ -53,7 +51,6 @@ module Memscope
         # @return [String, nil] why the profile cannot be shown; nil if it can, or if none was started
         def failure = here&.reason || (@failure if profile.nil?)
 
-        # @return [Boolean]
         def running? = state[:running] == true
 
         # @return [Boolean] whether any worker runs a profile that this page can stop
@@ -82,7 +79,6 @@ module Memscope
         # The tables of the profile: rendered once, unless they are of one tag.
         #
         # @yieldreturn [String]
-        # @return [String]
         def tables(&) = tag ? yield : kept(:tables, by, &)
 
         # @return [Memscope::Profile, nil]
