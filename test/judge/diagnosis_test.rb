@@ -122,6 +122,8 @@ class DiagnosisTest < MemscopeTest
 
     assert_equal([nil, nil], verdicts.map { |one| one.evidence.verdict.growth })
     assert_equal %i[too_early none], verdicts.map(&:verdict)
+    assert_equal ["memscope doctor --pid #{verdicts[0].evidence.verdict.pid} --gc --json --output before.json " \
+                  "# a minute later: --gc --since before.json", nil], verdicts.map(&:next_command)
   end
 
   # A setting that no warning names does not help where memory grows.

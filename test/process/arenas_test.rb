@@ -214,7 +214,8 @@ class ArenasTest < MemscopeTest
       puts [Memscope.rss - before, Dir.children("/proc/self/fd").size - open].inspect
     RUBY
 
-    assert_operator grown, :<, 2 << 20
+    assert_operator grown, :<, 2 << 20 unless ChildProcess::SANITIZER # which keeps freed blocks for a while
+
     assert_equal 0, descriptors
   end
 

@@ -69,10 +69,11 @@ module Memscope
     def severity = Finding::SEVERITIES.find { |severity| findings.any? { |finding| finding.severity == severity } }
 
     # @return [String, nil] the command to run next: the first one of the worst finding that has a remedy; without a
-    #   warning, that of what has grown, if it has a finding; else nil
+    #   warning, that of what has grown, if it has a finding; if it is too early, the one that compares; else nil
     def next_command
       told = findings.any?(&:unhealthy?) ? findings : findings.select(&:growth?)
-      told.filter_map(&:remedy).first&.then { |remedy| remedy.lines.first.chomp }
+      remedy = told.filter_map(&:remedy).first || (evidence.verdict.remedy if verdict == :too_early)
+      remedy && remedy.lines.first.chomp
     end
 
     private

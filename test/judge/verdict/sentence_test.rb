@@ -19,15 +19,15 @@ class VerdictSentenceTest < MemscopeTest
 
     assert_equal [:too_early, 1], [verdict.kind, verdict.evidence[:points]]
     assert_in_delta 55 * 60, verdict.needs_seconds, 1
-    assert_equal "Too early to tell: one value so far, needs 55 minutes more (until #{ready(verdict)} UTC); growth " \
-                 "is called a leak once it has lasted for 2 hours; since #{began(verdict)} UTC, RSS changed by " \
-                 "+2.7 MiB: malloc +2.7.", verdict.sentence
+    assert_equal "Too early to tell: one value so far, needs at least 55 minutes more " \
+                 "(until #{ready(verdict)} UTC); growth is called a leak once it has lasted for 2 hours; " \
+                 "since #{began(verdict)} UTC, RSS changed by +2.7 MiB: malloc +2.7.", verdict.sentence
   end
 
   # A value is of five minutes of the clock: a history of three minutes has none, one of seven has one.
   def test_until_when_it_is_too_early
-    { 3 => "no value yet, needs 57 minutes more",
-      7 => "one value so far, needs 53 minutes more" }.each do |minutes, expected|
+    { 3 => "no value yet, needs at least 57 minutes more",
+      7 => "one value so far, needs at least 53 minutes more" }.each do |minutes, expected|
       verdict = leak(:native, Rational(minutes, 60))
 
       assert_includes verdict.sentence, "#{expected} (until #{ready(verdict)} UTC)"
@@ -50,8 +50,8 @@ class VerdictSentenceTest < MemscopeTest
 
     assert_equal :too_early, verdict.kind
     assert_equal 1800, verdict.needs_seconds
-    assert_includes verdict.sentence, "Too early to tell: 6 values over 25 minutes, needs 30 minutes more (until " \
-                                      "#{ready(verdict)} UTC); "
+    assert_includes verdict.sentence, "Too early to tell: 6 values over 25 minutes, needs at least 30 minutes more " \
+                                      "(until #{ready(verdict)} UTC); "
     assert_nil verdict.detectable_bytes_per_hour
     assert_includes File.read(File.join(ChildProcess::ROOT, "ext/memscope/engine/trend/verdict.h")),
                     "#define MEMSCOPE_PERSISTENCE_HOURS 2.0\n"

@@ -29,6 +29,7 @@ class ProcessesPageTest < MemscopeTest
     assert_match(/^ *all +29,997\.0 +29,997\.0$/, text)
     assert_match(/others +\S* ?RSS$/, text)
     assert_match(/^  worker 12: at: no report for 99 s$/, text)
+    assert_includes text.gsub(/\s+/, " "), "the oldest is that of master, from 00:00:00 UTC."
     assert_predicate Memscope::Report.render(read, unicode: false), :ascii_only?
   end
 
@@ -50,7 +51,7 @@ class ProcessesPageTest < MemscopeTest
     young = workers(worker(verdict: early)).to_s
 
     assert_match(/^ *worker 0 .* too early$/, young)
-    assert_match(/^  worker 0: Too early to tell: .* needs 54 minutes more/, young)
+    assert_match(/^  worker 0: Too early to tell: .* needs at least 54 minutes more/, young.gsub(/\n {4}/, " "))
     refute_match(%r{MiB/h}, young)
     assert_match(/ up +verdict$/, text)
     assert_match(/^ *worker 0 .* leak$/, text)

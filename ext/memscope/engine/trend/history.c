@@ -430,7 +430,7 @@ bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes,
         first++;
     if (first + 1 >= count)
         return false;
-    *since = start + first * memscope_ring_shapes[ring].step_seconds;
+    *since = start + (first + 1) * memscope_ring_shapes[ring].step_seconds; /* values are the last ones of a bucket */
     for (int row = 0; row < MEMSCOPE_HISTORY_ROWS; row++) {
         memscope_rings_read(rings, ring, (size_t)MEMSCOPE_HISTORY_FIRST_ROW + (size_t)row, 0, points, &start);
         bytes[row] = (int64_t)points[count - 1].last - (int64_t)points[first].last;

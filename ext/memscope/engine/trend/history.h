@@ -52,7 +52,7 @@ enum memscope_status memscope_history_take(const struct memscope_rings *rings, c
 
 /*
  * By how many bytes each row has grown between the first and the last bucket that have all of them, in the finest ring
- * that reaches back far enough. *since is the time of the first. False if there are not two such buckets.
+ * that reaches back far enough. *since is when the first ended. False if there are not two such buckets.
  */
 bool memscope_history_growth(const struct memscope_rings *rings, int64_t *bytes, uint64_t *since);
 

@@ -27,7 +27,7 @@ module Memscope
         # @return [String, nil] the layer, for people
         def layer(layer) = layer && WORDS[:"layer.#{layer}"]
 
-        # @param layer [Symbol, nil] :start without a history
+        # @param layer [Symbol, nil] or :start, without a history; :compare, too early for a verdict
         # @return [String, nil] what to do about growth in this layer of a process
         def remedy(layer, pid) = layer && WORDS.fill(:"remedy.#{layer}", pid: pid)
 

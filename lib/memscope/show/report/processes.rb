@@ -78,6 +78,14 @@ module Memscope
         say(:shared_pages)
       end
 
+      # The page says this itself.
+      def footer = [*reported, super]
+
+      def reported
+        oldest = @reading.select(&:at).min_by(&:at)
+        say(:reported, name: name(oldest), at: oldest.at.strftime("%H:%M:%S")) if many? && oldest
+      end
+
       def whys
         @reading.flat_map do |worker|
           explained(worker.reasons.except(*DASHED).transform_keys { |id| "#{name(worker)}: #{id}" })

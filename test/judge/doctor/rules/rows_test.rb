@@ -95,4 +95,12 @@ class DoctorRowsRulesTest < MemscopeTest
     assert_includes between(*parts).first.explanation, "2 full GCs ran meanwhile. A GC that makes an object old " \
                                                        "writes to it; `Process.warmup` before the fork,"
   end
+
+  def test_a_compaction_makes_shared_memory_private
+    parts = [[40, 0], [143, 1]].map do |uss, number|
+      { process_memory: { uss_bytes: mebibytes(uss) }, snapshot: { gc: { major_gc_count: 8, compact_count: number } } }
+    end
+
+    assert_includes between(*parts).first.explanation, "1 compaction ran meanwhile. A compaction moves objects"
+  end
 end

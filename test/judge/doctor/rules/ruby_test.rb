@@ -83,6 +83,16 @@ class DoctorRubyRulesTest < MemscopeTest
     assert_equal [0, 0, nil], [found.recoverable_bytes, found.recoverable_max_bytes, found.remedy]
   end
 
+  # There, the remedy may cost more than it returns.
+  def test_empty_pages_of_a_forked_worker_are_no_warning
+    found = assert_found(:info, :empty_heap_pages, environment: { forked: true }, ledger: { ruby: "3.4.1" },
+                                                   ruby_heap: { hidden_empty_pages: 1_600, live_slots: 300_000,
+                                                                ruby: "3.4.1" })
+
+    assert_match(/\AProcess\.warmup.*; .*pages that a forked worker shares with its parent become private/,
+                 [found.remedy, found.remedy_cost].join("; "))
+  end
+
   def test_variables_that_keep_empty_pages
     heap = { live_slots: 20_000, hidden_empty_pages: 1_600, free_slots_floor: 4_000_000 }
     { "RUBY_GC_HEAP_INIT_SLOTS" => "4000000", "RUBY_GC_HEAP_0_INIT_SLOTS" => "4M",

@@ -41,12 +41,16 @@ module Memscope
         end
         rows = own.select { |_row, grown| grown >= MEBIBYTE }.max_by(3, &:last)
         objects = rows.first&.first&.id == :ruby_heap
-        collections = snapshot.gc[:major_gc_count].to_i - earlier.snapshot.gc[:major_gc_count].to_i
-        { why: [(:rows if rows.any?), (:collections if collections.positive?)], returns: :returns,
+        collections, compactions = %i[major_gc_count compact_count].map do |key|
+          snapshot.gc[key].to_i - earlier.snapshot.gc[key].to_i
+        end
+        { why: [(:rows if rows.any?), (:compactions if compactions.positive?),
+                (:collections if collections.positive?)], returns: :returns,
           remedy: [objects ? :remedy_of_objects : :remedy, nil],
           figures: { uss_growth_bytes: growth_of(:uss_bytes), rss_growth_bytes: growth_of(:rss_bytes),
                      rows: rows.map { |row, grown| "#{row.label} #{size(grown)}" }.join(", "),
-                     collections: counted(collections, "full GCs") } }
+                     collections: counted(collections, "full GCs"),
+                     compactions: counted(compactions, "compactions") } }
       end
       private_constant :MORE
     end

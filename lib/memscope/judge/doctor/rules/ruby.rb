@@ -59,10 +59,12 @@ module Memscope
         names = page_keepers
         kept = names.one? ? :kept_by_one : :kept_by_some if names.any?
         old = %w[3.1. 3.2.].any? { |series| ledger.ruby.start_with?(series) }
-        collect = old ? %i[remedy_before_warmup cost_before_warmup] : %i[remedy cost]
+        forked = environment.forked?
+        collect = [:remedy, forked ? :cost_forked : :cost]
+        collect = %i[remedy_before_warmup cost_before_warmup] if old
         unset = [names.map { |text| "unset #{text[/\A\w+/]}" }, :restart]
         { title: kept ? :title_kept : :title, why: [:why, kept], confidence: :likely,
-          severity: kept || returned_empty_bytes < FLOOR ? :info : :warning,
+          severity: kept || forked || returned_empty_bytes < FLOOR ? :info : :warning,
           returns: kept || gained(:ruby_heap, returned_empty_bytes),
           remedy: kept ? unset : (collect unless returned_empty_bytes.zero?),
           figures: { variables: names.join(" and ") } }
