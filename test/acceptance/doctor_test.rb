@@ -86,6 +86,30 @@ class DoctorAcceptanceTest < MemscopeTest
     end
   end
 
+  CALLS = <<~RUBY
+    library = Fiddle.dlopen("libc.so.6")
+    TAKE = Fiddle::Function.new(library["malloc"], [Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+    types = [Fiddle::TYPE_VOIDP, Fiddle::TYPE_INT, Fiddle::TYPE_SIZE_T]
+    FILL = Fiddle::Function.new(library["memset"], types, Fiddle::TYPE_VOIDP)
+    since = Memscope.doctor(gc: true)
+    4.times.map { Thread.new { 200.times { FILL.call(TAKE.call(100_000), 1, 100_000) } } }.each(&:join)
+    DIAGNOSE.call(since: since, gc: true)
+  RUBY
+  private_constant :CALLS
+
+  def test_growth_of_the_c_librarys_malloc_beside_jemalloc_is_the_first_finding
+    skip_under_sanitizer
+    skip_without "fiddle"
+    grown = patient("require 'fiddle'\n#{CALLS}", preload: JEMALLOC)
+    found = grown.diagnosis.first
+
+    assert_equal :unattributed_growth, found.id, grown.text
+    assert_match(/more is malloc of the C library beside jemalloc/, found.title)
+    assert_match(/a library calls it directly, as through FFI/, found.explanation)
+    refute_match(/by itself/, found.explanation)
+    assert_in_delta 80_000_000, found.affected_bytes, 4_000_000, grown.text
+  end
+
   def self.sick(name, &body)
     SIZES.each do |mebibytes|
       define_method("test_#{name}_of_#{mebibytes}") do

@@ -166,6 +166,36 @@ class InjectionTest < MemscopeTest
     end
   end
 
+  # As a library that calls them through FFI: in heaps of 64 MiB, one for each thread, and in mapped blocks.
+  C_LIBRARY = <<~RUBY
+    require "fiddle"
+    library = Fiddle.dlopen("libc.so.6")
+    malloc = Fiddle::Function.new(library["malloc"], [Fiddle::TYPE_SIZE_T], Fiddle::TYPE_VOIDP)
+    types = [Fiddle::TYPE_VOIDP, Fiddle::TYPE_INT, Fiddle::TYPE_SIZE_T]
+    memset = Fiddle::Function.new(library["memset"], types, Fiddle::TYPE_VOIDP)
+    block = ->(size) { memset.call(malloc.call(size), 1, size) }
+    waiting, go = Queue.new, Queue.new
+    threads = Array.new(4) do
+      Thread.new { block.call(64); waiting << true; go.pop&.then { |count, size| count.times { block.call(size) } } }
+    end
+    threads.size.times { waiting.pop }
+  RUBY
+
+  { "heaps" => 100_000, "mapped blocks" => 1_000_000 }.each do |kind, size|
+    define_method("test_malloc_of_the_c_library_beside_jemalloc_in_#{kind.tr(' ', '_')}") do
+      skip_under_sanitizer
+      skip_without "fiddle"
+      count = 3 * INJECTED / size / 4
+      change = inject(ChildProcess::ALLOCATORS[:jemalloc], <<~RUBY, setup: C_LIBRARY)
+        threads.each { go << [#{count}, #{size}] }
+        threads.each(&:join)
+        #{4 * count * size}
+      RUBY
+
+      assert_beside(change)
+    end
+  end
+
   # Their sizes do not distinguish these from jemalloc's own, so they are attributed to no owner.
   def test_foreign_mappings_that_may_be_jemallocs
     foreign = [2 * INJECTED, INJECTED / 2]
@@ -241,6 +271,21 @@ class InjectionTest < MemscopeTest
 
     assert_empty(before.gaps + after.gaps)
     Change.new(injected: answer["injected"], before: before, after: after)
+  end
+
+  # jemalloc's row stays exact, and what the C library's malloc holds is unattributed, with its own reason and count.
+  def assert_beside(change)
+    rises = change.after.changes_since(change.before)
+    detail = change.after.rows.dig("unattributed", "detail")
+
+    assert_operator rises["malloc"].abs, :<, 2 * MIB, change.after.to_s
+    assert_in_delta change.injected, rises["unattributed"], change.injected / 20, change.after.to_s
+    assert_in_delta change.injected, detail["c_library_bytes"], change.injected / 20
+    assert_operator detail["c_library_heaps"], :>=, 4
+    assert_match(/\Amalloc of the C library is in use beside jemalloc/, change.after.ledger["reasons"]["unattributed"])
+    checks = change.after.rows.each_value.filter_map { |row| row["check"] }
+
+    assert_equal [true], checks.map { |check| check["verified"] }.uniq, checks.to_s
   end
 
   # The row at `path`, and the rows above it, rose by `bytes`; no other row changed by more than 1 MiB. `bookkeeping`

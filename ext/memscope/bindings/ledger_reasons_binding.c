@@ -54,6 +54,11 @@ static void add_option_reasons(VALUE reasons, const struct memscope_ledger_call 
 
 /* Reasons given when some of jemalloc's mappings were not identified. */
 static void add_jemalloc_reasons(VALUE reasons, const struct memscope_ledger *ledger) {
+    if (ledger->beside_heaps > 0)
+        memscope_hash_set(
+            reasons, "unattributed",
+            memscope_reason_of("malloc_beside_jemalloc", rb_float_new((double)ledger->beside_bytes / (1 << 20)),
+                               SIZET2NUM(ledger->beside_heaps), ULL2NUM(ledger->glibc.mmapped_chunk_count)));
     if (ledger->ambiguous_mappings > 0)
         memscope_hash_set(reasons, "unattributed",
                           memscope_reason_of("jemalloc_ambiguous", SIZET2NUM(ledger->ambiguous_mappings)));

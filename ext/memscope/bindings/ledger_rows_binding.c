@@ -33,6 +33,11 @@ static void add_unattributed_mappings(VALUE detail, const struct memscope_ledger
             rb_ary_push(list, mapping_hash(ledger->owners[index].mapping, ledger->owners[index].bytes));
     memscope_hash_set(detail, "mappings", list);
     memscope_hash_set(detail, "unmapped_bytes", ULL2NUM(ledger->unmapped_bytes));
+    if (ledger->beside_heaps == 0)
+        return;
+    memscope_hash_set(detail, "c_library_heaps", SIZET2NUM(ledger->beside_heaps));
+    memscope_hash_set(detail, "c_library_blocks", ULL2NUM(ledger->glibc.mmapped_chunk_count));
+    memscope_hash_set(detail, "c_library_bytes", ULL2NUM(ledger->beside_bytes));
 }
 
 static void add_ruby_heap_counts(VALUE detail, const struct memscope_ledger_call *call) {

@@ -46,7 +46,7 @@ static void walk_everything(void) {
     EXPECT(memscope_own_memory_open(&own) == MEMSCOPE_OK);
     memscope_images_read(&list, &images);
     memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
+    memscope_glibc_claim_arenas(&mappings, &residency, &own, MEMSCOPE_ROW_arenas, &claims, &regions);
     memscope_claims_settle(&claims);
     EXPECT(memscope_chunk_walk_open(&walk, &own, &residency, &list));
     memscope_chunk_walk_begin(&walk);

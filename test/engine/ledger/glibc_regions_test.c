@@ -51,11 +51,24 @@ static void read_mappings(struct memscope_mappings *mappings) {
     EXPECT(memscope_mappings_read(&memory, mappings) == MEMSCOPE_OK);
 }
 
-static void check_heaps_that_grow(void) {
+/* Finds the heap of blocks[0], with the residency or, beside jemalloc, before it is read. */
+static void check_heap(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
+                       enum memscope_row row) {
     struct memscope_glibc_regions regions = {0};
+    struct memscope_claims claims;
+
+    claims_list.used = 0;
+    memscope_claims_open(&claims, &claims_list, &list);
+    memscope_glibc_claim_arenas(mappings, residency, &own, row, &claims, &regions);
+    memscope_claims_settle(&claims);
+    EXPECT(regions.arena_heap_count == 1 && regions.arena_count == 1);
+    EXPECT(is_claimed(&claims, blocks[0], row));
+    EXPECT(is_claimed(&claims, blocks[BLOCKS - 1], row));
+}
+
+static void check_heaps_that_grow(void) {
     struct memscope_residency residency;
     struct memscope_mappings mappings;
-    struct memscope_claims claims;
     pthread_t thread;
 
     EXPECT(pthread_barrier_init(&grown, NULL, 2) == 0 && pthread_create(&thread, NULL, grow_twice, NULL) == 0);
@@ -64,12 +77,8 @@ static void check_heaps_that_grow(void) {
     pthread_barrier_wait(&grown);
     pthread_barrier_wait(&grown);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
-    memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_arenas(&mappings, &residency, &own, &claims, &regions);
-    memscope_claims_settle(&claims);
-    EXPECT(regions.arena_heap_count == 1 && regions.arena_count == 1);
-    EXPECT(is_claimed(&claims, blocks[0], MEMSCOPE_ROW_arenas));
-    EXPECT(is_claimed(&claims, blocks[BLOCKS - 1], MEMSCOPE_ROW_arenas));
+    check_heap(&mappings, &residency, MEMSCOPE_ROW_arenas);
+    check_heap(&mappings, NULL, MEMSCOPE_ROW_unattributed);
     pthread_barrier_wait(&grown);
     EXPECT(pthread_join(thread, NULL) == 0);
 }
@@ -90,7 +99,7 @@ static void check_a_block_that_grows(void) {
     EXPECT(extended == block);
     EXPECT(memscope_residency_read(&mappings, &memory, &residency) == MEMSCOPE_OK);
     memscope_claims_open(&claims, &claims_list, &list);
-    memscope_glibc_claim_mmapped(&mappings, &residency, &own, &claims, &regions);
+    memscope_glibc_claim_mmapped(&mappings, &residency, &own, MEMSCOPE_ROW_mmapped, &claims, &regions);
     memscope_claims_settle(&claims);
     EXPECT(is_claimed(&claims, extended, MEMSCOPE_ROW_mmapped));
     EXPECT(is_claimed(&claims, extended + 8 * MIB - 1, MEMSCOPE_ROW_mmapped));

@@ -84,6 +84,30 @@ uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, cons
     return find_main_arena(memory, images, &arena) ? arena.top_address : 0;
 }
 
+static bool is_of_program_break(const struct memscope_mapping *mapping) {
+    return strcmp(mapping->name, "[heap]") == 0;
+}
+
+bool memscope_glibc_claim_main_heap(const struct memscope_mappings *mappings, const struct memscope_own_memory *memory,
+                                    const struct memscope_images *images, enum memscope_row row,
+                                    struct memscope_claims *claims) {
+    size_t first = 0;
+    struct main_arena arena;
+    const struct memscope_mapping *of_top;
+
+    while (first < mappings->count && !is_of_program_break(&mappings->list[first]))
+        first++;
+    if (first == mappings->count || !find_main_arena(memory, images, &arena))
+        return false;
+    of_top = memscope_mappings_find(mappings, arena.top);
+    if (of_top == NULL || !is_of_program_break(of_top))
+        return false;
+    for (size_t index = first; index < mappings->count; index++)
+        if (is_of_program_break(&mappings->list[index]))
+            memscope_claims_add(claims, mappings->list[index].start, mappings->list[index].end, row, 0);
+    return true;
+}
+
 static bool has_pieces(const struct memscope_mappings *mappings, const struct main_arena *arena) {
     uint64_t heap_bytes = 0;
     bool holds_top = false;
@@ -91,7 +115,7 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
 
-        if (strcmp(mapping->name, "[heap]") != 0)
+        if (!is_of_program_break(mapping))
             continue;
         heap_bytes += mapping->end - mapping->start;
         holds_top |= arena->top >= mapping->start && arena->top < mapping->end;

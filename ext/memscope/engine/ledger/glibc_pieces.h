@@ -6,6 +6,8 @@
 #ifndef MEMSCOPE_GLIBC_PIECES_H
 #define MEMSCOPE_GLIBC_PIECES_H
 
+#include <stdbool.h>
+
 #include "base/own_memory.h"
 #include "base/scratch.h"
 #include "kernel/mappings.h"
@@ -24,6 +26,14 @@ void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const
                                  const struct memscope_own_memory *memory, const struct memscope_images *images,
                                  struct memscope_scratch *scratch, struct memscope_claims *claims,
                                  struct memscope_glibc_regions *regions);
+
+/*
+ * Claims the mappings of the program break for `row` if the main arena's top is in one of them. Reads as above. Returns
+ * whether it is.
+ */
+bool memscope_glibc_claim_main_heap(const struct memscope_mappings *mappings, const struct memscope_own_memory *memory,
+                                    const struct memscope_images *images, enum memscope_row row,
+                                    struct memscope_claims *claims);
 
 /* The address of main_arena's field `top`, before which its fastbins are; 0 if it is not found. As above. */
 uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images);

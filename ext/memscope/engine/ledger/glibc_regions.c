@@ -56,27 +56,39 @@ static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t ad
            previous.arena == info->arena;
 }
 
+static bool worth_searching(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
+    return residency == NULL ? memscope_mapping_is_data(mapping)
+                             : memscope_residency_worth_searching(residency, mapping);
+}
+
+/* Whether the page may be resident. */
+static bool may_hold_header(const struct memscope_residency *residency, uintptr_t address, size_t page) {
+    if (residency == NULL)
+        return memscope_is_resident_by_now(address);
+    return residency->source == MEMSCOPE_RESIDENCY_SMAPS ||
+           memscope_residency_between(residency, address, address + page) > 0;
+}
+
 void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                 struct memscope_glibc_regions *regions) {
+                                 const struct memscope_own_memory *memory, enum memscope_row row,
+                                 struct memscope_claims *claims, struct memscope_glibc_regions *regions) {
     size_t page = page_bytes();
 
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t address = (mapping->start + ARENA_HEAP_BYTES - 1) & -ARENA_HEAP_BYTES;
 
-        if (!memscope_residency_worth_searching(residency, mapping))
+        if (!worth_searching(residency, mapping))
             continue;
         for (; address >= mapping->start && address + page <= mapping->end; address += ARENA_HEAP_BYTES) {
             struct memscope_glibc_heap_info info;
 
-            if (residency->source != MEMSCOPE_RESIDENCY_SMAPS &&
-                memscope_residency_between(residency, address, address + page) == 0)
+            if (!may_hold_header(residency, address, page))
                 continue;
             if (!memscope_own_memory_read(memory, address, &info, sizeof info) ||
                 !is_arena_heap(memory, address, reach_of_heap(mappings, index, address), &info))
                 continue;
-            memscope_claims_add(claims, address, address + info.mprotect_size, MEMSCOPE_ROW_arenas, 0);
+            memscope_claims_add(claims, address, address + info.mprotect_size, row, 0);
             regions->arena_heap_count++;
             regions->arena_count += info.previous == 0;
         }
@@ -96,6 +108,7 @@ static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room)
 
 struct gap_walk {
     const struct memscope_own_memory *memory;
+    enum memscope_row row;
     struct memscope_claims *claims;
     struct memscope_glibc_regions *regions;
     uintptr_t next; /* pages below this belong to the chunk found last */
@@ -118,7 +131,7 @@ static void claim_chunk_at(struct gap_walk *walk, uintptr_t address, const struc
 
     if (size == 0 || (size > walk->end - address && !memscope_is_mapped_by_now(address + size - 1)))
         return;
-    memscope_claims_add(walk->claims, address, address + size, MEMSCOPE_ROW_mmapped, 0);
+    memscope_claims_add(walk->claims, address, address + size, walk->row, 0);
     walk->regions->mmapped_chunk_count++;
     walk->regions->mmapped_bytes += size;
     walk->next = address + size;
@@ -154,14 +167,14 @@ static void walk_gap(struct gap_walk *walk, const struct memscope_residency *res
 }
 
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                  struct memscope_glibc_regions *regions) {
+                                  const struct memscope_own_memory *memory, enum memscope_row row,
+                                  struct memscope_claims *claims, struct memscope_glibc_regions *regions) {
     for (size_t index = 0; index < mappings->count; index++) {
         const struct memscope_mapping *mapping = &mappings->list[index];
         uintptr_t cursor = mapping->start, gap_start;
-        struct gap_walk walk = {.memory = memory, .claims = claims, .regions = regions};
+        struct gap_walk walk = {.memory = memory, .row = row, .claims = claims, .regions = regions};
 
-        if (!memscope_residency_worth_searching(residency, mapping))
+        if (mapping->of_jemalloc || !memscope_residency_worth_searching(residency, mapping))
             continue;
         while (memscope_claims_next_gap(claims, &cursor, mapping->end, &gap_start, &walk.end)) {
             walk.reach = reach_of_gap(mappings, index, walk.end);

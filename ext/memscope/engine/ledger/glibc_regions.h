@@ -33,14 +33,21 @@ struct memscope_glibc_regions {
     uint64_t mmapped_bytes; /* address space of these chunks, as mallinfo2's hblkhd counts them */
 };
 
-/* Claims the heaps of the arenas. The main heap needs no claim: the kernel names its mapping. No GVL, no allocation. */
+/*
+ * Claims the heaps of the arenas for `row`. The main heap needs no claim where glibc serves malloc: the kernel names
+ * its mapping. Without a residency (NULL), asks the kernel whether the first page of each possible heap is in memory.
+ * No GVL, no allocation.
+ */
 void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                 const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                 struct memscope_glibc_regions *regions);
+                                 const struct memscope_own_memory *memory, enum memscope_row row,
+                                 struct memscope_claims *claims, struct memscope_glibc_regions *regions);
 
-/* Claims mmapped chunks in unclaimed memory: call it after owners with stronger proof have claimed their memory. */
+/*
+ * Claims mmapped chunks for `row` in unclaimed memory that is not jemalloc's: call it after owners with stronger proof
+ * have claimed their memory.
+ */
 void memscope_glibc_claim_mmapped(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
-                                  const struct memscope_own_memory *memory, struct memscope_claims *claims,
-                                  struct memscope_glibc_regions *regions);
+                                  const struct memscope_own_memory *memory, enum memscope_row row,
+                                  struct memscope_claims *claims, struct memscope_glibc_regions *regions);
 
 #endif

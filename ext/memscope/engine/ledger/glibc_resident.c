@@ -52,7 +52,8 @@ static enum memscope_status add_heaps(struct resident_scan *scan) {
     struct memscope_claims heaps;
 
     memscope_claims_open(&heaps, &scan->work, &scan->list);
-    memscope_glibc_claim_arenas(&scan->mappings, &scan->residency, &scan->memory, &heaps, &regions);
+    memscope_glibc_claim_arenas(&scan->mappings, &scan->residency, &scan->memory, MEMSCOPE_ROW_arenas, &heaps,
+                                &regions);
     for (size_t index = 0; index < heaps.count; index++) {
         struct memscope_glibc_heap_info info;
         struct state *state;

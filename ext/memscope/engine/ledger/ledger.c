@@ -44,6 +44,7 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
         return status;
     ledger->stacks = (struct memscope_stack_counts){0};
     ledger->ruby = (struct memscope_ruby_regions){0};
+    ledger->glibc = (struct memscope_glibc_regions){0};
     memscope_claims_open(&scan->claims, &ledger->claims, &ledger->work);
     memscope_ledger_claim_known(scan);
     return MEMSCOPE_OK;
@@ -51,8 +52,8 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
 
 /*
  * Identifies jemalloc's mappings by exclusion, which walks no page tables; if the result disagrees with jemalloc's
- * counters, by MAP_NORESERVE from smaps. Tries each way twice: another thread may have mapped memory between the list
- * and the counters.
+ * counters, without the heaps of glibc's arenas, if there are any, and at last by MAP_NORESERVE from smaps. Tries each
+ * way twice: another thread may have mapped memory between the list and the counters.
  */
 static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
     static const read_list attempts[] = {memscope_mappings_read, memscope_mappings_read, memscope_mappings_read_smaps,
@@ -71,6 +72,9 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
         if (status != MEMSCOPE_OK || ledger->jemalloc_status != MEMSCOPE_OK)
             return status;
         if (attempts[attempt] == memscope_mappings_read && memscope_ledger_tell_jemalloc_by_exclusion(scan))
+            return MEMSCOPE_OK;
+        if (memscope_ledger_claim_beside_jemalloc(scan) && attempts[attempt] == memscope_mappings_read &&
+            memscope_ledger_tell_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
         if (attempts[attempt] == memscope_mappings_read)
             continue;

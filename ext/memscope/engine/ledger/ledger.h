@@ -84,6 +84,8 @@ struct memscope_ledger {
     enum memscope_status jemalloc_status;
     uint64_t jemalloc_space_bytes; /* address space of the mappings that are or look like jemalloc's */
     size_t ambiguous_mappings;     /* mappings of which only some are jemalloc's: all unattributed */
+    size_t beside_heaps;           /* under jemalloc: heaps of the C library's malloc, which a library calls directly */
+    uint64_t beside_bytes;         /* resident in these heaps and in mmapped chunks of that malloc: all unattributed */
 
     size_t scratch_bytes;
     struct memscope_scratch work, list, claims; /* closed by memscope_ledger_close */

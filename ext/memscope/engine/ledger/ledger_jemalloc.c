@@ -7,39 +7,46 @@
  */
 #define SMALLEST ((uint64_t)2 << 20)
 
-static uint64_t size(const struct memscope_mapping *mapping) {
-    return mapping->end - mapping->start;
+/* The mapping's bytes outside of glibc's heaps; 0 if anyone else has claimed a part of it. */
+static uint64_t size(const struct memscope_claims *claims, const struct memscope_mapping *mapping) {
+    uint64_t bytes = mapping->end - mapping->start;
+
+    for (size_t index = memscope_claims_position(claims, mapping->start);
+         index < claims->count && claims->list[index].start < mapping->end; index++) {
+        const struct memscope_claim *claim = &claims->list[index];
+
+        if (claim->row != MEMSCOPE_ROW_unattributed)
+            return 0;
+        bytes -= (claim->end < mapping->end ? claim->end : mapping->end) -
+                 (claim->start > mapping->start ? claim->start : mapping->start);
+    }
+    return bytes;
 }
 
-static bool is_claimed(const struct memscope_claims *claims, const struct memscope_mapping *mapping) {
-    size_t index = memscope_claims_position(claims, mapping->start);
-
-    return index < claims->count && claims->list[index].start < mapping->end;
-}
-
-/* Marks the unclaimed data mappings of at least this size; returns their address space. */
+/* Marks the unclaimed data mappings of at least this size, more than 0; returns their address space. */
 static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest) {
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
     uint64_t bytes = 0;
 
     for (size_t index = 0; index < mappings->count; index++) {
         struct memscope_mapping *mapping = &mappings->list[index];
+        uint64_t unclaimed = memscope_mapping_is_data(mapping) ? size(&scan->claims, mapping) : 0;
 
-        mapping->of_jemalloc =
-            memscope_mapping_is_data(mapping) && size(mapping) >= smallest && !is_claimed(&scan->claims, mapping);
-        bytes += mapping->of_jemalloc ? size(mapping) : 0;
+        mapping->of_jemalloc = unclaimed >= smallest;
+        bytes += mapping->of_jemalloc ? unclaimed : 0;
     }
     return bytes;
 }
 
 /* Unmarks the marked mappings of `smallest` to `largest` bytes; returns how many there were. */
-static size_t unmark(const struct memscope_mappings *mappings, uint64_t smallest, uint64_t largest) {
+static size_t unmark(struct memscope_ledger_scan *scan, uint64_t smallest, uint64_t largest) {
+    const struct memscope_mappings *mappings = &scan->ledger->mappings;
     size_t count = 0;
 
     for (size_t index = 0; index < mappings->count; index++) {
         struct memscope_mapping *mapping = &mappings->list[index];
 
-        if (!mapping->of_jemalloc || size(mapping) < smallest || size(mapping) > largest)
+        if (!mapping->of_jemalloc || size(&scan->claims, mapping) < smallest || size(&scan->claims, mapping) > largest)
             continue;
         mapping->of_jemalloc = false;
         count++;
@@ -53,20 +60,21 @@ bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *sca
 
     ledger->ambiguous_mappings = 0;
     ledger->jemalloc_space_bytes = expected;
-    if (mark_unclaimed(scan, 0) == expected)
+    if (mark_unclaimed(scan, 1) == expected)
         return true;
     ledger->jemalloc_space_bytes = mark_unclaimed(scan, SMALLEST);
     if (ledger->jemalloc_space_bytes == expected)
         return true;
-    unmark(&ledger->mappings, 0, UINT64_MAX);
+    unmark(scan, 0, UINT64_MAX);
     return false;
 }
 
-static size_t count_of_size(const struct memscope_mappings *mappings, uint64_t bytes) {
+static size_t count_of_size(const struct memscope_ledger_scan *scan, uint64_t bytes) {
+    const struct memscope_mappings *mappings = &scan->ledger->mappings;
     size_t count = 0;
 
     for (size_t index = 0; index < mappings->count; index++)
-        count += mappings->list[index].of_jemalloc && size(&mappings->list[index]) == bytes;
+        count += mappings->list[index].of_jemalloc && size(&scan->claims, &mappings->list[index]) == bytes;
     return count;
 }
 
@@ -84,16 +92,16 @@ void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *sca
     ledger->ambiguous_mappings = 0;
     for (size_t index = 0; index < ledger->mappings.count; index++) {
         struct memscope_mapping *mapping = &ledger->mappings.list[index];
+        uint64_t unclaimed = memscope_mapping_is_data(mapping) && mapping->noreserve ? size(&scan->claims, mapping) : 0;
 
-        mapping->of_jemalloc =
-            memscope_mapping_is_data(mapping) && mapping->noreserve && !is_claimed(&scan->claims, mapping);
-        ledger->jemalloc_space_bytes += mapping->of_jemalloc ? size(mapping) : 0;
+        mapping->of_jemalloc = unclaimed > 0;
+        ledger->jemalloc_space_bytes += unclaimed;
     }
     if (ledger->jemalloc_space_bytes <= expected)
         return;
     foreign = ledger->jemalloc_space_bytes - expected;
-    if (count_of_size(&ledger->mappings, foreign) == 1)
-        unmark(&ledger->mappings, foreign, foreign);
+    if (count_of_size(scan, foreign) == 1)
+        unmark(scan, foreign, foreign);
     else
-        ledger->ambiguous_mappings = unmark(&ledger->mappings, 0, foreign);
+        ledger->ambiguous_mappings = unmark(scan, 0, foreign);
 }

@@ -41,6 +41,17 @@ void memscope_ledger_claim_known(struct memscope_ledger_scan *scan) {
     memscope_claims_settle(claims);
 }
 
+bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan) {
+    struct memscope_ledger *ledger = scan->ledger;
+
+    if (ledger->own_memory_status != MEMSCOPE_OK)
+        return false;
+    memscope_glibc_claim_arenas(&ledger->mappings, NULL, &scan->memory, MEMSCOPE_ROW_unattributed, &scan->claims,
+                                &ledger->glibc);
+    memscope_claims_settle(&scan->claims);
+    return ledger->glibc.arena_heap_count > 0;
+}
+
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     const struct memscope_ruby_layout *ruby = scan->request->ruby;
@@ -50,7 +61,12 @@ void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
     if (ledger->own_memory_status != MEMSCOPE_OK)
         return;
     if (glibc)
-        memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
+        memscope_glibc_claim_arenas(&ledger->mappings, &ledger->residency, &scan->memory, MEMSCOPE_ROW_arenas, claims,
+                                    &ledger->glibc);
+    if (ledger->jemalloc_status == MEMSCOPE_OK)
+        ledger->beside_heaps = ledger->glibc.arena_heap_count +
+                               memscope_glibc_claim_main_heap(&ledger->mappings, &scan->memory, scan->request->images,
+                                                              MEMSCOPE_ROW_unattributed, claims);
     memscope_ruby_claim_transient_heap(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
                                        &ledger->ruby);
     memscope_claims_settle(claims);
@@ -58,8 +74,9 @@ void memscope_ledger_claim_found(struct memscope_ledger_scan *scan) {
         memscope_glibc_claim_pieces(&ledger->mappings, &ledger->residency, &scan->memory, scan->request->images,
                                     &ledger->work, claims, &ledger->glibc);
     memscope_claims_settle(claims);
-    if (glibc)
-        memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory, claims, &ledger->glibc);
+    if (glibc || (ledger->beside_heaps > 0 && ledger->ambiguous_mappings == 0))
+        memscope_glibc_claim_mmapped(&ledger->mappings, &ledger->residency, &scan->memory,
+                                     glibc ? MEMSCOPE_ROW_mmapped : MEMSCOPE_ROW_unattributed, claims, &ledger->glibc);
     memscope_claims_settle(claims);
     memscope_ruby_claim_unlisted_pages(ruby, &ledger->mappings, &ledger->residency, &scan->memory, claims,
                                        &ledger->ruby);

@@ -22,8 +22,9 @@ struct memscope_ledger_scan {
 
 /*
  * Both functions mark jemalloc's mappings, and set jemalloc_space_bytes to the address space of all mappings that look
- * like jemalloc's. By exclusion: marks the data mappings that no owner has claimed, either all of them or only the
- * large ones; returns false and marks nothing if neither set adds up to what jemalloc says it has mapped. By
+ * like jemalloc's. Heaps claimed by memscope_ledger_claim_beside_jemalloc do not count: the kernel may have merged one
+ * with a mapping of jemalloc's. By exclusion: marks the data mappings that no owner has claimed, either all of them or
+ * only the large ones; returns false and marks nothing if neither set adds up to what jemalloc says it has mapped. By
  * MAP_NORESERVE: needs a list from smaps.
  */
 bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
@@ -31,6 +32,12 @@ void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *sca
 
 /* Claims memory for owners that can be located without a search: these are the most certain, so they come first. */
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
+
+/*
+ * Claims the heaps of glibc's arenas that exist beside jemalloc, since a library calls the C library's malloc directly,
+ * as unattributed: the row malloc and its check are jemalloc's. Returns whether there are any.
+ */
+bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan);
 
 /* Claims memory for owners that must be searched for in resident memory. */
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan);

@@ -100,6 +100,8 @@ static void add_claimed(struct sweep *sweep, const struct memscope_claim *claim,
         sweep->page_amount.shared += amount.shared;
         return;
     }
+    if (claim->row == MEMSCOPE_ROW_unattributed)
+        sweep->scan->ledger->beside_bytes += amount.bytes;
     add_bytes(sweep->scan, (enum memscope_row)claim->row, claim->item != 0, mapping, amount);
 }
 
@@ -160,6 +162,7 @@ static void sweep_ranges(struct sweep *sweep) {
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
+    uint64_t beside;      /* of rows[MEMSCOPE_ROW_unattributed], what is claimed */
     uint64_t live, slots; /* bytes in these heap pages; a page that lies in two mappings counts in proportion */
 };
 
@@ -187,6 +190,7 @@ static void share_claims(const struct memscope_ledger_scan *scan, const struct m
             shares->slots += (uint64_t)page->slot_count * page->slot_bytes * bytes / whole;
         } else {
             shares->rows[claim->row] += end - start;
+            shares->beside += claim->row == MEMSCOPE_ROW_unattributed ? end - start : 0;
         }
     }
     shares->rows[memscope_ledger_owner_of_rest(scan, mapping)] += rest;
@@ -224,6 +228,7 @@ static void sweep_mapping(struct memscope_ledger_scan *scan, const struct memsco
     }
     if (rest > 0)
         add_bytes(scan, MEMSCOPE_ROW_unattributed, false, mapping, (struct amount){.bytes = rest});
+    ledger->beside_bytes += rest < shares.beside ? rest : shares.beside;
 }
 
 static void sweep_mappings(struct memscope_ledger_scan *scan) {

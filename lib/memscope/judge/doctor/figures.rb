@@ -256,6 +256,9 @@ module Memscope
       # @return [Integer, nil] how much the figure has grown since the earlier diagnosis; 0 if it fell
       def growth_of(figure) = change_of(figure)&.clamp(0..)
 
+      # @return [Integer] resident bytes of the C library's malloc, which a library calls beside jemalloc
+      def c_library_bytes = detail(:unattributed, :c_library_bytes) || 0
+
       # @return [Integer, nil] growth of untracked_bytes, but no more than that of unheld_bytes: blocks that were in use
       #   but not resident before may have become resident since
       def untracked_growth_bytes = [growth_of(:untracked_bytes), growth_of(:unheld_bytes)].compact.min

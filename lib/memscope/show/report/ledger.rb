@@ -176,8 +176,8 @@ module Memscope
     # The details of a ledger's row, in addition to its bytes: "45,649 blocks", "text 2.8 MiB".
     module RowItems
       # Shown elsewhere in the report, or in the JSON only.
-      HIDDEN = %i[chunk_bytes in_use_bytes held_absent_bytes held_by_objects_bytes untracked_bytes
-                  trimmable_private_bytes].freeze
+      HIDDEN = %i[c_library_blocks c_library_bytes c_library_heaps chunk_bytes in_use_bytes held_absent_bytes
+                  held_by_objects_bytes untracked_bytes trimmable_private_bytes].freeze
       private_constant :HIDDEN
 
       module_function

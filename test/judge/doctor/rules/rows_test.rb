@@ -27,6 +27,22 @@ class DoctorRowsRulesTest < MemscopeTest
     end
   end
 
+  # Of 100 MiB; a library of its own maps the rest, if it is much.
+  def test_malloc_of_the_c_library_beside_jemalloc
+    called, both = [98, 60].map do |more|
+      details = [1, more + 1].map { |mebibytes| { mappings: [], c_library_bytes: mebibytes(mebibytes) } }
+      between(row(:unattributed, 5, detail: details[0]), row(:unattributed, 105, detail: details[1])).first
+    end
+
+    assert_equal [:unattributed_growth, "100.0 MiB more is malloc of the C library beside jemalloc"],
+                 [called.id, called.title]
+    assert_match(/98\.0 MiB of it is malloc of the C library: .* as through FFI.* No profile of jemalloc or of import /,
+                 called.explanation)
+    refute_includes called.explanation, "maps it by itself"
+    assert_match(/60\.0 MiB of it is malloc of the C library: .* maps the rest by itself/, both.explanation)
+    assert_equal "100.0 MiB more is memory that no allocator owns", both.title
+  end
+
   def test_stacks_are_of_fibers_or_threads
     fibers = between(stacks(2, fibers: 32), stacks(118, fibers: 9_032)).first
     threads = between(stacks(2, fibers: 32), stacks(118, fibers: 32, threads: 1_503)).first

@@ -22,12 +22,24 @@ module Memscope
         end
       }.freeze
 
+      # What the finding of unattributed memory says in its own way: a library maps the memory, or gets it from the C
+      # library's malloc beside jemalloc, or both.
+      UNATTRIBUTED = lambda do |bytes|
+        libraries = evidence.mappers.to_a
+        called = [growth_of(:c_library_bytes), bytes].min
+        rest = bytes - called >= FLOOR
+        mapped = libraries.any? ? :why_named : :why
+        { **(called.zero? || rest ? {} : { title: :title_called }),
+          why: called.zero? ? mapped : [:why_called, (:why_rest if rest)],
+          figures: { libraries: libraries.join(", "), called_bytes: called } }
+      end
+
       %i[stacks unattributed shared_memory files jit ruby_internal].each do |row|
         growth(:"#{row}_growth", -> { row_bytes(row) || 0 }) do |bytes|
-          libraries = evidence.mappers.to_a if row == :unattributed
-          { title: [text(:title, of: :"#{row}_growth", bytes: bytes), *figure(MORE[row])].join(": "),
-            why: libraries&.any? ? :why_named : :why, remedy: [:remedy, nil],
-            figures: { libraries: libraries&.join(", "), type: stacks_more.max_by(&:last).first.chop.capitalize } }
+          own = row == :unattributed ? figure(UNATTRIBUTED, bytes) : {}
+          title = text(own.fetch(:title, :title), of: :"#{row}_growth", bytes: bytes)
+          { why: :why, **own, title: [title, *figure(MORE[row])].join(": "), remedy: [:remedy, nil],
+            figures: { **own[:figures].to_h, type: stacks_more.max_by(&:last).first.chop.capitalize } }
         end
       end
 
@@ -52,7 +64,7 @@ module Memscope
                      collections: counted(collections, "full GCs"),
                      compactions: counted(compactions, "compactions") } }
       end
-      private_constant :MORE
+      private_constant :MORE, :UNATTRIBUTED
     end
   end
 end
