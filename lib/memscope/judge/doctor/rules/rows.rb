@@ -18,7 +18,7 @@ module Memscope
         end,
         unattributed: lambda do
           more = ledger.mappings.to_i - earlier.ledger.mappings.to_i
-          text(:more, of: :unattributed_growth, mappings: more) if more.positive?
+          text(:more, of: :unattributed_growth, mappings: counted(more, "mappings")) if more.positive?
         end
       }.freeze
 
