@@ -63,6 +63,7 @@ module Memscope
       private_constant :PROGRAM, :SECONDS, :LIMITS, :EXCLUSIVE, :DECLARED
 
       class << self
+        # @return [String] as it is typed
         def title = name.split("::").last.delete_suffix("Command").downcase
 
         # @return [Declaration]
