@@ -21,9 +21,8 @@ module Memscope
     # @return [Words] the texts of the file beside it
     def self.beside(path) = new("#{path.delete_suffix('.rb')}.words")
 
-    # @param path [String]
     def initialize(path)
-      @path = path
+      @path = -path
       @text = "\n#{File.binread(path)}".force_encoding(Encoding::UTF_8).freeze
       freeze
     end
@@ -41,7 +40,7 @@ module Memscope
     def key?(name) = @text.include?("\n#{name}\n  ")
 
     # @param figures [Hash{Symbol => Object}]
-    # @return [String] the text with these figures, frozen
+    # @return [String] the text with these figures
     # @raise [KeyError] if there is no such text, or no such figure
     def fill(name, figures)
       text = self[name]

@@ -52,6 +52,22 @@ class ProgramInsideTest < MemscopeTest
     assert_exit 3, report("--", *ruby("$stderr.close; STDERR.close rescue nil; exit 3")), out: ""
   end
 
+  # Nothing can be read any more, and the program has a class of the same name as one of memscope's.
+  def test_a_program_without_descriptors_ends_as_it_would
+    ran = report("--", *ruby(<<~RUBY))
+      class Words; end
+      Process.setrlimit(:NOFILE, 20)
+      kept = []
+      begin
+        loop { kept << File.open("/dev/null") }
+      rescue SystemCallError
+        exit 3
+      end
+    RUBY
+
+    assert_exit 3, ran, err: /\Amemscope report: no report: cannot load such file -- \S+ \(LoadError\)\n\z/
+  end
+
   def test_memscope_is_loaded_at_the_end_only
     ran = report("--json", "--", *ruby("p defined?(Memscope.ledger), $LOAD_PATH & #{ChildProcess::LOAD_PATH}"))
 

@@ -11,6 +11,7 @@ module Memscope
       # @param order [Hash{Symbol => Object}]
       # @return [Inside]
       def self.of(mode, order)
+        require_relative "../../value/words"
         require_relative "inside/#{mode}"
         Launch.const_get("Program#{mode.capitalize}").new(order)
       end
@@ -22,6 +23,7 @@ module Memscope
         @pid = Process.pid
         @turn = Thread::Mutex.new
         @ended = false
+        @words = Words.beside(__FILE__) # now: at the end, the program may have no descriptor left, or another root
         @io = output
       end
 
@@ -79,11 +81,7 @@ module Memscope
         nil
       end
 
-      # Reads the texts now: a program that has nothing to be told loads nothing for them.
-      def worded(name, **figures)
-        require_relative "../../value/words" unless Memscope.const_defined?(:Words)
-        Words.beside(__FILE__).fill(name, figures)
-      end
+      def worded(name, **figures) = @words.fill(name, figures)
 
       def give_up(why)
         complain(:not_started, why: why)
