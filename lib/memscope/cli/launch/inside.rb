@@ -11,7 +11,6 @@ module Memscope
       # @param order [Hash{Symbol => Object}]
       # @return [Inside]
       def self.of(mode, order)
-        require_relative "../../value/words"
         require_relative "inside/#{mode}"
         Launch.const_get("Program#{mode.capitalize}").new(order)
       end
@@ -23,6 +22,7 @@ module Memscope
         @pid = Process.pid
         @turn = Thread::Mutex.new
         @ended = false
+        require_relative "../../value/words"
         @words = Words.beside(__FILE__) # now: at the end, the program may have no descriptor left, or another root
         @io = output
       end
