@@ -548,7 +548,7 @@ class ObjectProfileTest < MemscopeTest
       def second(number) = "second \#{number}"
       PROFILE.start(budget: 0.1)
       $held = kept = []
-      40.times do
+      120.times do # some sixty windows: with few, the two phases' shares vary by more than their errors
         GC.disable
         30_000.times { |number| number % 20 == 0 ? kept << first(number) : first(number) }
         30_000.times { |number| number % 20 == 0 ? kept << second(number) : second(number) }
@@ -558,7 +558,7 @@ class ObjectProfileTest < MemscopeTest
       puts JSON.generate(by(PROFILE.stop, :method))
     RUBY
 
-    %w[first second].each { |name| assert_estimate 60_000, methods["Object##{name}"], name }
+    %w[first second].each { |name| assert_estimate 180_000, methods["Object##{name}"], name }
   end
 
   def test_both_profiles_at_once
