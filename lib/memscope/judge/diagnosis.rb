@@ -37,7 +37,7 @@ module Memscope
     require_relative "doctor/evidence" # nested in this class
 
     # Bytes. What grew by more since an earlier diagnosis is told.
-    GROWN = 10 * 1_048_576
+    GROWN = Verdict::GROWN
 
     include Collection
 

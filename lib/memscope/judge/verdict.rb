@@ -37,7 +37,7 @@ module Memscope
     REPLAYED = 3 * 3600
     # Seconds.
     FIRST_HOUR = 3600
-    # Bytes. Growth by more, in a process too young to be judged, has a remedy.
+    # Bytes. Growth by more is told, also while it is too early to judge.
     GROWN = 10 * 1_048_576
     # With fewer requests, most of the growth may have another cause.
     ENOUGH_REQUESTS = 100
@@ -46,7 +46,7 @@ module Memscope
     KNOWN = { steady: %i[detectable_bytes_per_hour rss_bytes], filling: [:ends_near_bytes], step: %i[since step_bytes],
               leak: %i[layer bytes_per_hour bytes_per_hour_low bytes_per_hour_high lasting_seconds],
               known: %i[epoch_seconds span_seconds p_value], limited: [:limit_bytes] }.freeze
-    private_constant :REPLAYED, :FIRST_HOUR, :GROWN, :ENOUGH_REQUESTS, :KNOWN
+    private_constant :REPLAYED, :FIRST_HOUR, :ENOUGH_REQUESTS, :KNOWN
 
     class << self
       # @api private

@@ -29,8 +29,8 @@ module Memscope
         @help = help
         @labels = labels.freeze
         @source = source
-        @read = read&.to_proc
-        @report = report&.to_proc || (of_reported(source, @read) if %i[snapshot verdict].include?(source))
+        @read = read
+        @report = report || (of_reported(source, @read) if %i[snapshot verdict].include?(source))
         freeze
       end
 
