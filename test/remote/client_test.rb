@@ -51,7 +51,8 @@ class ClientTest < MemscopeTest
                  error.message)
   end
 
-  # A process can run anything that answers in its name.
+  # A process can run anything that answers in its name. It answers whoever asks: memscope ps, run by another test, asks
+  # all processes that listen.
   { "not json\n" => "is not JSON", "[]\n" => "is not a JSON object", "\xff\n" => "is not JSON",
     "{\"ok\":{}}\n" => /does not understand .*: Memscope::Ledger.from_h: schema/,
     "{\"ok\":7}\n" => "does not understand",
@@ -62,7 +63,14 @@ class ClientTest < MemscopeTest
       process = start(<<~RUBY, requires: ["socket"])
         Dir.mkdir(#{sockets.inspect}, 0700)
         server = UNIXServer.new("#{sockets}/\#{Process.pid}.sock")
-        Thread.new { socket = server.accept; socket.gets; socket.write(#{answer.dump}); socket.close }
+        def answer(socket)
+          socket.write(#{answer.dump}) if socket.gets
+        rescue SystemCallError # who asked has gone
+          nil
+        ensure
+          socket.close
+        end
+        Thread.new { loop { answer(server.accept) } }
       RUBY
       error = assert_raises(Memscope::Client::Failed, Memscope::Client::Unreachable) { client(process).call(:ledger) }
 
