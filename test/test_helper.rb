@@ -14,17 +14,29 @@ class MemscopeTest < Minitest::Test
   TRANSIENT_HEAP_IN_MALLOC = RUBY_VERSION.start_with?("3.2.") ? 32 << 20 : 0
 
   # Defines one test for each allocator of ChildProcess::ALLOCATORS; the block gets what to preload (nil for glibc).
-  # Under a sanitizer there is one only: its own allocator serves malloc whatever is preloaded.
-  def self.both_allocators(name, &body)
+  # Under a sanitizer there is one only: its own allocator serves malloc whatever is preloaded. The tests of the
+  # allocators in in_full run only in full.
+  def self.both_allocators(name, in_full: [], &body)
     allocators = ChildProcess::SANITIZER ? { sanitizer: nil } : ChildProcess::ALLOCATORS
     allocators.each do |allocator, preload|
-      define_method("test_#{name.gsub(/\W+/, '_')}_under_#{allocator}") { instance_exec(preload, &body) }
+      test = define_method("test_#{name.gsub(/\W+/, '_')}_under_#{allocator}") { instance_exec(preload, &body) }
+      only_in_full(test) if in_full.include?(allocator)
     end
   end
 
-  # For tests that make another one, of this file, more certain: bin/check runs them (Suites::IN_FULL).
-  def only_in_full
-    skip "in bin/check" unless ChildProcess::IN_FULL
+  # For tests that make others of their file more certain: bin/test leaves them out, bin/check runs them alone, in the
+  # files of Suites::IN_FULL.
+  def self.only_in_full(*names)
+    (@only_in_full ||= []).concat(names.flatten.map(&:to_s))
+  end
+
+  # Minitest's list of a class's tests.
+  def self.runnable_methods
+    case ENV.fetch("MEMSCOPE_IN_FULL", nil)
+    when nil then super - (@only_in_full || [])
+    when "only" then super & (@only_in_full || [])
+    else super
+    end
   end
 
   # For tests of what a known allocator reports: under a sanitizer, no known one serves malloc.

@@ -51,8 +51,7 @@ class RailsApplicationTest < ApplicationTest
   # Here, only a purge returns dirty pages: pages that decayed between two readings would be mistaken for purged ones.
   NEVER = { "MALLOC_CONF" => "dirty_decay_ms:-1,muzzy_decay_ms:-1" }.freeze
 
-  both_allocators "a generated Rails application" do |preload|
-    only_in_full if preload
+  both_allocators "a generated Rails application", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     ServedApplication.rails(initializer: CONFIGURATION, preload: preload, env: NEVER) do |application|
       closed_until_authorised(application)

@@ -93,8 +93,7 @@ class ClosedSumTest < MemscopeTest
     RUBY
   end
 
-  both_allocators "a Rails application booted" do |preload|
-    only_in_full if preload
+  both_allocators "a Rails application booted", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     ledger = assert_closed("require #{File.join(WORKLOADS, 'rails_app.rb').dump}; reading",
                            preload: preload, bundler: true)

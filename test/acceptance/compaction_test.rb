@@ -26,15 +26,11 @@ class CompactionAcceptanceTest < MemscopeTest
     define_method("test_slot_sizes_#{keep.tr(' ', '_')}_kept") { assert_inside("slot sizes", keep) }
   end
 
-  def test_512_megabytes_of_objects
-    only_in_full
-
+  only_in_full def test_512_megabytes_of_objects
     assert_returned("objects", "every 10", at_least: 0.6, megabytes: 512)
   end
 
-  def test_512_megabytes_of_slot_sizes
-    only_in_full
-
+  only_in_full def test_512_megabytes_of_slot_sizes
     assert_inside("slot sizes", "random 5", megabytes: 512)
   end
 

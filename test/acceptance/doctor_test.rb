@@ -10,7 +10,7 @@ class DoctorAcceptanceTest < MemscopeTest
   # Each test waits for a child process: two run at once on two processors.
   parallelize_me!
 
-  SIZES = (ChildProcess::IN_FULL ? [64, 256] : [64]).freeze
+  SIZES = [64, 256].freeze # 256 only in full
   MEBIBYTE = 1_048_576
   WORKLOADS = File.join(ChildProcess::ROOT, "test", "support", "workloads")
   JEMALLOC = ChildProcess::ALLOCATORS.fetch(:jemalloc)
@@ -112,10 +112,11 @@ class DoctorAcceptanceTest < MemscopeTest
 
   def self.sick(name, &body)
     SIZES.each do |mebibytes|
-      define_method("test_#{name}_of_#{mebibytes}") do
+      test = define_method("test_#{name}_of_#{mebibytes}") do
         skip_under_sanitizer
         instance_exec(mebibytes, &body)
       end
+      only_in_full(test) if mebibytes > 64
     end
   end
 
@@ -308,7 +309,9 @@ class DoctorHealthyTest < DoctorAcceptanceTest
   end
 
   SIZES.each do |mebibytes|
-    both_allocators "a cache of Ruby objects of #{mebibytes}" do |preload|
+    in_full = mebibytes > 64 ? ChildProcess::ALLOCATORS.keys : []
+
+    both_allocators "a cache of Ruby objects of #{mebibytes}", in_full: in_full do |preload|
       skip_under_sanitizer
 
       assert_healthy patient(<<~RUBY, preload: preload)
@@ -319,7 +322,7 @@ class DoctorHealthyTest < DoctorAcceptanceTest
       RUBY
     end
 
-    both_allocators "a native cache of #{mebibytes}" do |preload|
+    both_allocators "a native cache of #{mebibytes}", in_full: in_full do |preload|
       skip_under_sanitizer
       patient = patient(<<~RUBY, preload: preload)
         cached = Patients.native_cache(#{mebibytes})
@@ -333,9 +336,8 @@ class DoctorHealthyTest < DoctorAcceptanceTest
     end
   end
 
-  both_allocators "a busy Puma" do |preload|
+  both_allocators "a busy Puma", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
-    only_in_full if preload
     patient = patient(<<~RUBY, preload: preload, bundler: true)
       require #{"#{WORKLOADS}/busy_puma".dump}
       BusyPuma.while_serving { DIAGNOSE.call }

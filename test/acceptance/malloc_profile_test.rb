@@ -16,10 +16,9 @@ class MallocProfileTest < MemscopeTest
   WORKLOADS = File.join(ChildProcess::ROOT, "test/support/workloads")
   LONG = Integer(ENV.fetch("SECONDS", "0")) >= 60 # rake stress
   WAYS = MallocProfileWays::ALL
-  RATES = (ChildProcess::IN_FULL ? { "2^16": 1 << 16, "2^19": 1 << 19 } : { "2^16": 1 << 16 }).freeze
 
-  RATES.each do |exponent, rate|
-    each_way("lines_at_#{exponent}") do |settings|
+  { "2^16": 1 << 16, "2^19": 1 << 19 }.each do |exponent, rate|
+    tests = each_way("lines_at_#{exponent}") do |settings|
       answers = loaded("profile_leaks.rb", settings, "RATE" => rate.to_s)
       child = answers.delete("child")
 
@@ -29,16 +28,15 @@ class MallocProfileTest < MemscopeTest
       assert_estimate child["held"]["bytes"], child["parent"], "in its parent"
       assert_equal 0, child["of_parent"]["live_bytes"], "what the child has freed of its parent's"
     end
+    only_in_full(tests) if rate > 1 << 16
   end
 
   # Block sizes are size classes, since jemalloc counts in size classes.
   RUNS = if LONG
            [[1 << 16, 320, 300], [1 << 16, 4096, 300], [1 << 16, 32_768, 60], [1 << 16, 1 << 20, 100],
             [1 << 19, 320, 60], [1 << 19, 4096, 300], [1 << 19, 32_768, 300], [1 << 19, 1 << 20, 300]]
-         elsif ChildProcess::IN_FULL
-           [[1 << 16, 320, 300], [1 << 16, 4096, 60], [1 << 19, 32_768, 300]]
          else
-           [[1 << 16, 4096, 60]]
+           [[1 << 16, 4096, 60], [1 << 16, 320, 300], [1 << 19, 32_768, 300]]
          end.freeze
 
   # Five times twenty runs, of which 95 must be within three of their own standard errors. One run in 200 to 320 is
@@ -47,7 +45,8 @@ class MallocProfileTest < MemscopeTest
   # 4e-18. With only twenty runs, two are outside in 0.2 to 0.5 % of all tests: too often for nine tests that run with
   # every change.
   RUNS.each do |rate, block, samples|
-    each_way("a_hundred_runs_of_#{samples}_samples_of_#{block}_at_2_to_the_#{rate.bit_length - 1}") do |settings|
+    name = "a_hundred_runs_of_#{samples}_samples_of_#{block}_at_2_to_the_#{rate.bit_length - 1}"
+    tests = each_way(name) do |settings|
       answer = loaded("profile_runs.rb", settings, "RATE" => rate.to_s, "BLOCK" => block.to_s,
                                                    "SAMPLES" => samples.to_s, "RUNS" => "100")
       truth = answer.fetch("truth")
@@ -59,6 +58,7 @@ class MallocProfileTest < MemscopeTest
       runs.each { |estimate, error, taken| assert_operator error, :<=, 1.5 * estimate / Math.sqrt(taken) }
       assert_stated_errors(truth, runs) if block < 8 * rate # nearly all larger blocks are sampled
     end
+    only_in_full(tests) unless LONG || samples == 60
   end
 
   each_way("generations_tell_a_leak_from_a_cache") do |settings|
@@ -223,18 +223,18 @@ class MallocProfileTest < MemscopeTest
 
   # Compares with jemalloc's own counters, since there is no other source for what a sample costs: the same blocks are
   # allocated once with and once without a profile.
-  def test_sampling_says_by_how_much_it_inflates_the_allocator
-    skip "a sanitizer serves malloc" if ChildProcess::SANITIZER
-    skip_without_jemallocs_profiler
-    skip_without "fiddle"
-
-    [*(64 if ChildProcess::IN_FULL), 1000, 8192].each do |block|
+  [64, 1000, 8192].each do |block|
+    test = define_method("test_sampling_says_by_how_much_it_inflates_the_allocator_with_blocks_of_#{block}") do
+      skip "a sanitizer serves malloc" if ChildProcess::SANITIZER
+      skip_without_jemallocs_profiler
+      skip_without "fiddle"
       inflated, truth, said, coverage = loaded("profile_inflation.rb", WAYS[:jemalloc], "BLOCK" => block.to_s)
 
-      assert_in_delta truth, inflated, truth * 0.1, "blocks of #{block} bytes"
+      assert_in_delta truth, inflated, truth * 0.1
       assert_in_delta inflated, said[/in its own extent, about (\d+) bytes more/, 1].to_i, inflated * 0.05
-      assert_in_delta 1, coverage, 0.15, "blocks of #{block} bytes" # 1220 samples: five standard errors
+      assert_in_delta 1, coverage, 0.15 # 1220 samples: five standard errors
     end
+    only_in_full(test) if block == 64
   end
 
   # Each thread's cache holds twenty blocks of each of these sizes, which jemalloc counts as allocated.

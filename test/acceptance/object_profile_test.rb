@@ -446,8 +446,7 @@ class ObjectProfileTest < MemscopeTest
     RUBY
   end
 
-  def test_under_gc_stress
-    only_in_full
+  only_in_full def test_under_gc_stress
     held = child(<<~RUBY)
       profile
       GC.stress = true

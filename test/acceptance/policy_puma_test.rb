@@ -74,8 +74,7 @@ class PolicyPumaTest < MemscopeTest
   end
 
   # No signal, and no call to a worker: strace would see either.
-  def test_observing_changes_nothing
-    only_in_full
+  only_in_full def test_observing_changes_nothing
     skip "strace is not installed" unless ENV["CI"] || system("strace", "--version", out: File::NULL)
 
     Dir.mktmpdir do |traces|

@@ -136,8 +136,7 @@ class PrometheusClusterTest < PrometheusAcceptanceTest
   RUBY
 
   # The clusters of both allocators are scraped at the same time.
-  def test_at_each_scrape_the_rows_of_each_worker_sum_to_its_rss
-    only_in_full
+  only_in_full def test_at_each_scrape_the_rows_of_each_worker_sum_to_its_rss
     need_prometheus
     clusters(ChildProcess::ALLOCATORS) do |applications|
       PrometheusServer.run(applications.to_h { |name, one| [name.to_s, job(one)] }) do |prometheus|

@@ -24,8 +24,7 @@ class WorkersAcceptanceTest < MemscopeTest
     reported.size == number && workers.none? { |worker| worker.reasons.key?(:at) }
   end
 
-  both_allocators "the processes of a preloaded cluster" do |preload|
-    only_in_full if preload
+  both_allocators "the processes of a preloaded cluster", in_full: [:jemalloc] do |preload|
     skip_under_sanitizer
     PumaServer.run("workers 2; preload_app!", preload: preload) do |server|
       workers = server.workers_when("two workers") { |all| all_reported?(all, 2) }

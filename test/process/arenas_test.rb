@@ -222,10 +222,9 @@ class ArenasTest < MemscopeTest
   both_allocators "is read while threads allocate and die" do |preload|
     assert child_json(<<~RUBY, preload: preload, requires: ["memscope_test"])
       Host.start_churning(6)
-      rounds = #{ChildProcess::IN_FULL ? 20 : 7}
-      threads = Array.new(4) { Thread.new { rounds.times { Memscope.arenas.sum(&:index) } } }
-      (3 * rounds).times { Memscope.size_classes; Memscope.arenas }
-      (rounds / 2).times { Memscope.fragmentation }
+      threads = Array.new(4) { Thread.new { 7.times { Memscope.arenas.sum(&:index) } } }
+      20.times { Memscope.size_classes; Memscope.arenas }
+      3.times { Memscope.fragmentation }
       threads.each(&:join)
       Host.stop_churning
       puts true

@@ -48,9 +48,6 @@ module ChildProcess
   # under sanitizers (rake test:asan). Repetitions for better odds, or for several sizes, are then left out.
   BRIEF = ENV.key?("MEMSCOPE_BRIEF")
 
-  # Whether tests also take the sizes and repetitions that only make them more certain, as they do in bin/check.
-  IN_FULL = ENV.key?("MEMSCOPE_IN_FULL")
-
   # Since Ruby 4.0, fiddle, which tests need, comes with Ruby only as a gem.
   BARE = (RUBY_VERSION < "4" ? ["--disable-gems"] : []).freeze
 

@@ -18,9 +18,9 @@ module MallocProfileWays
 
   EACH_BACKEND = ALL.except(:imports_under_jemalloc).freeze
 
-  # Defines one test for each way; the block gets its options.
+  # Defines one test for each way; the block gets its options. Returns the tests' names.
   def each_way(name, ways = self::WAYS, &body)
-    ways.each do |way, options|
+    ways.map do |way, options|
       define_method("test_#{name}_#{way}") do
         skip_without_jemallocs_profiler if way == :jemalloc
         instance_exec(options, &body)

@@ -7,16 +7,16 @@ module Suites
 
   ALL = files("test/**/*_test.rb")
 
-  # What bin/check runs beside the tests of bin/test, or again with all sizes and repetitions (ChildProcess::IN_FULL).
+  # What bin/check runs beside the tests of bin/test: whole files, and the tests of IN_FULL that are marked
+  # only_in_full.
   LONG = files("test/acceptance/{assertions,check_application,copy_on_write,endurance,faults,heap_hostile}_test.rb",
                "test/acceptance/{malloc_profile_overhead,new_field,object_growth,packaging,policy_sidekiq}_test.rb",
                "test/acceptance/{requires_rails,stress,verdict}_test.rb",
                "test/{check/application,engine/trend/verdict_battery,judge/policy/battery}_test.rb",
                "test/generators/**/*_test.rb")
-  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,depth,doctor,garbage,kept_alive}_test.rb",
-                  "test/acceptance/{malloc_profile{,_threads},object_profile,policy_puma,prometheus,workers}_test.rb",
-                  "test/{heap/dump/source,engine/c_tests,judge/history/sampler}_test.rb",
-                  "test/ruby/{heap/heap_walk,graph/named_references}_test.rb")
+  IN_FULL = files("test/acceptance/{application,closed_sum,compaction,doctor,garbage,malloc_profile}_test.rb",
+                  "test/acceptance/{object_profile,policy_puma,prometheus,workers}_test.rb",
+                  "test/{heap/dump/source,engine/c_tests,judge/history/sampler,ruby/heap/heap_walk}_test.rb")
 
   # What bin/test runs: acceptance tests and C tests first, and of these the longest files, since they take most time.
   TEST = (ALL - LONG).sort_by do |file|

@@ -118,9 +118,8 @@ class HistorySamplerTest < MemscopeTest
     assert_includes (8 << 20)..(20 << 20), objects["malloc_in_use"] # the Array, and Ruby's own lists
   end
 
-  both_allocators "it uses at most a thousandth of a core" do |preload|
+  both_allocators "it uses at most a thousandth of a core", in_full: ChildProcess::ALLOCATORS.keys do |preload|
     skip_under_sanitizer
-    only_in_full
     share, spacings = run_child(<<~RUBY, preload: preload)
       kept = Array.new(400_000) { |at| at.to_s * 60 }
       cpu = -> { Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) }

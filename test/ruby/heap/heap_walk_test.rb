@@ -86,8 +86,7 @@ class HeapWalkTest < MemscopeTest
 
   # Each time is the best of five runs, in the thread's CPU time, since other processes run during this test, and is
   # compared with a major GC of the same heap. benchmark/diagnosis.rb has the milliseconds of an idle machine.
-  def test_what_a_large_heap_costs_under_the_gvl
-    only_in_full
+  only_in_full def test_what_a_large_heap_costs_under_the_gvl
     collected, child, process, doctor, forecast = child_json(<<~RUBY)
       require "json"
       heap = Array.new(1_200_000) { |index| "text \#{index}" }
