@@ -226,9 +226,9 @@ static void test_what_is_left_whole(void) {
         for (uint32_t path = 0; path < 50; path++)
             add_deep(path % 7, 100000 + index * 50 + path, 40, 512);
         held[index] = add_deep(5, 1000 + index, 40, 512);
-        memscope_stack_gains_sample(&table, held[index]);
-        memscope_stack_gains_sample(&table, held[index]);
-        memscope_stack_loses_sample(&table, held[index]);
+        memscope_stack_add_sample(&table, held[index]);
+        memscope_stack_add_sample(&table, held[index]);
+        memscope_stack_remove_sample(&table, held[index]);
     }
     large = add_deep(5, 2000, 40, 1 << 20);
     EXPECT(large == table.count && table.idle == large - 100 && memscope_stack_table_should_trim(&table));
@@ -238,7 +238,7 @@ static void test_what_is_left_whole(void) {
         uint32_t number = table.renumbered[held[index] - 1];
 
         EXPECT(number == add_deep(5, 1000 + index, 40, 0) && table.stacks[number - 1].samples == 1);
-        memscope_stack_loses_sample(&table, number);
+        memscope_stack_remove_sample(&table, number);
     }
     EXPECT(table.idle == table.count && table.count == 108);
     EXPECT(table.stacks[add_deep(5, 2000, 40, 0) - 1].allocated_bytes == 1 << 20);
@@ -268,7 +268,7 @@ static void test_an_idle_stack_becomes_a_live_one(void) {
     begin();
     add(words, 2, 512);
     words[1] = memscope_word(MEMSCOPE_WORD_GENERATION, 0, 3);
-    memscope_stack_gains_sample(&table, live = add(words, 2, 1024));
+    memscope_stack_add_sample(&table, live = add(words, 2, 1024));
     words[1] = memscope_word(MEMSCOPE_WORD_GENERATION, 5, 3);
     add(words, 2, 2048);
     memscope_stacks_shorten(&table);
@@ -283,12 +283,12 @@ static void test_a_table_full_of_stacks(void) {
     for (uint32_t path = 0; path < MEMSCOPE_STACK_LIMIT; path++) {
         words[0] = ruby(path);
         words[1] = ruby(path + 1);
-        memscope_stack_gains_sample(&table, add(words, 2, 1));
+        memscope_stack_add_sample(&table, add(words, 2, 1));
     }
     words[0] = words[1] = 0x1000;
     EXPECT(memscope_stack_number(&table, words, 2) == 0 && !memscope_stack_table_should_trim(&table));
     for (uint32_t number = 1; number <= 5000; number++)
-        memscope_stack_loses_sample(&table, number);
+        memscope_stack_remove_sample(&table, number);
     EXPECT(memscope_stack_table_should_trim(&table));
     memscope_stacks_shorten(&table);
     EXPECT(table.idle <= 2500 && table.count == MEMSCOPE_STACK_LIMIT - 5000 + table.idle);

@@ -23,16 +23,16 @@ static bool glibc_serves;
 static __thread uint32_t current;
 
 /*
- * A table that grows by copying keeps its owner, as a block that realloc moves does. Ruby's own tables (of frozen
- * strings, symbols, loaded features) would otherwise be charged to whichever file made them double, up to megabytes at
- * once. Such a table allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table),
+ * A table that grows by copying keeps its owner, as a block that realloc moves does. Otherwise a single file would be
+ * charged with up to megabytes when it makes one of Ruby's own tables (frozen strings, symbols, loaded features)
+ * double. Such a table allocates two new arrays, of twice the bytes, and then frees the old ones (st.c, rebuild_table),
  * with no allocation in between.
  */
-#define TABLE_BYTES ((size_t)8 << 10) /* a smaller array matters little */
+#define TABLE_BYTES ((size_t)8 << 10) /* smaller arrays are ignored */
 #define ARRAYS 2
 
 static __thread struct {
-    void *block; /* NULL: small, handed over, or freed */
+    void *block; /* NULL if small, handed over, or freed */
     size_t bytes;
 } newest[ARRAYS]; /* the last blocks that this thread allocated */
 static __thread unsigned next_newest;
@@ -64,7 +64,7 @@ static void add(void *block) {
     next_newest = (next_newest + 1) % ARRAYS;
 }
 
-/* `bytes` is given, since another thread may have freed the block, which may not even be mapped any more. */
+/* Takes `bytes` from the caller, since another thread may have freed and unmapped the block. */
 static uint32_t disown(void *block, size_t bytes) {
     uint32_t owner = memscope_address_map_take(owners, (uintptr_t)block);
 
@@ -73,13 +73,13 @@ static uint32_t disown(void *block, size_t bytes) {
     return owner;
 }
 
-/* Whether a new block has twice these bytes, give or take what malloc rounds up. */
+/* Returns true if a new block has twice these bytes, within malloc's rounding. */
 static bool is_double(size_t index, size_t bytes) {
     return newest[index].block && newest[index].bytes / 2 <= bytes + bytes / 8 &&
            newest[index].bytes / 2 >= bytes - bytes / 8;
 }
 
-/* Gives the freed block's owner to a new block that replaces it. Not in a GC: nothing replaces what a GC frees. */
+/* Gives the freed block's owner to a new block that replaces it. Skipped in a GC, whose frees are not replacements. */
 static void hand_over(void *block, uint32_t owner, size_t bytes) {
     for (size_t index = 0; index < ARRAYS; index++) {
         void *grown = newest[index].block;

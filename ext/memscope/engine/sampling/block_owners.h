@@ -18,7 +18,7 @@
 enum memscope_owner {
     MEMSCOPE_OWNER_BEFORE,
     MEMSCOPE_OWNER_OUTSIDE,  /* blocks of a thread that has set no number */
-    MEMSCOPE_OWNER_RUBY,     /* what a garbage collection allocates, and each struct heap_page */
+    MEMSCOPE_OWNER_RUBY,     /* allocations of a garbage collection, and each struct heap_page */
     MEMSCOPE_OWNER_MEMSCOPE, /* memscope's own records */
     MEMSCOPE_OWNER_FIRST,    /* the first of the caller's numbers */
 };
@@ -29,30 +29,30 @@ struct memscope_owned_blocks {
 };
 
 /*
- * Records owners from now on, in this process and in children forked from it. Returns what
- * memscope_import_sampler_record does, or MEMSCOPE_NO_MEMORY. Call it once per process, before other threads run.
+ * Records owners from now on, in this process and in children forked from it. Fails as
+ * memscope_import_sampler_record does, or with MEMSCOPE_NO_MEMORY. Call it once per process, before other threads run.
  */
 enum memscope_status memscope_block_owners_start(void);
 
-/* Ends recording. What each number owns stays readable. */
+/* Ends recording. The totals per owner stay readable. */
 void memscope_block_owners_stop(void);
 
 /* From now on, this thread's allocations belong to `owner`, which is below the limit. Returns the previous owner. */
 uint32_t memscope_owner_set(uint32_t owner);
 
-/* The owner of what this thread allocates now. */
+/* The current owner of this thread's allocations. */
 uint32_t memscope_owner(void);
 
 /* Gives the block at this address to another owner, if it has an owner. It must be in use. */
 void memscope_owner_give(uintptr_t address, uint32_t owner);
 
-/* What a number owns now; zeros if recording was never started. */
+/* The blocks that a number owns now, zeros if recording was never started. */
 struct memscope_owned_blocks memscope_owned_blocks(uint32_t owner);
 
-/* How many blocks were freed unseen, and still count although their addresses were used again. */
+/* The number of blocks that were freed unseen and still count, although their addresses were used again. */
 uint64_t memscope_blocks_freed_unseen(void);
 
-/* How many blocks have no owner because the map had no room for their addresses. */
+/* The number of blocks without an owner, because the map had no room for their addresses. */
 uint64_t memscope_blocks_without_room(void);
 
 #endif

@@ -17,9 +17,9 @@
 
 struct memscope_call_node {
     uint32_t users;       /* callees, samples, and groups that are being read */
-    uint32_t next;        /* the next node in the bucket; of a free node, the next free one */
-    uint64_t caller : 20; /* node; 0: none */
-    uint64_t frame : 16;  /* a text; the node is one of its users */
+    uint32_t next;        /* next node in the bucket, or next free node */
+    uint64_t caller : 20; /* a node, 0 if none */
+    uint64_t frame : 16;  /* a text, of which the node is a user */
     uint64_t line : 28;   /* in the frame's file */
 };
 
@@ -35,12 +35,12 @@ void memscope_calls_begin(struct memscope_call_tree *tree, struct memscope_count
 
 /*
  * Returns the node for a call from this line of this frame, whose caller is the node `caller`. Consumes one reference
- * to `caller`; the result carries one.
+ * to `caller`, and returns one to the result.
  */
 uint32_t memscope_call_add(struct memscope_call_tree *tree, struct memscope_counted_texts *texts, uint32_t caller,
                            uint32_t frame, uint32_t line);
 
-/* 0 is ignored. */
+/* Both ignore node 0. */
 void memscope_call_retain(struct memscope_call_tree *tree, uint32_t node);
 void memscope_call_release(struct memscope_call_tree *tree, struct memscope_counted_texts *texts, uint32_t node);
 

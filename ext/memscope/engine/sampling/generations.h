@@ -14,29 +14,29 @@
 #include <stdint.h>
 
 #define MEMSCOPE_RUNS_OF_EPOCHS 64    /* of equal length */
-#define MEMSCOPE_BEGUN_GENERATIONS 64 /* begun by memscope_generation_begin; only the most recent are kept */
+#define MEMSCOPE_BEGUN_GENERATIONS 64 /* begun by memscope_generation_begin, only the most recent */
 #define MEMSCOPE_GENERATIONS (MEMSCOPE_RUNS_OF_EPOCHS + MEMSCOPE_BEGUN_GENERATIONS + 1)
 
 struct memscope_generations {
-    uint32_t epoch;                             /* the current one */
-    uint32_t after_one, after_two, after_major; /* the first epoch after: the last mark phase; the last mark phase but
-                                                   one; the last mark phase of a major GC */
+    uint32_t epoch; /* the current one */
+    /* First epochs after the last mark phase, after the one before it, and after the last one of a major GC. */
+    uint32_t after_one, after_two, after_major;
     uint32_t begun[MEMSCOPE_BEGUN_GENERATIONS]; /* epochs, a ring */
     uint32_t begun_count;
 };
 
-/* A mark phase has ended. */
+/* Call at the end of a mark phase. */
 void memscope_generations_marked(struct memscope_generations *generations, bool minor);
 
-/* Begins a new generation; returns its number. */
+/* Begins a new generation and returns its number. */
 uint32_t memscope_generation_begin(struct memscope_generations *generations);
 
-/* The first epoch not judged yet: objects of earlier epochs have survived at least two GCs, one of them major. */
+/* The first epoch not judged yet. Objects of earlier epochs have survived at least two GCs, one of them major. */
 uint32_t memscope_generation_unjudged(const struct memscope_generations *generations);
 
 uint32_t memscope_generation_of(const struct memscope_generations *generations, uint32_t epoch);
 
-/* The numbers of all generations, the current one first; returns how many. */
+/* Lists the numbers of all generations, the current one first, and returns their count. */
 size_t memscope_generations_list(const struct memscope_generations *generations, uint32_t list[MEMSCOPE_GENERATIONS]);
 
 #endif

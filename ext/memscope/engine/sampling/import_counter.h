@@ -1,7 +1,7 @@
 /*
- * Counts every byte that one thread allocates and frees through malloc, with any allocator, as the sampler records
- * blocks (memscope_import_sampler_record). Blocks count with the bytes that the allocator rounds them to
- * (malloc_usable_size). Each call takes a few nanoseconds longer, in all threads.
+ * Counts every byte that one thread allocates and frees through malloc, with any allocator, by recording blocks as the
+ * sampler does (memscope_import_sampler_record). A block counts with malloc_usable_size bytes. Each call takes a few
+ * nanoseconds longer, in all threads.
  *
  * The counter does not see memscope's own calls, nor calls that do not go through an import: calls to an allocator
  * linked into the program, calls through a pointer to malloc taken before the start, and calls by the dynamic linker
@@ -18,15 +18,15 @@
 #include "malloc/thread_bytes.h"
 
 /*
- * Counts for the calling thread from now on. Returns what memscope_import_sampler_record does, and MEMSCOPE_NOT_FOUND
- * also if no import could be replaced. On failure, nothing stays replaced.
+ * Counts for the calling thread from now on. Fails as memscope_import_sampler_record does, and with
+ * MEMSCOPE_NOT_FOUND also if no import could be replaced. On failure, nothing stays replaced.
  */
 enum memscope_status memscope_import_counter_start(void);
 
-/* The counters of the calling thread. They are 0 unless it has started the counter. */
+/* The counters of the calling thread, 0 unless it has started the counter. */
 struct memscope_thread_bytes memscope_import_counter_bytes(void);
 
-/* Restores the imports. May be called in any thread, and in a forked child. No effect if the counter does not run. */
+/* Restores the imports, if the counter runs. May be called in any thread, and in a forked child. */
 void memscope_import_counter_stop(void);
 
 bool memscope_import_counter_runs(void);

@@ -16,7 +16,7 @@
 #pragma GCC optimize("O2")
 #define INLINE inline __attribute__((always_inline))
 
-/* ---- what is replaced ------------------------------------------------------------------------------------------- */
+/* ---- imports and their replacements ------------------------------------------------------------------------------ */
 
 static void *counted_malloc(size_t size);
 static void *counted_calloc(size_t number, size_t size);
@@ -45,7 +45,7 @@ static struct memscope_import late_hooks[] = {{"dlsym", NULL, patching_dlsym}};
 
 #define ORIGINAL(index, type) ((type)imports[index].original)
 
-/* Works where stacks of native frames can be read, and slots of imports are known (elf/shared_objects.h). */
+/* Succeeds where native frames can be read and the slots of imports are known (elf/shared_objects.h). */
 static bool find_originals(void) {
 #if defined(__GLIBC__) && (defined(__x86_64__) || defined(__aarch64__))
     for (size_t index = 0; index < IMPORT_COUNT; index++)
@@ -60,15 +60,15 @@ static bool find_originals(void) {
 /*
  * Each thread counts down to its next sample. Not initial-exec: that model uses up the little static TLS that is
  * reserved for all libraries loaded by dlopen, and when none is left, libraries that need it cannot be loaded. With TLS
- * descriptors (extconf.rb), static TLS is used if there is room; otherwise the dynamic linker allocates with a malloc
- * that is not patched.
+ * descriptors (extconf.rb), static TLS is used if there is room, and otherwise the dynamic linker allocates with a
+ * malloc that is not patched.
  */
 static __thread struct {
-    uint64_t bytes_left; /* at most CHUNK */
-    uint64_t beyond;     /* what remains to the next sample once bytes_left are used up */
-    uint64_t random;     /* 0: no countdown drawn yet */
-    unsigned session;    /* the session of the countdown */
-    bool inside;         /* taking a sample: its own allocations are not sampled */
+    uint64_t bytes_left; /* CHUNK at most */
+    uint64_t beyond;     /* from the end of bytes_left to the next sample */
+    uint64_t random;     /* 0 before the first countdown */
+    unsigned session;    /* of the countdown */
+    bool inside;         /* taking a sample, so that its own allocations are not sampled */
 } thread;
 
 /* Each thread re-checks the session every CHUNK bytes, to notice a restart with another rate. */
@@ -76,16 +76,16 @@ static __thread struct {
 
 static double sampling_rate;
 static memscope_stack_reader read_stack;
-static const struct memscope_block_record *record; /* of every block; NULL: only samples are kept */
+static const struct memscope_block_record *record; /* receives every block, NULL while only samples are kept */
 static atomic_bool running;
 static atomic_uint session;
 static struct memscope_import_patches patches;
-static _Atomic(uint64_t) patched_generation; /* 0 or an earlier generation while an object is only half loaded */
+static _Atomic(uint64_t) patched_generation; /* 0 or an earlier generation while an object is half loaded */
 
 /*
  * Held while slots change, which may happen in any thread that calls dlsym. Also held across a fork: if another thread
  * held the dynamic linker's lock then, nobody would release it in the child. A thread that holds this mutex does not
- * wait for it again: other libraries' atfork handlers may call dlsym.
+ * wait for it again, since other libraries' atfork handlers may call dlsym.
  */
 static pthread_mutex_t patching = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool patching_here;
@@ -146,8 +146,8 @@ static uint64_t next_random(void) {
 }
 
 /*
- * Bytes before the next sampled byte: geometric, as the integer part of an exponential. Memoryless, so earlier counts
- * do not matter.
+ * Draws the number of bytes before the next sampled byte: geometric, as the integer part of an exponential. The
+ * distribution is memoryless, so earlier counts do not matter.
  */
 static uint64_t draw(void) {
     double uniform = ((double)(next_random() >> 11) + 1) * 0x1p-53; /* (0, 1] */
@@ -155,7 +155,7 @@ static uint64_t draw(void) {
     return (uint64_t)(-log(uniform) * sampling_rate);
 }
 
-/* Whether the next sample falls into these bytes, which exceed bytes_left. If so, draws the next countdown. */
+/* Returns true if the next sample is within these bytes, which exceed bytes_left. If so, draws the next countdown. */
 static bool is_due(uint64_t size) {
     unsigned now = atomic_load_explicit(&session, memory_order_acquire); /* before sampling_rate is read */
     uint64_t left = thread.bytes_left + thread.beyond;
@@ -187,9 +187,9 @@ static __attribute__((noinline)) void *take_sample(void *block, size_t size) {
     return block;
 }
 
-/* Slow path, out of line. take_sample is a tail call: one frame less to unwind. */
+/* Slow path, out of line. take_sample is a tail call, which saves one frame to unwind. */
 static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
-    /* Acquire: pairs with the store in patch_all; aarch64 reorders loads. */
+    /* Acquire pairs with the store in patch_all, since aarch64 reorders loads. */
     if (!block || !atomic_load_explicit(&running, memory_order_acquire))
         return block;
     if (record) {
@@ -204,9 +204,9 @@ static __attribute__((noinline)) void *count_slowly(void *block, size_t size) {
 }
 
 /*
- * Counts before the allocation, so that the call of the original function can be a tail call: nothing is kept across
- * that call, and the replacement takes no stack. An allocation that fails has been counted too, without effect on the
- * samples: the countdown is memoryless.
+ * Counts before the allocation, so that the call of the original function can be a tail call. Nothing is kept across
+ * that call, and the replacement takes no stack. A failed allocation is counted too, without effect on the samples,
+ * because the countdown is memoryless.
  */
 static INLINE bool count(size_t size) {
     uint64_t *left = &thread.bytes_left;
@@ -228,7 +228,7 @@ static struct memscope_sample forget(void *block) {
     return none;
 }
 
-/* ---- what stands in for the imports --------------------------------------------------------------------------- */
+/* ---- replacements of the imports --------------------------------------------------------------------------------- */
 
 static void *counted_malloc(size_t size) {
     if (count(size))
@@ -243,8 +243,8 @@ static void *counted_calloc(size_t number, size_t size) {
 }
 
 /*
- * A recorded block keeps its number when it moves; a block without a number gets none. Returns false if record or block
- * is NULL.
+ * A recorded block keeps its number when it moves, and a block without a number gets none. Returns false if record or
+ * block is NULL.
  */
 static bool put_back(void *moved, void *block, size_t size, struct memscope_sample sample) {
     void *now = moved || size == 0 ? moved : block;
@@ -325,8 +325,8 @@ static void *counted_memalign(size_t alignment, size_t size) {
 /* ---- objects loaded later ------------------------------------------------------------------------------------- */
 
 /*
- * Ruby loads an extension with dlopen and finds its Init_ with dlsym: the replacement of dlsym patches the extension
- * before Init_ runs. Objects that other code loads are patched at the next dlsym or reading.
+ * Ruby loads an extension with dlopen and finds its Init_ with dlsym, so the extension is patched before Init_ runs.
+ * Objects that other code loads are patched at the next dlsym or reading.
  */
 static void *patching_dlsym(void *handle, const char *name) {
     if (handle != RTLD_NEXT && atomic_load(&running) && !thread.inside)
@@ -337,8 +337,8 @@ static void *patching_dlsym(void *handle, const char *name) {
 
 /*
  * Reads the generation only while holding the mutex: the walk that reports it takes a lock of the dynamic linker that
- * fork does not release in the child (dl_load_write_lock; when the generation was read before the mutex was taken,
- * children hung in two of three runs of the test that forks while another thread calls dlsym). The mutex and the walk
+ * fork does not release in the child (dl_load_write_lock). When the generation was read before the mutex was taken,
+ * children hung in two of three runs of the test that forks while another thread calls dlsym. The mutex and the walk
  * take about 50 of the 400 ns of a dlsym.
  */
 void memscope_import_sampler_patch_new(void) {
@@ -377,10 +377,7 @@ static void after_fork(void) {
     }
 }
 
-/*
- * The child draws random numbers of its own: otherwise it would repeat the sampling errors of its parent and its
- * siblings.
- */
+/* The child draws its own random numbers. Otherwise it would repeat the sampling errors of its parent and siblings. */
 static void in_child(void) {
     after_fork();
     thread.bytes_left = thread.beyond = thread.random = 0;
@@ -437,7 +434,7 @@ enum memscope_status memscope_import_sampler_start(double rate, memscope_stack_r
     return patch_all();
 }
 
-/* No thread counts bytes down meanwhile, and every free looks for its block. */
+/* No thread counts bytes down while blocks are recorded, and every free looks for its block. */
 enum memscope_status memscope_import_sampler_record(const struct memscope_block_record *wanted) {
     enum memscope_status status = memscope_import_sampler_prepare();
 

@@ -12,7 +12,7 @@
 struct change {
     const struct memscope_import *imports;
     size_t count;
-    const atomic_bool *wanted; /* NULL: restores */
+    const atomic_bool *wanted; /* NULL to restore */
     bool others;               /* another object defines the first of these functions for its own use */
     const struct memscope_shared_object *object;
     bool mixed; /* the object calls one of these functions through a slot bound to another function */
@@ -51,9 +51,9 @@ static bool store(const struct memscope_import_slot *slot, void *function) {
 
 /*
  * The linker lists an object before it has relocated it, under a lock that cannot be taken here (glibc 2.36
- * elf/dl-open.c, dl_open_worker_begin). If a page were made read-only meanwhile, the linker would fault.
- * memscope_object_at finds an object only once the linker has finished with it (in the same function; seen in 2.36,
- * 2.41 and 2.43). Before 2.35, a call slot shows whether its object is relocated: if not, the slot holds the file's
+ * elf/dl-open.c, dl_open_worker_begin). If a page were made read-only during that time, the linker would fault.
+ * memscope_object_at finds an object only once the linker has finished with it (in the same function, as seen in 2.36,
+ * 2.41 and 2.43). Before 2.35, a call slot shows whether its object is relocated: until then, it holds the file's
  * content, an address without the load bias.
  */
 static bool is_relocated(const struct change *change, const struct memscope_import_slot *slot, uintptr_t value) {
@@ -106,8 +106,8 @@ static bool is_copy(const struct memscope_shared_object *object) {
 }
 
 /*
- * Excludes the linker, whose own malloc serves nobody else; this library and other copies of it, whose calls are
- * memscope's; and the unwinder, which runs inside malloc.
+ * Excludes the linker (whose own malloc serves nobody else), this library and other copies of it (whose calls are
+ * memscope's), and the unwinder (which runs inside malloc).
  */
 static bool is_excluded(const struct memscope_shared_object *object) {
     return memscope_shared_object_symbol(object, "_r_debug") || memscope_shared_object_symbol(object, "_rtld_global") ||

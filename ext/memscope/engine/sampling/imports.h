@@ -1,9 +1,9 @@
 /*
- * The functions that loaded objects import, and how they are replaced.
+ * The functions that loaded objects import, and their replacement.
  *
  * An object calls a function of another object through a slot that the dynamic linker fills in. Most slots are
- * read-only afterwards (RELRO) and are made writable for the moment of a change. Takes no lock but the dynamic
- * linker's; allocates nothing.
+ * read-only afterwards (RELRO) and are made writable for the moment of a change. Takes only the dynamic linker's lock,
+ * and allocates nothing.
  */
 #ifndef MEMSCOPE_IMPORTS_H
 #define MEMSCOPE_IMPORTS_H
@@ -29,14 +29,16 @@ struct memscope_import_patches {
 };
 
 /*
- * memscope_imports_replace stores the replacements, as long as *wanted is true; memscope_imports_restore stores the
+ * memscope_imports_replace stores the replacements while *wanted is true, and memscope_imports_restore stores the
  * originals. Both work in every loaded object except the dynamic linker, libgcc's unwinder, this library and other
- * copies of it (Ruby::Box loads one for each box). Slots that hold anything else (another tool's function; another
- * allocator's malloc) are left alone. If an object calls any of the imports through such a slot, all of its slots are
- * left alone. Slots that the dynamic linker has not filled in yet are replaced too, unless some loaded object has its
- * own definition of imports[0] (the C library's does not count). *wanted is read under the dynamic linker's lock: clear
- * it before restoring, so that no thread can patch again afterwards. Returns MEMSCOPE_DENIED when a slot could not be
- * made writable; other slots may then be patched already.
+ * copies of it (Ruby::Box loads one for each box).
+ *
+ * Slots that hold any other function (of another tool or another allocator) are left alone. If an object calls any of
+ * the imports through such a slot, all of its slots are left alone. Slots that the dynamic linker has not filled in yet
+ * are replaced too, unless some loaded object has its own definition of imports[0] (the C library's does not count).
+ *
+ * *wanted is read under the dynamic linker's lock. Clear it before restoring, so that no thread can patch again
+ * afterwards. Returns MEMSCOPE_DENIED if a slot could not be made writable. Other slots may be patched already then.
  */
 enum memscope_status memscope_imports_replace(const struct memscope_import *imports, size_t count,
                                               const atomic_bool *wanted, struct memscope_import_patches *patches);

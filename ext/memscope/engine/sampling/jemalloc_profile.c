@@ -31,8 +31,8 @@ static bool skip_text(const char **cursor, const char *expected) {
 }
 
 /*
- * "  t*: 13: 6688 [20: 10240]": counts over all threads, live and ever allocated; the latter are 0 without
- * opt.prof_accum.
+ * "  t*: 13: 6688 [20: 10240]" counts live blocks over all threads, and in brackets all allocated ones, which are 0
+ * without opt.prof_accum.
  */
 static bool parse_counts(const char *line, struct counts *counts) {
     return skip_text(&line, "  t*: ") && memscope_text_decimal(&line, &counts->objects) && skip_text(&line, ": ") &&
@@ -144,8 +144,8 @@ enum memscope_status memscope_jemalloc_profile_parse(const char *text, size_t si
 }
 
 /*
- * Whether jemalloc promotes sampled small blocks to whole pages (after 5.3.0) instead of SC_LARGE_MINCLASS. A build
- * from between 5.3.0 and the next release reports 5.3.0.
+ * Returns true if jemalloc promotes sampled small blocks to whole pages (after 5.3.0) instead of SC_LARGE_MINCLASS. A
+ * build from between 5.3.0 and the next release reports 5.3.0.
  */
 static bool promotes_to_pages(void) {
     const char *version = NULL;
@@ -179,7 +179,7 @@ static struct promotion promotion_here(void) {
 
 /*
  * The extent, without `pad`, of a block that has the mean size of a stack's blocks. With prof_unbias, that mean may be
- * up to 1 % too large; hence the tolerance of an eighth of a unit. No size class exceeds a whole number of pages by so
+ * up to 1 % too large, hence the tolerance of an eighth of a unit. No size class exceeds a whole number of pages by so
  * little: the next class exceeds it by a quarter of a page.
  */
 static double extent_of(double size, struct promotion promotion) {
@@ -281,8 +281,7 @@ void memscope_jemalloc_profile_stop(void) {
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /*
- * A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ, and how much jemalloc will write is
- * unknown.
+ * A write past RLIMIT_FSIZE, even to a memfd, kills the process with SIGXFSZ, and the size of the profile is unknown.
  */
 static bool may_write(void) {
     struct rlimit limit;

@@ -10,7 +10,7 @@
 
 #define PROBED_BYTES 4000
 
-/* Only reads: at worst, memory below a signal handler's stack is read. */
+/* Only reads, at worst memory below a signal handler's stack. */
 static __attribute__((noinline)) void read_below(void) {
     char page[PROBED_BYTES];
     const volatile char *lowest = page;
@@ -24,10 +24,7 @@ bool memscope_probe_stack(void) {
     uintptr_t lowest = (uintptr_t)__builtin_frame_address(0) - PROBED_BYTES;
     stack_t handlers;
 
-    /*
-     * Takes 0.1 microseconds. The difference is unsigned: below the start of the stack, it wraps around and exceeds
-     * ss_size.
-     */
+    /* Takes 0.1 µs. The unsigned difference wraps around below the start of the stack, and exceeds ss_size. */
     if (sigaltstack(NULL, &handlers) == 0 && handlers.ss_flags & SS_ONSTACK &&
         lowest - (uintptr_t)handlers.ss_sp >= handlers.ss_size && PROTECTS(stack_probe))
         return false;
@@ -52,8 +49,8 @@ static unsigned end_count;
 static struct memscope_range own, skipped, unwinder;
 
 /*
- * Loaded at run time, not linked: libgcc_s takes 100 KiB of resident memory, and only a process with a malloc profile
- * unwinds.
+ * Loaded at run time, not linked, since libgcc_s takes 100 KiB of resident memory, and only a process with a malloc
+ * profile unwinds.
  */
 static struct {
     __typeof__(&_Unwind_Backtrace) backtrace;
@@ -96,7 +93,7 @@ void memscope_native_frames_skip_object_of(const void *address) {
     skipped = address ? extent_of(address) : (struct memscope_range){0};
 }
 
-/* Returns false for a program that has libgcc linked in: most of the program's frames are not the unwinder's. */
+/* Returns false for a program with libgcc linked in, most of whose frames are not the unwinder's. */
 bool memscope_native_frames_unwinder(const struct memscope_shared_object *object) {
     return *object->path && memscope_shared_object_contains(object, (uintptr_t)(void *)libgcc.backtrace);
 }
@@ -121,7 +118,7 @@ static bool is_end(uintptr_t function) {
     return false;
 }
 
-/* Records a frame unless it is excluded. Returns whether the walk continues. */
+/* Records a frame unless it is excluded. Returns true if the walk continues. */
 static bool take_frame(struct walk *walk, uintptr_t address, bool at_end) {
     if (!walk->left && (memscope_range_contains(own, address) || memscope_range_contains(skipped, address)))
         return true;
@@ -139,8 +136,8 @@ static bool find_unwindable(uintptr_t address, struct memscope_loaded_object *ob
 }
 
 /*
- * A frame outside any object (JIT-compiled code) ends the walk: for such a frame, libgcc returns the preceding frame's
- * function.
+ * A frame outside any object (JIT-compiled code) ends the walk, since libgcc returns the preceding frame's function for
+ * it.
  */
 static _Unwind_Reason_Code visit(struct _Unwind_Context *context, void *argument) {
     struct walk *walk = argument;
@@ -165,8 +162,8 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
 #ifdef __x86_64__
 
 /*
- * Caches, per address, what libgcc works out anew at every frame, in some 2,000 instructions and many cache lines of
- * tables.
+ * Caches, per address, a rule that libgcc works out anew at every frame, in some 2,000 instructions and many cache
+ * lines of tables.
  *
  * The rules of an unloaded object stay until other rules replace them. Another build of the object may be loaded at the
  * same place, with the same layout except for the size of a frame: by the old rule, a read may go past the end of the
@@ -174,7 +171,7 @@ unsigned memscope_native_frames_by_libgcc(uint64_t *words, unsigned room, bool l
  */
 #define KEPT_RULES 2048
 #define STEP_LIMIT ((uintptr_t)64 << 10)
-#define DESCRIPTION_LIMIT 16384 /* bytes in an FDE; libruby's longest has 2,476 */
+#define DESCRIPTION_LIMIT 16384 /* bytes in an FDE, of which libruby's longest has 2,476 */
 
 /*
  * Written and read by all threads without a lock. A torn read, which mixes words of different rules, is detected by the
@@ -193,7 +190,7 @@ static uint64_t seal_of(uintptr_t address, uint64_t rule, uint64_t source) {
     return address ^ mixed ^ mixed >> 29;
 }
 
-/* `cfa` and `rbp` are in words; the caller's rbp is saved `rbp` words below the CFA. */
+/* `cfa` and `rbp` are in words. The caller's rbp is saved `rbp` words below the CFA. */
 struct packed_rule {
     uint64_t kind : 3, ends : 1, cfa : 20, rbp : 13, digest : 27;
 };
@@ -238,8 +235,8 @@ static bool find_object(uintptr_t address, struct known_object *known) {
 }
 
 /*
- * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes; one FDE in a hundred has more
- * than 128. 0 without a usable FDE.
+ * A digest of an FDE: its length field (4 bytes) and its content, mostly some 30 bytes. One FDE in a hundred has more
+ * than 128 bytes. The digest is 0 without a usable FDE.
  */
 static uint32_t digest_of_description(const struct memscope_loaded_object *object, int32_t place) {
     const uint8_t *at = object->unwind_index + place;
@@ -296,10 +293,7 @@ static struct packed_rule rule_at(const struct known_object *known, uintptr_t ad
     return rule;
 }
 
-/*
- * Returns false if the rule does not lead to the caller. Not sanitized, because it reads words in other functions'
- * frames.
- */
+/* Returns false if the rule does not lead to the caller. Not sanitized, because it reads other functions' frames. */
 __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struct packed_rule rule) {
     uintptr_t cfa = (rule.kind == MEMSCOPE_UNWIND_BY_RSP ? frame->rsp : frame->rbp) + rule.cfa * sizeof(uintptr_t);
 
@@ -314,8 +308,8 @@ __attribute__((no_sanitize_address)) static bool step(struct frame *frame, struc
 }
 
 /*
- * Returns true if the walk was complete, or if libgcc's unwinder must not be called because this very allocation comes
- * from it.
+ * Returns true if the walk was complete, or if this very allocation comes from libgcc's unwinder, which must not be
+ * called then.
  */
 static bool walk_from(struct frame *frame, struct walk *walk) {
     struct known_object known = {.digest = 0};

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* A settled sample: its group, its window, and what it contributes to the estimates. */
+/* A settled sample: its group, its window, and its contribution to the estimates. */
 struct item {
     uint32_t stack, class_name, thread, tag, generation, window;
     double allocations, objects, bytes;
@@ -61,7 +61,7 @@ static bool is_of_group(const struct memscope_object_group *group, const struct 
            group->tag == item->tag && group->generation == item->generation;
 }
 
-/* Adds an item to its window's share. Items are sorted by window, so it is the last share or a new one. */
+/* Adds an item to its window's share: the last share or a new one, since items are sorted by window. */
 static void add_share(struct memscope_object_group *group, struct memscope_window_share *shares,
                       const struct item *item) {
     if (group->share_count == 0 || shares[group->share_count - 1].window != item->window)
@@ -128,7 +128,7 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
     return MEMSCOPE_OK;
 }
 
-/* A binary search: the groups are sorted by `compare`. */
+/* A binary search, since the groups are sorted by `compare`. */
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
                                                           const struct memscope_generations *generations) {
@@ -175,11 +175,11 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
 }
 
 /*
- * n (`worth`) is the effective number of windows. The factor (n / (n − 1))⁴ corrects for few windows: one square is the
- * jackknife's, which leaves out one window at a time; the other allows for the error of the variance, which is
+ * n (`worth`) is the effective number of windows. The factor (n / (n − 1))⁴ corrects for few windows. One square is the
+ * jackknife's, which leaves out one window at a time. The other allows for the error of the variance, which is
  * estimated from the same windows. With both, the true value is beyond 3 standard errors as rarely as it should be. The
- * spread between windows counts for the allocations outside of windows only (`unseen`): where windows leave nothing
- * out, the spread causes no error.
+ * spread between windows applies only to allocations outside of windows (`unseen`): where windows leave nothing out,
+ * the spread causes no error.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects) {

@@ -1,6 +1,6 @@
 /*
- * Estimates from the samples of objects: how many live objects and bytes each combination of stack, class, tag, thread
- * and generation has, and the variance of such an estimate.
+ * Estimates from the samples of objects: the live objects and bytes of each combination of stack, class, tag, thread
+ * and generation, and the variance of such an estimate.
  */
 #ifndef MEMSCOPE_OBJECT_GROUPS_H
 #define MEMSCOPE_OBJECT_GROUPS_H
@@ -10,10 +10,10 @@
 #include "sampling/generations.h"
 #include "sampling/object_samples.h"
 
-/* What the samples of one window contribute to an estimate. */
+/* The contribution of one window's samples to an estimate. */
 struct memscope_window_share {
     uint32_t window, samples;
-    double allocations; /* that the window stands for */
+    double allocations; /* represented by the window */
     double objects, bytes;
 };
 
@@ -27,16 +27,16 @@ struct memscope_object_group {
 };
 
 struct memscope_object_groups {
-    struct memscope_object_group *list; /* in the scratch of the reading; so are the shares */
+    struct memscope_object_group *list; /* in the scratch of the reading, as the shares are */
     size_t count;
 };
 
 /*
- * Groups the settled samples. bytes_of returns the bytes of a sample's object; `generations` are those at the beginning
+ * Groups the settled samples. bytes_of returns the bytes of a sample's object. `generations` are those at the beginning
  * of the reading, since a GC during the reading begins another epoch, and may merge generations. `window` is the number
- * of the last window: its samples are scaled by `last` (memscope_plan_at), and the allocations that it stands for also
+ * of the last window: its samples are scaled by `last` (memscope_plan_at), and the allocations that it represents also
  * by `watched`, the share of the window that has been watched. The groups hold references to their stacks and texts
- * until they are released, even if their samples are dropped meanwhile. Returns MEMSCOPE_NO_MEMORY if scratch is
+ * until they are released, even if their samples are dropped before. Returns MEMSCOPE_NO_MEMORY if scratch is
  * exhausted.
  */
 enum memscope_status memscope_object_samples_read(struct memscope_object_samples *samples,
@@ -45,7 +45,7 @@ enum memscope_status memscope_object_samples_read(struct memscope_object_samples
                                                   const struct memscope_generations *generations, uint32_t window,
                                                   double last, double watched, struct memscope_object_groups *groups);
 
-/* The group that a settled sample belongs to; NULL if the sample was taken after the groups were read. */
+/* The group of a settled sample, NULL if the sample was taken after the groups were read. */
 struct memscope_object_group *memscope_object_groups_find(const struct memscope_object_groups *groups,
                                                           const struct memscope_object_sample *sample,
                                                           const struct memscope_generations *generations);
@@ -54,7 +54,7 @@ void memscope_object_groups_release(struct memscope_object_samples *samples, str
 
 /*
  * Sums over windows: of each window's contribution to an estimate, of the contribution's square, and of its product
- * with the allocations that the window stands for.
+ * with the allocations that the window represents.
  */
 struct memscope_window_sums {
     double sum, squares, products;
@@ -65,8 +65,8 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
 /*
  * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
  * Each window's contribution is compared with the share of the estimate that is in proportion to the allocations that
- * the window stands for. The result is never below the variance of the same number of independent samples. `objects`:
- * how many objects the samples stand for.
+ * the window represents. The result is never below the variance of the same number of independent samples. `objects` is
+ * the number of objects that the samples represent.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
                                 uint64_t samples, double objects);

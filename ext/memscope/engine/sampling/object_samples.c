@@ -17,9 +17,9 @@ void memscope_object_samples_clear(struct memscope_object_samples *samples) {
 }
 
 /*
- * A pass over the list that keeps some samples, those of old objects first; the dropped samples end up behind the kept
- * ones. Samples stay in the order of their allocation, except that a sample whose object becomes old changes places
- * with the first young one: neighbours in the list are then neighbours in memory, which makes a sweep faster.
+ * A pass over the list that keeps some samples, those of old objects first, and leaves the dropped ones behind them.
+ * Samples stay in the order of their allocation, except that a sample whose object becomes old changes places with the
+ * first young one. Neighbours in the list are then neighbours in memory, which makes a sweep faster.
  */
 struct pass {
     uint32_t old, kept;
@@ -55,7 +55,7 @@ static void release_last(struct memscope_object_samples *samples) {
     memscope_text_release(&samples->texts, sample->thread);
 }
 
-/* Whether dropped samples may take room that new stacks and texts need; a text takes two or three cells. */
+/* Returns true if dropped samples may take room that new stacks and texts need. A text takes two or three cells. */
 static bool crowded(const struct memscope_object_samples *samples) {
     return samples->calls.count > MEMSCOPE_CALL_NODES / 2 || samples->texts.count > MEMSCOPE_TEXT_CELLS / 6;
 }

@@ -21,29 +21,29 @@
 
 #define MEMSCOPE_OBJECT_SAMPLES 65536
 
-/* A sample identifies its object by its address, and is a user of its stack and texts (0: none). */
+/* A sample identifies its object by its address, and is a user of its stack and texts, each 0 if none. */
 struct memscope_object_sample {
     uintptr_t address;
-    float weight;     /* allocations that it stands for */
-    float stands_for; /* its window's factor in weight: what memscope_plan_begin_window returned */
+    float weight;     /* allocations that it represents */
+    float stands_for; /* its window's factor in weight, from memscope_plan_begin_window */
     uint32_t epoch;   /* of the allocation */
     uint32_t window;  /* of the allocation, counted from 1 */
     uint32_t stack;
-    uint16_t pending; /* 1 + the index of the caller's record; 0 once the sample is settled */
+    uint16_t pending; /* 1 + the index of the caller's record, 0 once the sample is settled */
     uint16_t class_name, thread, tag, slot_bytes;
 };
 
 struct memscope_object_samples {
     struct memscope_object_sample list[MEMSCOPE_OBJECT_SAMPLES];
-    uint32_t old; /* how many, first in the list, are of objects that only a major GC can free; none is pending */
+    uint32_t old; /* first samples of the list, whose objects only a major GC can free, none of them pending */
     uint32_t count;
-    uint32_t unreleased; /* dropped samples, behind the kept ones; they still use their stacks and texts */
+    uint32_t unreleased; /* dropped samples, behind the kept ones, which still use their stacks and texts */
     uint64_t taken, dropped, thinned;
     struct memscope_call_tree calls;
     struct memscope_counted_texts texts;
 };
 
-/* Maps an empty table, once in a process. NULL if the kernel refuses. */
+/* Maps an empty table, once in a process. Returns NULL if the kernel refuses. */
 struct memscope_object_samples *memscope_object_samples_map(void);
 
 /* Drops all samples, and gives their memory back to the kernel. */
@@ -64,29 +64,29 @@ void memscope_object_samples_add(struct memscope_object_samples *samples, struct
 #define MEMSCOPE_RELEASED_AT_ONCE 8192
 
 /*
- * Releases at most MEMSCOPE_RELEASED_AT_ONCE dropped samples, which takes about a millisecond; more while the tables of
- * stacks and texts are so full that new ones may find no room.
+ * Releases up to MEMSCOPE_RELEASED_AT_ONCE dropped samples, which takes about a millisecond. Releases more while the
+ * tables of stacks and texts are so full that new ones may find no room.
  */
 void memscope_object_samples_release(struct memscope_object_samples *samples);
 
 enum memscope_object_age { MEMSCOPE_OBJECT_DEAD, MEMSCOPE_OBJECT_YOUNG, MEMSCOPE_OBJECT_OLD };
 
 /*
- * Called at the end of a mark phase, when it is known which objects survive the GC: drops the samples of the others.
- * `minor`: skips the old objects, since a minor GC frees none of them. `fetch`: prefetches what age_of reads for this
- * address.
+ * Drops the samples whose objects do not survive a GC. Call at the end of a mark phase, when the survivors are known.
+ * With `minor`, skips the old objects, since a minor GC frees none of them. `fetch` prefetches the memory that age_of
+ * reads for this address.
  */
 void memscope_object_samples_sweep(struct memscope_object_samples *samples, bool minor,
                                    enum memscope_object_age (*age_of)(uintptr_t address),
                                    void (*fetch)(uintptr_t address));
 
-/* After a GC whose survivors are not known: drops all samples, or all but the old ones if the GC was minor. */
+/* Drops all samples, or all but the old ones if the GC was minor. Call after a GC whose survivors are unknown. */
 void memscope_object_samples_forget(struct memscope_object_samples *samples, bool minor);
 
 /* Drops the samples of this window. */
 void memscope_object_samples_forget_window(struct memscope_object_samples *samples, uint32_t window);
 
-/* Called when objects have moved. */
+/* Call when objects have moved. */
 void memscope_object_samples_move(struct memscope_object_samples *samples, uintptr_t (*moved)(uintptr_t address));
 
 #endif

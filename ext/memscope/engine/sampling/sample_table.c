@@ -13,13 +13,13 @@
 
 static struct table {
     _Atomic(uint16_t) filter[1u << MEMSCOPE_FILTER_BITS];
-    uint32_t slots[SLOTS]; /* by address: indexes + 1 into samples; 0: none */
+    uint32_t slots[SLOTS]; /* by address: indexes + 1 into samples, 0 for an empty slot */
     struct memscope_sample samples[SAMPLE_LIMIT];
     struct memscope_stack_table stacks;
 } * table;
 
 static uint32_t sample_count;
-static uint32_t numbering; /* of stacks: increased when their numbers change */
+static uint32_t numbering; /* of stacks, increased when their numbers change */
 static uint64_t dropped_samples, lost_frees;
 static double sampling_rate;
 static _Atomic(uintptr_t) deferred[DEFERRED_LIMIT];
@@ -27,7 +27,7 @@ static atomic_bool any_deferred;
 static atomic_flag locked = ATOMIC_FLAG_INIT;
 static __thread volatile bool held; /* this thread holds the lock, or waits for it */
 static bool locked_for_fork;
-static _Atomic(uint16_t) no_filter[1u << MEMSCOPE_FILTER_BITS]; /* never written: no memory of its own */
+static _Atomic(uint16_t) no_filter[1u << MEMSCOPE_FILTER_BITS]; /* never written, so it has no memory of its own */
 
 _Atomic(uint16_t) *memscope_sample_filter = no_filter;
 _Atomic(uint32_t) memscope_sample_filter_bits[MEMSCOPE_FILTER_WORDS];
@@ -40,7 +40,7 @@ double memscope_sample_weight(double size, double rate) {
 
 /* ---- samples -------------------------------------------------------------------------------------------------- */
 
-/* Counts one sample more or one less, under the lock; free reads the counter and its bit without the lock. */
+/* Adds `change` to a counter and updates its bit, under the lock. free reads both without the lock. */
 static void count_in_filter(uintptr_t address, int change) {
     size_t index = memscope_filter_index(address), bit = index / MEMSCOPE_FILTER_GROUP;
     _Atomic(uint16_t) *group = &table->filter[bit * MEMSCOPE_FILTER_GROUP];
@@ -92,7 +92,7 @@ static struct memscope_sample remove_sample(uintptr_t address) {
     table->slots[slot] = 0;
     close_gap(slot);
     count_in_filter(address, -1);
-    memscope_stack_loses_sample(&table->stacks, removed.stack);
+    memscope_stack_remove_sample(&table->stacks, removed.stack);
     last = &table->samples[--sample_count];
     if (index - 1 != sample_count) {
         table->slots[sample_slot(last->address)] = index;
@@ -111,7 +111,7 @@ static void add_sample(struct memscope_sample sample) {
     table->slots[sample_slot(sample.address)] = sample_count + 1;
     table->samples[sample_count++] = sample;
     count_in_filter(sample.address, 1);
-    memscope_stack_gains_sample(&table->stacks, sample.stack);
+    memscope_stack_add_sample(&table->stacks, sample.stack);
 }
 
 /* ---- the lock --------------------------------------------------------------------------------------------------- */
@@ -133,7 +133,8 @@ static void remove_deferred(void) {
 }
 
 /*
- * `held` is set before the lock is taken and cleared after it is released: a signal handler may run at any instruction.
+ * Sets `held` before the lock is taken and clears it after the release, since a signal handler may run at any
+ * instruction.
  */
 static void lock(void) {
     held = true;
@@ -272,7 +273,7 @@ static void estimate(const struct memscope_sample *sample, double rate, struct m
     stack->variance += size * size * weight * (weight - 1); /* x²(1−p)/p², by Horvitz and Thompson */
 }
 
-/* A copy of the table in scratch, and how much room the copy has. */
+/* A copy of the table in scratch, and its capacities. */
 struct copy {
     struct memscope_sample *samples;
     struct memscope_kept_stack *stacks;
@@ -282,7 +283,7 @@ struct copy {
     double rate;
 };
 
-/* Room for what is added between making room and taking the lock. */
+/* Room for entries added between making room and taking the lock. */
 #define SPARE 1024
 
 /* The pages are made resident first, so that copying under the lock waits for no memory. */
@@ -299,7 +300,7 @@ static bool make_room(struct memscope_scratch *scratch, struct copy *copy) {
     return copy->samples && copy->stacks && copy->words;
 }
 
-/* Under the lock. False: there is not enough room. */
+/* Under the lock. Returns false if there is not enough room. */
 static bool copy_table(struct copy *copy) {
     const struct memscope_stack_table *stacks = &table->stacks;
 

@@ -11,19 +11,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The most words in a stack: PROF_BT_MAX of jemalloc 5.3.0, the capacity of the array that its hook is given. */
+/* Maximum words in a stack: PROF_BT_MAX of jemalloc 5.3.0, the capacity of the array that its hook is given. */
 #define MEMSCOPE_STACK_WORDS 128
 
 enum memscope_word_kind {
     MEMSCOPE_WORD_NATIVE,     /* a return address */
-    MEMSCOPE_WORD_RUBY,       /* index: a frame that the binding knows; line: in its file */
+    MEMSCOPE_WORD_RUBY,       /* index: a frame of the binding, line: in its file */
     MEMSCOPE_WORD_STATE,      /* index: an enum memscope_stack_state */
     MEMSCOPE_WORD_GENERATION, /* index: the generation that was current */
-    MEMSCOPE_WORD_TAG,        /* index: a tag that the binding knows */
-    MEMSCOPE_WORD_THREAD,     /* index: a thread's name that the binding knows */
+    MEMSCOPE_WORD_TAG,        /* index: a tag of the binding */
+    MEMSCOPE_WORD_THREAD,     /* index: a thread's name of the binding */
 };
 
-/* Why a stack lacks frames. */
+/* Reasons for a stack without frames, or without some of them. */
 enum memscope_stack_state {
     MEMSCOPE_STACK_DURING_GC = 1,
     MEMSCOPE_STACK_NO_GVL,
@@ -35,8 +35,8 @@ enum memscope_stack_state {
 };
 
 /*
- * The top byte of a word that is no address. User space ends at 2^56 at most on x86-64 and aarch64, so such a word is
- * above every user-space address.
+ * The top byte of a word that is not an address. User space ends at 2^56 at most on x86-64 and aarch64, so such a word
+ * is above every user-space address.
  */
 #define MEMSCOPE_WORD_MARK UINT64_C(0xFE)
 
@@ -57,8 +57,8 @@ static inline uint32_t memscope_word_line(uint64_t word) {
 }
 
 /*
- * Writes the stack of the calling thread, leaf first, to words[0..room - 1]; returns the number of words. Runs inside
- * malloc, in any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
+ * Writes the stack of the calling thread, leaf first, to words[0..room - 1], and returns the number of words. Runs
+ * inside malloc, in any thread and state: must not take a lock that is held around malloc, allocate objects, or fail.
  */
 typedef unsigned (*memscope_stack_reader)(uint64_t *words, unsigned room);
 
@@ -67,10 +67,10 @@ struct memscope_sampled_stack {
     const uint64_t *words;
     uint32_t length;
     uint64_t samples;  /* live ones */
-    double live_bytes; /* estimates: see memscope_sample_weight */
+    double live_bytes; /* estimates, see memscope_sample_weight */
     double live_objects;
     double variance;        /* of live_bytes */
-    double allocated_bytes; /* since the start; negative if the allocator does not count them */
+    double allocated_bytes; /* since the start, negative if the allocator does not count them */
     double allocated_objects;
 };
 
@@ -82,8 +82,8 @@ struct memscope_sampled_stacks {
 };
 
 /*
- * How many blocks a sampled block of this size represents. Sampling is a Poisson process that takes one byte in `rate`:
- * a block of `size` bytes is sampled with probability 1 − e^(−size/rate).
+ * The number of blocks that a sampled block of this size represents. Sampling is a Poisson process that takes one byte
+ * in `rate`: a block of `size` bytes is sampled with probability 1 − e^(−size/rate).
  */
 double memscope_sample_weight(double size, double rate);
 

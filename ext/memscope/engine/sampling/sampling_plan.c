@@ -5,14 +5,14 @@
 #define WINDOW ((double)MEMSCOPE_WINDOW_ALLOCATIONS)
 #define MEMORY 16              /* windows in the moving means */
 #define MAX_PART 1e9           /* allocations */
-#define MAX_WINDOW_COST_NS 2e7 /* nanoseconds: a higher cost counts as this much, since the rest is machine noise */
+#define MAX_WINDOW_COST_NS 2e7 /* nanoseconds, higher costs are cut off as machine noise */
 #define SPARE_LIMIT 2e7        /* nanoseconds */
 #define FIRST_SPARE 1e7        /* nanoseconds */
-#define EARLY 0.25             /* pause between windows in the beginning, as a share of the allocations so far */
-#define UNEVEN 0.5             /* this pause, and the others, differ from their mean by at most this share of it */
-#define LEARNING 64            /* windows: fewer tell too little of what watching costs */
-#define FORGETTING 256         /* windows: once there are so many, each of them counts half */
-#define COLDEST 4              /* watching costs at most this many times what it cost at the start */
+#define EARLY 0.25             /* mean pause between the first windows, as a share of the allocations so far */
+#define UNEVEN 0.5             /* maximum deviation of a pause from its mean, as a share of it */
+#define LEARNING 64            /* minimum windows from which the cost of watching is learned */
+#define FORGETTING 256         /* windows, after which each of them counts half */
+#define COLDEST 4              /* maximum ratio of the cost of watching to its cost at the start */
 
 static uint64_t draw(struct memscope_sampling_plan *plan) {
     uint64_t bits = plan->random += UINT64_C(0x9E3779B97F4A7C15);
@@ -27,7 +27,7 @@ static double uniform(struct memscope_sampling_plan *plan) {
     return (double)((draw(plan) >> 11) + 1) * 0x1p-53;
 }
 
-/* At most UNEVEN more than 1, or less; 1 in the mean. */
+/* 1 in the mean, between 1 − UNEVEN and 1 + UNEVEN. */
 static double uneven(struct memscope_sampling_plan *plan) {
     return 1 - UNEVEN + 2 * UNEVEN * uniform(plan);
 }
@@ -80,7 +80,7 @@ static void follow(double *mean, double value, uint64_t count) {
 
 /*
  * Each window is compared with the pause before it, since an allocation may take ten times as long in one phase of a
- * program as in another. Subtracts one standard error: costs vary, and must not seem high by chance.
+ * program as in another. Subtracts one standard error, since costs vary, and must not seem high by chance.
  */
 static void learn(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
     struct memscope_extra_cost *extra = &plan->extra;
@@ -102,7 +102,7 @@ static void learn(struct memscope_sampling_plan *plan, const struct memscope_win
         *extra = (struct memscope_extra_cost){extra->windows / 2, extra->sum / 2, extra->squares / 2};
 }
 
-/* Updates the moving means and what may still be spent. */
+/* Updates the moving means and the remaining allowance. */
 static void account(struct memscope_sampling_plan *plan, const struct memscope_window *window) {
     double spent = (double)window->spent_ns + plan->watching_ns * (double)window->watched;
 
@@ -121,7 +121,7 @@ static double affordable_part(const struct memscope_sampling_plan *plan) {
 }
 
 /*
- * Parts differ in length at random, so that their beginnings cannot stay in step with the program either: a window more
+ * Parts differ in length at random, so that their beginnings cannot stay in step with the program either. A window more
  * rarely covers the first and last allocations of its part, so the same allocations must not be first or last in each
  * profile. (With early parts of one length, a burst as long as a window was estimated 14 % too low to 18 % too high on
  * average, depending on where it was.)

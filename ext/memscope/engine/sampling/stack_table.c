@@ -53,25 +53,25 @@ static void gain_samples(struct memscope_stack_table *table, struct memscope_kep
     stack->samples += samples;
 }
 
-void memscope_stack_gains_sample(struct memscope_stack_table *table, uint32_t number) {
+void memscope_stack_add_sample(struct memscope_stack_table *table, uint32_t number) {
     gain_samples(table, &table->stacks[number - 1], 1);
 }
 
-void memscope_stack_loses_sample(struct memscope_stack_table *table, uint32_t number) {
+void memscope_stack_remove_sample(struct memscope_stack_table *table, uint32_t number) {
     if (--table->stacks[number - 1].samples == 0)
         table->idle++;
 }
 
-/* ---- which idle stacks keep their frames ------------------------------------------------------------------------ */
+/* ---- idle stacks that keep their frames -------------------------------------------------------------------------- */
 
-#define IDLE_IN_FULL 1024 /* at most */
+#define IDLE_IN_FULL 1024 /* stacks, at most */
 
 static int exponent_of(double bytes) {
     return 63 - __builtin_clzll((uint64_t)bytes | 1);
 }
 
 /* An exponent: idle stacks that allocated at least that power of two of bytes keep their frames. */
-static int least_in_full(const struct memscope_stack_table *table) {
+static int min_exponent_in_full(const struct memscope_stack_table *table) {
     uint32_t stacks[64] = {0}, more = 0;
     int exponent = 63;
 
@@ -87,18 +87,18 @@ static bool keeps_frames(const struct memscope_kept_stack *stack, int in_full) {
     return !stack->shortened && exponent_of(stack->allocated_bytes) >= in_full;
 }
 
-/* ---- how the other idle stacks are shortened -------------------------------------------------------------------- */
+/* ---- idle stacks that are shortened ------------------------------------------------------------------------------ */
 
 /*
- * Idle stacks are shortened by the first level that leaves at most `most` of them. No level keeps generations: they
- * tell the age of live memory, and an idle stack has none. Levels drop threads before callers, because many threads of
- * a server do the same work.
+ * Idle stacks are shortened by the first level that leaves at most `max_stacks` of them. No level keeps generations,
+ * which give the age of live memory, of which an idle stack has none. Levels drop threads before callers, because many
+ * threads of a server do the same work.
  */
 static const struct level {
     uint32_t frames; /* Ruby frames */
     uint32_t native_frames;
     bool threads;
-    uint32_t most;
+    uint32_t max_stacks;
 } levels[] = {
     {16, 4, true, 2048}, {16, 4, false, 2048}, {8, 4, false, 2048},       {4, 4, false, 4096},
     {2, 2, false, 8192}, {1, 1, false, 16384}, {0, 0, false, UINT32_MAX},
@@ -108,12 +108,12 @@ static const struct level complete = {MEMSCOPE_STACK_WORDS, MEMSCOPE_STACK_WORDS
 #define CALLERS_DROPPED memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_CALLERS_DROPPED, 0)
 #define NO_ROOM memscope_word(MEMSCOPE_WORD_STATE, MEMSCOPE_STACK_NO_ROOM, 0)
 
-/* A Ruby frame for which there was no room is a frame too. */
+/* A placeholder for a Ruby frame that found no room is a frame too. */
 static bool is_ruby_frame(uint64_t word) {
     return memscope_word_kind(word) == MEMSCOPE_WORD_RUBY || word == NO_ROOM;
 }
 
-/* Copies frames into table->rest: native ones, then Ruby's. Returns how many words of the stack were read. */
+/* Copies frames into table->rest: native ones, then Ruby's. Returns the number of words of the stack that were read. */
 static uint32_t copy_frames(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
                             const struct level *level, uint32_t *length) {
     const uint64_t *words = table->words + stack->first_word;
@@ -130,7 +130,7 @@ static uint32_t copy_frames(struct memscope_stack_table *table, const struct mem
     return read;
 }
 
-/* Writes what the level leaves of an idle stack to table->rest, and returns its length. */
+/* Writes an idle stack as the level shortens it to table->rest, and returns its length. */
 static uint32_t shorten(struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
                         const struct level *level) {
     const uint64_t *words = table->words + stack->first_word;
@@ -147,7 +147,7 @@ static uint32_t shorten(struct memscope_stack_table *table, const struct memscop
     return length;
 }
 
-/* The slots serve as a set: they are filled again afterwards. */
+/* Uses the slots as a set. They are filled again afterwards. */
 static bool is_new(uint32_t *slots, uint64_t hash) {
     uint32_t slot = hash & (MEMSCOPE_STACK_SLOTS - 1), key = (uint32_t)(hash >> 32) | 1;
 
@@ -159,7 +159,7 @@ static bool is_new(uint32_t *slots, uint64_t hash) {
     return true;
 }
 
-/* How many of the idle stacks that lose frames would remain. */
+/* The number of idle stacks that would remain of those that lose frames. */
 static uint32_t remaining(struct memscope_stack_table *table, const struct level *level, int in_full) {
     uint32_t different = 0;
 
@@ -175,22 +175,22 @@ static uint32_t remaining(struct memscope_stack_table *table, const struct level
 
 /* If the table is full, the level must also make room in it. */
 static const struct level *level_of(struct memscope_stack_table *table, int in_full) {
-    uint32_t most = has_room(table, MEMSCOPE_STACK_WORDS) ? UINT32_MAX : table->idle / 2, left;
+    uint32_t max = has_room(table, MEMSCOPE_STACK_WORDS) ? UINT32_MAX : table->idle / 2, left;
     const struct level *level = levels;
 
-    for (; level->most != UINT32_MAX; level++) {
+    for (; level->max_stacks != UINT32_MAX; level++) {
         left = remaining(table, level, in_full);
-        if (left <= level->most && left <= most)
+        if (left <= level->max_stacks && left <= max)
             break;
     }
     return level;
 }
 
-/* ---- shortening ------------------------------------------------------------------------------------------------- */
+/* ---- the merge pass ---------------------------------------------------------------------------------------------- */
 
 #define MIN_TRIMMED_STACKS 2048
 
-/* The more stacks there are, the longer a shortening takes, and the less often it comes. */
+/* The more stacks there are, the longer a merge pass takes, and the less often it runs. */
 bool memscope_stack_table_should_trim(const struct memscope_stack_table *table) {
     uint32_t more = table->idle > table->idle_before ? table->idle - table->idle_before : 0;
 
@@ -205,7 +205,7 @@ static uint32_t put_live(struct memscope_stack_table *table, const struct memsco
     return number;
 }
 
-/* Whether table->rest lacks more of the stack than the generation, which is the last word. */
+/* Returns true if table->rest lacks more of the stack than the generation, which is the last word. */
 static bool is_changed(const struct memscope_stack_table *table, const struct memscope_kept_stack *stack,
                        uint32_t length) {
     const uint64_t *words = table->words + stack->first_word;
@@ -223,7 +223,7 @@ static uint32_t put_idle(struct memscope_stack_table *table, const struct memsco
     return number;
 }
 
-/* Writes what is kept of each stack over the words already read: the order stays the same, and no stack gets longer. */
+/* Overwrites words already read: the order of the stacks stays the same, and no stack gets longer. */
 static void rebuild(struct memscope_stack_table *table, const struct level *level, int in_full) {
     uint32_t count = table->count;
 
@@ -243,7 +243,7 @@ static void rebuild(struct memscope_stack_table *table, const struct level *leve
 }
 
 void memscope_stacks_shorten(struct memscope_stack_table *table) {
-    int in_full = least_in_full(table);
+    int in_full = min_exponent_in_full(table);
 
     rebuild(table, level_of(table, in_full), in_full);
     table->idle_before = table->idle;

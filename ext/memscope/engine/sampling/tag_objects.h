@@ -1,6 +1,6 @@
 /*
- * The sampled objects of each tag: those that are alive, and among them the judged ones: allocated before a moment in
- * the past, and found alive by a GC since then.
+ * The sampled objects of each tag: the live ones, and among them the judged ones, allocated before a moment in the past
+ * and found alive by a GC since then.
  */
 #ifndef MEMSCOPE_TAG_OBJECTS_H
 #define MEMSCOPE_TAG_OBJECTS_H
@@ -14,21 +14,21 @@
 struct memscope_tag_objects {
     uint64_t samples;
     double objects, bytes;
-    uint64_t judged_samples;                    /* those of the judged objects */
-    const struct memscope_window_share *judged; /* their shares, by window */
+    uint64_t judged_samples;                    /* of the judged objects */
+    const struct memscope_window_share *judged; /* shares of the judged objects, by window */
     size_t judged_count;
 };
 
 /* The windows as of one moment: until the next one begins, the samples of the last one are scaled by `last`. */
 struct memscope_windows_at {
-    uint32_t window; /* the last one */
+    uint32_t window; /* number of the last window */
     double last;     /* as in memscope_plan_at */
-    double watched;  /* the share of that window that had been watched */
+    double watched;  /* share of that window that had been watched */
 };
 
 /*
  * Reads the settled samples into tags[0..MEMSCOPE_TAGS - 1], which must be empty. The judged objects are those of
- * epochs before `epoch`; `judged` is the moment at which `epoch` began. Returns MEMSCOPE_NO_MEMORY if scratch is
+ * epochs before `epoch`, and `judged` is the moment at which it began. Returns MEMSCOPE_NO_MEMORY if scratch is
  * exhausted.
  */
 enum memscope_status memscope_tag_objects_read(const struct memscope_object_samples *samples,

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* DWARF register numbers of the x86-64 psABI (figure 3.36); the return address counts as a register. */
+/* DWARF register numbers of the x86-64 psABI (figure 3.36), where the return address counts as a register. */
 enum { RBP = 6, RSP = 7, RETURN_ADDRESS = 16 };
 
 #define WORD 8
@@ -13,7 +13,7 @@ enum { RBP = 6, RSP = 7, RETURN_ADDRESS = 16 };
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
-/* Reads bytes until it fails: past the end, or at something unknown. */
+/* Reads bytes until it fails: past the end, or at an unknown value. */
 struct cursor {
     const uint8_t *at, *end;
     bool failed;
@@ -49,7 +49,7 @@ static uint8_t take_byte(struct cursor *cursor) {
     return (uint8_t)take_number(cursor, 1);
 }
 
-/* LEB128; more than 63 bits fail. */
+/* LEB128. More than 63 bits fail. */
 static uint64_t take_unsigned(struct cursor *cursor) {
     uint64_t number = 0;
     uint8_t byte;
@@ -78,7 +78,7 @@ static int64_t take_signed(struct cursor *cursor) {
     return 0;
 }
 
-/* Factors are small in what compilers write; larger ones fail, so that no product overflows. */
+/* Compilers write small factors. Larger ones fail, so that no product overflows. */
 static int64_t product(struct cursor *cursor, int64_t factor, int64_t other) {
     if (factor < -CFA_LIMIT || factor > CFA_LIMIT || other < -CFA_LIMIT || other > CFA_LIMIT) {
         fail(cursor);
@@ -91,7 +91,7 @@ static int64_t product(struct cursor *cursor, int64_t factor, int64_t other) {
 
 struct saved {
     enum { IN_REGISTER, AT_CFA, NOWHERE, ELSEWHERE } where;
-    int64_t offset; /* AT_CFA: from the CFA */
+    int64_t offset; /* from the CFA, for AT_CFA */
 };
 
 struct row {
@@ -109,7 +109,7 @@ struct program {
     uint64_t location, distance;
 };
 
-/* NULL for a register that no rule needs. */
+/* Returns NULL for a register that no rule needs. */
 static struct saved *place_of(struct row *row, uint64_t number) {
     return number == RBP              ? &row->rbp
            : number == RSP            ? &row->rsp
@@ -155,9 +155,9 @@ static void recall(struct program *program, struct cursor *cursor) {
 
 /* ---- call frame instructions: DWARF 5, section 6.4.2 and table 7.29 --------------------------------------------- */
 
-/* Those that compilers and libraries in assembly use on x86-64; any other one needs a full unwinder. */
+/* The instructions that compilers and libraries in assembly use on x86-64. Any other one needs a full unwinder. */
 enum {
-    ADVANCE_LOC = 0x40, /* these three have an operand in their lower 6 bits */
+    ADVANCE_LOC = 0x40, /* the first three have an operand in their lower 6 bits */
     OFFSET = 0x80,
     RESTORE = 0xc0,
     NOP = 0x00,
@@ -240,8 +240,8 @@ static void run_long(struct program *program, struct cursor *cursor, uint8_t cod
 }
 
 /*
- * Runs to the end, or until `location` reaches `distance`: later rows are for later instructions. Returns false if it
- * fails.
+ * Runs to the end, or until `location` reaches `distance`, since later rows are for later instructions. Returns false
+ * on failure.
  */
 static bool run(struct program *program, struct cursor *cursor) {
     while (cursor->at < cursor->end && program->location < program->distance) {
@@ -348,7 +348,7 @@ static bool fits(int64_t offset, int64_t limit) {
     return offset % WORD == 0 && offset > -limit && offset < limit;
 }
 
-/* Without a rule for rsp, the caller's rsp is the CFA; a rule means that the function has switched stacks. */
+/* Without a rule for rsp, the caller's rsp is the CFA. A rule means that the function has switched stacks. */
 static struct memscope_unwind_rule rule_of_row(const struct row *row) {
     const struct saved *rbp = &row->rbp, *returns = &row->return_address;
     struct memscope_unwind_rule rule = {.kind = MEMSCOPE_UNWIND_OTHER};
@@ -407,14 +407,15 @@ struct index {
     struct entry table[];
 };
 
-/* Whether the index is as GNU ld, gold, lld and mold write it. */
+/* Returns true if the index has the form that GNU ld, gold, lld and mold write. */
 static bool is_searchable(const struct index *index) {
     return index->version == 1 && index->eh_frame_encoding == RELATIVE_32 && index->count_encoding == ABSOLUTE_32 &&
            index->table_encoding == 0x3b && index->count > 0;
 }
 
 /*
- * Whether the table ends inside the object. If not, even a full unwinder must not run: it would read past the object.
+ * Returns true if the table ends inside the object. If not, even a full unwinder must not run: it would read past the
+ * object.
  */
 static bool is_whole(const struct index *index, uintptr_t end) {
     uintptr_t table = (uintptr_t)index->table;
@@ -422,7 +423,7 @@ static bool is_whole(const struct index *index, uintptr_t end) {
     return end >= table && index->count <= (end - table) / sizeof *index->table;
 }
 
-/* The last entry whose function begins at or before `position`; NULL if all begin after it. */
+/* The last entry whose function begins at or before `position`, NULL if all begin after it. */
 static const struct entry *search(const struct index *index, int64_t position) {
     const struct entry *table = index->table;
     size_t low = 0, high = index->count;

@@ -16,8 +16,8 @@
 
 enum memscope_unwind_kind {
     MEMSCOPE_UNWIND_UNDESCRIBED, /* no FDE covers the address */
-    MEMSCOPE_UNWIND_OTHER,       /* an expression, a signal frame: needs a full unwinder */
-    MEMSCOPE_UNWIND_OUTERMOST,   /* there is no caller */
+    MEMSCOPE_UNWIND_OTHER,       /* needs a full unwinder: an expression, a signal frame */
+    MEMSCOPE_UNWIND_OUTERMOST,   /* no caller */
     MEMSCOPE_UNWIND_BY_RSP,
     MEMSCOPE_UNWIND_BY_RBP
 };
@@ -29,16 +29,16 @@ enum memscope_unwind_kind {
 struct memscope_unwind_rule {
     enum memscope_unwind_kind kind;
     int32_t cfa, rbp;
-    uintptr_t function;  /* the function's start; 0: unknown */
-    int32_t description; /* offset in bytes of the FDE from the object's unwind index; 0: none */
+    uintptr_t function;  /* start of the function, 0 if unknown */
+    int32_t description; /* offset in bytes of the FDE from the object's unwind index, 0 if none */
 };
 
 /* The rule for a frame with this return address, in this object, which must have an unwind index. */
 struct memscope_unwind_rule memscope_unwind_rule_of(const struct memscope_loaded_object *object, uintptr_t address);
 
 /*
- * The rule that the FDE at `description` has for the instruction that ends at `distance` bytes from the function's
- * start. Leaves the fields `function` and `description` 0. Reads nothing outside `readable`, whatever the bytes.
+ * The rule that the FDE at `description` has for the instruction that ends `distance` bytes after the function's start.
+ * Leaves the fields `function` and `description` 0. Reads nothing outside `readable`, whatever the bytes.
  */
 struct memscope_unwind_rule memscope_unwind_rule_parse(const uint8_t *description, struct memscope_range readable,
                                                        uint64_t distance);
