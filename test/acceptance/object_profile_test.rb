@@ -564,13 +564,30 @@ class ObjectProfileTest < MemscopeTest
     estimates = child(<<~RUBY)
       profile
       Memscope::MallocProfile.start(backend: :imports, rate: 1 << 14)
-      $held = Array.new(20_000) { |number| "x" * 1000 }
+      $held = Array.new(20_000)
+      $held.map! { "x" * 1000 }
       full_gc
       lines = [PROFILE.stop, Memscope::MallocProfile.stop].map { |read| read.by(:line).first }
       puts JSON.generate(lines.map { |line| [line.live_bytes, line.error_bytes, line.samples] })
     RUBY
 
     estimates.each { |estimate| assert_estimate 20_000_000, estimate, "the line's bytes" }
+  end
+
+  # Each twentieth String has 10 KB: 1,000 of these, of which 20 are sampled in the mean, make up most of the bytes, so
+  # the error is about 10 MB / √20. Fewer than four are sampled once in 300,000 runs.
+  def test_the_error_of_bytes_follows_sizes
+    estimate = child(<<~RUBY)
+      $held = Array.new(20_000) { |number| number % 20 == 0 ? 10_000 : 20 }
+      profile
+      $held.map! { |length| "x" * length }
+      line = PROFILE.stop.by(:line).first
+      puts JSON.generate([line.live_bytes, line.error_bytes])
+    RUBY
+    bytes, error = estimate
+
+    assert_in_delta 10_760_000, bytes, 5 * error
+    assert_operator error, :>, 900_000
   end
 
   # The errors of stacks come from the extension, those of groups from Ruby.

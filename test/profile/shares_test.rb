@@ -6,11 +6,11 @@ require_relative "../support/profiles"
 # Errors of profiles of objects, by windows.
 class SharesTest < MemscopeTest
   # Stacks of one line, given as [samples, [window, allocations, objects, bytes], …].
-  def profile(*stacks, windows:, allocations:, share: 0.0)
+  def profile(*stacks, windows:, allocations:, share: 0.0, **fields)
     stacks = stacks.map.with_index do |(samples, *shares), generation|
       Profiles.stack([0], shares.sum(&:last), generation, samples: samples, shares: shares, class_name: "Order",
                                                           live_objects: shares.sum { |share| share[2] },
-                                                          error_objects: 1)
+                                                          error_objects: 1, **fields)
     end
     body = Profiles.whole([Profiles::FRAMES.fetch(:put)], stacks, backend: :objects, rate_bytes: nil, windows: windows,
                                                                   allocations: allocations, coverage: nil,
@@ -27,6 +27,16 @@ class SharesTest < MemscopeTest
 
     assert_in_delta expected, even.error_objects, 1
     assert_in_delta expected * 40, even.error_bytes, 40
+  end
+
+  # One object of 300 KB, which a sample of 50 stands for a hundred times, among strings of 40 bytes.
+  def test_one_large_object_among_small_ones_is_uncertain
+    even = profile([50, *(1..9).map { |window| [window, 40_000, 500, 20_000] }, [10, 40_000, 500, 30_019_600]],
+                   windows: 10, allocations: 400_000, share: 1.0, spread_bytes: 30_000_000)
+
+    assert_in_delta 30_000_000, even.error_bytes, 300_000
+    assert_equal even.error_bytes, even.by(:line).first.error_bytes
+    assert_operator even.error_objects, :<, 750
   end
 
   # All in one of 10 windows: by the jackknife, the error is about as large as the estimate.
@@ -57,12 +67,13 @@ class SharesTest < MemscopeTest
 
   def test_what_is_in_both_profiles_adds_no_error_to_their_difference
     held = (1..10).map { |window| [window, 40_000, 500 * window, 20_000 * window] }
-    earlier = profile([50, *held], windows: 10, allocations: 400_000)
-    later = profile([52, *held, [11, 40_000, 200, 8000]], windows: 11, allocations: 440_000)
+    earlier = profile([50, *held], windows: 10, allocations: 400_000, spread_bytes: 3000)
+    later = profile([52, *held, [11, 40_000, 200, 8000]], windows: 11, allocations: 440_000, spread_bytes: 5000)
     growth = later.growth_since(earlier)
 
     assert_equal 200, growth.live_objects
     assert_equal [[11, 40_000, 200, 8000]], growth.stacks.first.shares
+    assert_equal 4000, growth.stacks.first.spread_bytes
     assert_operator growth.error_objects, :<, 350
     assert_operator earlier.error_objects, :>, 700
   end

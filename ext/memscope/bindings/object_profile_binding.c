@@ -188,8 +188,9 @@ static VALUE frames_of(struct scan *scan, uint32_t stack) {
 }
 
 static VALUE error_of(const struct scan *scan, const struct memscope_window_sums *sums,
-                      const struct memscope_object_group *group) {
-    return memscope_estimate(sqrt(memscope_window_variance(sums, &scan->state.plan, group->samples, group->objects)));
+                      const struct memscope_object_group *group, double squares) {
+    return memscope_estimate(
+        sqrt(memscope_window_variance(sums, &scan->state.plan, group->samples, group->objects, squares)));
 }
 
 /* Estimates are sums of rounded shares, so that the numbers that are shown add up. */
@@ -208,8 +209,9 @@ static void set_estimates(struct scan *scan, VALUE hash, const struct memscope_o
     }
     memscope_hash_set(hash, "live_objects", memscope_estimate(objects.sum));
     memscope_hash_set(hash, "live_bytes", memscope_estimate(bytes.sum));
-    memscope_hash_set(hash, "error_objects", error_of(scan, &objects, group));
-    memscope_hash_set(hash, "error_bytes", error_of(scan, &bytes, group));
+    memscope_hash_set(hash, "error_objects", error_of(scan, &objects, group, 0));
+    memscope_hash_set(hash, "error_bytes", error_of(scan, &bytes, group, group->squares));
+    memscope_hash_set(hash, "spread_bytes", memscope_estimate(sqrt(group->squares)));
     memscope_hash_set(hash, "shares", rb_obj_freeze(shares)); /* Field.plain then copies nothing */
     scan->objects += objects.sum;
     scan->bytes += bytes.sum;

@@ -26,7 +26,8 @@ module Memscope
         samples = 1 if samples.zero? && sums[1].positive?
         return 0 unless samples.positive?
 
-        variance = variance(sums, samples, stacks.sum(&:live_objects).abs, profile)
+        squares = [(sums.first**2).fdiv(samples), (squares(stacks) if number == BYTES)].compact.max
+        variance = variance(sums, squares * unsampled(samples, stacks), profile)
         Math.sqrt(variance * (samples + 1) / samples).round
       end
 
@@ -36,7 +37,17 @@ module Memscope
         return {} unless signed.first.first.shares
 
         { shares: differences(signed).reject { |share| share[OBJECTS].zero? && share[BYTES].zero? },
+          spread_bytes: Integer.sqrt(signed.sum { |stack, sign| sign * (stack.spread_bytes.to_i**2) }.abs),
           error_objects: Integer.sqrt(signed.sum { |stack, _sign| stack.error_objects**2 }) }
+      end
+
+      # The sum of the squares of the bytes that each sample adds: a large object among small ones weighs most.
+      def squares(stacks) = stacks.sum { |stack| stack.spread_bytes.to_i**2 }
+
+      # The share of the objects that are not samples themselves.
+      def unsampled(samples, stacks)
+        objects = stacks.sum(&:live_objects).abs
+        objects > samples ? 1 - samples.fdiv(objects) : 0
       end
 
       def differences(signed)
@@ -54,8 +65,7 @@ module Memscope
       end
 
       # At least that of independent samples.
-      def variance(sums, samples, objects, profile)
-        independent = objects > samples ? (sums.first**2).fdiv(samples) * (1 - samples.fdiv(objects)) : 0
+      def variance(sums, independent, profile)
         seen = profile.windows_share
         [independent, ((1 - seen) * clustered(*sums, profile)) + (seen * independent)].max
       end

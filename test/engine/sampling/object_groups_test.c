@@ -161,7 +161,7 @@ static void judge(const struct memscope_object_group *group) {
     index = line[0] - 'a';
     for (size_t share = 0; share < group->share_count; share++)
         memscope_window_sums_add(&sums, group->shares[share].objects, group->shares[share].allocations);
-    error = sqrt(memscope_window_variance(&sums, &plan, group->samples, group->objects));
+    error = sqrt(memscope_window_variance(&sums, &plan, group->samples, group->objects, 0));
     missed = group->objects - truth[index];
     results[index].estimates += group->objects;
     results[index].squared_errors += missed * missed;

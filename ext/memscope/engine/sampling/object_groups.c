@@ -92,6 +92,7 @@ static void build(struct memscope_object_groups *groups, const struct item *item
         group->samples++;
         group->objects += item->objects;
         group->bytes += item->bytes;
+        group->squares += item->bytes * item->bytes;
         add_share(group, shares, item);
     }
 }
@@ -182,12 +183,12 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
  * the spread causes no error.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
-                                uint64_t samples, double objects) {
+                                uint64_t samples, double objects, double squares) {
     double count = (double)samples, worth, rate, unseen, independent, clustered = 0;
 
     if (samples == 0 || !(objects > 0))
         return 0;
-    independent = sums->sum * sums->sum / count * (1 - count / objects);
+    independent = fmax(sums->sum * sums->sum / count, squares) * (1 - count / objects);
     if (plan->windows > 1) {
         worth = memscope_plan_equal_windows(plan);
         rate = sums->sum / plan->stood_for;

@@ -22,6 +22,7 @@ struct memscope_object_group {
     uint32_t stack, class_name, thread, tag, generation;
     uint64_t samples;
     double objects, bytes;
+    double squares;                             /* of the bytes that each sample adds, summed */
     const struct memscope_window_share *shares; /* by window */
     size_t share_count;
 };
@@ -66,9 +67,10 @@ void memscope_window_sums_add(struct memscope_window_sums *sums, double added, d
  * The variance of an estimate, from the spread between windows, since samples of the same window are not independent.
  * Each window's contribution is compared with the share of the estimate that is in proportion to the allocations that
  * the window represents. The result is never below the variance of the same number of independent samples. `objects` is
- * the number of objects that the samples represent.
+ * the number of objects that the samples represent. `squares` is the sum of the squares of what each sample adds, or 0
+ * if all samples add the same.
  */
 double memscope_window_variance(const struct memscope_window_sums *sums, const struct memscope_sampling_plan *plan,
-                                uint64_t samples, double objects);
+                                uint64_t samples, double objects, double squares);
 
 #endif
