@@ -20,10 +20,10 @@ module Memscope
   # does not imply it. A line that begins with "#" has the title of a group of fields, or none, to end a group.
   # @api private
   module FieldTable
-    SPACE = " ".ord
-    BESIDE_FIELDS = [SPACE, "#".ord].freeze
+    # The line of a record or a field: not one of documentation, nor the title of a group.
+    DECLARING = /^(?: {2}[^ #\n]|[^ \n]).*/
     NO_OPTIONS = {}.freeze
-    private_constant :SPACE, :BESIDE_FIELDS, :NO_OPTIONS
+    private_constant :DECLARING, :NO_OPTIONS
 
     class << self
       # Makes the records of a table, and their fields.
@@ -42,23 +42,9 @@ module Memscope
 
       private
 
-      # The records and fields. Creates no object but the lines: a process that loads memscope keeps their memory.
-      def lines(path)
-        text = File.binread(path)
-        text = text.gsub(/\\\n */, "") if text.include?("\\\n")
-        lines = []
-        start = 0
-        while (stop = text.index("\n", start))
-          lines << text[start, stop - start] unless stop == start || documentation?(text, start)
-          start = stop + 1
-        end
-        lines
-      end
-
-      # Whether the line there is more indented than a field, or the title of a group.
-      def documentation?(text, start)
-        text.getbyte(start) == SPACE && BESIDE_FIELDS.include?(text.getbyte(start + 2))
-      end
+      # The records and fields. Creates hardly an object but the lines: a process that loads memscope keeps their
+      # memory.
+      def lines(path) = File.binread(path).gsub(/\\\n */, "").scan(DECLARING)
 
       def make(name, _extends, superclass, *)
         *outer, name = name.split("::")
