@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require_relative "field"
+require_relative "words"
 
 module Memscope
   # Checks a Hash from an untrusted source, so that `from_h` can build a Record from it.
@@ -16,34 +17,24 @@ module Memscope
     # The maximum number of characters of a path in a message: keys may be of any length.
     MAX_PATH = 200
 
-    # For each type: the pattern (`===`) that its values match, and how messages describe them.
+    # For each type, the pattern (`===`) that its values match; loader.words has how messages describe them.
     SCALARS = {
-      bytes: [NATURAL, "an Integer of 0 or more, in bytes"],
-      signed_bytes: [Integer, "an Integer, in bytes"],
-      count: [NATURAL, "an Integer of 0 or more"],
-      integer: [Integer, "an Integer"],
-      number: [Numeric, "an Integer or a finite Float"],
-      string: [String, "a String"],
-      text: [String, "a String"],
-      symbol: [Symbol, "a Symbol or a String"],
-      id: [->(value) { value.is_a?(Symbol) || value.is_a?(Integer) }, "a Symbol, a String or an Integer"],
-      boolean: [->(value) { [true, false].include?(value) }, "true or false"],
-      time: [Integer, 'a time like "2026-11-21T02:00:00.123Z"'],
-      hash: [Hash, "a Hash"],
-      numbers: [->(value) { value.is_a?(Hash) && value.each_value.all?(NUMBERS) }, "a Hash of numbers"],
-      sizes: [->(value) { value.is_a?(Hash) && value.each_value.all?(Integer) }, "a Hash of Integers, in bytes"],
-      list: [Array, "an Array"],
-      integers: [->(value) { value.is_a?(Array) && value.all?(Integer) }, "an Array of Integers"],
-      strings: [->(value) { value.is_a?(Array) && value.all?(String) }, "an Array of Strings"],
-      shares: [->(value) { value.is_a?(Array) && value.all?(SHARE) }, "an Array, each item four Integers"],
-      samples: [->(value) { value.is_a?(Array) && value.all? { |sample| sample.nil? || NATURAL[sample] } },
-                "an Array, each item an Integer of 0 or more, or nil"],
-      any: [Object, "a JSON value"]
+      bytes: NATURAL, signed_bytes: Integer, count: NATURAL, integer: Integer, number: Numeric, time: Integer,
+      string: String, text: String, symbol: Symbol, hash: Hash, list: Array, any: Object,
+      id: ->(value) { value.is_a?(Symbol) || value.is_a?(Integer) },
+      boolean: ->(value) { [true, false].include?(value) },
+      numbers: ->(value) { value.is_a?(Hash) && value.each_value.all?(NUMBERS) },
+      sizes: ->(value) { value.is_a?(Hash) && value.each_value.all?(Integer) },
+      integers: ->(value) { value.is_a?(Array) && value.all?(Integer) },
+      strings: ->(value) { value.is_a?(Array) && value.all?(String) },
+      shares: ->(value) { value.is_a?(Array) && value.all?(SHARE) },
+      samples: ->(value) { value.is_a?(Array) && value.all? { |sample| sample.nil? || NATURAL[sample] } }
     }.freeze
 
     TIME = /\A(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{3})Z\z/
     SHARE = ->(value) { value.is_a?(Array) && value.size == 4 && value.all?(Integer) }
-    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :MAX_PATH, :SCALARS, :TIME
+    WORDS = Words.beside(__FILE__)
+    private_constant :NUMBERS, :NATURALS, :NATURAL, :SHARE, :MAX_PATH, :SCALARS, :TIME, :WORDS
 
     module_function
 
@@ -67,12 +58,12 @@ module Memscope
     # @param given [Hash{Symbol => Object}] the fields that are all known or all nil
     def check_together(given, where)
       unknown, known = given.keys.partition { |name| given[name].nil? }
-      refuse([where, unknown.first], nil, "a value, as for #{known.first}") if known.any? && unknown.any?
+      refuse([where, unknown.first], nil, WORDS.fill(:known, other: known.first)) if known.any? && unknown.any?
     end
 
     # @return [Hash{Symbol => Object}] the hash with Symbols for keys
     def keyed(hash, where, record)
-      refuse(where, hash, "a Hash as #{record.name}#to_h gives it") unless hash.is_a?(Hash)
+      refuse(where, hash, WORDS.fill(:record, name: record.name)) unless hash.is_a?(Hash)
       hash.transform_keys { |key| record.names[key] || key(key, where).to_sym }
     end
 
@@ -94,7 +85,7 @@ module Memscope
       return given if given.nil? && field.nullable
 
       loaded = typed(field.type, given, where)
-      refuse(where, given, "one or more items") if field.filled && loaded.empty?
+      refuse(where, given, WORDS[:items]) if field.filled && loaded.empty?
       return loaded if field.one_of.nil? || field.one_of.include?(loaded)
 
       refuse(where, given, field.one_of.join(", "))
@@ -111,12 +102,12 @@ module Memscope
     end
 
     def list(record, given, where)
-      refuse(where, given, "an Array, each item a Hash as #{record.name}#to_h gives it") unless given.is_a?(Array)
+      refuse(where, given, WORDS.fill(:records, name: record.name)) unless given.is_a?(Array)
       given.each_with_index.map { |item, index| record.load(item, [where, index]) }
     end
 
     def sentences(given, where)
-      refuse(where, given, "a Hash of Strings") unless given.is_a?(Hash)
+      refuse(where, given, WORDS[:sentences]) unless given.is_a?(Hash)
       given.to_h do |id, sentence|
         id = key(id, where)
         [id.to_sym, Field.line(scalar(:string, sentence, [where, id]))]
@@ -124,15 +115,14 @@ module Memscope
     end
 
     def tables(given, where)
-      refuse(where, given, "a Hash of Hashes of numbers") unless given.is_a?(Hash)
+      refuse(where, given, WORDS[:tables]) unless given.is_a?(Hash)
       by_id(given, where) { |table, path| scalar(:numbers, table, path) }
     end
 
     def scalar(type, given, where)
-      pattern, allowed = SCALARS.fetch(type)
       case loaded = converted(type, given, where)
-      when pattern then loaded
-      else refuse(where, given, allowed)
+      when SCALARS.fetch(type) then loaded
+      else refuse(where, given, WORDS[type])
       end
     end
 
@@ -148,9 +138,9 @@ module Memscope
       case given
       when Hash then by_id(given, where) { |value, path| plain_value(value, path) }
       when Array then plain_list(given, where)
-      when Numeric then NUMBERS.cover?(given) ? given : refuse(where, given, "a number from -2**128 to 2**128")
+      when Numeric then NUMBERS.cover?(given) ? given : refuse(where, given, WORDS[:in_range])
       when String, Symbol, true, false, nil then given
-      else refuse(where, given, "a JSON value")
+      else refuse(where, given, WORDS[:any])
       end
     end
 
@@ -171,13 +161,13 @@ module Memscope
 
     def plain_value(given, where)
       bytes = !where.last.end_with?("_bytes") || given.nil? || given.is_a?(Integer)
-      bytes ? plain(given, where) : refuse(where, given, "an Integer, in bytes, or nil")
+      bytes ? plain(given, where) : refuse(where, given, WORDS[:bytes_or_nil])
     end
 
     def key(key, where)
       return Field.text(key.to_s) if key.is_a?(String) || key.is_a?(Symbol) || key.is_a?(Integer)
 
-      refuse(where, key, "a String or a Symbol as a key")
+      refuse(where, key, WORDS[:key])
     end
 
     # @return [Integer, nil] milliseconds since 1970; nil for an invalid time, such as an impossible day
