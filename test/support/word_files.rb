@@ -6,7 +6,7 @@ require_relative "child_process"
 module WordFiles
   ALL = Dir[File.join(ChildProcess::ROOT, "lib/memscope/**/*.words")].freeze
   # The name of a text, a line of a text, and what is neither.
-  NAME = /\A[a-z][a-z0-9_.]*\z/
+  NAME = /\A[a-z][A-Za-z0-9_.]*\z/
   LINE = /\A {2}(?: {2})?[^ ](?:.*[^ ])?\z/
   BESIDE = /\A(?:#.*)?\z/
   # "%s", "%.1f", "%{bytes}", "%%"

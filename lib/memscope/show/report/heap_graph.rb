@@ -61,8 +61,8 @@ module Memscope
 
       # Explains the roots at the beginnings of paths, unless their names do.
       def roots(paths)
-        names = paths.map { |path| path.steps.first.name }.uniq & Terms::ROOTS.keys
-        @page.wrapped(names.map { |name| "(#{name}): #{Terms::ROOTS[name]}" }.join("; ")) if names.any?
+        names = paths.map { |path| path.steps.first.name }.uniq.select { |name| Terms.root(name) }
+        @page.wrapped(names.map { |name| "(#{name}): #{Terms.root(name)}" }.join("; ")) if names.any?
       end
 
       def dumps = ("dump #{@reading.source}" if @reading.source)
