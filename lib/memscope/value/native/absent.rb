@@ -40,13 +40,10 @@ module Memscope
       # @param error [LoadError] of the extension
       # @return [String] why the extension is not loaded
       def self.reason(error)
-        unless RUBY_ENGINE == "ruby"
-          return "memscope's extension is written for CRuby; this is #{RUBY_ENGINE} " \
-                 "#{RUBY_ENGINE_VERSION}"
-        end
-        return "memscope reads Linux's /proc; this is #{RUBY_PLATFORM}" unless RUBY_PLATFORM.include?("linux")
+        return Reasons.sentence([:not_cruby, RUBY_ENGINE, RUBY_ENGINE_VERSION]) unless RUBY_ENGINE == "ruby"
+        return Reasons.sentence([:not_linux, RUBY_PLATFORM]) unless RUBY_PLATFORM.include?("linux")
 
-        "memscope's extension could not be loaded: #{error.message}"
+        Reasons.sentence([:extension_unloadable, error.message])
       end
 
       READINGS.each { |name, (tier, known)| define_method(name) { |*| answer(tier, **known) } }
