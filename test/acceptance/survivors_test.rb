@@ -21,7 +21,7 @@ class SurvivorsTest < MemscopeTest
     sleep 0.05 while Memscope::MallocProfile.snapshot.generation == generation
     GC.start if %<judged>s
     Thread.new { waste }.join
-    profile = lease.stop(token, gc: %<collect>s)
+    profile = lease.stop(token: token, gc: %<collect>s)
     puts JSON.generate(profile: profile.to_h, text: profile.to_s)
   RUBY
 

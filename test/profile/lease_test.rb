@@ -65,7 +65,7 @@ class ProfileLeaseTest < MemscopeTest
   def test_leases_that_were_stopped_leave_one_thread
     alive = child_json(<<~RUBY, requires: %w[json memscope memscope/profile/malloc_profile])
       lease = Memscope::MallocProfile.lease
-      5.times { lease.stop(lease.start(seconds: 600, backend: :imports)) }
+      5.times { lease.stop(token: lease.start(seconds: 600, backend: :imports)) }
       named = -> { Thread.list.count { |thread| thread.name == "memscope profile" } }
       200.times { named.call > 1 && sleep(0.01) }
       puts JSON.generate([named.call])

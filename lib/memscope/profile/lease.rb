@@ -28,19 +28,21 @@ module Memscope
         @lock = Mutex.new
       end
 
-      # With `shared`, stop_shared may stop it without the token: any of several processes may serve the page that stops
-      # it.
+      # Returns at once: the requester waits in its own process. With `shared`, stop_shared may stop it without the
+      # token: any of several processes may serve the page that stops it.
       #
       # @return [String] the token that stops it
       # @raise [ArgumentError, Unavailable] as the profiler's `start`
-      def start(seconds:, shared: false, **options)
+      def start(seconds: nil, shared: false, **options)
+        Field.choice(:shared, shared, [true, false])
         Field.seconds(:seconds, seconds, SECONDS, "a number of seconds above 0, up to #{SECONDS.end}")
         # Interrupts are deferred until the thread that ends the profile exists.
         @lock.synchronize { Thread.handle_interrupt(Object => :never) { begin_lease(seconds, shared, options) } }
       end
 
       # @raise [Unavailable] if the profile of this token has already ended
-      def stop(token, gc: false)
+      def stop(token: nil, gc: false)
+        Field.choice(:gc, gc, [true, false])
         @lock.synchronize do
           raise Unavailable.new(:profile_ended, @profiler.noun) unless held? && token == @token
 
@@ -48,7 +50,8 @@ module Memscope
         end
       end
 
-      # Stops a profile that was started as shared, for any process of the cluster.
+      # Stops a profile that was started as shared, for any process of the cluster. Returns the state only: `snapshot`
+      # still reads the stopped profile.
       def stop_shared
         @lock.synchronize do
           raise Unavailable.new(:profile_not_running, @profiler.noun, @profiler.name) unless @profiler.running?
@@ -56,6 +59,7 @@ module Memscope
 
           finish
         end
+        state
       end
 
       # The running profile, whoever started it, or else the last one, as far as it can be read.

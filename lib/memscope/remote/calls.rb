@@ -18,9 +18,10 @@ module Memscope
     class Refused < StandardError; end
 
     # One call: the class that it returns (nil for plain JSON values; in an Array, for a list), the names of its
-    # options, and the class and the method that read it, unless Calls has a method of the call's name.
-    Call = Struct.new(:type, :options, :reader) do
-      def initialize(type, options, reader = [type, :read]) = super
+    # options, the class and the methods that lead from it to the answer, unless Calls has a method of the call's name;
+    # and whether it is an action whatever its options are.
+    Call = Struct.new(:type, :options, :reader, :action) do
+      def initialize(type, options, reader = [type, :read], action: false) = super(type, options, reader, action)
 
       # Makes the reading from parsed JSON of another process.
       def load(value)
@@ -79,13 +80,15 @@ module Memscope
       workers: Call.new(:Workers, []),
       tags: Call.new(:Tags, []),
       purge: Call.new(:"Purge::Result", %w[levers dry_run gc]),
-      dump: Call.new(:Dump, %w[path format gc deadline]),
-      malloc_profile_start: Call.new(nil, %w[seconds shared rate backend]),
-      object_profile_start: Call.new(nil, %w[seconds shared budget]),
-      **PROFILERS.keys.flat_map do |profile|
-        { state: Call.new(nil, []), snapshot: Call.new(:Profile, []), stop: Call.new(:Profile, %w[token gc]),
-          stop_shared: Call.new(nil, []) }.map { |name, call| [:"#{profile}_#{name}", call] }
-      end.to_h
+      dump: Call.new(:Dump, %w[path format gc deadline], action: true),
+      malloc_profile_start: Call.new(nil, %w[seconds shared rate backend], action: true),
+      object_profile_start: Call.new(nil, %w[seconds shared budget], %i[ObjectProfile lease start], action: true),
+      **PROFILERS.map do |profile, profiler|
+        { "#{profile}_state": Call.new(nil, [], [profiler, :lease, :state]),
+          "#{profile}_snapshot": Call.new(:Profile, [], [profiler, :lease, :snapshot]),
+          "#{profile}_stop": Call.new(:Profile, %w[token gc], [profiler, :lease, :stop], action: true),
+          "#{profile}_stop_shared": Call.new(nil, [], [profiler, :lease, :stop_shared], action: true) }
+      end.reduce(:merge)
     }.freeze
 
     # Maximum bytes of a request.
@@ -106,10 +109,12 @@ module Memscope
       # Runs a call in this process: the private method of its name here; without one, the call's reader. Raises Refused
       # for an action, if this process allows none.
       def run(name, **options)
+        call = CALLS.fetch(name)
+        check_actions if call.action
         return send(name, **options) if singleton_class.private_method_defined?(name, false)
 
-        unit, read = CALLS.fetch(name).reader
-        Loading.unit(unit).public_send(read, **options)
+        unit, *path, read = call.reader
+        path.reduce(Loading.unit(unit), :public_send).public_send(read, **options)
       end
 
       # One line, with the parts of an Invalid.
@@ -192,7 +197,6 @@ module Memscope
 
       # Writes to `path` in this process's own view of the file system, which the client cannot know.
       def dump(path: nil, format: "perfetto", **options)
-        check_actions
         absolute = path.is_a?(String) && path.start_with?("/") && !path.include?("\0")
         Field.refuse(:path, path, "an absolute path", call: :dump) unless absolute
         Loading.unit(:Dump).write(path, format: choose(:format, format, Dump::FORMATS.keys, call: :dump), **options)
@@ -200,39 +204,9 @@ module Memscope
         raise Dump::Failed, "no dump was written: #{e.class.new.message}"
       end
 
-      PROFILERS.each do |profile, profiler|
-        define_method(:"#{profile}_state") { lease(profiler).state }
-
-        define_method(:"#{profile}_snapshot") { lease(profiler).snapshot }
-
-        define_method(:"#{profile}_stop") do |token: nil, gc: false|
-          check_actions
-          Field.choice(:gc, gc, [true, false])
-          lease(profiler).stop(token, gc: gc)
-        end
-
-        # Answers with the state only: `snapshot` still reads the stopped profile.
-        define_method(:"#{profile}_stop_shared") do
-          check_actions
-          lease(profiler).stop_shared
-          lease(profiler).state
-        end
-      end
-
-      # Returns immediately: the client waits in its own process.
       def malloc_profile_start(backend: "auto", **options)
-        begin_profile(MallocProfile, backend: choose(:backend, backend, MallocProfile::BACKENDS), **options)
+        MallocProfile.lease.start(backend: choose(:backend, backend, MallocProfile::BACKENDS), **options)
       end
-
-      def object_profile_start(**options) = begin_profile(ObjectProfile, **options)
-
-      def begin_profile(profiler, seconds: nil, shared: false, **options)
-        check_actions
-        Field.choice(:shared, shared, [true, false])
-        profiler.lease.start(seconds: seconds, shared: shared, **options)
-      end
-
-      def lease(profiler) = Memscope.const_get(profiler).lease
 
       def check_actions
         return if Loading.unit(:Configuration).so_far.actions
