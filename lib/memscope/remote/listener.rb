@@ -82,9 +82,7 @@ module Memscope
       def same(path)
         return @current if path.nil? || @current.path == path
 
-        raise Refused, "Memscope.listen: path: given #{path}, but this process " \
-                       "listens on #{@current.path} already; allowed: that, or close " \
-                       "it first"
+        raise Sockets.refused(:listens_elsewhere, path: path, current: @current.path)
       end
 
       def own_path(directory)

@@ -1,6 +1,5 @@
 # frozen_string_literal: true
 
-require_relative "../private_file"
 require_relative "../sockets"
 require_relative "controller"
 
@@ -28,7 +27,7 @@ module Memscope
 
       def workers = 1
 
-      def obstacle = ("this process is about to end" if @quiet_since || sidekiq&.stopping?)
+      def obstacle = (Reasons.sentence(:ending) if @quiet_since || sidekiq&.stopping?)
 
       def members
         @started ||= Clock.boot.round(3)
@@ -42,7 +41,7 @@ module Memscope
       # Ends this process, Sidekiq's only after its jobs, or raises the reason why not. A quieted Sidekiq takes no jobs,
       # so one process of this user at a time may be quiet: the lock lasts until the process has ended.
       def restart(_member)
-        raise "another process of this user is being restarted" unless lock.flock(File::LOCK_EX | File::LOCK_NB)
+        raise Reasons.sentence(:another_restarting) unless lock.flock(File::LOCK_EX | File::LOCK_NB)
 
         @jobs = ::Sidekiq::Processor::WORK_STATE if sidekiq
         @quiet_since = Clock.now
@@ -61,7 +60,7 @@ module Memscope
       def lock
         @lock ||= begin
           directory = Sockets.directory(Configuration.effective(:socket_directory))
-          PrivateFile.open(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
+          Sockets.private_file(File.join(directory, "restart.lock"), File::RDWR | File::CREAT)
         end
       end
     end
