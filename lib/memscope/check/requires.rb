@@ -14,7 +14,21 @@ module Memscope
   # to the byte. A gem that others require too is charged where it was first required. memscope's own records do not
   # count.
   class Requires < Reading
-    require_relative "requires/node"
+    # A file that was loaded, or the program itself, with its cost: the memory in use at the end that was allocated
+    # while this file was being loaded, but not while a file that it required was being loaded.
+    class Node < Record
+      # @return [Integer] bytes of objects and of malloc
+      def bytes = objects_bytes + malloc_bytes
+    end
+
+    # A gem, with the cost of its own files.
+    class GemCost < Record
+      # @return [Symbol] the number by which a Diff sorts
+      def self.weight = :bytes
+
+      # @return [Integer] bytes of objects and of malloc
+      def bytes = objects_bytes + malloc_bytes
+    end
 
     # @return [Integer, nil] rise of objects and malloc; nil if malloc's is unknown
     def bytes = malloc_bytes && (objects_bytes + malloc_bytes)
