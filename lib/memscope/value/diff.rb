@@ -73,8 +73,8 @@ module Memscope
       private
 
       def doubts(earlier, later)
-        { pid: ("the earlier reading is of another process, pid #{earlier.pid}" unless same_process?(earlier, later)),
-          seconds: ("the subtracted reading is the later one: the numbers show what fell" if earlier.at > later.at) }
+        { pid: ([:other_process, earlier.pid.to_s] unless same_process?(earlier, later)),
+          seconds: (:subtracted_later if earlier.at > later.at) }
       end
 
       def changes(earlier, later, names)

@@ -64,9 +64,7 @@ module Memscope
       rescue LoadError, SystemCallError => e
         raise e unless exhausted?
 
-        raise Errno::EMFILE, "memscope cannot load what is used for the first time: " \
-                             "#{Reasons.sentence(:no_file)}; Memscope.eager_load! " \
-                             "loads it beforehand"
+        raise Errno::EMFILE, Reasons.sentence([:unloadable, Reasons.sentence(:no_file)])
       end
 
       # Loads what a module would autoload later, and what is in that. If the file of a constant were required while the

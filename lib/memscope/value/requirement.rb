@@ -1,5 +1,7 @@
 # frozen_string_literal: true
 
+require_relative "reasons"
+
 module Memscope
   # A gem that a part of memscope needs and memscope itself does not.
   # @api private
@@ -13,9 +15,8 @@ module Memscope
     rescue LoadError => e
       raise unless e.path == feature
 
-      line = "gem #{[gem, *version].map(&:inspect).join(', ')}"
-      raise LoadError, "#{surface} needs the gem #{gem}, which is not installed: add " \
-                       "`#{line}` to the Gemfile"
+      arguments = [gem, *version].map(&:inspect).join(", ")
+      raise LoadError, Reasons.sentence([:gem_missing, surface, gem, arguments])
     end
   end
 end

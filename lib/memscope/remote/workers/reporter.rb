@@ -82,9 +82,8 @@ module Memscope
 
       def reasons(ledger, memory, unshared)
         reasons = memory.reasons.slice(*EXPLAINED)
-        reasons[:rows] = ledger.reasons[:rss_bytes] || "no ledger could be read" unless ledger.known?
-        why = Reasons.sentence(unshared || "this process is not a forked worker")
-        reasons[:unshared_since_fork_bytes] = why unless unshared.is_a?(Integer)
+        reasons[:rows] = ledger.reasons[:rss_bytes] || Reasons.sentence(:no_ledger) unless ledger.known?
+        reasons[:unshared_since_fork_bytes] = Reasons.sentence(unshared || :not_forked) unless unshared.is_a?(Integer)
         reasons
       end
     end
