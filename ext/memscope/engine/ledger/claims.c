@@ -62,7 +62,7 @@ static bool is_sorted(const struct memscope_claim *list, size_t count) {
     return true;
 }
 
-/* The settled part is already sorted: only the claims added since are sorted, and then merged in. */
+/* The settled part is already sorted, so only the claims added since are sorted, and then merged in. */
 static void order(struct memscope_claims *claims) {
     struct memscope_claim *added = claims->list + claims->settled, *buffer;
     size_t used = claims->sort_memory->used;

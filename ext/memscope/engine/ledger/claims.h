@@ -1,8 +1,8 @@
 /*
  * Ownership claims: address ranges with a proven owner, sorted and disjoint.
  *
- * The first claim on an address stands; a later one gets only what is still free. Claims cover address space; the sweep
- * (ledger.h) decides which part of it is resident.
+ * The first claim on an address stands. A later one gets only the part that is still free. Claims cover address space,
+ * of which the sweep (ledger.h) decides the resident part.
  */
 #ifndef MEMSCOPE_CLAIMS_H
 #define MEMSCOPE_CLAIMS_H
@@ -28,17 +28,16 @@ struct memscope_claim {
     uintptr_t start;
     uintptr_t end;
     uint32_t row;  /* enum memscope_row or MEMSCOPE_CLAIM_HEAP_PAGE */
-    uint32_t item; /* the heap page's index; 1 in the bss of a file's image; the number of pages in a piece of the main
-                      arena; else 0 */
+    uint32_t item; /* index of the heap page, 1 in a file's bss, pages of a piece of the main arena, else 0 */
 };
 
 struct memscope_claims {
-    struct memscope_scratch *list_memory; /* holds nothing but claims, so that the list stays contiguous */
+    struct memscope_scratch *list_memory; /* holds only claims, so that the list stays contiguous */
     struct memscope_scratch *sort_memory;
     struct memscope_claim *list;
     size_t count;
     size_t settled; /* sorted and disjoint up to here */
-    bool exhausted; /* scratch memory ran out: claims are missing */
+    bool exhausted; /* scratch memory ran out, claims are missing */
 };
 
 void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratch *list_memory,
@@ -47,18 +46,18 @@ void memscope_claims_open(struct memscope_claims *claims, struct memscope_scratc
 /* Claims the parts of [start, end) that no settled claim covers. */
 void memscope_claims_add(struct memscope_claims *claims, uintptr_t start, uintptr_t end, uint32_t row, uint32_t item);
 
-/* Takes back all but the first `count` claims; those taken back must not be settled. */
+/* Takes back all but the first `count` claims. Those taken back must not be settled. */
 void memscope_claims_withdraw(struct memscope_claims *claims, size_t count);
 
 /*
  * Merges the new claims into the settled ones, by address. Of two new claims that overlap, the one that starts higher
- * loses the common part; if both start at the same address, the one that was added later loses it.
+ * loses the common part. If both start at the same address, the one that was added later loses it.
  */
 void memscope_claims_settle(struct memscope_claims *claims);
 
 /*
- * Finds the first free range in [*cursor, end) and moves *cursor to the end of that range; false when there is none.
- * Looks at settled claims only.
+ * Finds the first free range in [*cursor, end) and moves *cursor to the end of that range. Returns false if there is
+ * none. Looks at settled claims only.
  */
 bool memscope_claims_next_gap(const struct memscope_claims *claims, uintptr_t *cursor, uintptr_t end,
                               uintptr_t *gap_start, uintptr_t *gap_end);

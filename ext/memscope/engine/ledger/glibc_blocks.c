@@ -4,7 +4,7 @@
 #include "ledger/malloc_blocks_parts.h"
 #include "malloc/allocator_settings.h"
 
-/* As in glibc_chunks.c; malloc/malloc.c, "boundary tags". */
+/* As in glibc_chunks.c (malloc/malloc.c, "boundary tags"). */
 #define WORD sizeof(uintptr_t)
 #define HEADER (2 * WORD)
 #define SIZE_FLAGS ((uintptr_t)7)
@@ -21,7 +21,7 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------------------------- */
 
-/* The size of the chunk with its header; 0 unless the chunk after it says that this one is in use. */
+/* The size of the chunk with its header, 0 unless the next chunk's PREV_INUSE marks this one as in use. */
 size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, uintptr_t address) {
     uintptr_t chunk = address - HEADER, size;
 
@@ -36,9 +36,9 @@ size_t memscope_glibc_block_bytes(const struct memscope_malloc_region *region, u
     return *(const uintptr_t *)(chunk + size + WORD) & PREVIOUS_IN_USE ? size : 0;
 }
 
-/* ---- what malloc_trim returns ---------------------------------------------------------------------------------- */
+/* ---- pages that malloc_trim returns ------------------------------------------------------------------------------ */
 
-/* Adjacent chunks that are free or will be: malloc coalesces them. Empty if start equals end. */
+/* Adjacent chunks that are free or will be, which malloc coalesces. Empty if start equals end. */
 struct run {
     uintptr_t start, end;
 };
@@ -46,7 +46,7 @@ struct run {
 struct forecast {
     struct memscope_malloc_blocks *blocks;
     struct memscope_blocks_returned *returned;
-    struct run after, today; /* once the garbage is freed; as the heap is now */
+    struct run after, today; /* once the garbage is freed, and as the heap is now */
     uint64_t cacheable;
     bool kept; /* the kernel might refuse to take back pages within a heap */
 };
@@ -79,7 +79,7 @@ static void finish(const struct forecast *forecast, struct memscope_returned *re
 }
 
 /*
- * Joins the top chunk with the run before it. systrim trims the top of the main heap; heap_trim trims the top of
+ * Joins the top chunk with the run before it. systrim trims the top of the main heap. heap_trim trims the top of
  * another heap when a call of free makes that top large.
  */
 static void end_at_top(struct forecast *forecast, uintptr_t start, uintptr_t end, bool main) {
@@ -142,14 +142,14 @@ static void add_mapped_chunks(struct forecast *forecast) {
     }
 }
 
-/* Lowers the lower bounds by this many bytes, but not below what is returned in any case. */
+/* Lowers the lower bounds by this many bytes, but not below `sure`. */
 static void lower(struct memscope_returned *returned, const struct memscope_returned *sure, uint64_t bytes) {
     returned->least = returned->least - sure->least > bytes ? returned->least - bytes : sure->least;
     returned->private_least =
         returned->private_least - sure->private_least > bytes ? returned->private_least - bytes : sure->private_least;
 }
 
-/* Each chunk that stays in a thread cache keeps its pages. What is free today is in no cache. */
+/* Each chunk that stays in a thread cache keeps its pages. Chunks that are free today are in no cache. */
 static void allow_for_the_cache(struct memscope_blocks_returned *returned, uint64_t cacheable) {
     const struct memscope_returned nothing = {0};
     uint64_t slots = memscope_glibc_cache_slots(), page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -162,7 +162,7 @@ static void allow_for_the_cache(struct memscope_blocks_returned *returned, uint6
     }
 }
 
-/* Raises the upper bounds: whatever the walks did not reach may be free. */
+/* Raises the upper bounds, since memory that the walks did not reach may be free. */
 static void allow_for_the_unwalked(struct memscope_blocks_returned *returned, uint64_t bytes) {
     struct memscope_returned *const all[] = {&returned->by_trim, &returned->at_once, &returned->today};
 

@@ -8,7 +8,7 @@
 #include "base/merge_sort.h"
 #include "kernel/returnable.h"
 
-/* The largest copy made at once. After a jump, copies begin with one page and grow up to this. */
+/* The largest single copy. After a jump, copies begin with one page and grow up to this. */
 #define WINDOW ((size_t)64 << 10)
 
 /* malloc/malloc.c: MALLOC_ALIGNMENT 16, size bits PREV_INUSE 1, IS_MMAPPED 2, NON_MAIN_ARENA 4 */
@@ -18,9 +18,9 @@
 #define PREVIOUS_IN_USE ((uintptr_t)1)
 #define IS_MMAPPED ((uintptr_t)2)
 #define SMALLEST_CHUNK (4 * WORD)
-#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk): what mtrim keeps at the start of a free chunk */
+#define CHUNK_FIELDS (6 * WORD) /* sizeof(struct malloc_chunk), which mtrim keeps at the start of a free chunk */
 
-/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top; 2.43 has no fastbins, and top elsewhere */
+/* struct malloc_state from 2.27 to 2.42: fastbinsY, then top. 2.43 has no fastbins, and top elsewhere. */
 #define FASTBINS_OFFSET 16
 #define FASTBIN_COUNT 10
 #define TOP_OFFSET (FASTBINS_OFFSET + FASTBIN_COUNT * WORD)
@@ -44,8 +44,8 @@ static bool is_random(uintptr_t key) {
 /*
  * tcache_entry's second word is the key. It is read through the kernel, since the block is already freed. The block
  * gets no key if the thread's cache is full for its size, as when malloc has just filled the cache from the arena's
- * bins, or has taken a larger chunk than was asked for (_int_malloc). A second block of the size that the first one
- * really has then comes from the cache, and leaves room for itself.
+ * bins, or has taken a larger chunk than requested (_int_malloc). A second block of the first one's real size then
+ * comes from the cache, and leaves room for itself.
  */
 static uintptr_t key_of_freed_block(const struct memscope_own_memory *memory, size_t size) {
     uintptr_t key = 0;
@@ -106,7 +106,7 @@ static const struct memscope_range *range_at(struct memscope_chunk_walk *walk, u
     return walk->range < count ? &ranges[walk->range] : NULL;
 }
 
-/* About twice the last window if the walk goes on past it; one page after a jump, since another jump may follow. */
+/* About twice the last window if the walk goes on past it, or one page after a jump, since another jump may follow. */
 static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t address) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), last = walk->window_end - walk->window_start;
 
@@ -117,7 +117,7 @@ static size_t window_size(const struct memscope_chunk_walk *walk, uintptr_t addr
 
 /*
  * Copies resident memory from address on. Pages that have become resident since residency was read are copied one at a
- * time. Pages that are not resident are never read: reading them would map zero pages.
+ * time. Pages that are not resident are never read, since reading them would map zero pages.
  */
 static bool load_window(struct memscope_chunk_walk *walk, uintptr_t address) {
     const struct memscope_range *range = range_at(walk, address);
@@ -181,7 +181,7 @@ static bool add_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     return added != NULL;
 }
 
-/* Leaves the rest of a list at a chunk that cannot be read or does not have the bin's size, and at a circle. */
+/* Skips the rest of a list at a chunk that cannot be read or does not have the bin's size, and at a cycle. */
 void memscope_chunk_walk_add_fast_chunks(struct memscope_chunk_walk *walk, uintptr_t top) {
     uintptr_t bins[FASTBIN_COUNT];
     struct {
@@ -226,7 +226,7 @@ void memscope_chunk_walk_sort_fast_chunks(struct memscope_chunk_walk *walk) {
     walk->lacks_fast |= buffer == NULL;
 }
 
-/* Whether a chunk is fast. Chunks of a heap come in ascending order, the first after next_fast was set to 0. */
+/* Returns true for a fast chunk. Chunks of a heap come in ascending order, the first after next_fast was set to 0. */
 static bool is_fast(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     while (walk->next_fast < walk->fast_count && walk->fast[walk->next_fast] < chunk)
         walk->next_fast++;
@@ -248,7 +248,7 @@ static void add_chunk(struct memscope_chunk_walk *walk, struct memscope_chunk_su
     sum->resident_bytes += resident_between(walk, start, end);
 }
 
-/* What malloc_trim returns, the part of it that other processes also map, and what the kernel refuses to take back. */
+/* The bytes that malloc_trim returns, their part that other processes map too, and those that the kernel refuses. */
 struct trimmable {
     uint64_t bytes, shared_bytes, kept_bytes;
 };
@@ -307,12 +307,12 @@ static enum memscope_chunk_kind kind_in_use(struct memscope_chunk_walk *walk, ui
 struct heap {
     uintptr_t first;           /* its first chunk */
     uintptr_t end;             /* as it was before the walk */
-    uintptr_t info;            /* the heap_info of an arena's heap; else 0 */
-    bool trims_top;            /* only true for the main heap: malloc_trim trims no other heap's top */
-    struct memscope_range run; /* adjacent chunks that are free or fast, up to the chunk where the walk is */
+    uintptr_t info;            /* the heap_info of an arena's heap, else 0 */
+    bool trims_top;            /* only true for the main heap, since malloc_trim trims no other heap's top */
+    struct memscope_range run; /* adjacent chunks that are free or fast, up to the current chunk of the walk */
 };
 
-/* Whether `count` plausible chunks follow each other from `start` on, or fewer that reach the heap's end. */
+/* Returns true if `count` plausible chunks follow each other from `start` on, or fewer that reach the heap's end. */
 static bool is_chain(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, int count) {
     uintptr_t chunk = start, size;
 
@@ -333,7 +333,7 @@ static void stop(struct memscope_chunk_totals *totals, uint64_t rest) {
 }
 
 /*
- * Ends the run of free chunks before `chunk`: malloc_trim first merges fast chunks with adjacent free chunks (mtrim
+ * Ends the run of free chunks before `chunk`. malloc_trim first merges fast chunks with adjacent free chunks (mtrim
  * calls malloc_consolidate), so pages that no single chunk fills are trimmable.
  */
 static void end_run(struct memscope_chunk_walk *walk, struct heap *heap, uintptr_t chunk,
@@ -379,9 +379,9 @@ static uintptr_t end_by_now(const struct memscope_chunk_walk *walk, const struct
 }
 
 /*
- * Ends the walk at a chunk that ends past the heap's end, or where nothing can be read: if the heap has grown or shrunk
- * meanwhile, this chunk is the heap's top, or a block that was cut from the top. Adds the part of the chunk that was in
- * the heap. Returns false if the chunk is neither.
+ * Ends the walk at a chunk that ends past the heap's end, or at unreadable memory. If the heap has grown or shrunk
+ * during the walk, this chunk is the heap's top, or a block that was cut from the top. Adds the part of the chunk that
+ * was in the heap. Returns false if the chunk is neither.
  */
 static bool end_changed_heap(struct memscope_chunk_walk *walk, struct heap *heap, struct memscope_range chunk,
                              struct memscope_chunk_totals *totals) {
@@ -421,7 +421,7 @@ static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struc
             add_top(walk, heap, chunk, totals);
             return;
         }
-        kind = kind_in_use(walk, chunk); /* now: the copied window moves on */
+        kind = kind_in_use(walk, chunk); /* here, because the copied window moves on */
         if (size > heap->end - chunk || !memscope_chunk_walk_word(walk, next + WORD, &next_header)) {
             if (!end_changed_heap(walk, heap, (struct memscope_range){chunk, next}, totals))
                 break;
@@ -438,9 +438,9 @@ static void walk_heap(struct memscope_chunk_walk *walk, struct heap *heap, struc
 /* ---- heaps ---------------------------------------------------------------------------------------------------- */
 
 /*
- * If huge pages are requested (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory that is in no chunk.
- * The heap begins at the first address from which chunks follow each other; what lies before it is unwalked. *skipped
- * says whether pages before the first chunk were not resident, and so may hold chunks.
+ * If huge pages are requested (GLIBC_TUNABLES hugetlb), the [heap] mapping may begin with memory outside all chunks.
+ * The heap begins at the first address from which chunks follow each other, and the memory before it is unwalked. Sets
+ * *skipped if pages before the first chunk were not resident, and so may hold chunks.
  */
 static uintptr_t first_chunk(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t end, bool *skipped) {
     const struct memscope_range *range;
@@ -480,7 +480,7 @@ void memscope_chunk_walk_piece(struct memscope_chunk_walk *walk, uintptr_t start
     walk_heap(walk, &piece, totals);
 }
 
-/* In an arena's first heap, malloc_state lies between heap_info and the first chunk; its size differs by version. */
+/* In an arena's first heap, malloc_state is between heap_info and the first chunk. Its size differs by version. */
 static uintptr_t first_chunk_of_arena_heap(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t from,
                                            uintptr_t end) {
     uintptr_t chunk = (from + ALIGNMENT - 1) & -(uintptr_t)ALIGNMENT, size;

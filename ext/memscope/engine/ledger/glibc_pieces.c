@@ -20,7 +20,7 @@ struct arena_tail {
     uintptr_t last_bin[2];
     unsigned binmap[4];
     uintptr_t next, next_free;
-    size_t attached_threads, system_bytes, most_system_bytes;
+    size_t attached_threads, system_bytes, max_system_bytes;
 };
 #define LAST_BIN_AFTER_TOP ((size_t)254 * WORD) /* top, last_remainder, then the 126 bins before the last one */
 
@@ -49,11 +49,11 @@ static bool read_main_arena(const struct memscope_own_memory *memory, uintptr_t 
     arena->system_bytes = tail.system_bytes;
     return tail.last_bin[0] == last_bin - ALIGNMENT && tail.last_bin[1] == last_bin - ALIGNMENT && tail.next != 0 &&
            tail.system_bytes > 0 && tail.system_bytes % page_bytes() == 0 &&
-           tail.system_bytes <= tail.most_system_bytes && arena->top % ALIGNMENT == 0 &&
+           tail.system_bytes <= tail.max_system_bytes && arena->top % ALIGNMENT == 0 &&
            (size & SIZE_FLAGS) == PREVIOUS_IN_USE && (size & ~SIZE_FLAGS) <= tail.system_bytes;
 }
 
-/* Looks for the last bin in the C library's data; remembers its place, which is the same in forked children. */
+/* Searches the C library's data for the last bin, and caches its address, which is the same in forked children. */
 static bool find_main_arena(const struct memscope_own_memory *memory, const struct memscope_images *images,
                             struct main_arena *arena) {
     static _Atomic(uintptr_t) found;
@@ -124,8 +124,8 @@ static bool has_pieces(const struct memscope_mappings *mappings, const struct ma
 }
 
 /*
- * Whether the 16-byte chunk at `chunk` is the first of the two fenceposts that sysmalloc leaves at the end of a piece
- * when it begins another piece. sysmalloc may leave 16 bytes more before them, too few for a chunk.
+ * Returns true if the 16-byte chunk at `chunk` is the first of the two fenceposts that sysmalloc leaves at the end of a
+ * piece when it begins another piece. sysmalloc may leave 16 bytes more before them, too few for a chunk.
  */
 static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk) {
     uintptr_t header;
@@ -135,7 +135,7 @@ static bool is_first_fencepost(struct memscope_chunk_walk *walk, uintptr_t chunk
 }
 
 /*
- * The end of the piece that begins at start; 0 if none begins there. The chunks of a piece follow one another from the
+ * The end of the piece that begins at start, 0 if none begins there. The chunks of a piece follow one another from the
  * start of a page to the arena's top or to the fenceposts, which end at a page boundary.
  */
 static uintptr_t piece_end(struct memscope_chunk_walk *walk, uintptr_t start, uintptr_t limit, uintptr_t top) {

@@ -17,9 +17,9 @@
 #include "ledger/images.h"
 
 /*
- * Claims the pieces, as MEMSCOPE_ROW_main_heap; each claim's item is the number of pages of its piece. Reads the C
- * library's data until it has found the main arena, then remembers it. If the arena has more memory than the main heap,
- * follows chunks from every unclaimed resident page that may begin a piece: 0.15 to 0.3 µs per chunk. No GVL, no
+ * Claims the pieces, as MEMSCOPE_ROW_main_heap. Each claim's item is the number of pages of its piece. Searches the C
+ * library's data until it has found the main arena, and caches its address. If the arena has more memory than the main
+ * heap, follows chunks from every unclaimed resident page that may begin a piece: 0.15 to 0.3 µs per chunk. No GVL, no
  * allocation.
  */
 void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const struct memscope_residency *residency,
@@ -28,14 +28,14 @@ void memscope_glibc_claim_pieces(const struct memscope_mappings *mappings, const
                                  struct memscope_glibc_regions *regions);
 
 /*
- * Claims the mappings of the program break for `row` if the main arena's top is in one of them. Reads as above. Returns
- * whether it is.
+ * Claims the mappings of the program break for `row` if the main arena's top is in one of them, and returns true if it
+ * is. Reads as above.
  */
 bool memscope_glibc_claim_main_heap(const struct memscope_mappings *mappings, const struct memscope_own_memory *memory,
                                     const struct memscope_images *images, enum memscope_row row,
                                     struct memscope_claims *claims);
 
-/* The address of main_arena's field `top`, before which its fastbins are; 0 if it is not found. As above. */
+/* The address of main_arena's field `top`, which follows its fastbins, or 0 if it is not found. Reads as above. */
 uintptr_t memscope_glibc_main_top(const struct memscope_own_memory *memory, const struct memscope_images *images);
 
 #endif

@@ -24,7 +24,7 @@ static size_t page_bytes(void) {
 }
 
 /*
- * How far an arena's heap at this address can reach: over adjacent anonymous mappings, up to the end of the heap's
+ * The maximum end of an arena's heap at this address: over adjacent anonymous mappings, up to the end of the heap's
  * reservation. A heap may consist of several mappings, and a thread may have grown it since the mappings were read.
  */
 static uintptr_t reach_of_heap(const struct memscope_mappings *mappings, size_t index, uintptr_t address) {
@@ -37,7 +37,7 @@ static uintptr_t reach_of_heap(const struct memscope_mappings *mappings, size_t 
 }
 
 /*
- * The first heap of an arena holds the arena itself, right after the heap_info; each later heap points back to an
+ * The first heap of an arena holds the arena itself, right after the heap_info. Each later heap points back to an
  * earlier heap of the same arena.
  */
 static bool is_arena_heap(const struct memscope_own_memory *memory, uintptr_t address, uintptr_t reach,
@@ -61,7 +61,7 @@ static bool worth_searching(const struct memscope_residency *residency, const st
                              : memscope_residency_worth_searching(residency, mapping);
 }
 
-/* Whether the page may be resident. */
+/* Returns true if the page may be resident. */
 static bool may_hold_header(const struct memscope_residency *residency, uintptr_t address, size_t page) {
     if (residency == NULL)
         return memscope_is_resident_by_now(address);
@@ -95,7 +95,7 @@ void memscope_glibc_claim_arenas(const struct memscope_mappings *mappings, const
     }
 }
 
-/* The chunk's size if `header` can begin an mmapped chunk in `room` bytes; else 0. */
+/* The chunk's size if `header` can begin an mmapped chunk in `room` bytes, else 0. */
 static size_t mmapped_chunk_size(const struct chunk_header *header, size_t room) {
     size_t page = page_bytes(), size = header->size & ~CHUNK_FLAGS;
 
@@ -113,13 +113,10 @@ struct gap_walk {
     struct memscope_glibc_regions *regions;
     uintptr_t next; /* pages below this belong to the chunk found last */
     uintptr_t end;
-    uintptr_t reach; /* where the gap ends if realloc has grown its last chunk since the mappings were read (mremap) */
+    uintptr_t reach; /* end of the gap if realloc has grown its last chunk since the mappings were read (mremap) */
 };
 
-/*
- * How far a chunk in a gap of this mapping can reach by now: up to the next mapping, or up to the claim that ends the
- * gap.
- */
+/* The maximum end by now of a chunk in a gap of this mapping: the next mapping, or the claim that ends the gap. */
 static uintptr_t reach_of_gap(const struct memscope_mappings *mappings, size_t index, uintptr_t end) {
     if (end < mappings->list[index].end)
         return end;

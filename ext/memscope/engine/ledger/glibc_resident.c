@@ -7,7 +7,7 @@
 /* The largest malloc_state of any version so far has 2,200 bytes. */
 #define STATE_WORDS (4096 / sizeof(uintptr_t))
 
-/* An arena other than the main one: all of its heaps together. */
+/* An arena other than the main one, with all of its heaps. */
 struct state {
     uintptr_t address; /* of its malloc_state */
     uint64_t writable_bytes;
@@ -21,8 +21,8 @@ struct resident_scan {
     struct memscope_own_memory memory;
     struct state *states;
     size_t count;
-    struct state **order; /* the states in the order of glibc's list, which is circular */
-    size_t first;         /* index in `order`: the state that comes after the main arena */
+    struct state **order; /* the states in the order of glibc's circular list */
+    size_t first;         /* index in `order` of the state after the main arena */
 };
 
 static struct state *state_at(struct resident_scan *scan, uintptr_t address) {
@@ -69,7 +69,7 @@ static enum memscope_status add_heaps(struct resident_scan *scan) {
     return heaps.exhausted ? MEMSCOPE_NO_MEMORY : MEMSCOPE_OK;
 }
 
-/* The main arena's heap ends at the program break; the kernel names its mappings. */
+/* The main arena's heap ends at the program break, and the kernel names its mappings. */
 static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *mapped_bytes) {
     uint64_t bytes = 0;
 
@@ -86,8 +86,8 @@ static uint64_t main_heap_resident(const struct resident_scan *scan, uint64_t *m
 }
 
 /*
- * Whether the word at this offset of malloc_state is the link of glibc's list. The list is circular: from the first
- * known arena, it leads through all the others and one unknown arena, the main one, back to the first.
+ * Returns true if the word at this offset of malloc_state is the link of glibc's list. The list is circular: from the
+ * first known arena, it leads through all the others and one unknown arena, the main one, back to the first.
  */
 static bool is_list(struct resident_scan *scan, size_t offset) {
     uintptr_t address = scan->states[0].address;
@@ -124,7 +124,7 @@ static void set_resident(struct memscope_glibc_arena *arena, uint64_t bytes) {
 
 /*
  * Leaves the resident bytes unknown for an arena whose writable part has changed since malloc_info, and for the main
- * arena if part of it lies outside [heap], as it does after brk has failed.
+ * arena if part of it is outside [heap], as after a failed brk.
  */
 static enum memscope_status assign(struct resident_scan *scan, struct memscope_glibc_arenas *arenas) {
     uint64_t mapped_bytes, all = main_heap_resident(scan, &mapped_bytes);

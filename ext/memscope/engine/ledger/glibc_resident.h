@@ -1,8 +1,8 @@
 /*
- * How much of each of glibc's arenas is resident: malloc_info counts address space only, which a trim leaves as it is.
+ * The resident part of each of glibc's arenas: malloc_info counts only address space, which a trim does not change.
  *
  * Heaps are found by their heap_info, which points to their arena. malloc_info lists the arenas in the order of glibc's
- * own linked list; the offset of its link in malloc_state differs by version, so it is searched for and checked.
+ * own linked list. The offset of its link in malloc_state differs by version, so it is searched for and checked.
  */
 #ifndef MEMSCOPE_GLIBC_RESIDENT_H
 #define MEMSCOPE_GLIBC_RESIDENT_H
@@ -10,10 +10,9 @@
 #include "malloc/glibc_info.h"
 
 /*
- * Sets resident_bytes of each arena in the list, and of all together; has_resident says for which of them it is known.
- * It is unknown for an arena that was made or has grown since malloc_info ran, and for all arenas if the kernel does
- * not tell which pages are resident. Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL; allocates
- * nothing but scratch memory.
+ * Sets resident_bytes of each arena in the list, and of all together, with has_resident if it is known. It is unknown
+ * for an arena that was made or has grown since malloc_info ran, and for all arenas if the kernel hides residency.
+ * Walks page tables, like a ledger: 7 to 18 ms per resident GB. No GVL. Allocates only scratch memory.
  */
 enum memscope_status memscope_glibc_read_resident(struct memscope_glibc_arenas *arenas);
 

@@ -1,5 +1,5 @@
 /*
- * The images of the loaded programs and libraries in memory, and the row under `files` that each belongs to.
+ * The images of the loaded programs and libraries in memory, each with its row under `files`.
  */
 #ifndef MEMSCOPE_IMAGES_H
 #define MEMSCOPE_IMAGES_H
@@ -24,7 +24,7 @@ struct memscope_zeroed_segment {
     uint32_t row;
 };
 
-/* Symbols that glibc exports so that debuggers can find its threads (stacks.h); NULL if it does not export them. */
+/* Symbols that glibc exports so that debuggers can find its threads (stacks.h), NULL if it does not export them. */
 struct memscope_thread_symbols {
     const void *linker_state, *used_stacks, *user_stacks, *list_node, *descriptor_size;
 };
@@ -35,7 +35,7 @@ struct memscope_images {
     struct memscope_zeroed_segment *zeroed;
     size_t zeroed_count;
     struct memscope_thread_symbols threads;
-    uintptr_t c_library_data_start, c_library_data_end; /* glibc's own writable segment; both 0 without glibc */
+    uintptr_t c_library_data_start, c_library_data_end; /* glibc's own writable segment, both 0 without glibc */
 };
 
 /*
@@ -44,8 +44,8 @@ struct memscope_images {
  *   extensions  objects that export Init_<their own name>, as Ruby's loader requires
  *   c_library   the dynamic linker and the C library's objects
  *   others      the rest
- * Takes the dynamic linker's lock, which a child forked meanwhile would inherit locked (glibc 2.36 does not reset it):
- * the caller must keep the process from forking, for example by holding the GVL. 20 to 100 µs. Allocates scratch only;
+ * Takes the dynamic linker's lock, which a child forked at that time would inherit locked (glibc 2.36 does not reset
+ * it), so the caller must prevent forks, for example by holding the GVL. 20 to 100 µs. Allocates only scratch memory.
  * `images` is incomplete if scratch runs out.
  */
 void memscope_images_read(struct memscope_scratch *scratch, struct memscope_images *images);
@@ -53,7 +53,7 @@ void memscope_images_read(struct memscope_scratch *scratch, struct memscope_imag
 /* Claims the zeroed segments. Claims stay unsettled. */
 void memscope_images_claim_zeroed(const struct memscope_images *images, struct memscope_claims *claims);
 
-/* The row of the image that holds address; `others` for a file that is no image. */
+/* The row of the image that holds address, or `others` for a file that is not an image. */
 enum memscope_row memscope_images_row(const struct memscope_images *images, uintptr_t address);
 
 #endif

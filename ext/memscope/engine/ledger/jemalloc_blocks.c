@@ -12,7 +12,7 @@
 #define STEPS 64
 #define STEP_BYTES 1024
 
-/* experimental.utilization.batch_query (5.2.0 and newer): for each block, figures of the extent that it is in. */
+/* experimental.utilization.batch_query (5.2.0 and newer): for each block, figures of its extent. */
 struct utilization {
     size_t free_regions, regions, bytes;
 };
@@ -34,7 +34,7 @@ static bool read_class(const struct memscope_jemalloc_binding *jemalloc, const s
     return true;
 }
 
-/* Resolves the names here: the first lookup of a name takes a lock, so a forked child must not do it. */
+/* Resolves the names here, since the first lookup of a name takes a lock and must not happen in a forked child. */
 bool memscope_jemalloc_blocks_open(struct memscope_malloc_blocks *blocks) {
     struct memscope_jemalloc_binding jemalloc = memscope_jemalloc_binding();
     struct memscope_mib keys[3], bins;
@@ -62,8 +62,9 @@ size_t memscope_jemalloc_block_bytes(uintptr_t address) {
 /* ---- counting -------------------------------------------------------------------------------------------------- */
 
 /*
- * The page on which the slab of this region begins; 0 if none fits. A slab has the fewest pages that its regions fill
- * exactly (sc.c, slab_size), so only one candidate page lies a multiple of the region's size before the region.
+ * The page on which the slab of this region begins, 0 if none fits. A slab has the minimum number of pages that its
+ * regions fill exactly (sc.c, slab_size), so only one candidate page is a multiple of the region's size before the
+ * region.
  */
 static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t address, uintptr_t page) {
     for (uintptr_t at = address & -page; address - at < slab_class->slab_bytes; at -= page)
@@ -72,7 +73,7 @@ static uintptr_t slab_at(const struct memscope_slab_class *slab_class, uintptr_t
     return 0;
 }
 
-/* A large block has its own extent; cache_oblivious adds a page, and shifts the block's start within the first page. */
+/* A large block has its own extent. cache_oblivious adds a page, and shifts the block's start within the first page. */
 static void count_large(struct memscope_malloc_blocks *blocks, const struct memscope_malloc_region *region,
                         uintptr_t address, size_t bytes, uintptr_t page) {
     uintptr_t start = address & -page, end = start + bytes + (address % page != 0 ? page : 0);
@@ -106,7 +107,7 @@ void memscope_jemalloc_block_count(struct memscope_malloc_blocks *blocks, const 
     slab->owned = (uint16_t)(slab->owned + !garbage);
 }
 
-/* ---- what a purge returns -------------------------------------------------------------------------------------- */
+/* ---- pages that a purge returns ---------------------------------------------------------------------------------- */
 
 struct forecast {
     struct memscope_malloc_blocks *blocks;
@@ -178,8 +179,8 @@ static void add_slabs(struct forecast *forecast) {
 }
 
 /*
- * Cached blocks look in use, and are freed when thread caches are flushed; the cached bytes limit how many slabs a
- * flush can empty.
+ * Cached blocks look in use, and are freed when thread caches are flushed. The cached bytes limit the number of slabs
+ * that a flush can empty.
  */
 static void add_kept_by_caches(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
@@ -208,7 +209,7 @@ static uint64_t shared_bytes(const struct memscope_malloc_blocks *blocks) {
     return bytes;
 }
 
-/* jemalloc does not say where its unused pages are: any page that other processes map too may be one of them. */
+/* jemalloc does not report its unused pages, so any page that other processes map too may be one of them. */
 static void add_unused(struct forecast *forecast) {
     const struct memscope_jemalloc_stats *stats = &forecast->blocks->ledger->jemalloc;
     int64_t untouched = forecast->blocks->ledger->bytes[MEMSCOPE_ROW_not_resident];

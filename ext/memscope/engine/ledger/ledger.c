@@ -30,7 +30,7 @@ typedef enum memscope_status (*read_list)(const struct memscope_mappings_memory 
                                           struct memscope_mappings *mappings);
 
 /*
- * Reads the list of mappings and, as soon after it as possible, jemalloc's counters; then claims memory for the owners
+ * Reads the list of mappings and, as soon after it as possible, jemalloc's counters. Then claims memory for the owners
  * whose places are known.
  */
 static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, read_list read) {
@@ -51,9 +51,9 @@ static enum memscope_status read_mappings_by(struct memscope_ledger_scan *scan, 
 }
 
 /*
- * Identifies jemalloc's mappings by exclusion, which walks no page tables; if the result disagrees with jemalloc's
- * counters, without the heaps of glibc's arenas, if there are any, and at last by MAP_NORESERVE from smaps. Tries each
- * way twice: another thread may have mapped memory between the list and the counters.
+ * Identifies jemalloc's mappings by exclusion, which walks no page tables. If the result disagrees with jemalloc's
+ * counters, excludes the heaps of glibc's arenas too, if there are any, and finally uses MAP_NORESERVE from smaps.
+ * Tries each way twice, since another thread may have mapped memory between the list and the counters.
  */
 static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
     static const read_list attempts[] = {memscope_mappings_read, memscope_mappings_read, memscope_mappings_read_smaps,
@@ -71,14 +71,14 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
         status = read_mappings_by(scan, attempts[attempt]);
         if (status != MEMSCOPE_OK || ledger->jemalloc_status != MEMSCOPE_OK)
             return status;
-        if (attempts[attempt] == memscope_mappings_read && memscope_ledger_tell_jemalloc_by_exclusion(scan))
+        if (attempts[attempt] == memscope_mappings_read && memscope_ledger_mark_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
         if (memscope_ledger_claim_beside_jemalloc(scan) && attempts[attempt] == memscope_mappings_read &&
-            memscope_ledger_tell_jemalloc_by_exclusion(scan))
+            memscope_ledger_mark_jemalloc_by_exclusion(scan))
             return MEMSCOPE_OK;
         if (attempts[attempt] == memscope_mappings_read)
             continue;
-        memscope_ledger_tell_jemalloc_by_noreserve(scan);
+        memscope_ledger_mark_jemalloc_by_noreserve(scan);
         if (last || ledger->jemalloc_space_bytes == memscope_ledger_jemalloc_expected(ledger))
             return MEMSCOPE_OK;
     }
@@ -86,8 +86,8 @@ static enum memscope_status read_mappings(struct memscope_ledger_scan *scan) {
 
 /*
  * If other threads mapped memory between the list and the scan, lists the mappings again, since memory outside all
- * listed mappings has no owner, and claims the stacks that were made meanwhile. Under jemalloc, keeps the list as it
- * is, because jemalloc's counters were read along with it.
+ * listed mappings has no owner, and claims the stacks made in between. Under jemalloc, keeps the list as it is, because
+ * jemalloc's counters were read along with it.
  */
 static enum memscope_status list_what_was_mapped_since(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
@@ -116,8 +116,8 @@ static enum memscope_status attribute(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
 
     if (ledger->jemalloc_status == MEMSCOPE_OK && ledger->residency.relisted &&
-        !memscope_ledger_tell_jemalloc_by_exclusion(scan))
-        memscope_ledger_tell_jemalloc_by_noreserve(scan);
+        !memscope_ledger_mark_jemalloc_by_exclusion(scan))
+        memscope_ledger_mark_jemalloc_by_noreserve(scan);
     memscope_ledger_claim_found(scan);
     ledger->claim_list = scan->claims.list;
     ledger->claim_count = scan->claims.settled;

@@ -1,13 +1,13 @@
 #include "ledger/ledger_scan.h"
 
 /*
- * jemalloc maps at least this many bytes at a time: with opt.retain (the default on 64-bit Linux) extents grow by huge
- * pages, and so do base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). A smaller unclaimed
- * mapping may belong to something else: the dynamic linker, a library.
+ * The minimum size of a mapping by jemalloc, in bytes. With opt.retain (the default on 64-bit Linux) extents grow by
+ * huge pages, and so do base blocks (jemalloc 5.3, HUGEPAGE in src/base.c and exp_grow in src/extent.c). A smaller
+ * unclaimed mapping may belong to another owner, such as the dynamic linker or a library.
  */
-#define SMALLEST ((uint64_t)2 << 20)
+#define MIN_MAPPING_BYTES ((uint64_t)2 << 20)
 
-/* The mapping's bytes outside of glibc's heaps; 0 if anyone else has claimed a part of it. */
+/* The mapping's bytes outside of glibc's heaps, 0 if any other owner has claimed a part of it. */
 static uint64_t size(const struct memscope_claims *claims, const struct memscope_mapping *mapping) {
     uint64_t bytes = mapping->end - mapping->start;
 
@@ -23,7 +23,7 @@ static uint64_t size(const struct memscope_claims *claims, const struct memscope
     return bytes;
 }
 
-/* Marks the unclaimed data mappings of at least this size, more than 0; returns their address space. */
+/* Marks the unclaimed data mappings of at least this size, which is above 0, and returns their address space. */
 static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t smallest) {
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
     uint64_t bytes = 0;
@@ -38,7 +38,7 @@ static uint64_t mark_unclaimed(struct memscope_ledger_scan *scan, uint64_t small
     return bytes;
 }
 
-/* Unmarks the marked mappings of `smallest` to `largest` bytes; returns how many there were. */
+/* Unmarks the marked mappings of `smallest` to `largest` bytes, and returns their number. */
 static size_t unmark(struct memscope_ledger_scan *scan, uint64_t smallest, uint64_t largest) {
     const struct memscope_mappings *mappings = &scan->ledger->mappings;
     size_t count = 0;
@@ -54,7 +54,7 @@ static size_t unmark(struct memscope_ledger_scan *scan, uint64_t smallest, uint6
     return count;
 }
 
-bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan) {
+bool memscope_ledger_mark_jemalloc_by_exclusion(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger);
 
@@ -62,7 +62,7 @@ bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *sca
     ledger->jemalloc_space_bytes = expected;
     if (mark_unclaimed(scan, 1) == expected)
         return true;
-    ledger->jemalloc_space_bytes = mark_unclaimed(scan, SMALLEST);
+    ledger->jemalloc_space_bytes = mark_unclaimed(scan, MIN_MAPPING_BYTES);
     if (ledger->jemalloc_space_bytes == expected)
         return true;
     unmark(scan, 0, UINT64_MAX);
@@ -79,12 +79,12 @@ static size_t count_of_size(const struct memscope_ledger_scan *scan, uint64_t by
 }
 
 /*
- * MAP_NORESERVE proves nothing by itself: the address space of all such unclaimed mappings must equal stats.mapped +
+ * MAP_NORESERVE alone proves nothing: the address space of all such unclaimed mappings must equal stats.mapped +
  * stats.retained. If that address space is larger, and exactly one mapping is as large as the difference, that mapping
  * is foreign. Otherwise every mapping up to the size of the difference may be foreign, and none of them counts as
  * jemalloc's.
  */
-void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan) {
+void memscope_ledger_mark_jemalloc_by_noreserve(struct memscope_ledger_scan *scan) {
     struct memscope_ledger *ledger = scan->ledger;
     uint64_t expected = memscope_ledger_jemalloc_expected(ledger), foreign;
 

@@ -1,6 +1,6 @@
 /*
- * One ledger under construction, shared by the steps of memscope_ledger_read only: ledger.c reads what the kernel
- * shows, ledger_owners.c finds owners, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
+ * One ledger under construction, shared by the steps of memscope_ledger_read only: ledger.c reads from the kernel,
+ * ledger_owners.c finds owners, ledger_sweep.c counts, ledger_split.c splits malloc's rows.
  */
 #ifndef MEMSCOPE_LEDGER_SCAN_H
 #define MEMSCOPE_LEDGER_SCAN_H
@@ -22,27 +22,29 @@ struct memscope_ledger_scan {
 
 /*
  * Both functions mark jemalloc's mappings, and set jemalloc_space_bytes to the address space of all mappings that look
- * like jemalloc's. Heaps claimed by memscope_ledger_claim_beside_jemalloc do not count: the kernel may have merged one
- * with a mapping of jemalloc's. By exclusion: marks the data mappings that no owner has claimed, either all of them or
- * only the large ones; returns false and marks nothing if neither set adds up to what jemalloc says it has mapped. By
- * MAP_NORESERVE: needs a list from smaps.
+ * like jemalloc's. Heaps claimed by memscope_ledger_claim_beside_jemalloc do not count, since the kernel may have
+ * merged one with a mapping of jemalloc's.
+ *
+ * By exclusion, all data mappings that no owner has claimed are marked, or only the large ones. The function returns
+ * false and marks nothing if neither set adds up to jemalloc's own count of mapped bytes. MAP_NORESERVE needs a list
+ * from smaps.
  */
-bool memscope_ledger_tell_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
-void memscope_ledger_tell_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
+bool memscope_ledger_mark_jemalloc_by_exclusion(struct memscope_ledger_scan *scan);
+void memscope_ledger_mark_jemalloc_by_noreserve(struct memscope_ledger_scan *scan);
 
-/* Claims memory for owners that can be located without a search: these are the most certain, so they come first. */
+/* Claims memory for owners that are located without a search. They are the most certain, so they come first. */
 void memscope_ledger_claim_known(struct memscope_ledger_scan *scan);
 
 /*
- * Claims the heaps of glibc's arenas that exist beside jemalloc, since a library calls the C library's malloc directly,
- * as unattributed: the row malloc and its check are jemalloc's. Returns whether there are any.
+ * Claims as unattributed the heaps of glibc's arenas that exist beside jemalloc because a library calls the C library's
+ * malloc directly. The row malloc and its check are jemalloc's. Returns true if there are any.
  */
 bool memscope_ledger_claim_beside_jemalloc(struct memscope_ledger_scan *scan);
 
 /* Claims memory for owners that must be searched for in resident memory. */
 void memscope_ledger_claim_found(struct memscope_ledger_scan *scan);
 
-/* The owner of the unclaimed part of a mapping. Everything that jemalloc holds is malloc's until the split. */
+/* The owner of the unclaimed part of a mapping. All memory of jemalloc is malloc's until the split. */
 enum memscope_row memscope_ledger_owner_of_rest(const struct memscope_ledger_scan *scan,
                                                 const struct memscope_mapping *mapping);
 

@@ -8,9 +8,9 @@
 
 /*
  * Splits jemalloc's resident memory by jemalloc's own counters. The counters include some pages that were never
- * touched, or that lie in a mapping that may be foreign (row not_resident, negative); and they omit some resident
- * pages: retained pages that a huge page has made resident again (row retained_resident). If memory is allocated but no
- * page of the mappings found is resident, those mappings are not jemalloc's, even if their sizes match.
+ * touched, or that are in a mapping that may be foreign (row not_resident, negative). They omit some resident pages:
+ * retained pages that a huge page has made resident again (row retained_resident). If memory is allocated but no page
+ * of the mappings found is resident, those mappings are not jemalloc's, even if their sizes match.
  */
 void memscope_ledger_split_jemalloc(struct memscope_ledger *ledger) {
     const struct memscope_jemalloc_stats *stats = &ledger->jemalloc;
@@ -43,10 +43,7 @@ static void move(uint64_t bytes, int64_t *from, int64_t *to) {
     *from -= *to;
 }
 
-/*
- * Bytes that the chunks do not account for (because the walk had to stop, or chunks came or went meanwhile) go to the
- * unwalked row.
- */
+/* Bytes without a chunk go to the unwalked row: the walk had to stop, or chunks were made or freed during it. */
 static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct memscope_chunk_totals *chunks) {
     int64_t *rest = &bytes[rows.all];
 
@@ -57,7 +54,7 @@ static void split_by_chunks(int64_t *bytes, struct chunk_rows rows, const struct
     move((uint64_t)*rest, rest, &bytes[rows.unwalked]);
 }
 
-/* Tells the walk what keeps malloc_trim from returning pages, and lets it see which pages other processes map too. */
+/* Passes the walk the obstacles to malloc_trim, and the pages that other processes map too. */
 static void prepare_for_trim(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
     walk->returns_nothing = ledger->return_status != MEMSCOPE_OK;
     walk->has_locked_memory = ledger->locked_bytes > 0;
@@ -82,7 +79,7 @@ static void walk_main_heap(struct memscope_chunk_walk *walk, const struct memsco
 }
 
 /*
- * A piece that contains memory of other owners has several claims: all but the first start before `walked`, and are
+ * A piece that contains memory of other owners has several claims. All but the first start before `walked`, and are
  * skipped.
  */
 static void walk_main_pieces(struct memscope_chunk_walk *walk, const struct memscope_ledger *ledger,
@@ -129,7 +126,7 @@ void memscope_ledger_walk_chunks(struct memscope_chunk_walk *walk, const struct 
     walk->scratch->used = used;
 }
 
-/* A walk stops at a chunk that another thread changes meanwhile; the next walk seldom stops. */
+/* A walk stops at a chunk that another thread is changing. The next walk seldom stops. */
 static void walk_live_chunks(struct memscope_chunk_walk *walk, struct memscope_ledger *ledger) {
     bool incomplete = true;
 
@@ -167,7 +164,7 @@ void memscope_ledger_split_glibc(struct memscope_ledger_scan *scan) {
 
 /* ---- garbage --------------------------------------------------------------------------------------------------- */
 
-/* Other threads run between the ledger's scan and the marking, so there may be more garbage than the row has. */
+/* Other threads run between the ledger's scan and the mark phase, so there may be more garbage than the row has. */
 void memscope_ledger_split_garbage(struct memscope_ledger *ledger, const uint64_t garbage[MEMSCOPE_ROW_COUNT]) {
     static const struct {
         enum memscope_row all, reachable, garbage;

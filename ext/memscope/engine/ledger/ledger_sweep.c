@@ -5,14 +5,14 @@
 #include "kernel/returnable.h"
 #include "kernel/sharing.h"
 
-/* Resident bytes of one owner, and how many of them other processes share (0 unless that is asked for). */
+/* Resident bytes of one owner, and those that other processes share (0 unless requested). */
 struct amount {
     uint64_t bytes, shared;
 };
 
 /*
- * Adds bytes to this row's share of the mapping being swept. During the sweep nothing but owners is taken from
- * ledger->work, so that their list stays contiguous.
+ * Adds bytes to this row's share of the mapping being swept. During the sweep only owners are taken from ledger->work,
+ * so that their list stays contiguous.
  */
 static void add_owner(struct memscope_ledger_scan *scan, enum memscope_row row, const struct memscope_mapping *mapping,
                       uint64_t bytes) {
@@ -156,14 +156,14 @@ static void sweep_ranges(struct sweep *sweep) {
     finish_heap_page(sweep);
 }
 
-/* ---- the sweep when only each mapping's Rss is known ---------------------------------------------------------- */
+/* ---- the sweep if only each mapping's Rss is known --------------------------------------------------------------- */
 
-/* Address space of one mapping by owner. How much of each share is resident is known only within bounds. */
+/* Address space of one mapping by owner. The resident part of each share is known only within bounds. */
 struct shares {
     uint64_t rows[MEMSCOPE_ROW_COUNT];
     uint64_t heap_pages;
-    uint64_t beside;      /* of rows[MEMSCOPE_ROW_unattributed], what is claimed */
-    uint64_t live, slots; /* bytes in these heap pages; a page that lies in two mappings counts in proportion */
+    uint64_t beside;      /* the claimed part of rows[MEMSCOPE_ROW_unattributed] */
+    uint64_t live, slots; /* bytes in these heap pages, in proportion for a page that is in two mappings */
 };
 
 static void share_claims(const struct memscope_ledger_scan *scan, const struct memscope_mapping *mapping,
@@ -196,7 +196,7 @@ static void share_claims(const struct memscope_ledger_scan *scan, const struct m
     shares->rows[memscope_ledger_owner_of_rest(scan, mapping)] += rest;
 }
 
-/* How many bytes of an owner's share must be resident, wherever in the mapping the resident pages lie. */
+/* The bytes of an owner's share that must be resident, wherever in the mapping the resident pages are. */
 static uint64_t surely_resident(uint64_t share, uint64_t resident, uint64_t size) {
     return share + resident > size ? share + resident - size : 0;
 }
@@ -242,7 +242,7 @@ static bool is_of_malloc(enum memscope_row row) {
     return row == MEMSCOPE_ROW_malloc || memscope_row_definitions[row].parent == MEMSCOPE_ROW_malloc;
 }
 
-/* Finds out what the kernel would refuse to take back from malloc. */
+/* Records the bytes that the kernel would refuse to take back from malloc. */
 static void add_refusals(struct memscope_ledger *ledger) {
     ledger->return_status = memscope_returnable();
     for (size_t index = 0; index < ledger->owner_count; index++) {

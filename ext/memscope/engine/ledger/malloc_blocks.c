@@ -5,13 +5,13 @@
 
 #include "kernel/sharing.h"
 
-/* jemalloc's smallest size class has 8 bytes (LG_TINY_MIN); glibc aligns to 16. */
+/* jemalloc's smallest size class has 8 bytes (LG_TINY_MIN). glibc aligns to 16. */
 #define JEMALLOC_UNIT 8
 #define GLIBC_UNIT 16
 
 /* ---- regions --------------------------------------------------------------------------------------------------- */
 
-/* The number of units in all regions: each region's units follow those of the region before it. */
+/* The number of units in all regions. Each region's units follow those of the region before it. */
 static size_t count_units(const struct memscope_malloc_blocks *blocks) {
     const struct memscope_malloc_region *last;
 
@@ -31,7 +31,7 @@ static bool add_region(struct memscope_malloc_blocks *blocks, uintptr_t start, u
     return true;
 }
 
-/* The row of glibc's blocks in use in a claim; MEMSCOPE_ROW_COUNT if the claim is not glibc's. */
+/* The row of glibc's blocks in use in a claim, MEMSCOPE_ROW_COUNT if the claim is not glibc's. */
 static enum memscope_row in_use_row(uint32_t claimed) {
     switch (claimed) {
     case MEMSCOPE_ROW_arenas:
@@ -69,7 +69,7 @@ static bool is_main_heap(const struct memscope_ledger *ledger, const struct mems
     return ledger->request->malloc == MEMSCOPE_LEDGER_MALLOC_GLIBC && strcmp(mapping->name, "[heap]") == 0;
 }
 
-/* Adds, in address order: glibc's claims, and the unclaimed parts of mappings that are the allocator's as a whole. */
+/* Adds, in address order, glibc's claims and the unclaimed parts of mappings that are wholly the allocator's. */
 static bool find_regions(struct memscope_malloc_blocks *blocks) {
     const struct memscope_ledger *ledger = blocks->ledger;
     size_t claim = 0, gap_claim = 0;
@@ -118,7 +118,7 @@ static bool add_range(struct memscope_scratch *scratch, struct memscope_residenc
     return true;
 }
 
-/* Sets private_residency to the resident ranges minus the shared ones; both lists are sorted. */
+/* Sets private_residency to the resident ranges minus the shared ones. Both lists are sorted. */
 static bool subtract(struct memscope_malloc_blocks *blocks, const struct memscope_range *shared, size_t count) {
     const struct memscope_residency *all = &blocks->ledger->residency;
     struct memscope_residency *own = &blocks->private_residency;
@@ -251,7 +251,7 @@ bool memscope_malloc_blocks_prove(struct memscope_malloc_blocks *blocks, uintptr
     return memscope_malloc_region_at(blocks, address) != NULL;
 }
 
-/* ---- what goes back -------------------------------------------------------------------------------------------- */
+/* ---- pages that go back ------------------------------------------------------------------------------------------ */
 
 void memscope_returned_add(const struct memscope_malloc_blocks *blocks, struct memscope_returned *returned,
                            uintptr_t start, uintptr_t end, bool certain) {

@@ -1,10 +1,10 @@
-/* Internals that malloc_blocks.c shares with its parts for each allocator, and with nothing else. */
+/* Internals that malloc_blocks.c shares only with its parts for each allocator. */
 #ifndef MEMSCOPE_MALLOC_BLOCKS_PARTS_H
 #define MEMSCOPE_MALLOC_BLOCKS_PARTS_H
 
 #include "ledger/malloc_blocks.h"
 
-/* The region that contains address, or NULL; and the unit of an address in it. */
+/* The region that contains address, or NULL, and the unit of an address in it. */
 const struct memscope_malloc_region *memscope_malloc_region_at(struct memscope_malloc_blocks *blocks,
                                                                uintptr_t address);
 static inline size_t memscope_unit_at(const struct memscope_malloc_blocks *blocks,

@@ -6,16 +6,15 @@
 #define DESCRIPTOR_WORDS 16
 #define SAMPLE_PAGES 64
 /*
- * The header at the start of a heap page begins with a pointer to the page's descriptor. The first slot begins fewer
- * bytes than this after the start of the page.
+ * The header at the start of a heap page begins with a pointer to the page's descriptor. The first slot begins less
+ * than this many bytes after the start of the page.
  */
 #define HEADER_LIMIT 1024
 #define SLOT_MIN 40 /* bytes of the smallest slot up to 3.3 */
 #define BLOCK_BATCH 256
 
 /*
- * Memory that Ruby maps itself never lies inside jemalloc's mappings, so those mappings, the largest, need not be
- * searched.
+ * Memory that Ruby maps itself is never inside jemalloc's mappings, so those mappings, the largest, are not searched.
  */
 static bool may_be_mapped_by_ruby(const struct memscope_residency *residency, const struct memscope_mapping *mapping) {
     return memscope_residency_worth_searching(residency, mapping) && !mapping->of_jemalloc;
@@ -29,10 +28,10 @@ void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, s
     }
 }
 
-/* Which words of a page's descriptor lead back to the page, learnt from pages that are known. -1: none does. */
+/* Words of a page's descriptor that point back to the page, learnt from known pages. -1 if none does. */
 struct descriptor_shape {
-    int first_slot; /* the address of the page's first slot (Ruby 3.3 and older keep it when the page is empty) */
-    int page;       /* the page's own address (Ruby 3.4 and newer) */
+    int first_slot; /* address of the page's first slot (Ruby 3.3 and older keep it when the page is empty) */
+    int page;       /* address of the page itself (Ruby 3.4 and newer) */
 };
 
 static bool read_descriptor(const struct memscope_own_memory *memory, uintptr_t page, uintptr_t *words) {
@@ -43,7 +42,7 @@ static bool read_descriptor(const struct memscope_own_memory *memory, uintptr_t 
            memscope_own_memory_read(memory, descriptor, words, DESCRIPTOR_WORDS * sizeof *words);
 }
 
-/* Whether a word may be the address of a page's first slot, which is known exactly only for listed pages. */
+/* Returns true for a possible address of a page's first slot, which is known exactly only for listed pages. */
 static bool may_be_first_slot(const struct memscope_heap_page *page, uintptr_t word) {
     return page->slots_offset > 0 ? word == page->start + page->slots_offset
                                   : word > page->start && word < page->start + HEADER_LIMIT;
@@ -179,7 +178,7 @@ static bool is_transient_heap(const struct memscope_ruby_layout *layout, const s
     return links > blocks / 2;
 }
 
-/* The index of the first block that may be the arena's first or second; `count` if there is none. */
+/* The index of the first block that may be the arena's first or second, `count` if there is none. */
 static size_t first_block(const struct memscope_ruby_layout *layout, const uintptr_t *addresses,
                           const struct transient_block *blocks, size_t count) {
     size_t index = 0;
@@ -191,7 +190,7 @@ static size_t first_block(const struct memscope_ruby_layout *layout, const uintp
 }
 
 /*
- * Lists link in either direction, and one of the arena's first two blocks may end a list: each block is tried as the
+ * Lists link in either direction, and one of the arena's first two blocks may end a list, so each block is tried as the
  * first and as the second. Reads the header of every resident aligned block in [start, end), where end is the end of
  * the last possible second block.
  */
@@ -233,7 +232,7 @@ static bool find_transient_heap(const struct memscope_ruby_layout *layout, const
     return false;
 }
 
-/* The unclaimed range around an address in a data mapping; false if the address is claimed or in no data mapping. */
+/* Finds the unclaimed range around an address in a data mapping. Returns false for any other address. */
 static bool gap_around(const struct memscope_mappings *mappings, const struct memscope_claims *claims,
                        uintptr_t address, uintptr_t *start, uintptr_t *end) {
     const struct memscope_mapping *mapping = memscope_mappings_find(mappings, address);
@@ -250,9 +249,9 @@ static bool gap_around(const struct memscope_mappings *mappings, const struct me
 
 /*
  * Claims both tables if the cache begins at this address, as its first node shows: a key, then the address of a shape
- * in the list, with flags in the lowest bits (shape.h, redblack_node_t). If the list's address is not known, it is
- * found from that shape: the list must then fill exactly the rest of the gap that begins with the cache, or the whole
- * of another gap.
+ * in the list, with flags in the lowest bits (shape.h, redblack_node_t). If the list's address is unknown, it is found
+ * from that shape. The list must then fill exactly the rest of the gap that begins with the cache, or the whole of
+ * another gap.
  */
 static bool claim_shape_cache(const struct memscope_ruby_layout *layout, const struct memscope_mappings *mappings,
                               const struct memscope_own_memory *memory, uintptr_t cache,

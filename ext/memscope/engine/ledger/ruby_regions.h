@@ -1,6 +1,6 @@
 /*
- * Memory that Ruby maps: heap pages (also those that are empty or could not be listed), the transient heap of Ruby 3.1
- * and 3.2, and shape tables. The binding supplies the running Ruby's layout, which is matched against memory here.
+ * Memory that Ruby maps: heap pages (also empty and unlisted ones), the transient heap of Ruby 3.1 and 3.2, and shape
+ * tables. The binding supplies the running Ruby's layout, which is matched against memory here.
  */
 #ifndef MEMSCOPE_RUBY_REGIONS_H
 #define MEMSCOPE_RUBY_REGIONS_H
@@ -26,37 +26,36 @@ struct memscope_heap_page {
 #define MEMSCOPE_LANDMARKS 8
 
 struct memscope_ruby_layout {
-    const struct memscope_heap_page *heap_pages; /* those that hold objects, in any order */
-    size_t heap_page_count;                      /* 0 when pages could not be listed */
-    size_t heap_page_bytes;                      /* size and alignment of a heap page; 0 if this Ruby's GC has none */
-    uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist; some may be equal */
+    const struct memscope_heap_page *heap_pages; /* pages with objects, in any order */
+    size_t heap_page_count;                      /* 0 if pages could not be listed */
+    size_t heap_page_bytes;                      /* size and alignment of a heap page, 0 if this Ruby's GC has none */
+    uintptr_t landmarks[MEMSCOPE_LANDMARKS];     /* heap pages of objects that always exist, some may be equal */
     size_t empty_page_count;                     /* pages without objects, as Ruby counts them */
     size_t allocated_page_count;                 /* pages with and without objects, as Ruby counts them */
-    size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page; 0 when not known */
-    size_t thread_vm_bytes; /* VM stack of an M:N thread (Ruby 3.3 and newer); 0 if this Ruby has none */
+    size_t fiber_stack_bytes;                    /* size of a pooled stack without guard page, 0 if unknown */
+    size_t thread_vm_bytes; /* VM stack of an M:N thread (Ruby 3.3 and newer), 0 if this Ruby has none */
     size_t thread_machine_bytes;
-    size_t transient_heap_bytes; /* size of its only mapping; 0 if this Ruby has no transient heap */
+    size_t transient_heap_bytes; /* size of its only mapping, 0 if this Ruby has no transient heap */
     size_t transient_block_bytes;
-    uintptr_t shape_list;     /* address of the shape list; 0 when not known */
+    uintptr_t shape_list;     /* address of the shape list, 0 if unknown */
     size_t shape_list_bytes;  /* 0 if this Ruby has none */
-    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next; the kernel usually puts it below the list */
-    bool jit;                 /* a JIT is on: anonymous executable memory belongs to it */
+    size_t shape_cache_bytes; /* size of the cache, which Ruby maps next, usually below the list */
+    bool jit;                 /* a JIT is on and owns anonymous executable memory */
 };
 
 struct memscope_ruby_regions {
     uint64_t empty_pages_found; /* if pages were listed */
-    uint64_t whole_pages_found; /* if pages were not listed: pages of any kind */
+    uint64_t whole_pages_found; /* pages of any kind, if pages were not listed */
     bool transient_heap_found;
 };
 
-/* Claims the heap pages that hold objects; a claim's item is the index into layout->heap_pages. */
+/* Claims the heap pages that hold objects. A claim's item is the index into layout->heap_pages. */
 void memscope_ruby_claim_heap_pages(const struct memscope_ruby_layout *layout, struct memscope_claims *claims);
 
 /*
  * Claims heap pages that are not listed: aligned blocks that point to a page descriptor which points back to them. If
- * pages were listed, these are the empty pages, looked for only when Ruby says that it keeps some; if none could be
- * listed, they are all pages, claimed as whole pages. Costs one or two small reads for each unclaimed, aligned,
- * resident block.
+ * pages were listed, these are the empty pages, searched for only if Ruby counts some. If none could be listed, these
+ * are all pages, claimed as whole pages. Costs one or two small reads for each unclaimed, aligned, resident block.
  */
 void memscope_ruby_claim_unlisted_pages(const struct memscope_ruby_layout *layout,
                                         const struct memscope_mappings *mappings,
@@ -74,7 +73,7 @@ void memscope_ruby_claim_known_internals(const struct memscope_ruby_layout *layo
                                          const struct memscope_own_memory *memory, struct memscope_claims *claims,
                                          struct memscope_ruby_regions *regions);
 
-/* Claims the transient heap wherever it lies, unless it was found already. */
+/* Claims the transient heap wherever it is, unless it was found already. */
 void memscope_ruby_claim_transient_heap(const struct memscope_ruby_layout *layout,
                                         const struct memscope_mappings *mappings,
                                         const struct memscope_residency *residency,

@@ -50,7 +50,7 @@ struct stack_bounds {
 /*
  * struct pthread holds stackblock and stackblock_size next to each other, at an offset that no exported constant gives.
  * On machines whose thread pointer is at the descriptor (x86) or above it, a stack that glibc mapped ends with the
- * descriptor: no other two adjacent words describe a page-aligned block that ends with the descriptor.
+ * descriptor. No other two adjacent words describe a page-aligned block that ends with the descriptor.
  */
 static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor, struct stack_bounds *stack) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -70,7 +70,7 @@ static bool stack_of(const uintptr_t *words, size_t count, uintptr_t descriptor,
 /* The result of a walk through one of glibc's lists. */
 struct walk {
     uint64_t found;
-    bool complete; /* it came back to the list's head */
+    bool complete; /* returned to the list's head */
 };
 
 static uintptr_t head_of(const struct thread_library *library, int list) {
@@ -78,8 +78,8 @@ static uintptr_t head_of(const struct thread_library *library, int list) {
 }
 
 /*
- * The lists are read without their lock. The stack of a thread that ends meanwhile moves to another list, and its node
- * then leads through that list to that list's head; or the stack is unmapped, and its node cannot be read.
+ * The lists are read without their lock. If a thread ends during the walk, its stack moves to another list, and its
+ * node leads to that list's head, or its stack is unmapped, and its node cannot be read.
  */
 static struct walk walk_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
                              struct memscope_claims *claims) {
@@ -107,7 +107,7 @@ static struct walk walk_list(const struct thread_library *library, const struct 
     return walk;
 }
 
-/* Walks again while threads start and end; if they never stop, what the last walk found stands. */
+/* Walks again while threads start and end. If they never stop, the result of the last walk stands. */
 static uint64_t claim_list(const struct thread_library *library, const struct memscope_own_memory *memory, int list,
                            struct memscope_claims *claims) {
     size_t count = claims->count;
@@ -153,17 +153,14 @@ static bool is_guard(const struct memscope_mapping *mapping, size_t page) {
 
 /* thread_pthread_mn.c, from 3.3 to 4.1dev: a chunk of this size begins with a header of one or a few pages. */
 #define CHUNK_BYTES ((size_t)512 << 20)
-#define CHUNK_HEADER_PAGES 64 /* limit; a header for 65,535 stacks has 33 */
+#define CHUNK_HEADER_PAGES 64 /* limit, a header for 65,535 stacks has 33 */
 
 struct machine_stack_footer {
     uintptr_t chunk;
     size_t index; /* of the stack in its chunk */
 };
 
-/*
- * The chunk that holds the stack with this guard page (VM stack, guard page, machine stack, back to back); 0 if no
- * chunk does.
- */
+/* The chunk that holds the stack with this guard page (VM stack, guard page, machine stack, back to back), or 0. */
 static uintptr_t chunk_of(const struct memscope_mapping *guard, size_t page, size_t vm_bytes, size_t machine_bytes,
                           const struct memscope_own_memory *memory) {
     struct machine_stack_footer footer;
@@ -198,8 +195,8 @@ void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, s
 }
 
 /*
- * Whether there is a guard page at index with an unclaimed stack right above it. The kernel may have merged the topmost
- * stack of a pool with what lies above.
+ * Returns true if there is a guard page at index with an unclaimed stack right above it. The kernel may have merged the
+ * topmost stack of a pool with the mapping above.
  */
 static bool is_fiber_stack(const struct memscope_mappings *mappings, size_t index, size_t page, size_t fiber_bytes,
                            const struct memscope_claims *claims) {

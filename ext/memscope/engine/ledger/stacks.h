@@ -1,9 +1,10 @@
 /*
  * Thread and fiber stacks, live and cached.
  *
- * Threads: glibc (since 2.34) describes its thread list in exported constants, for debuggers (nptl_db/structs.def,
+ * glibc (since 2.34) describes its thread list in exported constants, for debuggers (nptl_db/structs.def,
  * "_thread_db_*"). Each thread's descriptor in the list holds the address and size of its stack, so the bounds are
- * exact, whatever the size and however the kernel merged the mappings. Other C libraries: MEMSCOPE_UNSUPPORTED.
+ * exact, whatever the size and however the kernel merged the mappings. With other C libraries, threads are
+ * MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_STACKS_H
 #define MEMSCOPE_STACKS_H
@@ -33,9 +34,9 @@ enum memscope_status memscope_stacks_claim_threads(const struct memscope_thread_
                                                    struct memscope_stack_counts *counts);
 
 /*
- * Claims the chunks that hold the stacks of M:N threads (all threads of Ractors other than the main one; with
- * RUBY_MN_THREADS=1, all threads). Recognises a chunk by what Ruby writes at the end of each machine stack
- * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread; 0
+ * Claims the chunks that hold the stacks of M:N threads (all threads of Ractors other than the main one, and all
+ * threads with RUBY_MN_THREADS=1). Recognises a chunk by the footer that Ruby writes at the end of each machine stack
+ * (thread_pthread_mn.c, nt_machine_stack_footer). vm_bytes and machine_bytes are the stack sizes of one such thread, 0
  * if this Ruby has none.
  */
 void memscope_stacks_claim_migrating(const struct memscope_mappings *mappings, size_t vm_bytes, size_t machine_bytes,
