@@ -66,7 +66,7 @@ extern WEAK bool MallocExtension_Internal_GetNumericProperty(const char *propert
 extern WEAK const char *gnu_get_libc_version(void);
 
 #define PROBE_SIZE 12345
-#define LARGE_PROBE_SIZE ((size_t)4 << 20) /* untouched: it costs address space only */
+#define LARGE_PROBE_SIZE ((size_t)4 << 20) /* untouched, so it costs only address space */
 #define LIVE_BYTES_PROPERTY "generic.current_allocated_bytes"
 
 /* A loaded object, and the C libraries and allocators whose symbols it exports. */
@@ -119,7 +119,7 @@ static bool search_malloc(const struct memscope_shared_object *object, void *con
 
 /*
  * The code that a call of malloc reaches. If the executable is not position-independent, the address of malloc may be
- * that of its PLT stub; then the code is the first exported malloc in lookup order.
+ * that of its PLT stub. The code is then the first exported malloc in lookup order.
  */
 static const void *resolved_malloc(void) {
     struct malloc_search search = {.called = (const void *)(uintptr_t)malloc};
@@ -128,7 +128,7 @@ static const void *resolved_malloc(void) {
     return search.called_is_exported || !search.first_exported ? search.called : search.first_exported;
 }
 
-/* Says "malloc and X are both in A", or that malloc is in another object and goes through to A. */
+/* Proves that malloc and the function are in one object, or that malloc goes through to the function's object. */
 static void set_proof(const struct owner *server, const struct owner *witness, const char *function, const char *seen) {
     if (strcmp(server->path, witness->path) == 0)
         snprintf(current.proof, sizeof current.proof, "malloc and %s are both in %s; %s", function, witness->path,
@@ -199,7 +199,7 @@ static bool prove_tcmalloc(const struct owner *server) {
     block = malloc(LARGE_PROBE_SIZE);
     read = tcmalloc_live_bytes(&after);
     free(block);
-    /* Other threads allocate and free meanwhile, so the rise may be somewhat less than the block. */
+    /* Other threads allocate and free in between, so the rise may be somewhat less than the block. */
     if (!read || after < before + LARGE_PROBE_SIZE / 2)
         return false;
     find_owner(MallocExtension_GetNumericProperty
@@ -216,9 +216,10 @@ static bool prove_tcmalloc(const struct owner *server) {
 }
 
 /*
- * Whether the block has glibc's chunk header: the word before the block holds the chunk's size, and malloc_usable_size
- * is that size less one word (glibc 2.0 to 2.43, malloc/malloc.c). malloc_usable_size comes first, so that the word
- * before a block is not read if there is no header, as under valgrind, which replaces libc's functions.
+ * Returns true if the block has glibc's chunk header: the word before the block holds the chunk's size, and
+ * malloc_usable_size is that size less one word (glibc 2.0 to 2.43, malloc/malloc.c). malloc_usable_size comes first,
+ * so that the word before a block is not read if there is no header, as under valgrind, which replaces libc's
+ * functions.
  */
 static bool has_chunk_header(void *block) {
     const size_t flags = 7, alignment = 2 * sizeof(size_t);

@@ -1,8 +1,8 @@
 /*
- * Which allocator serves malloc, the proof, and its settings.
+ * The allocator that serves malloc, the proof, and its settings.
  *
  * Symbols prove nothing: a loaded jemalloc may serve nobody, or be a library's private copy. An allocator is named only
- * after a block that malloc returned has shown its owner; musl, after malloc was found in musl's C library.
+ * after a block that malloc returned has shown its owner, and musl only after malloc was found in musl's C library.
  */
 #ifndef MEMSCOPE_ALLOCATOR_H
 #define MEMSCOPE_ALLOCATOR_H
@@ -29,15 +29,15 @@ enum memscope_allocator_name {
 struct memscope_allocator {
     enum memscope_allocator_name name;
     bool proved;
-    char version[128];                    /* as upstream reports it; "" if it reports none */
-    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc; "" if not known */
+    char version[128];                    /* as upstream reports it, "" if it reports none */
+    char path[MEMSCOPE_ALLOCATOR_PATH];   /* the object whose code serves malloc, "" if unknown */
     char proof[MEMSCOPE_ALLOCATOR_PROOF]; /* the evidence or, for an unknown allocator, the reason */
 };
 
 /*
- * Proves who serves malloc and saves the allocator's environment variables before the program can change them. Called
- * once, when the extension is loaded; later calls do nothing. Allocates and frees at most one block for each allocator
- * that it tests for. Forked children inherit the result: the allocator cannot change in a process.
+ * Proves which allocator serves malloc and saves the allocator's environment variables before the program can change
+ * them. Call when the extension is loaded. Later calls do nothing. Allocates and frees at most one block for each
+ * allocator that it tests for. Forked children inherit the result, since the allocator cannot change in a process.
  */
 void memscope_allocator_load(void);
 
@@ -61,32 +61,31 @@ struct memscope_other_allocator {
     uint64_t allocated_bytes; /* given out, except to jemalloc itself and to thread caches */
     enum memscope_allocator_name name;
     bool in_program;      /* the path is the executable's */
-    bool knows_allocated; /* whether allocated_bytes is set: only for a jemalloc with config.stats */
+    bool knows_allocated; /* allocated_bytes is set, which needs a jemalloc with config.stats */
     char prefix[64];      /* of its functions' names: "" or "_rjem_" */
-    char version[128];    /* "" if not known */
+    char version[128];    /* "" if unknown */
     char path[MEMSCOPE_ALLOCATOR_PATH];
 };
 
 #define MEMSCOPE_OTHER_ALLOCATORS 16
 
 /*
- * Returns a string constant that says why this allocator does not serve malloc and, if known, whether a library
- * allocates from it.
+ * Returns a string constant: the reason why this allocator does not serve malloc and, if known, its use by a library.
  */
 const char *memscope_other_allocator_reason(const struct memscope_other_allocator *other);
 
 /*
- * Lists the other allocators in load order; walks the loaded objects again only if some were loaded or unloaded since
- * the last call. Asks each jemalloc for its allocated_bytes: 6 µs plus 6.5 µs for each of its arenas. *others belongs
- * to the engine and is valid until the next call. Returns how many there are, at most MEMSCOPE_OTHER_ALLOCATORS. Calls
- * must not overlap (the binding holds the GVL); may allocate.
+ * Lists the other allocators in load order, and returns their number, at most MEMSCOPE_OTHER_ALLOCATORS. Walks the
+ * loaded objects again only if some were loaded or unloaded since the last call. Reads the allocated_bytes of each
+ * jemalloc: 6 µs plus 6.5 µs for each of its arenas. *others belongs to the engine and is valid until the next call.
+ * Calls must not overlap (the binding holds the GVL), and may allocate.
  */
 size_t memscope_allocator_others(const struct memscope_other_allocator **others);
 
 /*
- * Bytes that jemalloc or glibc counts as given out, without jemalloc's own blocks and the blocks in its thread caches;
- * false if there is no such count, and for other allocators. Under glibc this walks the free lists of all arenas, which
- * takes milliseconds; no GVL needed.
+ * Bytes that jemalloc or glibc counts as given out, without jemalloc's own blocks and the blocks in its thread caches.
+ * Returns false if there is no such count, and for other allocators. Under glibc, walks the free lists of all arenas,
+ * which takes milliseconds. No GVL needed.
  */
 bool memscope_allocator_live_bytes(uint64_t *bytes);
 
@@ -110,16 +109,16 @@ struct memscope_setting {
     } value;                    /* the effective value */
     const char *source;         /* the source of the effective value: "GLIBC_TUNABLES", …, "default" */
     struct memscope_text given; /* the text in the strongest source that sets it */
-    const char *ignored;        /* why `given` did not take effect, or NULL */
-    const char *reason;         /* why the value is not known, or NULL */
+    const char *ignored;        /* reason why `given` did not take effect, or NULL */
+    const char *reason;         /* reason why the value is unknown, or NULL */
 };
 
-/* The setting and its texts are valid during the visit only. A visitor may leave by longjmp: no lock is held. */
+/* The setting and its texts are valid only during the visit. A visitor may leave by longjmp, since no lock is held. */
 typedef void (*memscope_setting_visitor)(const struct memscope_setting *setting, void *context);
 
 /*
  * Visits every setting of the allocator that serves malloc, without a system call. Under jemalloc, the settings are the
- * options that jemalloc reports, one mallctl each, without their sources: memscope_allocator_confs visits the texts
+ * options that jemalloc reports, one mallctl each, without their sources. memscope_allocator_confs visits the texts
  * that set the options. Allocates nothing. Returns a string constant, a caveat about all the settings, or NULL if there
  * is none.
  */
@@ -127,16 +126,17 @@ const char *memscope_allocator_settings(memscope_setting_visitor visit, void *co
 
 /*
  * Visits the settings that a program can change at run time and that the allocator reports, with their current values
- * (jemalloc's decay times are arena 0's). Takes jemalloc's ctl lock; no GVL needed.
+ * (jemalloc's decay times are arena 0's). Takes jemalloc's ctl lock. No GVL needed.
  */
 void memscope_allocator_current_settings(memscope_setting_visitor visit, void *context);
 
-/* Called with a source of options and its text; text is NULL if that source gives none. */
+/* Called with a source of options and its text, which is NULL if that source gives none. */
 typedef void (*memscope_conf_visitor)(const char *source, const char *text, void *context);
 
 /*
- * Visits the sources of jemalloc's options in the order in which jemalloc reads them: a later source wins. Returns the
- * name of the environment variable among them. Visits nothing and returns NULL if another allocator serves malloc.
+ * Visits the sources of jemalloc's options in the order in which jemalloc reads them, in which a later source wins.
+ * Returns the name of the environment variable among them. Visits nothing and returns NULL if another allocator serves
+ * malloc.
  */
 const char *memscope_allocator_confs(memscope_conf_visitor visit, void *context);
 
@@ -144,7 +144,7 @@ typedef void (*memscope_path_visitor)(const char *path, void *context);
 
 /*
  * Visits the loaded objects ("" for the executable) that import glibc's mallopt, and so may have changed settings
- * unseen. Holds the dynamic linker's lock meanwhile: the visitor must not allocate.
+ * unseen. Holds the dynamic linker's lock during the visits, so the visitor must not allocate.
  */
 void memscope_allocator_mallopt_callers(memscope_path_visitor visit, void *context);
 

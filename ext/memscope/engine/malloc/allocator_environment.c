@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 /*
- * Parts of variables' names, in upper or lower case. Names that begin with RUBY_ do not count: RUBY_GC_MALLOC_LIMIT and
- * similar variables do not belong to an allocator. LD_PRELOAD may name an allocator.
+ * Parts of variables' names, in upper or lower case. Names that begin with RUBY_ do not count, since
+ * RUBY_GC_MALLOC_LIMIT and similar variables do not belong to an allocator. LD_PRELOAD may name an allocator.
  */
 static const char *const parts_of_names[] = {"MALLOC", "TUNABLE", "ARENA_MAX", "ARENA_TEST", "LD_PRELOAD"};
 
@@ -28,7 +28,7 @@ static bool is_about_an_allocator(const char *entry) {
     return false;
 }
 
-/* Entries "NAME=value", each ended by a NUL, then zeros. Written once; entries that do not fit are left out. */
+/* Entries "NAME=value", each ended by a NUL, then zeros. Written once, without entries that do not fit. */
 static char captured[16384];
 static bool ignored;
 

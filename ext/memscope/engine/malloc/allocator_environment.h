@@ -15,7 +15,7 @@ void memscope_allocator_environment_capture(void);
 /* Returns true in secure-execution mode (AT_SECURE), where allocators ignore these variables. */
 bool memscope_allocator_environment_is_ignored(void);
 
-/* The value of a captured variable; NULL if it is not set, or if the variables are ignored. Any context. */
+/* The value of a captured variable, NULL if it is not set, or if the variables are ignored. Any context. */
 const char *memscope_allocator_environment(const char *name);
 
 typedef void (*memscope_environment_visitor)(const char *name, const char *value, void *context);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A function that only one kind of allocator exports, as the walk finds it. */
+/* A function that only one kind of allocator exports, found by the walk. */
 struct candidate {
     const void *function; /* <prefix>mallctl, mi_version or tc_version */
     enum memscope_allocator_name name;
@@ -36,7 +36,7 @@ static void add(struct candidates *candidates, enum memscope_allocator_name name
     snprintf(candidate->path, sizeof candidate->path, "%s", candidates->object->path);
 }
 
-/* A jemalloc exports three mallctl functions under one prefix; an object that lacks one of them is no candidate. */
+/* A jemalloc exports three mallctl functions under one prefix. An object that lacks one of them is not a candidate. */
 static void add_jemalloc(const char *name, const void *address, void *context) {
     struct candidates *candidates = context;
     size_t prefix_length = strlen(name) - strlen("mallctl");
@@ -66,7 +66,8 @@ static bool collect(const struct memscope_shared_object *object, void *context) 
 }
 
 /*
- * Returns false if malloc goes through this jemalloc after all: it is then the serving allocator under a second name.
+ * Returns false if malloc goes through this jemalloc after all, which is then the serving allocator under a second
+ * name.
  */
 static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_allocator *other) {
     const char *version = NULL;
@@ -81,9 +82,9 @@ static bool describe_jemalloc(memscope_mallctl mallctl, struct memscope_other_al
 }
 
 /*
- * Keeps the object loaded meanwhile (another thread could unload it) with a dlopen handle, not with the linker's lock,
- * under which no allocator may be called. Calls nothing if an object was loaded or unloaded since the walk: the
- * function may then be another object's. Calling an idle jemalloc makes it set up its ctl tables; jemalloc's own
+ * Keeps the object loaded during the calls (another thread could unload it) with a dlopen handle, not with the linker's
+ * lock, under which no allocator may be called. Calls nothing if an object was loaded or unloaded since the walk, since
+ * the function may then be another object's. Calling an idle jemalloc makes it set up its ctl tables. jemalloc's own
  * constructor initialised it at load.
  */
 static bool describe(const struct candidate *candidate, uint64_t generation, struct memscope_other_allocator *other) {
@@ -122,7 +123,7 @@ static bool read_size(memscope_mallctl mallctl, const char *key, uint64_t *value
     return read;
 }
 
-/* jemalloc counts its own blocks (each thread's cache, say) and the blocks in thread caches as allocated. */
+/* jemalloc counts its own blocks (such as each thread's cache) and the blocks in thread caches as allocated. */
 static bool read_allocated(memscope_mallctl mallctl, uint64_t *bytes) {
     uint64_t epoch = 1, internal = 0, cached = 0, stashed = 0;
 

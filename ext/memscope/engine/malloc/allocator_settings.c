@@ -22,7 +22,8 @@ static void set_text_value(struct memscope_setting *setting, const char *value) 
 
 /*
  * Reads a value as mimalloc does (src/options.c, 2.0.9 to 3.0): a word for yes or no, or a decimal number. Sizes may
- * end in K, M or G, with or without B or iB; they stay text here, since only mimalloc knows which options are sizes.
+ * end in K, M or G, with or without B or iB. They stay text here, since only mimalloc can identify the options that are
+ * sizes.
  */
 static void set_mimalloc_value(struct memscope_setting *setting, const char *value) {
     static const struct {

@@ -1,17 +1,17 @@
 /*
- * What memscope_allocator_settings (allocator.h) calls for each allocator. The settings are effective values if the
- * allocator reports them, else what the allocator's rules make of the environment.
+ * The parts of memscope_allocator_settings (allocator.h) for each allocator. The settings are effective values if the
+ * allocator reports them, else derived from the environment by the allocator's rules.
  */
 #ifndef MEMSCOPE_ALLOCATOR_SETTINGS_H
 #define MEMSCOPE_ALLOCATOR_SETTINGS_H
 
 #include "malloc/allocator.h"
 
-/* Like memscope_allocator_settings: visits all settings and returns a caveat about all of them, or NULL. */
+/* Visits all settings and returns a caveat about all of them, or NULL, as memscope_allocator_settings does. */
 const char *memscope_glibc_settings(memscope_setting_visitor visit, void *context);
 
 /*
- * How many freed chunks of up to 1040 bytes (64-bit) a glibc tcache holds at most, according to GLIBC_TUNABLES;
+ * The maximum number of freed chunks of up to 1040 bytes (64-bit) in a glibc tcache, according to GLIBC_TUNABLES, or
  * UINT64_MAX if it may hold any number, or larger chunks. mallopt cannot change this. Any context.
  */
 uint64_t memscope_glibc_cache_slots(void);

@@ -15,7 +15,7 @@
 #define LINE 256
 #define STREAM_BUFFER 4096
 
-/* The text comes in pieces of any length; an element is always on a line of its own. */
+/* The text comes in pieces of any length, but an element is always on a line of its own. */
 struct parser {
     const struct memscope_glibc_arenas_memory *memory;
     struct memscope_glibc_arenas *arenas;
@@ -204,8 +204,9 @@ enum memscope_status memscope_glibc_parse_arenas(const char *text, size_t length
 #ifdef HAS_MALLOC_INFO
 
 /*
- * A call of malloc_info. If another thread forks meanwhile, the child has a copy of the stream too, and flushes it when
- * it exits: so this is in a mapping that the child inherits, not on this thread's stack, and the child parses nothing.
+ * A call of malloc_info. If another thread forks during the call, the child has a copy of the stream too, and flushes
+ * it when it exits. So this is in a mapping that the child inherits, not on this thread's stack, and the child parses
+ * nothing.
  */
 struct reading {
     struct parser parser;

@@ -2,7 +2,7 @@
  * glibc's own statistics arena by arena: malloc_info's output, parsed while it is written.
  *
  * That XML is the only public list of glibc's arenas. malloc_info locks one arena at a time, so the arenas' numbers are
- * not from one moment. Elements and attributes are those of malloc/malloc.c from 2.31 to 2.43; 2.43 removed fastbins.
+ * not from one moment. Elements and attributes are those of malloc/malloc.c from 2.31 to 2.43, which removed fastbins.
  */
 #ifndef MEMSCOPE_GLIBC_INFO_H
 #define MEMSCOPE_GLIBC_INFO_H
@@ -14,7 +14,7 @@
 #include "base/scratch.h"
 #include "base/status.h"
 
-/* Free blocks of from_bytes to to_bytes each; those of the unsorted bin are listed separately, and not by size. */
+/* Free blocks of from_bytes to to_bytes each. Those of the unsorted bin are listed separately, and not by size. */
 struct memscope_glibc_free_size {
     uint64_t from_bytes, to_bytes, bytes, blocks;
     bool unsorted;
@@ -26,12 +26,12 @@ struct memscope_glibc_arena {
     uint64_t fast_blocks, fast_bytes; /* free, in fastbins */
     uint64_t free_blocks, free_bytes; /* free elsewhere, including the top chunk */
     uint64_t system_bytes;            /* obtained from the kernel and still held */
-    uint64_t system_max_bytes;        /* the most that system_bytes ever was */
+    uint64_t system_max_bytes;        /* maximum of system_bytes so far */
     uint64_t address_space_bytes;     /* reserved */
     uint64_t writable_bytes;          /* the part of address_space_bytes that was made writable */
     bool has_resident;
-    uint64_t resident_bytes;       /* set by ledger/glibc_resident.h: malloc_info does not know it */
-    uint64_t heaps;                /* how many heaps it has; 0 for the main arena, and if not reported */
+    uint64_t resident_bytes;       /* set by ledger/glibc_resident.h, since malloc_info does not report it */
+    uint64_t heaps;                /* heaps of the arena, 0 for the main arena, and if not reported */
     size_t first_size, size_count; /* its part of memscope_glibc_arenas.sizes */
 };
 
@@ -52,7 +52,7 @@ struct memscope_glibc_arenas_memory {
 
 /*
  * Calls malloc_info, which walks the free lists of each arena under that arena's lock: 37 ms with 84,000 free blocks.
- * stdio allocates a stream of a few hundred bytes with malloc first, and frees it at the end; nothing is written while
+ * stdio allocates a stream of a few hundred bytes with malloc first, and frees it at the end. Nothing is written while
  * an arena is locked (glibc malloc/malloc.c __malloc_info). No GVL needed. Returns MEMSCOPE_UNSUPPORTED without
  * malloc_info.
  */

@@ -9,7 +9,7 @@
 
 #define NAMESPACE "glibc.malloc."
 
-/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42); LARGEST_CACHED is tidx2usize of the last bin. */
+/* malloc/malloc.c: TCACHE_MAX_BINS (2.26), TCACHE_SMALL_BINS (2.42). LARGEST_CACHED is tidx2usize of the last bin. */
 #define CACHED_SIZES ((size_t)64)
 #define LARGEST_CACHED (CACHED_SIZES * 2 * sizeof(size_t) + sizeof(size_t))
 
@@ -31,7 +31,7 @@ static const struct tunable tunables[] = {
 
 enum { TUNABLE_COUNT = sizeof tunables / sizeof tunables[0] };
 
-/* Any of these, when set, stops glibc from moving its mmap and trim thresholds (malloc/malloc.c, no_dyn_threshold). */
+/* If set, each of these stops glibc from moving its mmap and trim thresholds (malloc/malloc.c, no_dyn_threshold). */
 static const char *const fixing_thresholds[] = {"mmap_threshold", "trim_threshold", "mmap_max", "top_pad"};
 
 static bool is_since(unsigned long minor) {
@@ -43,8 +43,8 @@ static bool is_since(unsigned long minor) {
 }
 
 /*
- * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole; before 2.39,
- * whatever follows the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
+ * From 2.39 on, the whole value must be a number, and a malformed GLIBC_TUNABLES is ignored as a whole. Before 2.39,
+ * the rest after the digits is ignored, and a value without digits is 0 (elf/dl-tunables.c).
  */
 static bool is_strict(void) {
     return is_since(39);
@@ -76,7 +76,7 @@ static const char *parse(const struct tunable *tunable, struct memscope_text giv
     return NULL;
 }
 
-/* Takes the next "name=value" of a GLIBC_TUNABLES text; skips parts without '=', as glibc does. */
+/* Takes the next "name=value" of a GLIBC_TUNABLES text. Skips parts without '=', as glibc does. */
 static bool next_tunable(const char **cursor, struct memscope_text *name, struct memscope_text *value) {
     while (**cursor) {
         const char *start = *cursor, *name_end = start + strcspn(start, "=:");
@@ -109,7 +109,7 @@ static const char *accepted_tunables(void) {
     return strchr(last_part ? last_part : text, '=') ? text : NULL;
 }
 
-/* The part of a tunable's name after "glibc.malloc."; none if the name begins otherwise. */
+/* The part of a tunable's name after "glibc.malloc.", empty if the name begins otherwise. */
 static struct memscope_text malloc_name(struct memscope_text name) {
     size_t length = strlen(NAMESPACE);
 
@@ -220,7 +220,7 @@ static uint64_t cached_of_each_size(void) {
     return is_since(42) ? 16 : 7;
 }
 
-/* The tunable's value; `otherwise` if the value is not known. */
+/* The tunable's value, or `otherwise` if the value is unknown. */
 static uint64_t value_of(const char *name, uint64_t otherwise) {
     struct memscope_setting setting;
 

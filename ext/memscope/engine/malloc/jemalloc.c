@@ -8,7 +8,7 @@
 
 #define PROBE_SIZE 12345
 
-/* How many epochs to try until the figures of one epoch are consistent. */
+/* Maximum number of epochs to read until the figures of one epoch are consistent. */
 #define ATTEMPTS 3
 
 bool memscope_jemalloc_bound(void) {
@@ -47,7 +47,7 @@ enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t
 bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested, uint64_t *risen) {
     uint64_t before = 0, after = 0;
     size_t length = sizeof before;
-    void *volatile block; /* volatile: the compiler may otherwise drop a malloc whose block is only freed */
+    void *volatile block; /* volatile, since the compiler may otherwise drop a malloc whose block is only freed */
     int error;
 
     *requested = PROBE_SIZE;
@@ -65,7 +65,7 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl by_name, size_t *requested
 struct key_table {
     struct memscope_mib fields[MEMSCOPE_JEMALLOC_FIELD_COUNT];
     struct memscope_mib epoch, nbins, bin_size, bin_nregs, bin_curregs, bin_curslabs;
-    const char *unsupported; /* why there are no statistics, or NULL */
+    const char *unsupported; /* reason for the lack of statistics, or NULL */
 };
 
 _Static_assert(MEMSCOPE_JEMALLOC_FIELD_COUNT <= 64, "struct memscope_jemalloc_stats.present has one bit a row");
@@ -111,8 +111,9 @@ static void resolve(struct key_table *keys) {
 }
 
 /*
- * The table, resolved once per process without a lock, so that a trap handler or a forked child never waits: a caller
- * that finds it incomplete resolves a table of its own into local, and the first caller to finish publishes its table.
+ * Returns the table, resolved once per process without a lock, so that a trap handler or a forked child never waits. A
+ * caller that finds it incomplete resolves a table of its own into local, and the first caller to finish publishes its
+ * table.
  */
 static const struct key_table *resolved(struct key_table *local) {
     enum { EMPTY, BEING_COPIED, COMPLETE };
@@ -152,7 +153,7 @@ static bool read_slab_slack(const struct memscope_jemalloc_binding *jemalloc, co
     return true;
 }
 
-/* Returns true when the epoch is the same after the last row as it was at the first. */
+/* Returns true if the epoch is the same after the last row as it was at the first. */
 static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const struct key_table *keys,
                       struct memscope_jemalloc_stats *stats) {
     uint64_t epoch_after = 0;
@@ -170,8 +171,8 @@ static bool read_rows(const struct memscope_jemalloc_binding *jemalloc, const st
 }
 
 /*
- * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate meanwhile can
- * make the statistics disagree.
+ * jemalloc locks arenas and bins one after the other while it takes statistics, so threads that allocate at the same
+ * time can make the statistics disagree.
  */
 static bool contradict_each_other(const struct memscope_jemalloc_stats *stats) {
     return stats->active_bytes < stats->allocated_bytes + stats->slab_slack_bytes ||

@@ -26,26 +26,26 @@ struct memscope_jemalloc_stats {
 #include "malloc/jemalloc_stats.def"
     uint64_t slab_slack_bytes; /* Σ over the bins of (nregs·curslabs − curregs)·size, all arenas */
     bool has_slab_slack;
-    uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that answered */
-    bool mixed_epochs; /* another caller advanced the epoch during both attempts: rows may be of two epochs */
+    uint64_t present;  /* 1 << MEMSCOPE_JEMALLOC_HAS_field for each key that could be read */
+    bool mixed_epochs; /* rows may be of two epochs, since another caller advanced the epoch during both attempts */
 };
 #undef STAT
 
-/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h: passed instead of an index for all arenas together. */
+/* MALLCTL_ARENAS_ALL of jemalloc/jemalloc.h, the index of all arenas together. */
 #define MEMSCOPE_ALL_ARENAS 4096
 
-/* Whether a mallctl is bound at all. allocator.h tells which allocator serves malloc. */
+/* Returns true if a mallctl is bound at all. The allocator that serves malloc is in allocator.h. */
 bool memscope_jemalloc_bound(void);
 
 typedef int (*memscope_mallctl)(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 
-/* The bound mallctl; NULL if none is bound. */
+/* The bound mallctl, NULL if none is bound. */
 memscope_mallctl memscope_jemalloc_entry(void);
 
 /*
- * Whether malloc goes through the jemalloc of this mallctl: the calling thread's thread.allocated rises by *risen, at
- * least *requested, across a malloc of *requested bytes. Allocates and frees one block. Returns false if there is no
- * thread.allocated (5.2.1 and earlier without config.stats).
+ * Returns true if malloc goes through the jemalloc of this mallctl: the calling thread's thread.allocated rises by
+ * *risen, at least *requested, across a malloc of *requested bytes. Allocates and frees one block. Returns false if
+ * there is no thread.allocated (5.2.1 and earlier without config.stats).
  */
 bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested, uint64_t *risen);
 
@@ -56,7 +56,7 @@ bool memscope_jemalloc_serves_malloc(memscope_mallctl mallctl, size_t *requested
  */
 enum memscope_status memscope_jemalloc_read(const char *key, void *value, size_t size);
 
-/* The malloc_conf variable of the program or of jemalloc itself; NULL if it is not set, or no jemalloc is bound. */
+/* The malloc_conf variable of the program or of jemalloc itself, NULL if it is not set, or no jemalloc is bound. */
 const char *memscope_jemalloc_program_conf(void);
 
 /* The prefix of mallctl's name and, in capitals, of MALLOC_CONF: "" or "je_". */
@@ -68,22 +68,21 @@ static inline bool memscope_jemalloc_has(const struct memscope_jemalloc_stats *s
 }
 
 /*
- * Advances the epoch and reads every key of the table by its cached mib; does so again, up to three times in all, if
- * the figures contradict each other. Takes jemalloc's ctl lock; each time about 6 µs plus 6.5 µs for each initialised
- * arena. No GVL needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables); later calls
- * allocate nothing. Returns MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that
- * does not serve malloc: its figures do not describe this process.
+ * Advances the epoch and reads every key of the table by its cached mib, up to three times if the figures contradict
+ * each other. Takes jemalloc's ctl lock, each time for about 6 µs plus 6.5 µs for each initialised arena. No GVL
+ * needed. The first call resolves the mibs (and makes jemalloc allocate its ctl tables), and later calls allocate
+ * nothing. Returns MEMSCOPE_UNSUPPORTED without a mallctl or without config.stats, and for a jemalloc that does not
+ * serve malloc, whose figures do not describe this process.
  */
 enum memscope_status memscope_jemalloc_read_stats(struct memscope_jemalloc_stats *stats);
 
 /*
  * Bytes that the program has been given: stats.allocated minus the blocks in thread caches and jemalloc's allocations
- * for itself (thread caches' tables, its profiler's stacks). Statistics that contradict each other can make it
- * negative.
+ * for itself (thread caches' tables, its profiler's stacks). Negative if the statistics contradict each other.
  */
 int64_t memscope_jemalloc_in_use(const struct memscope_jemalloc_stats *stats);
 
-/* The id of the reason why memscope_jemalloc_read_stats returns MEMSCOPE_UNSUPPORTED; NULL if it does not. */
+/* The id of the reason why memscope_jemalloc_read_stats returns MEMSCOPE_UNSUPPORTED, or NULL if it does not. */
 const char *memscope_jemalloc_unsupported_reason(void);
 
 #endif

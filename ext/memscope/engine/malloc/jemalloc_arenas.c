@@ -20,7 +20,7 @@ static const struct memscope_jemalloc_key keys[] = {
 #define KEYS (sizeof keys / sizeof keys[0])
 
 /*
- * The mutexes of 5.0 to 5.3.1 and the development branch (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h); each version has
+ * The mutexes of 5.0 to 5.3.1 and the development branch (MUTEX_PROF_ARENA_MUTEXES in mutex_prof.h). Each version has
  * some of them.
  */
 static const char *const mutex_names[] = {
@@ -30,7 +30,7 @@ static const char *const mutex_names[] = {
 
 #define MUTEXES (sizeof mutex_names / sizeof mutex_names[0])
 
-/* The prefixes of the groups' keys, with 0 for each index; the name of the mutex follows MUTEX's prefix. */
+/* The prefixes of the groups' keys, with 0 for each index. The name of the mutex follows MUTEX's prefix. */
 static const char *const prefixes[MEMSCOPE_JEMALLOC_GROUPS] = {
     [MEMSCOPE_JEMALLOC_ARENA] = "stats.arenas.0.",    [MEMSCOPE_JEMALLOC_MUTEX] = "stats.arenas.0.mutexes.",
     [MEMSCOPE_JEMALLOC_SLAB] = "arenas.bin.0.",       [MEMSCOPE_JEMALLOC_BIN] = "stats.arenas.0.bins.0.",
@@ -81,7 +81,7 @@ static void resolve(const struct memscope_jemalloc_binding *jemalloc, enum memsc
     }
 }
 
-/* Reads a group; arena and class replace the indexes in its keys. */
+/* Reads a group, with arena and class in place of the indexes in its keys. */
 static void read_row(const struct memscope_jemalloc_binding *jemalloc, struct resolved *resolved, size_t arena,
                      size_t class, struct memscope_jemalloc_row *row) {
     enum memscope_jemalloc_group group = resolved->keys[0].group;
@@ -107,8 +107,8 @@ static uint64_t read_epoch(void) {
 }
 
 /*
- * The index of the huge arena, right after the automatic ones (src/arena.c arena_init_huge); MEMSCOPE_ALL_ARENAS if no
- * threshold is set.
+ * The index of the huge arena, right after the automatic ones (src/arena.c arena_init_huge), or MEMSCOPE_ALL_ARENAS if
+ * no threshold is set.
  */
 static unsigned huge_arena(void) {
     unsigned automatic = 0;
@@ -120,7 +120,7 @@ static unsigned huge_arena(void) {
     return automatic;
 }
 
-/* Checks that statistics can be read; advances the epoch on request. */
+/* Checks that statistics can be read, and advances the epoch on request. */
 static enum memscope_status begin(const struct memscope_jemalloc_binding *jemalloc, bool advance, unsigned *narenas) {
     if (memscope_jemalloc_unsupported_reason() != NULL)
         return MEMSCOPE_UNSUPPORTED;
@@ -130,9 +130,9 @@ static enum memscope_status begin(const struct memscope_jemalloc_binding *jemall
 }
 
 /*
- * For this key, oldp points to a char pointer, and mallctl copies the name to where that pointer points (5.3.1,
- * src/ctl.c arena_i_name_ctl). memscope_jemalloc_read_mib cannot be used: it passes the address of a number, whose
- * value mallctl would use as that pointer.
+ * For this key, oldp points to a char pointer, and mallctl copies the name to that pointer's target (5.3.1, src/ctl.c
+ * arena_i_name_ctl). memscope_jemalloc_read_mib cannot be used: it passes the address of a number, whose value mallctl
+ * would use as that pointer.
  */
 static void read_name(const struct memscope_jemalloc_binding *jemalloc, struct memscope_mib *mib,
                       struct memscope_jemalloc_arena *arena) {
@@ -238,7 +238,7 @@ enum memscope_status memscope_jemalloc_read_classes(struct memscope_scratch *scr
         return MEMSCOPE_UNSUPPORTED;
     if (arena != MEMSCOPE_ALL_ARENAS && arena >= classes->narenas)
         return MEMSCOPE_NOT_FOUND;
-    /* New in 5.3.1 and on by default; before, every large allocation was rounded up to its class's size. */
+    /* New in 5.3.1 and on by default. Before, every large allocation was rounded up to its class's size. */
     memscope_jemalloc_read("opt.disable_large_size_classes", &classes->large_by_pages, sizeof classes->large_by_pages);
     classes->count = (size_t)bins + extents;
     classes->list = memscope_scratch_take(scratch, classes->count * sizeof *classes->list);

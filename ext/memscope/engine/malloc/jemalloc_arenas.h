@@ -1,8 +1,8 @@
 /*
  * jemalloc's statistics by arena and by size class, all of one epoch.
  *
- * jemalloc_arenas.def is the table of every key read. A row holds the fields of one group, in the table's order; a key
- * that this jemalloc lacks leaves its bit in `known` clear and its value 0. No GVL needed; the rows are in the caller's
+ * jemalloc_arenas.def is the table of every key read. A row holds the fields of one group, in the table's order. A key
+ * that this jemalloc lacks leaves its bit in `known` clear and its value 0. No GVL needed. The rows are in the caller's
  * scratch memory, and nothing is allocated with malloc once jemalloc has set up its ctl tables.
  */
 #ifndef MEMSCOPE_JEMALLOC_ARENAS_H
@@ -61,16 +61,16 @@ struct memscope_jemalloc_arena {
 struct memscope_jemalloc_arenas {
     uint64_t epoch;
     uint64_t page_bytes;
-    unsigned narenas;                     /* how many arena indexes there are; not all are initialised */
-    struct memscope_jemalloc_arena *list; /* the initialised arenas, by index; the last entry is all arenas together */
+    unsigned narenas;                     /* number of arena indexes, including those of arenas not initialised */
+    struct memscope_jemalloc_arena *list; /* the initialised arenas, by index, then all arenas together */
     size_t count;
     bool mixed_epochs; /* another caller advanced the epoch during both attempts */
 };
 
 struct memscope_jemalloc_class {
     bool large;
-    struct memscope_jemalloc_row size;       /* of the group SLAB; for a large class, EXTENT */
-    struct memscope_jemalloc_row statistics; /* of the group BIN; for a large class, LARGE */
+    struct memscope_jemalloc_row size;       /* of the group SLAB, or EXTENT for a large class */
+    struct memscope_jemalloc_row statistics; /* of the group BIN, or LARGE for a large class */
 };
 
 struct memscope_jemalloc_classes {
@@ -78,15 +78,15 @@ struct memscope_jemalloc_classes {
     unsigned narenas;
     struct memscope_jemalloc_class *list; /* by size */
     size_t count;
-    bool large_by_pages; /* large allocations round up to pages; their class's size is an upper bound */
+    bool large_by_pages; /* large allocations round up to pages, so that their class's size is an upper bound */
     bool mixed_epochs;
 };
 
 /*
- * Both functions first advance the epoch if `advance` is true: 6 µs plus 6.5 µs for each initialised arena, under
- * jemalloc's ctl lock; then 0.024 µs a key. They return MEMSCOPE_UNSUPPORTED when memscope_jemalloc_read_stats does,
- * and MEMSCOPE_NO_MEMORY when scratch runs out. For classes, `arena` is an index or MALLCTL_ARENAS_ALL, and the status
- * is MEMSCOPE_NOT_FOUND if there is no such arena.
+ * Both functions first advance the epoch if `advance` is true, which takes 6 µs plus 6.5 µs for each initialised arena,
+ * under jemalloc's ctl lock. Then they take 0.024 µs a key. They return MEMSCOPE_UNSUPPORTED as
+ * memscope_jemalloc_read_stats does, and MEMSCOPE_NO_MEMORY if scratch runs out. For classes, `arena` is an index or
+ * MALLCTL_ARENAS_ALL, and the status is MEMSCOPE_NOT_FOUND if there is no such arena.
  */
 enum memscope_status memscope_jemalloc_read_arenas(struct memscope_scratch *scratch, bool advance,
                                                    struct memscope_jemalloc_arenas *arenas);

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/types.h>
 
-/* All keys; arena.0 stands for any arena. */
+/* All keys, with arena.0 for any arena. */
 enum key { NARENAS, DECAY, PURGE, FLUSH, DIRTY_MS, MUZZY_MS, LATER_DIRTY_MS, LATER_MUZZY_MS, BACKGROUND_THREAD };
 
 static const char *const keys[] = {
@@ -26,7 +26,7 @@ static bool serves_malloc(void) {
 }
 
 /*
- * One mallctl. size is the size of *old and of *new; actions take neither: NULL, NULL and 0 (EPERM otherwise). EFAULT
+ * One mallctl. size is the size of *old and of *new. Actions take neither: NULL, NULL and 0 (EPERM otherwise). EFAULT
  * means "arena not in use", except for background_thread, where it means the thread could not start.
  */
 static enum memscope_status control(enum key key, unsigned arena, void *old, const void *new, size_t size) {

@@ -5,8 +5,8 @@
 #define WEAK __attribute__((weak))
 
 /*
- * Declared as in jemalloc/jemalloc.h (5.0 to 5.3.1); the engine's tests compile these declarations against that header
- * if it is installed. Weak: NULL if the process runs no such jemalloc.
+ * Declared as in jemalloc/jemalloc.h (5.0 to 5.3.1). The engine's tests compile these declarations against that header
+ * if it is installed. Weak, so NULL if the process runs no such jemalloc.
  */
 extern WEAK int mallctl(const char *name, void *oldp, size_t *oldlenp, void *newp, size_t newlen);
 extern WEAK int mallctlnametomib(const char *name, size_t *mibp, size_t *miblenp);
@@ -55,7 +55,7 @@ bool memscope_jemalloc_read_mib(const struct memscope_jemalloc_binding *jemalloc
 }
 
 enum memscope_status memscope_jemalloc_advance_epoch(const struct memscope_jemalloc_binding *jemalloc) {
-    uint64_t epoch = 1; /* any value written advances it */
+    uint64_t epoch = 1; /* advanced by any value written */
     int error = jemalloc->by_name("epoch", NULL, NULL, &epoch, sizeof epoch);
 
     if (error == 0)

@@ -33,7 +33,7 @@ static const struct option options[] = {
 };
 #undef OPTION
 
-/* The options that a program can change at run time. Each arena has decay times of its own: these are arena 0's. */
+/* The options that a program can change at run time. Each arena has its own decay times, and these are arena 0's. */
 static const struct option current[] = {
     {"background_thread", "background_thread", KIND_bool, sizeof(bool)},
     {"max_background_threads", "max_background_threads", KIND_size_t, sizeof(size_t)},
@@ -81,7 +81,7 @@ void memscope_jemalloc_current_settings(memscope_setting_visitor visit, void *co
     visit_options(current, sizeof current / sizeof current[0], visit, context);
 }
 
-/* The text as jemalloc reports it (5.3.1 does, from a copy that it made when it read the text), else the given text. */
+/* The text that jemalloc reports (5.3.1 does, from a copy that it made when it read the text), else the given text. */
 static const char *reported_or(const char *key, const char *text) {
     const char *reported;
 
@@ -89,8 +89,8 @@ static const char *reported_or(const char *key, const char *text) {
 }
 
 /*
- * Does not read opt.malloc_conf.env_var: it is no copy but a pointer into the environment, which a process title can
- * overwrite.
+ * Does not read opt.malloc_conf.env_var, which is not a copy but a pointer into the environment, which a process title
+ * can overwrite.
  */
 const char *memscope_jemalloc_confs(memscope_conf_visitor visit, void *context) {
     const char *prefix = memscope_jemalloc_prefix();

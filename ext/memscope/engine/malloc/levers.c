@@ -22,7 +22,7 @@ extern WEAK int malloc_trim(size_t pad);
 extern WEAK void mi_collect(bool force);
 extern WEAK int MallocExtension_GetNumericProperty(const char *property, size_t *value);
 extern WEAK void MallocExtension_ReleaseFreeMemory(void);
-/* Some versions return the bytes released, some nothing: the value is not looked at. */
+/* Some versions return the bytes released, some nothing, so the value is ignored. */
 extern WEAK void MallocExtension_Internal_ReleaseMemoryToSystem(size_t bytes);
 
 static bool has_collect(enum memscope_allocator_name allocator) {

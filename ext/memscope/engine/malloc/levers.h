@@ -1,7 +1,7 @@
 /*
- * Levers: an allocator's ways to return memory. Ruby's own levers (GC, compaction) are implemented in Ruby.
+ * Actions (levers): an allocator's ways to return memory. Ruby's own (GC, compaction) are implemented in Ruby.
  *
- * Running a lever takes the allocator's locks and may last long (malloc_trim: 275 ms for 213 of 1218 MB): call
+ * An action takes the allocator's locks and may last long (malloc_trim: 275 ms for 213 of 1218 MB). Call
  * memscope_lever_run without the GVL.
  */
 #ifndef MEMSCOPE_LEVERS_H
@@ -18,22 +18,22 @@ enum memscope_lever {
     MEMSCOPE_LEVER_PURGE,   /* jemalloc: returns all unused pages */
     MEMSCOPE_LEVER_TRIM,    /* glibc: malloc_trim(0), returns whole pages inside free chunks of all arenas */
     MEMSCOPE_LEVER_COLLECT, /* mimalloc: mi_collect(true), returns unused memory of the calling thread's heap and
-                               abandoned memory; tcmalloc: returns the free spans of its page heap */
+                               abandoned memory, tcmalloc: returns the free spans of its page heap */
     MEMSCOPE_LEVER_COUNT,
 };
 
 /* "tcache", "decay", … */
 const char *memscope_lever_name(enum memscope_lever lever);
 
-/* The id of the reason why the allocator that serves malloc has no such lever; NULL if it has one. Any context. */
+/* The id of the reason why the allocator that serves malloc has no such lever, NULL if it has one. Any context. */
 const char *memscope_lever_missing(enum memscope_lever lever);
 
 /* Runs the lever. Returns MEMSCOPE_UNSUPPORTED if this allocator has no such lever. */
 enum memscope_status memscope_lever_run(enum memscope_lever lever);
 
 /*
- * Free resident bytes in tcmalloc's page heap, which collect returns; false if tcmalloc does not serve malloc or does
- * not report them.
+ * Free resident bytes in tcmalloc's page heap, which collect returns. Returns false if tcmalloc does not serve malloc
+ * or does not report them.
  */
 bool memscope_lever_collectable_bytes(uint64_t *bytes);
 

@@ -1,5 +1,5 @@
 /*
- * What the calling thread has allocated and freed through malloc since it began, in bytes rounded up to size classes:
+ * Bytes that the calling thread has allocated and freed through malloc since it began, rounded up to size classes:
  * jemalloc's thread.allocated and thread.deallocated.
  */
 #ifndef MEMSCOPE_THREAD_BYTES_H
@@ -9,7 +9,7 @@
 
 #include "base/status.h"
 
-/* Where the counters of a thread are; valid while it lives. */
+/* The addresses of a thread's counters, valid while it lives. */
 struct memscope_thread_bytes {
     const uint64_t *allocated, *freed;
 };
