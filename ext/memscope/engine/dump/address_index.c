@@ -6,14 +6,12 @@
 #include "base/mapped_array.h"
 #include "base/merge_sort.h"
 
-/*
- * The most that addresses are shifted by: a chunk is then 16 KiB, and all its objects are in one page of Ruby's heap.
- */
+/* The maximum shift of addresses. A chunk is then 16 KiB, and all its objects are in one page of Ruby's heap. */
 #define SHIFT_MAX 8
 
 /* ---- in the order of the dump ---------------------------------------------------------------------------------- */
 
-/* False unless the object follows the last one of its chunk both by address and by rank. */
+/* Returns false unless the object follows the last one of its chunk both by address and by rank. */
 static bool add(struct memscope_address_index *index, uint64_t address, uint32_t rank) {
     struct memscope_address_entry *entry = memscope_address_entry_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);
@@ -26,7 +24,7 @@ static bool add(struct memscope_address_index *index, uint64_t address, uint32_t
     return is_next;
 }
 
-/* MALFORMED if the objects of a chunk do not come one after another, by address. */
+/* Returns MALFORMED if the objects of a chunk do not come one after another, by address. */
 static enum memscope_status add_all(struct memscope_address_index *index, const uint64_t *addresses, uint32_t count) {
     uint64_t chunks = 1;
     bool in_order = true;
@@ -53,7 +51,7 @@ static bool by_address(const void *left, const void *right) {
     return ((const struct place *)left)->address <= ((const struct place *)right)->address;
 }
 
-/* Writes each address once, and the first node that has it. Returns how many addresses it wrote. */
+/* Writes each address once, with the first node that has it. Returns the number of addresses. */
 static uint32_t keep_first(const struct place *places, uint32_t count, uint64_t *addresses, uint32_t *nodes) {
     uint32_t kept = 0;
 

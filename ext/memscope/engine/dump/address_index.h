@@ -1,5 +1,5 @@
 /*
- * Finds objects of a dump by address. Objects that were allocated together lie side by side, and mostly refer to each
+ * Finds objects of a dump by address. Objects that were allocated together are side by side, and mostly refer to each
  * other. So one entry covers 64 steps of addresses, and is in the processor's cache for most references. In mapped
  * memory.
  */
@@ -13,23 +13,23 @@
 
 /* The objects in a chunk: 64 steps of addresses. */
 struct memscope_address_entry {
-    uint64_t number;  /* of the chunk, plus 1; 0: none */
-    uint64_t objects; /* a bit for each step: whether an object begins there */
-    uint32_t first;   /* the rank, among all objects, of the chunk's first object */
+    uint64_t number;  /* of the chunk, plus 1, or 0 for none */
+    uint64_t objects; /* a bit for each step, set if an object begins there */
+    uint32_t first;   /* rank, among all objects, of the chunk's first object */
 };
 
 struct memscope_address_index {
     struct memscope_address_entry *entries;
     uint64_t size, key;
-    unsigned shift; /* a step is 1 << shift bytes: all addresses are multiples of it */
-    uint32_t *node; /* by rank; NULL: each node is its rank, since Ruby writes a heap page's objects by address */
+    unsigned shift; /* a step is 1 << shift bytes, and all addresses are multiples of it */
+    uint32_t *node; /* by rank, or NULL if each node is its rank, since Ruby writes a heap page's objects by address */
 };
 
 /* Of several objects at one address, the first counts. After a failure the index is closed. */
 enum memscope_status memscope_address_index_open(struct memscope_address_index *index, const uint64_t *addresses,
                                                  uint32_t count);
 
-/* Idempotent; a zeroed index is closed. */
+/* Idempotent. A zeroed index is closed. */
 void memscope_address_index_close(struct memscope_address_index *index);
 
 /* The key is drawn for each index, so that nobody can construct a dump in which all addresses collide. */
@@ -55,7 +55,7 @@ static inline uint64_t memscope_address_bit(const struct memscope_address_index 
     return UINT64_C(1) << (address >> index->shift & 63);
 }
 
-/* The node of the object at this address; MEMSCOPE_NO_NODE if there is none. */
+/* The node of the object at this address, MEMSCOPE_NO_NODE if there is none. */
 static inline uint32_t memscope_address_find(const struct memscope_address_index *index, uint64_t address) {
     const struct memscope_address_entry *entry = memscope_address_entry_of(index, address);
     uint64_t bit = memscope_address_bit(index, address);

@@ -6,9 +6,7 @@
 
 /* ---- matching objects of two dumps ----------------------------------------------------------------------------- */
 
-/*
- * Adds a dump's names to those of the last dump. Returns the numbers there, by the dump's own number; NULL: no memory.
- */
+/* Adds a dump's names to the last dump's. Returns their numbers there, by the dump's own, or NULL without memory. */
 static uint32_t *map_names(const struct memscope_names *from, struct memscope_names *to) {
     uint32_t *numbers = memscope_array_map(from->count, sizeof *numbers);
 
@@ -25,7 +23,7 @@ static uint32_t *map_names(const struct memscope_names *from, struct memscope_na
     return numbers;
 }
 
-/* Finds an object of the last dump in another: its node there, or MEMSCOPE_NO_NODE. names: from map_names. */
+/* Finds an object of the last dump in another: its node there, or MEMSCOPE_NO_NODE. `names` is from map_names. */
 static uint32_t find_same(const struct memscope_objspace_reader *last, uint32_t node,
                           const struct memscope_objspace_reader *other, const uint32_t *names) {
     uint64_t address = last->addresses[node], now = last->generations[node];
@@ -34,12 +32,12 @@ static uint32_t find_same(const struct memscope_objspace_reader *last, uint32_t 
 
     if (same == MEMSCOPE_NO_NODE || graph->type[node] != graph_of_other->type[same])
         return MEMSCOPE_NO_NODE;
-    if (now != 0) /* if nothing was traced when the other dump was written, it states 0: the object is newer */
+    if (now != 0) /* if nothing was traced when the other dump was written, it states 0, and the object is newer */
         return other->generations[same] == now ? same : MEMSCOPE_NO_NODE;
     return names[graph_of_other->node_class[same]] == graph->node_class[node] ? same : MEMSCOPE_NO_NODE;
 }
 
-/* Whether the last dump has most of another dump's classes, with the same names at the same addresses. */
+/* Returns true if the last dump has most of another dump's classes, with the same names at the same addresses. */
 static bool are_of_one_process(const struct memscope_objspace_reader *last,
                                const struct memscope_objspace_reader *other, const uint32_t *names) {
     uint32_t named = 0, found = 0;
@@ -60,7 +58,7 @@ static bool are_of_one_process(const struct memscope_objspace_reader *last,
 
 /* ---- new objects ----------------------------------------------------------------------------------------------- */
 
-/* The latest generation of all objects of a dump; 0 if it states none. */
+/* The latest generation of all objects of a dump, 0 if it states none. */
 static uint64_t newest_generation(const struct memscope_objspace_reader *dump) {
     uint64_t newest = 0;
 
@@ -73,8 +71,8 @@ static uint64_t newest_generation(const struct memscope_objspace_reader *dump) {
 }
 
 /*
- * Whether an object of the last dump already existed when the other dump, whose latest generation is `newest`, was
- * written. Every object of an earlier generation did, though a compaction may have moved it since.
+ * Returns true if an object of the last dump already existed when the other dump, whose latest generation is `newest`,
+ * was written. Every object of an earlier generation did, though a compaction may have moved it since.
  */
 static bool was_there(const struct memscope_dump_growth *growth, uint32_t node,
                       const struct memscope_objspace_reader *other, uint64_t newest, const uint32_t *names) {
@@ -191,7 +189,7 @@ static bool hangs_from_new(const struct memscope_dump_growth *growth, const stru
     return parent < growth->last->graph.slot_count && growth->is_new[parent];
 }
 
-/* The top from which a new node is reached. tops: each node's top, plus 1; set for all nodes on the way. */
+/* The top that reaches a new node. `tops` holds each node's top, plus 1, and is set for all nodes on the way. */
 static uint32_t top_of(const struct memscope_dump_growth *growth, const struct memscope_shortest_paths *paths,
                        uint32_t *tops, uint32_t node) {
     uint32_t top = node;

@@ -8,7 +8,7 @@
 #define BUFFER ((size_t)1 << 20)
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* Nothing is written beyond RLIMIT_FSIZE: the kernel would send SIGXFSZ, which ends the process. */
+/* Nothing is written beyond RLIMIT_FSIZE, since the kernel would send SIGXFSZ, which ends the process. */
 static uint64_t file_size_limit(void) {
     struct rlimit limit;
 

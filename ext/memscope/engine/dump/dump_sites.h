@@ -1,4 +1,4 @@
-/* Where the objects of a dump were allocated, if it was traced. In mapped memory; no GVL. */
+/* The lines that allocated the objects of a dump, if it was traced. In mapped memory. No GVL. */
 #ifndef MEMSCOPE_DUMP_SITES_H
 #define MEMSCOPE_DUMP_SITES_H
 
@@ -12,14 +12,14 @@ struct memscope_site_row {
 
 struct memscope_dump_sites {
     struct memscope_site_row *rows;   /* by name of the graph */
-    struct memscope_top_rows largest; /* the names with the most bytes, in order; none if the dump states no lines */
+    struct memscope_top_rows largest; /* names with the most bytes, in order, none if the dump states no lines */
 };
 
 /* Call after the reader has read the dump and its graph is made. Close the sites even after a failure. */
 enum memscope_status memscope_dump_sites_open(struct memscope_dump_sites *sites,
                                               const struct memscope_objspace_reader *reader, uint32_t top);
 
-/* Idempotent; zeroed sites count as closed. */
+/* Idempotent. Zeroed sites count as closed. */
 void memscope_dump_sites_close(struct memscope_dump_sites *sites);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts have to be in the order below. Node 0 is
- * the root; then come the categories of roots and the objects. All children of the root are synthetic: if one were not,
+ * V8's .heapsnapshot, as Chrome's DevTools load it: a JSON object whose parts must be in the order below. Node 0 is the
+ * root, followed by the categories of roots and the objects. All children of the root are synthetic. If one were not,
  * DevTools would count the objects that it does not reach as system objects. Garbage has a root of its own. For the
  * types "object" and "native", DevTools show the node's name as its class.
  * https://github.com/ChromeDevTools/devtools-frontend, HeapSnapshot.ts
@@ -35,11 +35,11 @@ struct writer {
     struct memscope_heap_graph *graph;
     struct memscope_dump_output *output;
     struct memscope_shortest_paths paths;
-    uint32_t *places;   /* by slot: the index of its node in the file */
-    uint32_t synthetic; /* nodes that come first: the root, the categories, and one for garbage if there is any */
+    uint32_t *places;   /* by slot: index of its node in the file */
+    uint32_t synthetic; /* nodes that come first: the root, the categories, and one for any garbage */
     uint32_t class_name, key_name, reference_name, local_name;
     uint32_t last_key_class, last_key_name;
-    bool begun; /* whether the next node or edge needs a comma */
+    bool begun; /* set if the next node or edge needs a comma */
 };
 
 static uint32_t add_name(const struct writer *writer, const char *text) {
@@ -180,7 +180,7 @@ static void put_edges(struct writer *writer) {
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
-/* A string's index is its name's number; strings are written last, when all names are known. */
+/* A string's index is its name's number. Strings are written last, when all names are known. */
 static void put_strings(struct writer *writer) {
     for (uint32_t number = 0; number < writer->graph->names.count && writer->output->error == 0; number++) {
         size_t length;

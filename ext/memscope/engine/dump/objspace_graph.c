@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many superclasses to follow: a dump may have cycles. */
+/* Maximum superclasses to follow, since a dump may have cycles. */
 #define ANCESTORS 64
 
 /* ---- classes --------------------------------------------------------------------------------------------------- */
 
-/* The line of the class at this address; NULL if there is none. */
+/* The line of the class at this address, NULL if there is none. */
 static const struct memscope_class_line *class_at(const struct memscope_objspace_reader *reader, uint64_t address) {
     const struct memscope_class_line *list = reader->classes;
     uint32_t node = address == 0 ? MEMSCOPE_NO_NODE : memscope_address_find(&reader->index, address);
@@ -33,9 +33,9 @@ static uint32_t add_name(struct memscope_objspace_reader *reader, const char *be
 }
 
 /*
- * As in a dump of this process: a singleton class is named after the first class above it that is not a singleton
- * class, an anonymous class after the first class above it that has a name. (Before Ruby 3.1, dumps state neither
- * superclasses nor which classes are singleton classes.)
+ * Labels classes as in a dump of this process: a singleton class is named after the first class above it that is not a
+ * singleton class, an anonymous class after the first class above it that has a name. (Before Ruby 3.1, dumps state
+ * neither superclasses nor singleton classes.)
  */
 static uint32_t label_of_class(struct memscope_objspace_reader *reader, const struct memscope_class_line *line) {
     bool anonymous = false;
@@ -65,7 +65,7 @@ static uint32_t label_of_instances(struct memscope_objspace_reader *reader, uint
 }
 
 /*
- * The address of a node's class; 0 if it has none. What Ruby 3.1 states as the class of an imemo or iclass is no class.
+ * The address of a node's class, 0 if it has none. Ruby 3.1 states a class for an imemo or iclass that is not a class.
  */
 static uint64_t class_address(const struct memscope_objspace_reader *reader, uint32_t node) {
     uint8_t type = reader->graph.type[node];
@@ -80,7 +80,7 @@ struct known_label {
     uint32_t label;
 };
 
-/* So far, the label of a T_DATA is the name of its type, which stays if its class says nothing (class_names.h). */
+/* So far, the label of a T_DATA is the name of its type, which stays if its class is plain Object (class_names.h). */
 static void label_objects(struct memscope_objspace_reader *reader) {
     uint32_t object = memscope_names_add(&reader->graph.names, "Object", 6);
     uint32_t *labels = reader->graph.node_class;
@@ -148,7 +148,7 @@ static bool number_objects(struct memscope_objspace_reader *reader) {
 
 /* ---- edges ----------------------------------------------------------------------------------------------------- */
 
-/* How many references ahead to prefetch. */
+/* References to prefetch ahead. */
 #define AHEAD 12
 
 static inline void add_edge(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder,
@@ -162,8 +162,8 @@ static inline void add_edge(struct memscope_objspace_reader *reader, struct mems
 }
 
 /*
- * The class that Ruby 3.1 states for an imemo need not be an object. Of an object that also refers to its class in
- * another way, both references become one edge, named MEMSCOPE_EDGE_CLASS.
+ * The class that Ruby 3.1 states for an imemo may not be an object. If an object also refers to its class in another
+ * way, both references become one edge, named MEMSCOPE_EDGE_CLASS.
  */
 static void add_class_edge(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder,
                            uint32_t node) {
@@ -197,7 +197,7 @@ static void add_edges(struct memscope_objspace_reader *reader, struct memscope_g
     }
 }
 
-/* Without roots, whatever is in the dump counts as reachable: nothing says what is garbage. */
+/* Without roots, all objects in the dump count as reachable, since garbage cannot be identified. */
 static void add_roots(struct memscope_objspace_reader *reader, struct memscope_graph_builder *builder) {
     for (uint64_t index = 0; index < reader->root_count; index++) {
         uint32_t node = memscope_address_find(&reader->index, reader->roots[index].address);

@@ -40,7 +40,7 @@ static inline const char *find_one(const char *text, char first, char second, ch
 #endif
 }
 
-/* The closing quote of the string that text is in; NULL if the line ends first. */
+/* The closing quote of the string that contains text, NULL if the line ends first. */
 static inline const char *end_of_string(const char *text) {
     for (;;) {
         text = find_one(text, '"', '\\', '\n');
@@ -54,7 +54,7 @@ static inline const char *end_of_string(const char *text) {
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-/* The value of a hexadecimal digit; 16 if it is none. */
+/* The value of a hexadecimal digit, 16 for any other character. */
 static inline unsigned digit_of(char character) {
     unsigned code = (unsigned char)character, letter = (code | 0x20) - 'a';
 
@@ -62,8 +62,8 @@ static inline unsigned digit_of(char character) {
 }
 
 /*
- * Appends up to eight hexadecimal digits to *value; returns how many. The fast way takes any byte from '0' to 0x7f for
- * a digit; quotes, blanks and newlines are below '0'.
+ * Appends up to eight hexadecimal digits to *value, and returns their number. The fast way takes any byte from '0' to
+ * 0x7f for a digit. Quotes, blanks and newlines are below '0'.
  */
 static inline size_t read_digits(const char *text, uint64_t *value) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -86,7 +86,7 @@ static inline size_t read_digits(const char *text, uint64_t *value) {
     return count;
 }
 
-/* "0x7f50ea2300b8", with its quotes. Returns what follows; NULL if it is no address. */
+/* "0x7f50ea2300b8", with its quotes. Returns the text after it, or NULL if it is not an address. */
 static inline const char *read_address(const char *text, uint64_t *address) {
     uint64_t value = 0;
     size_t count;
@@ -101,7 +101,7 @@ static inline const char *read_address(const char *text, uint64_t *address) {
     return count > 0 && text[count] == '"' ? text + count + 1 : NULL;
 }
 
-/* Returns what follows the closing bracket. */
+/* Returns the text after the closing bracket. */
 static inline const char *read_references(const char *text, uint64_t *references, uint32_t *count) {
     uint32_t read = *count;
 
@@ -142,7 +142,7 @@ static inline const char *read_text(const char *text, struct memscope_objspace_t
     return end + 1;
 }
 
-/* Any value; brackets need not match in kind. */
+/* Skips any value. Brackets need not match in kind. */
 static inline const char *skip_value(const char *text) {
     size_t depth = 0;
 
@@ -315,7 +315,7 @@ static inline const char *read_value(const char *key, size_t length, const char 
     return skip_value(text);
 }
 
-/* What editors and Windows put at the beginning of a file. */
+/* The byte order mark that editors and Windows put at the beginning of a file. */
 static inline const char *skip_byte_order_mark(const char *text) {
     return memcmp(text, "\xef\xbb\xbf", 3) == 0 ? text + 3 : text;
 }
@@ -326,7 +326,7 @@ static inline const char *skip_blanks(const char *text) {
     return text;
 }
 
-/* Quicker than memset: skips the fields that are only read when a length is not 0. */
+/* Faster than memset, since it skips the fields that are only read if a length is not 0. */
 static inline void clear(struct memscope_objspace_line *line) {
     line->address = line->class_address = line->superclass = 0;
     line->bytes = line->slot_bytes = line->generation = line->line_number = 0;
@@ -363,7 +363,7 @@ const char *memscope_objspace_line_read(const char *text, struct memscope_objspa
     return text + 1;
 }
 
-/* Nothing reads past the line: the value ends before its newline. */
+/* Nothing reads past the line, since the value ends before its newline. */
 bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names, uint64_t *index,
                                       struct memscope_objspace_text *name) {
     const char *text = edge_names->start, *end = text + edge_names->length;
@@ -384,8 +384,8 @@ bool memscope_objspace_edge_name_take(struct memscope_objspace_text *edge_names,
 /* ---- escapes --------------------------------------------------------------------------------------------------- */
 
 /*
- * Writes the code point of four digits as UTF-8; returns the length in UTF-8, or 0 if the four are not all digits.
- * Surrogates are not paired: names have hardly any.
+ * Writes the code point of four digits as UTF-8. Returns the length in UTF-8, or 0 if the four are not all digits.
+ * Surrogates are not paired, since names have hardly any.
  */
 static size_t unescape_code(const char *digits, size_t left, char *into) {
     unsigned code = 0;

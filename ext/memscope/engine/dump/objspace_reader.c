@@ -10,15 +10,15 @@
 #include "dump/objspace_line.h"
 #include "graph/graph_builder.h"
 
-/* Bytes to read at a time, which stay in the processor's cache until they are parsed. */
+/* Bytes per read, which stay in the processor's cache until they are parsed. */
 #define PIECE ((size_t)128 << 10)
 /* Longer than the line of any object, however many references it has. */
 #define MAX_LINE ((size_t)1 << 30)
-/* How much one call reads: 64 MiB. Between two calls, the caller checks whether to stop. */
+/* Pieces that one call reads: 64 MiB. Between two calls, the caller checks for a request to stop. */
 #define PIECES_OF_A_CALL 512
 /* Longer than any broken name: that of a method, in which 11 bytes of other memory follow each byte. */
 #define BROKEN_NAME_MAX ((ptrdiff_t)64 << 10)
-/* No line of an object or of roots has fewer bytes: {"type":"ROOT"} and a newline. */
+/* Minimum bytes of a line of an object or of roots: {"type":"ROOT"} and a newline. */
 #define LINE_MIN 16
 
 enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file) {
@@ -82,7 +82,7 @@ static void add_edge_names(struct memscope_objspace_reader *reader, const struct
     }
 }
 
-/* "app/order.rb:12"; the empty name if the line does not state it. */
+/* "app/order.rb:12", or the empty name if the line does not state it. */
 static uint32_t name_of_site(struct memscope_objspace_reader *reader, const struct memscope_objspace_line *line) {
     char text[1024];
     size_t length;
@@ -121,7 +121,7 @@ static void add_object(struct memscope_objspace_reader *reader, const struct mem
     reader->object_count++;
 }
 
-/* The number of the category; if there are too many, that of the last one. */
+/* The number of the category, or of the last one if there are too many. */
 static uint32_t category_of(struct memscope_objspace_reader *reader, struct memscope_objspace_text text) {
     char name[sizeof *reader->category_text] = "";
     uint32_t category = 0;
@@ -169,7 +169,7 @@ static const char *add_line(struct memscope_objspace_reader *reader, const char 
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
-/* Makes room for whatever this many bytes of lines can hold, so that reading a line needs no checks. */
+/* Makes room for the maximum content of this many bytes of lines, so that reading a line needs no checks. */
 static bool make_room(struct memscope_objspace_reader *reader, size_t bytes) {
     uint64_t lines = bytes / LINE_MIN + 1, objects = reader->object_count + lines;
     uint64_t references = reader->reference_count + bytes / MEMSCOPE_OBJSPACE_REFERENCE + 1;
@@ -202,8 +202,8 @@ static void add_lines(struct memscope_objspace_reader *reader, const char *text,
 #define NAME_ENDS "\", \"generation\":"
 
 /*
- * The name of a method that the byte at `broken` is in; NULL if it is in none. No name that begins before `first`
- * counts: a dump of zeros would else be searched once for each of them.
+ * The name of the method around the byte at `broken`, or NULL. Names that begin before `first` do not count, since a
+ * dump of zeros would otherwise be searched once for each of them.
  */
 static char *name_around(char *first, char *broken) {
     size_t length = sizeof NAME_BEGINS - 1;
@@ -215,8 +215,7 @@ static char *name_around(char *first, char *broken) {
     return NULL;
 }
 
-/* The end of a name that the byte at `broken` is in; NULL if it is not near. None is before `*searched`, which moves.
- */
+/* The end of the name around `broken`, NULL if it is not near. None is before `*searched`, which is advanced. */
 static const char *end_of_name(const char *broken, const char *end, const char **searched) {
     size_t length = sizeof NAME_ENDS - 1;
     const char *from = broken > *searched ? broken : *searched, *last = end;
@@ -233,8 +232,8 @@ static const char *end_of_name(const char *broken, const char *end, const char *
 }
 
 /*
- * Writes question marks over the broken names of methods, which JSON's parsers could not skip: in a dump, only they
- * have NUL bytes. Returns how much of the text has no such name whose end is still to be read.
+ * Writes question marks over the broken names of methods, which JSON's parsers could not skip. In a dump, only they
+ * have NUL bytes. Returns the length of the text before the first such name whose end is still to be read.
  */
 static size_t repair_names(struct memscope_objspace_reader *reader, size_t count) {
     char *text = reader->text, *end = text + reader->text_length, *first = text;
@@ -273,7 +272,7 @@ static void take_lines(struct memscope_objspace_reader *reader, size_t count) {
     memmove(text, text + whole, reader->text_length);
 }
 
-/* The rest, without a newline at its end, is a whole line; or, if it cannot be parsed, the file was cut. */
+/* The rest, without a newline at its end, is a whole line. If it cannot be parsed, the file was cut. */
 static void take_last_line(struct memscope_objspace_reader *reader) {
     char *text = reader->text;
     uint64_t unreadable = reader->unreadable_lines;
@@ -288,7 +287,7 @@ static void take_last_line(struct memscope_objspace_reader *reader) {
     reader->unreadable_lines = unreadable;
 }
 
-/* False at the end, after a failure, and when a signal interrupts. */
+/* Returns false at the end, after a failure, and if a signal interrupts. */
 static bool read_piece(struct memscope_objspace_reader *reader) {
     ssize_t count;
 

@@ -1,15 +1,15 @@
 /*
- * Reads what ObjectSpace.dump_all wrote, by any Ruby from 2.7 on, into a heap graph. The file is read in pieces into
- * memory of the reader's own: it may be a pipe, and may be cut short meanwhile. A line that cannot be understood is
- * left out and counted. No GVL, no malloc; for one thread at a time.
+ * Reads a dump by ObjectSpace.dump_all, of any Ruby from 2.7 on, into a heap graph. The file is read in pieces into
+ * memory of the reader's own. It may be a pipe, and may be cut short during the reading. A line that cannot be parsed
+ * is left out and counted. No GVL, no malloc. For one thread at a time.
  *
  * Before Ruby 3.2, a traced dump writes other memory after each byte of a method's name that is not ASCII, even quotes
- * and newlines (ext/objspace/objspace_dump.c, dump_append_string_value). Such a name is skipped; the rest of its line
- * is read.
+ * and newlines (ext/objspace/objspace_dump.c, dump_append_string_value). Such a name is skipped, and the rest of its
+ * line is read.
  *
- * A dump says what refers to what, but not how: only the edge to an object's class is known as such, and the other
- * edges have no name. Constants and variables, except global variables, are named only in dumps written by memscope. A
- * dump does not list empty slots: each slot of the graph holds an object, in the order of the file.
+ * A dump states the references of an object, but not their kind: only the edge to an object's class is known as such,
+ * and the other edges have no name. Constants and variables, except global variables, are named only in dumps written
+ * by memscope. A dump does not list empty slots, so each slot of the graph holds an object, in the order of the file.
  */
 #ifndef MEMSCOPE_OBJSPACE_READER_H
 #define MEMSCOPE_OBJSPACE_READER_H
@@ -30,7 +30,7 @@ struct memscope_class_line {
 };
 
 struct memscope_named_reference {
-    uint64_t reference; /* its index among all references */
+    uint64_t reference; /* index among all references */
     memscope_edge_name name;
 };
 
@@ -45,23 +45,23 @@ struct memscope_objspace_reader {
     uint64_t bytes;              /* read */
     uint64_t unreadable_lines;
     uint64_t missing_references; /* to objects that are not in the dump */
-    bool truncated;              /* the file ends within a line */
+    bool truncated;              /* set if the file ends within a line */
 
-    /* To be set between opening and reading: keeps what identifies an object in another dump of the process. */
+    /* Set between opening and reading, to keep the data that identifies an object in another dump of the process. */
     bool is_compared;
 
-    char *text; /* what was read, but not parsed yet */
+    char *text; /* read, but not parsed yet */
     size_t text_length;
-    bool ended, has_roots /* false: by ObjectSpace.dump_all(since:) */, tells_slot_bytes, tells_sites, has_broken_names;
+    bool ended, has_roots /* false for ObjectSpace.dump_all(since:) */, tells_slot_bytes, tells_sites, has_broken_names;
 
     uint32_t object_count;
     /* By object: */
-    uint64_t *addresses, *class_addresses; /* class: 0: none */
-    uint64_t *first_references;            /* the index of its first reference */
-    uint32_t *sites;                       /* names: "app/order.rb:12"; 0: not stated */
+    uint64_t *addresses, *class_addresses; /* class: 0 for none */
+    uint64_t *first_references;            /* index of its first reference */
+    uint32_t *sites;                       /* names such as "app/order.rb:12", 0 if not stated */
     /*
-     * Only if is_compared: how many garbage collections came before, plus 1; 0: not stated. Addresses and the index are
-     * then kept after the graph is made.
+     * Only if is_compared: garbage collections before its allocation, plus 1, or 0 if not stated. Addresses and the
+     * index are then kept after the graph is made.
      */
     uint64_t *generations;
     struct memscope_address_index index;
@@ -77,8 +77,8 @@ struct memscope_objspace_reader {
     char category_text[MEMSCOPE_ROOT_CATEGORIES][32];
 
     /*
-     * What each object is, as it is read, and the names; the rest, and the dump, once the graph is made. The reader
-     * must not be moved from then on, but names may be added.
+     * The objects' types, sizes and names while the dump is read. The rest, and the dump, are complete once the graph
+     * is made. The reader must not be moved from then on, but names may be added.
      */
     struct memscope_heap_graph graph;
     struct memscope_heap_dump dump;
@@ -90,16 +90,15 @@ struct memscope_objspace_reader {
 enum memscope_status memscope_objspace_reader_open(struct memscope_objspace_reader *reader, int file);
 
 /*
- * Reads on for some tens of milliseconds, or until a signal interrupts it. True while there is more: call again. When
- * there is no more, status says whether all could be read.
+ * Reads on for some tens of milliseconds, or until a signal interrupts it. Returns true while there is more: call
+ * again. After the end, status is OK if all could be read.
  */
 bool memscope_objspace_reader_continue(struct memscope_objspace_reader *reader);
 
-/* Of a dump that was read in full: whether a reference in 1,000 leads to no object, as when whole lines were cut off.
- */
+/* Returns true if a reference in 1,000 leads to no object, as when lines were cut off. For a dump read in full. */
 bool memscope_objspace_lacks_objects(const struct memscope_objspace_reader *reader);
 
-/* Idempotent; a zeroed reader is closed. */
+/* Idempotent. A zeroed reader is closed. */
 void memscope_objspace_reader_close(struct memscope_objspace_reader *reader);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "dump/objspace_line.h"
 
-/* The address that is written for BasicObject, and the bytes of a place (heap_dump.c). */
+/* The address written for BasicObject, and the bytes of a place (heap_dump.c). */
 #define ORIGIN (INT64_C(1) << 44)
 #define PLACE 32
 /* Room for all places. */
@@ -24,8 +24,8 @@ struct writer {
 
 /*
  * Without ids, addresses are made from nodes' numbers, which mean nothing in another dump. So the addresses of each
- * dump begin at a different origin, chosen by 26 bits of a hash of the dump's time: a tool that compares two dumps by
- * address does not take their objects for the same.
+ * dump begin at a different origin, chosen by 26 bits of a hash of the dump's time. A tool that compares two dumps by
+ * address then does not take their objects for the same.
  */
 static int64_t origin_of(const struct memscope_heap_dump *dump) {
     int64_t units = (int64_t)(dump->time_ns * UINT64_C(0x9e3779b97f4a7c15) >> 38) + 1;
@@ -49,7 +49,7 @@ static void put_name(const struct writer *writer, const char *key, uint32_t name
     memscope_dump_put_string(writer->output, text, length);
 }
 
-/* Puts all references but the edge left_out. */
+/* Puts all references except the edge left_out. */
 static void put_references(const struct writer *writer, uint32_t node, uint32_t left_out) {
     bool any = false;
 
@@ -64,7 +64,7 @@ static void put_references(const struct writer *writer, uint32_t node, uint32_t 
         memscope_dump_put_text(writer->output, "]");
 }
 
-/* The name of the constant or variable, unless it is global; 0 for other edges. */
+/* The name of the constant or variable, unless it is global. 0 for other edges. */
 static uint32_t name_of_edge(const struct writer *writer, uint32_t edge) {
     memscope_edge_name name = memscope_graph_edge_name(writer->graph, edge);
 
@@ -108,7 +108,7 @@ static void put_roots(const struct writer *writer, uint32_t category) {
     memscope_dump_put_text(writer->output, "}\n");
 }
 
-/* The node's edge to its class; UINT32_MAX if it has none. */
+/* The node's edge to its class, UINT32_MAX if it has none. */
 static uint32_t class_edge(const struct writer *writer, uint32_t node) {
     for (uint32_t edge = writer->graph->first_edge[node]; edge < writer->graph->first_edge[node + 1]; edge++)
         if (memscope_graph_edge_name(writer->graph, edge) == MEMSCOPE_EDGE_CLASS)

@@ -1,9 +1,9 @@
 /*
  * A Perfetto trace with one heap graph, for the Heapdump Explorer. The numbers of fields are those of
- * protos/perfetto/trace/trace_packet.proto and profiling/heap_graph.proto; what the importer makes of them is in
+ * protos/perfetto/trace/trace_packet.proto and profiling/heap_graph.proto. The importer's rules for them are in
  * src/trace_processor/plugins/heap_graph_importer (heap_graph_module.cc, heap_graph_tracker.cc):
  *
- * - All parts of a graph have the same timestamp and sequence, and consecutive indexes; all but the last are marked as
+ * - All parts of a graph have the same timestamp and sequence, and consecutive indexes. All but the last are marked as
  *   continued.
  * - A type of kind "array" needs no field names of its own, so each object names its references itself.
  * - In a field's name, the text before a blank would count as its type, so names have no blanks.
@@ -101,7 +101,7 @@ static uint64_t id_of(const struct writer *writer, uint32_t node) {
     return id > 0 ? (uint64_t)id * 2 : (uint64_t)-id * 2 - 1;
 }
 
-/* A text field has to be UTF-8. */
+/* A text field must be UTF-8. */
 static void put_text(struct writer *writer, struct message *message, unsigned field, const char *text, size_t length) {
     writer->text.length = 0;
     for (size_t at = 0; at < length;) {
@@ -116,7 +116,7 @@ static void put_text(struct writer *writer, struct message *message, unsigned fi
     put_message(message, field, &writer->text);
 }
 
-/* Whether a number has not been seen before; remembers it. */
+/* Returns true for a number that was not seen before, and records it. */
 static bool is_new(struct writer *writer, uint8_t **known, uint64_t number) {
     uint8_t bit = (uint8_t)(1 << (number & 7));
 
@@ -150,7 +150,7 @@ static void put_packet(struct writer *writer) {
     memscope_dump_put(writer->output, writer->packet.bytes, writer->packet.length);
 }
 
-/* Perfetto shows a heap graph within a process only, and takes pid 0 for the kernel's idle process. */
+/* Perfetto shows a heap graph only within a process, and takes pid 0 for the kernel's idle process. */
 static uint32_t shown_pid(const struct writer *writer) {
     return writer->dump->pid == 0 ? 1 : writer->dump->pid;
 }
@@ -169,7 +169,7 @@ static void put_process(struct writer *writer) {
 }
 
 /*
- * TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56; HeapGraph: pid = 1, continued = 5,
+ * TracePacket: timestamp = 8, trusted_packet_sequence_id = 10, heap_graph = 56. HeapGraph: pid = 1, continued = 5,
  * index = 6
  */
 static void put_part(struct writer *writer, bool last) {
