@@ -13,7 +13,7 @@
 #define BYTES_OF_A_TABLE_BYTE 512
 /* In a smaller process, the fixed costs of a fork would hide the cost per page. */
 #define MIN_MEBIBYTES 16
-#define TELLING_SLOTS 100000
+#define MIN_LEARNED_SLOTS 100000
 
 static _Atomic(uint64_t) ns_of_a_mebibyte = FIRST_NS_OF_A_MEBIBYTE;
 
@@ -36,7 +36,7 @@ bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns) 
 void memscope_fork_took(uint64_t ns) {
     uint64_t mebibytes = own_bytes() / MEBIBYTE;
 
-    if (mebibytes >= MIN_MEBIBYTES && ns >= mebibytes) /* a coarse clock may say 0 */
+    if (mebibytes >= MIN_MEBIBYTES && ns >= mebibytes) /* a coarse clock may show 0 */
         atomic_store(&ns_of_a_mebibyte, ns / mebibytes);
 }
 
@@ -45,7 +45,7 @@ uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots) {
 }
 
 void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took) {
-    if (slots >= TELLING_SLOTS && took >= slots / 1000) /* a coarse clock may say 0 */
+    if (slots >= MIN_LEARNED_SLOTS && took >= slots / 1000) /* a coarse clock may show 0 */
         atomic_store(rate, took / (slots / 1000));
 }
 

@@ -1,6 +1,6 @@
 /*
- * What a fork of this process costs: how long it stops the process, and how much memory the child may take. Also the
- * cost of the work that the child, or else the process itself, does.
+ * The cost of a fork of this process: the time for which it stops the process, and the memory that the child may take.
+ * Also the cost of the work that the child, or else the process itself, does.
  */
 #ifndef MEMSCOPE_FORK_COST_H
 #define MEMSCOPE_FORK_COST_H
@@ -14,13 +14,13 @@
 /*
  * Predicts the CPU time of a fork: the kernel copies a page table entry for each resident page that is not a file's.
  * Scales the time per byte of the last fork made by this process or, if it has made none, by the process it was forked
- * from; before any fork, assumes 12.5 µs per MiB. Returns 0 if statm cannot be read. Takes a few µs, needs no GVL.
+ * from. Before any fork, assumes 12.5 µs per MiB. Returns 0 if statm cannot be read. Takes a few µs, and needs no GVL.
  */
 uint64_t memscope_fork_predicted_ns(void);
 
 /*
- * Whether work belongs in a child: it is predicted to take longer than the budget, and longer than a fork.
- * With a budget of 0, it always belongs there.
+ * Returns true if work belongs in a child: always with a budget of 0, else if it is predicted to take longer than the
+ * budget, and longer than a fork.
  */
 bool memscope_fork_pays(uint64_t work_ns, uint64_t budget_ns, uint64_t fork_ns);
 
@@ -29,24 +29,24 @@ void memscope_fork_took(uint64_t ns);
 
 struct memscope_fork_room {
     uint64_t needed_bytes;
-    uint64_t free_bytes; /* UINT64_MAX: no limit is known */
+    uint64_t free_bytes; /* UINT64_MAX if no limit is known */
 };
 
 /*
- * How much memory a child that lives for child_ns needs, and how much is free in the container and the machine. The
- * child needs page tables of its own, and each page that the process writes to meanwhile is copied: assumes 1 byte per
- * nanosecond, up to all resident bytes that are not a file's. Reads the cgroup and /proc/meminfo: 100 to 300 µs, no GVL
- * needed. Then waits, no longer than half a second, for the readings that the child would spoil
- * (kernel/own_children.h): here, since most callers hold the GVL when they fork.
+ * Reads the memory that a child that lives for child_ns needs, and the free memory of the container and the machine.
+ * The child needs page tables of its own, and each page to which the process writes during its life is copied: assumes
+ * 1 byte per nanosecond, up to all resident bytes that are not a file's. Reads the cgroup and /proc/meminfo: 100 to
+ * 300 µs, no GVL needed. Then waits, no longer than half a second, for the readings that the child would spoil
+ * (kernel/own_children.h). It waits here, since most callers hold the GVL when they fork.
  */
 void memscope_fork_room_read(uint64_t child_ns, struct memscope_fork_room *room);
 
-/* How many nanoseconds or bytes some work takes per thousand slots of Ruby's heap, as last measured. */
+/* Nanoseconds or bytes of some work per thousand slots of Ruby's heap, as last measured. */
 typedef _Atomic(uint64_t) memscope_slot_rate;
 
 uint64_t memscope_slot_rate_predict(memscope_slot_rate *rate, uint64_t slots);
 
-/* Ignores work on fewer than 100,000 slots, which says little about the rate. */
+/* Ignores work on fewer than 100,000 slots, from which the rate cannot be learned. */
 void memscope_slot_rate_learn(memscope_slot_rate *rate, uint64_t slots, uint64_t took);
 
 #endif

@@ -25,10 +25,10 @@
 #define __WALL 0x40000000
 #endif
 
-/* A third of the scheduling weight at nice 0: gives way to the host, but ends before too many pages are copied. */
+/* A third of the scheduling weight at nice 0: yields to the host, but ends before too many pages are copied. */
 #define NICE 5
 
-/* The kernel's struct sigaction is smaller than this on every architecture; all zeros mean SIG_DFL. */
+/* The kernel's struct sigaction is smaller than this on every architecture. All zeros mean SIG_DFL. */
 #define SIGACTION_BYTES 64
 #define SIGNAL_SET_BYTES (_NSIG / 8)
 
@@ -42,8 +42,8 @@ static uint64_t ns_of(clockid_t clock) {
 /* ---- in the child ---------------------------------------------------------------------------------------------- */
 
 /*
- * Uses the system call: the C library's sigaction refuses the two signals that it reserves, whose handlers would then
- * stay.
+ * Uses the system call, since the C library's sigaction refuses the two signals that it reserves, whose handlers would
+ * then stay.
  */
 static void forget_signals(void) {
     static const char defaults[SIGACTION_BYTES];
@@ -70,8 +70,8 @@ static void take_leave(int number) {
 }
 
 /*
- * musl stores the thread id near the beginning of the thread descriptor, and raise and abort signal that id: in the
- * child, it would still be the host's. glibc asks the kernel.
+ * musl stores the thread id near the beginning of the thread descriptor, and raise and abort signal that id. In the
+ * child, it would still be the host's. glibc reads it from the kernel.
  */
 static void correct_thread_id(pid_t of_host) {
 #ifndef __GLIBC__
@@ -84,9 +84,9 @@ static void correct_thread_id(pid_t of_host) {
 }
 
 /*
- * Has the OOM killer choose this process before its host, except where it ends whole groups (memory.oom.group, which
- * Kubernetes sets under cgroup v2): only the check of the room that is left helps there. Comes before leave_no_core,
- * since only a dumpable process may write the file.
+ * Makes the OOM killer choose this process before its host, except where it ends whole groups (memory.oom.group, which
+ * Kubernetes sets under cgroup v2). There only the check of the free room helps. Comes before leave_no_core, since only
+ * a dumpable process may write the file.
  */
 static void offer_to_the_oom_killer(void) {
     int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -113,8 +113,8 @@ struct directory_entry { /* struct linux_dirent64 */
 };
 
 /*
- * Closes the descriptors that /proc/self/fd lists; false if the directory cannot be opened. Each close shifts the list,
- * so the list is read until nothing is left to close.
+ * Closes the descriptors that /proc/self/fd lists. Returns false if the directory cannot be opened. Each close shifts
+ * the list, so the list is read until no descriptor is left to close.
  */
 static bool close_listed(int first, int second) {
     char buffer[2048] __attribute__((aligned(8)));
@@ -151,7 +151,7 @@ static bool close_range_of(int from, int to) {
 #endif
 }
 
-/* Closes every descriptor but these two; the second may be -1. close_range exists since Linux 5.9. */
+/* Closes every descriptor but these two, of which the second may be -1. close_range exists since Linux 5.9. */
 static bool close_all_but(int first, int second) {
     int low = second >= 0 && second < first ? second : first, high = second > first ? second : first;
 
@@ -232,7 +232,7 @@ static enum memscope_status refusal(int error) {
     return error == EAGAIN ? MEMSCOPE_EXHAUSTED : memscope_status_of_errno(error);
 }
 
-/* All signals are blocked during the fork: a handler of the host must not run in the child. */
+/* All signals are blocked during the fork, since a handler of the host must not run in the child. */
 enum memscope_status memscope_forked_child_start(struct memscope_forked_child *child, memscope_forked_work *work,
                                                  void *argument, int keep, unsigned deadline_ms) {
     pid_t parent = getpid(), thread = (pid_t)syscall(SYS_gettid);
@@ -268,7 +268,7 @@ enum memscope_status memscope_forked_child_start(struct memscope_forked_child *c
     return MEMSCOPE_OK;
 }
 
-/* ECHILD counts as success: something else has reaped the child, so it has ended. */
+/* ECHILD counts as success, since another waiter has reaped the child, so it has ended. */
 static void reap(struct memscope_forked_child *child) {
     while (waitpid(child->pid, NULL, __WALL) < 0 && errno == EINTR)
         continue;
