@@ -17,7 +17,7 @@
 #define NOTE_LIMIT 64          /* notes in a segment or section */
 #define DYNAMIC_LIMIT 1024     /* entries of PT_DYNAMIC */
 #define HASH_CHAIN_LIMIT 65536 /* symbols of one hash bucket */
-#define BATCH 128              /* structures read at once, on the stack: at most 3 KiB */
+#define BATCH 128              /* structures per read, on the stack: at most 3 KiB */
 
 static bool read_at(const struct memscope_elf_source *source, uint64_t position, void *into, size_t size) {
     return source->read(source->context, position, into, size);
@@ -135,7 +135,7 @@ static bool find_build_id(const struct memscope_elf_source *source, uint64_t pos
     return false;
 }
 
-/* Searches the sections first: in a separate debug file they are right, whatever the program headers say. */
+/* Searches the sections first, since in a separate debug file they are right, whatever the program headers contain. */
 enum memscope_status memscope_elf_file_build_id(const struct memscope_elf_file *file,
                                                 struct memscope_build_id *build_id) {
     const Elf64_Phdr *headers = file->headers;
@@ -177,9 +177,9 @@ struct table {
     uint64_t count;
     uint64_t names; /* position of the string table */
     uint64_t names_size;
-    const Elf64_Shdr *sections; /* indexed by st_shndx; unknown if section_count is 0 */
+    const Elf64_Shdr *sections; /* indexed by st_shndx, unknown if section_count is 0 */
     size_t section_count;
-    const struct memscope_shared_object *object; /* as it is loaded */
+    const struct memscope_shared_object *object; /* as loaded */
 };
 
 /* The executable segment that holds address, or NULL. */
@@ -193,7 +193,7 @@ static const Elf64_Phdr *code_segment(const struct memscope_shared_object *objec
     return NULL;
 }
 
-/* The latest end that an unsized function can have: the end of its section, or else of its segment. */
+/* The maximum end of an unsized function: the end of its section, or else of its segment. */
 static uintptr_t latest_end(const struct table *table, const Elf64_Sym *symbol, uintptr_t segment_end) {
     uintptr_t start = table->object->load_bias + symbol->st_value;
     const Elf64_Shdr *section;
@@ -314,12 +314,12 @@ enum memscope_status memscope_elf_file_functions(const struct memscope_elf_file 
 
 /* --- Loaded images */
 
-/* The PT_DYNAMIC entries that are needed; 0 for an absent one. */
+/* The PT_DYNAMIC entries that are needed, 0 for an absent one. */
 struct dynamic {
     uint64_t symbols, names, names_size, gnu_hash, hash;
 };
 
-/* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
+/* glibc rewrites the addresses in the dynamic section to run-time ones. musl, and glibc for the vDSO, do not. */
 static uint64_t run_time_address(const struct memscope_shared_object *object, uint64_t value) {
     if (memscope_shared_object_contains(object, value))
         return value;
@@ -370,7 +370,7 @@ static enum memscope_status read_dynamic(const struct memscope_elf_source *sourc
     return dynamic->symbols && dynamic->names ? MEMSCOPE_OK : MEMSCOPE_NOT_FOUND;
 }
 
-/* A DT_GNU_HASH section holds no symbol count, only where chains begin; the last chain ends at its first odd word. */
+/* A DT_GNU_HASH section has no symbol count, only starts of chains. The last chain ends at its first odd word. */
 static bool count_by_gnu_hash(const struct memscope_elf_source *source, uint64_t section, uint64_t *count) {
     uint32_t header[4], buckets[BATCH], last = 0, link = 0;
     uint64_t first_bucket, chains;

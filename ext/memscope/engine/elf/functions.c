@@ -6,7 +6,7 @@
 
 #define NESTING_LIMIT 16
 
-/* Larger for a better name; the first criterion counts most. */
+/* Larger for a better name. The first criterion has the greatest weight. */
 static unsigned preference(const struct memscope_function *function) {
     return (function->exported ? 4u : 0u) | (function->name[0] != '_' ? 2u : 0u) | (function->strong ? 1u : 0u);
 }
@@ -27,7 +27,7 @@ static bool in_order(const void *left_item, const void *right_item) {
     return strcmp(left->name, right->name) <= 0;
 }
 
-/* The kept function takes the largest size that any symbol with this start has. */
+/* Gives the kept function the largest size of any symbol with this start. */
 static void keep_size(struct memscope_function *kept, const struct memscope_function *dropped) {
     if (!dropped->sized || (kept->sized && kept->end >= dropped->end))
         return;

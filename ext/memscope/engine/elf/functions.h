@@ -12,7 +12,7 @@
 
 struct memscope_function {
     uintptr_t start;
-    uintptr_t end; /* of an unsized function: the next start, at the latest the end of its section or segment */
+    uintptr_t end; /* if unsized, the next start, or the end of the section or segment if earlier */
     const char *name;
     bool sized;
     bool exported; /* global or weak, not local */
@@ -26,9 +26,10 @@ struct memscope_functions {
 
 /*
  * Sorts the list, keeps one name for each start, and ends unsized functions where the next one starts. Of several
- * names, an exported one wins; then one without a leading underscore, which C reserves (malloc, not __libc_malloc;
- * write, though in glibc it is a weak alias of __write); then a strong one, the shorter one, the alphabetically first
- * one. Sorting gives back what it takes from scratch. Returns false, with an empty list, if scratch is too small.
+ * names, an exported one wins, then one without a leading underscore, which C reserves (malloc, not __libc_malloc, and
+ * write, though in glibc it is a weak alias of __write), then a strong one, the shorter one, the alphabetically first
+ * one. Sorting gives back the memory that it takes from scratch. Returns false, with an empty list, if scratch is too
+ * small.
  */
 bool memscope_functions_sort(struct memscope_functions *functions, struct memscope_scratch *scratch);
 

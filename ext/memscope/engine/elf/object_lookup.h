@@ -1,7 +1,7 @@
 /*
- * Finds the loaded object that an address is in, by glibc's _dl_find_object (2.35), which takes no lock: malloc hooks
- * and signal handlers may call it. A build against older headers also uses this lookup if it runs with a C library that
- * has it.
+ * Finds the loaded object that contains an address, by glibc's _dl_find_object (2.35), which takes no lock, so that
+ * malloc hooks and signal handlers may call it. A build against older headers also uses this lookup if it runs with a C
+ * library that has it.
  */
 #ifndef MEMSCOPE_OBJECT_LOOKUP_H
 #define MEMSCOPE_OBJECT_LOOKUP_H
@@ -12,16 +12,16 @@
 #include "base/range.h"
 
 struct memscope_loaded_object {
-    struct memscope_range extent; /* the object's; only this segment's, if there are gaps between segments */
-    const uint8_t *unwind_index;  /* its .eh_frame_hdr; NULL: has none */
+    struct memscope_range extent; /* the object's, or only this segment's if there are gaps between segments */
+    const uint8_t *unwind_index;  /* its .eh_frame_hdr, NULL for none */
 };
 
-/* Whether this C library has such a lookup. */
+/* Returns true if this C library has such a lookup. */
 bool memscope_object_lookup_possible(void);
 
 /*
- * Returns false for an address in no object or in one that the dynamic linker is still loading, and if this C library
- * has no lookup.
+ * Returns false for an address outside all objects or in one that the dynamic linker is still loading, and if this C
+ * library has no lookup.
  */
 bool memscope_object_at(uintptr_t address, struct memscope_loaded_object *object);
 

@@ -39,7 +39,7 @@ void memscope_each_shared_object(memscope_shared_object_visitor visit, void *con
 static int read_generation(struct dl_phdr_info *info, size_t size, void *context) {
     uint64_t *generation = context;
 
-    /* dlpi_adds and dlpi_subs exist since glibc 2.4 and musl 1.0; size says whether this C library has them. */
+    /* dlpi_adds and dlpi_subs exist since glibc 2.4 and musl 1.0. A smaller size means that they are absent. */
     if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
         *generation = info->dlpi_adds + info->dlpi_subs;
     return 1;
@@ -89,7 +89,7 @@ struct memscope_range memscope_shared_object_extent(const struct memscope_shared
     return extent;
 }
 
-/* glibc rewrites the addresses in the dynamic section to run-time ones; musl, and glibc for the vDSO, do not. */
+/* glibc rewrites the addresses in the dynamic section to run-time ones. musl, and glibc for the vDSO, do not. */
 static const void *dynamic_address(const struct memscope_shared_object *object, uintptr_t value) {
     if (memscope_shared_object_contains(object, value))
         return (const void *)value;
@@ -141,8 +141,8 @@ static bool find_symbol_table(const struct memscope_shared_object *object, struc
 
 /*
  * The address of the symbol at `index`. Returns NULL unless the object itself defines the symbol and others can bind to
- * it, and in any case for indirect functions (their value is the resolver), thread-local variables (an offset), and
- * versions kept for old binaries only.
+ * it, and always for indirect functions (their value is the resolver), thread-local variables (an offset), and versions
+ * kept for old binaries only.
  */
 static const void *exported_address(const struct memscope_shared_object *object, const struct symbol_table *table,
                                     uint32_t index) {
@@ -327,7 +327,7 @@ struct relocations {
     struct memscope_range read_only; /* whole pages, as the linker protects them */
 };
 
-/* Whether the address lies in a segment that the program may write to; a text relocation does not. */
+/* Returns true for an address in a segment to which the program may write, unlike that of a text relocation. */
 static bool is_in_writable_segment(const struct memscope_shared_object *object, uintptr_t address) {
     const elf_header *headers = object->headers;
 

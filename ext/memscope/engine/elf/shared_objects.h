@@ -14,9 +14,9 @@
 #include "base/range.h"
 
 struct memscope_shared_object {
-    const char *path;    /* as the linker names it; "" for the executable. Valid during the visit only */
+    const char *path;    /* as the linker names it, "" for the executable, valid only during the visit */
     uintptr_t load_bias; /* added to every p_vaddr */
-    const void *headers; /* ElfW(Phdr)[header_count]; the linker's */
+    const void *headers; /* ElfW(Phdr)[header_count], owned by the linker */
     size_t header_count;
 };
 
@@ -29,14 +29,14 @@ void memscope_each_shared_object(memscope_shared_object_visitor visit, void *con
 uint64_t memscope_shared_objects_generation(void);
 
 /*
- * The address of the function or variable that this object itself defines and exports as `name`, or NULL. Reads
- * the object's mapped .dynsym through its hash tables; never falls through to its dependencies as dlsym does.
+ * The address of the function or variable that this object itself defines and exports as `name`, or NULL. Reads the
+ * object's mapped .dynsym through its hash tables, and never falls through to its dependencies as dlsym does.
  */
 const void *memscope_shared_object_symbol(const struct memscope_shared_object *object, const char *name);
 
 /*
- * Whether the object uses a function or variable of this name that it does not define. May miss a name whose string the
- * linker merged as the suffix of a longer one.
+ * Returns true if the object uses a function or variable of this name that it does not define. May miss a name whose
+ * string the linker merged as the suffix of a longer one.
  */
 bool memscope_shared_object_imports(const struct memscope_shared_object *object, const char *name);
 
@@ -44,7 +44,7 @@ bool memscope_shared_object_imports(const struct memscope_shared_object *object,
 struct memscope_import_slot {
     const char *name;
     void **slot;
-    bool call;      /* for calls only; any other slot may be a function pointer in data */
+    bool call;      /* for calls only, while any other slot may be a function pointer in data */
     bool own;       /* the object defines the symbol itself, though another definition may take precedence */
     bool read_only; /* made read-only when the object was loaded (RELRO) */
 };
@@ -52,18 +52,18 @@ struct memscope_import_slot {
 typedef void (*memscope_import_slot_visitor)(const struct memscope_import_slot *slot, void *context);
 
 /*
- * Visits all import slots of the object, on x86-64 and aarch64; none elsewhere. Leaves out words in segments that may
- * not be written to (DT_TEXTREL).
+ * Visits all import slots of the object, on x86-64 and aarch64 only. Leaves out words in read-only segments
+ * (DT_TEXTREL).
  */
 void memscope_shared_object_import_slots(const struct memscope_shared_object *object,
                                          memscope_import_slot_visitor visit, void *context);
 
 /*
- * From the start of the object's first segment to the end of its last. Other objects may lie in gaps between segments.
+ * From the start of the object's first segment to the end of its last. Other objects may be in gaps between segments.
  */
 struct memscope_range memscope_shared_object_extent(const struct memscope_shared_object *object);
 
-/* Whether address lies in one of the object's loaded segments. */
+/* Returns true if address is in one of the object's loaded segments. */
 bool memscope_shared_object_contains(const struct memscope_shared_object *object, uintptr_t address);
 
 typedef void (*memscope_symbol_visitor)(const char *name, const void *address, void *context);

@@ -15,12 +15,12 @@
 #include "base/descriptors.h"
 #include "elf/elf_reading.h"
 
-#define EXECUTABLE "/proc/self/exe" /* opens the file that is executed, even when it is deleted or replaced */
+#define EXECUTABLE "/proc/self/exe" /* opens the executed file, even if it is deleted or replaced */
 
-/* Has its own copies of the path and the program headers: the linker frees its own when the object is unloaded. */
+/* Has its own copies of the path and program headers, since the linker frees its own when the object is unloaded. */
 struct memscope_symbol_object {
     struct memscope_shared_object loaded;
-    struct memscope_range extent;        /* of all its segments; there may be holes */
+    struct memscope_range extent;        /* of all its segments, with any holes between them */
     struct memscope_functions functions; /* of its .symtab, once read */
     struct memscope_functions exported;  /* of its .dynsym, once read */
     enum memscope_status file;
@@ -56,7 +56,7 @@ static const char *copy_path(struct memscope_scratch *scratch, const char *path,
 
 struct listing {
     struct memscope_symbols *symbols;
-    size_t capacity; /* of the list: objects loaded since the count are left out */
+    size_t capacity; /* of the list, which leaves out objects loaded since the count */
     bool exhausted;
 };
 
@@ -202,7 +202,7 @@ static void read_symbols(struct memscope_symbols *symbols, struct memscope_symbo
     int descriptor = -1;
 
     (void)memscope_elf_image_build_id(&image, &object->loaded, &build_id);
-    /* A name without a slash is not a path: it is the vDSO's. */
+    /* A name without a slash is not a path but the vDSO's. */
     object->file = strchr(path, '/') == NULL ? MEMSCOPE_NOT_FOUND : open_file(path, &descriptor);
     if (object->file == MEMSCOPE_OK)
         object->file = read_file(symbols, object, &build_id, &descriptor, &file);

@@ -1,10 +1,10 @@
 /*
- * Finds the function and the loaded object that an address is in.
+ * Finds the function and the loaded object that contain an address.
  *
  * Covers the functions that an object exports (its .dynsym, in memory), and all others if its file, or a separate debug
- * file of the same build-id, has a .symtab. Files are read, not mapped: a mapping of a file that someone truncates
+ * file of the same build-id, has a .symtab. Files are read, not mapped, since a mapping of a file that is truncated
  * would kill the process. A file counts only if it is the loaded object's, by build-id or, without one, by equal
- * program headers. 64-bit objects on x86-64 and aarch64 Linux; elsewhere MEMSCOPE_UNSUPPORTED.
+ * program headers. For 64-bit objects on x86-64 and aarch64 Linux, elsewhere MEMSCOPE_UNSUPPORTED.
  */
 #ifndef MEMSCOPE_SYMBOLS_H
 #define MEMSCOPE_SYMBOLS_H
@@ -22,12 +22,12 @@
 /* The pointers are valid until the symbols are closed. */
 struct memscope_symbol {
     const char *name;   /* NULL if no known function covers the address */
-    uintptr_t offset;   /* distance of the address from the function's start; without a name, from the load bias */
-    const char *object; /* path, as the linker names it; "linux-vdso.so.1" or the like for the vDSO */
-    bool complete;      /* a .symtab was read: an address without a name then lies between functions */
+    uintptr_t offset;   /* distance of the address from the function's start, or without a name, from the load bias */
+    const char *object; /* path, as the linker names it, or "linux-vdso.so.1" or the like for the vDSO */
+    bool complete;      /* a .symtab was read, so that an address without a name is between functions */
     /*
-     * The status of reading the object's file; MEMSCOPE_NOT_FOUND also when another file now has that name, and for the
-     * vDSO, which has no file. Exported functions have names in any case.
+     * The status of reading the object's file, MEMSCOPE_NOT_FOUND also if another file now has that name, and for the
+     * vDSO, which has no file. Exported functions always have names.
      */
     enum memscope_status file;
 };
@@ -44,9 +44,9 @@ struct memscope_symbols {
 };
 
 /*
- * Lists the objects that are loaded now. Objects loaded later are not found; objects unloaded later keep the names that
- * were looked up. Holds the dynamic linker's lock, as memscope_images_read does, and, like that function, requires that
- * nothing forks meanwhile. Takes 20 to 100 µs; takes memory from scratch only. On failure the symbols are closed.
+ * Lists the objects that are loaded now. Objects loaded later are not found, and objects unloaded later keep the names
+ * that were looked up. Holds the dynamic linker's lock, as memscope_images_read does, and also requires that nothing
+ * forks until it returns. Takes 20 to 100 µs, and memory from scratch only. On failure the symbols are closed.
  */
 enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 
@@ -54,10 +54,10 @@ enum memscope_status memscope_symbols_open(struct memscope_symbols *symbols);
 void memscope_symbols_close(struct memscope_symbols *symbols);
 
 /*
- * For an address in no loaded object, returns MEMSCOPE_NOT_FOUND and sets *found to zeros. The first lookup in an
- * object reads its symbols, some ms per 10,000 symbols; each later lookup takes a fraction of a microsecond. No malloc,
- * no lock, no GVL needed. For a return address pass address - 1: the return address is past the call, and may be in the
- * next function.
+ * For an address outside all loaded objects, returns MEMSCOPE_NOT_FOUND and sets *found to zeros. The first lookup in
+ * an object reads its symbols, some ms per 10,000 symbols, and each later lookup takes a fraction of a microsecond. No
+ * malloc, no lock, no GVL needed. For a return address pass address - 1, since the return address is past the call, and
+ * may be in the next function.
  */
 enum memscope_status memscope_symbols_find(struct memscope_symbols *symbols, uintptr_t address,
                                            struct memscope_symbol *found);
