@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of smaller blocks, hardly any page is never written to; looking it up takes a binary search. */
+/* Smaller blocks hardly ever have a page that was never written to, and a look-up takes a binary search. */
 #define LARGE_BLOCK 65536
 
 struct pass {
@@ -17,10 +17,10 @@ struct pass {
     struct memscope_malloc_blocks *blocks;
     struct memscope_block_walk *walk;
     struct memscope_held_walk asking;
-    /* Of the current object: whether it is garbage, and has a block where the ledger has not proven malloc's memory. */
+    /* The current object is garbage, and has a block where the ledger has not proven malloc's memory. */
     bool garbage, unproven;
     uint64_t of_object;      /* bytes of the current object's blocks */
-    uint64_t unproven_bytes; /* held by garbage with such blocks, beyond its other blocks */
+    uint64_t unproven_bytes; /* of garbage with such blocks, beyond its other blocks */
     uint64_t waiting_pages;  /* emptied pages that wait for finalizers */
     uint64_t descriptions;   /* how many descriptions of returned pages were counted as garbage */
 };
@@ -139,7 +139,7 @@ static void add_page(struct pass *pass, const struct memscope_heap_page *page, s
     heap->returned.private_most += fate.maybe ? bytes.private_most : 0;
 }
 
-/* A page that is only partly resident counts in proportion, as in the ledger's row. */
+/* A partly resident page adds in proportion, as in the ledger's row. */
 static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page *page, uint64_t bytes) {
     uint64_t whole = pass->listing->page_bytes, resident;
 
@@ -155,7 +155,7 @@ static void add_garbage_slots(struct pass *pass, const struct memscope_heap_page
  * garbage.
  */
 static void add_description(struct pass *pass, const struct memscope_heap_page *page, struct memscope_page_fate fate) {
-    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30200; /* later Rubies keep some, and it is not known which */
+    bool goes = fate.surely && RUBY_API_VERSION_CODE < 30200; /* later Rubies keep some that are unknown */
 
     memscope_malloc_blocks_add(pass->blocks, *(const uintptr_t *)page->start, goes);
     pass->descriptions += goes;
@@ -175,7 +175,7 @@ static void scale(uint64_t *bytes, uint64_t pages, uint64_t limit) {
         *bytes = (uint64_t)((double)*bytes * (double)limit / (double)pages);
 }
 
-/* It is not known which pages a limit leaves; assumes that each is as resident as the average page. */
+/* The pages that a limit leaves are unknown. Assumes that each is as resident as the average page. */
 static void limit_pages(struct memscope_emptied_pages *heap, struct memscope_sweep_limit limit) {
     scale(&heap->returned.least, heap->least, limit.least);
     scale(&heap->returned.private_least, heap->least, limit.least);
@@ -188,8 +188,8 @@ static void limit_pages(struct memscope_emptied_pages *heap, struct memscope_swe
 /* ---- the pass -------------------------------------------------------------------------------------------------- */
 
 /*
- * Whether garbage becomes a zombie when it is swept: a zombie keeps its page until its finalizer or free function has
- * run, after the collection (gc.c, obj_free).
+ * Returns true if the sweep turns garbage into a zombie. A zombie keeps its page until its finalizer or free function
+ * has run, after the collection (gc.c, obj_free).
  */
 static bool waits_for_finalizer(VALUE object) {
     RUBY_DATA_FUNC release;

@@ -17,15 +17,15 @@
 
 /* ---- cells: the objects of one class and type ------------------------------------------------------------------ */
 
-/* The pass counts each slot in a cell; the groupings by class, type and imemo are sums of cells. */
+/* The pass counts each slot in a cell. The groupings by class, type and imemo are sums of cells. */
 struct cell {
-    uint64_t key; /* 0: free */
+    uint64_t key; /* 0 if free */
     struct memscope_census_sums sums;
-    VALUE class;           /* 0: hidden from Ruby code, so known by its type only */
-    const char *data_type; /* as memscope_data_type_of has it; NULL: named by class or type */
+    VALUE class;           /* 0 if hidden from Ruby code, so named by type */
+    const char *data_type; /* memscope_data_type_of, NULL if named by class or type */
     uint8_t type, kind;
     bool of_extension; /* a T_DATA whose type is not Ruby's own */
-    uint8_t owner;     /* of imemo_fields: the type of the objects of this class whose variables they hold; else 0 */
+    uint8_t owner;     /* for imemo_fields, the type of the objects with these variables, else 0 */
 };
 
 struct cells {
@@ -46,7 +46,7 @@ struct recent {
 struct pass {
     const struct memscope_census_excluded *excluded;
     struct memscope_scratch *scratch;
-    struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA; empty if it is not known */
+    struct memscope_loaded_object ruby; /* with Ruby's own types of T_DATA, empty if unknown */
     struct memscope_census *census;
     struct cells cells;
     struct recent recent[1 << RECENT_BITS];
@@ -144,7 +144,7 @@ static bool is_of_extension(const struct pass *pass, VALUE object, int type) {
            !memscope_range_contains(pass->ruby.extent, (uintptr_t)RTYPEDDATA_TYPE(object));
 }
 
-/* The key of no object, so that each T_DATA whose class says nothing comes to new_cell, which asks for its type. */
+/* No object has this key, so new_cell reads the type of each T_DATA with an uninformative class. */
 #define UNTYPED(class) ((class) | 1)
 
 static uint64_t data_key(const struct cell *found) {
@@ -153,7 +153,7 @@ static uint64_t data_key(const struct cell *found) {
     return KEY(RUBY_T_DATA, found->class == 0 || found->class == rb_cObject ? UNTYPED(found->class) : found->class);
 }
 
-/* Singleton classes have no cells, since each object may have its own: such an object counts for its real class. */
+/* Each object may have a singleton class of its own, so its real class has the cell. */
 static __attribute__((noinline)) struct cell *new_cell(struct pass *pass, VALUE object, int type, uint64_t key) {
     struct cell found = {.type = (uint8_t)type};
 
@@ -283,7 +283,7 @@ static bool visit_all(struct pass *pass, const struct memscope_heap_listing *lis
     return true;
 }
 
-/* Bytes of malloc memory up to which a size says nothing of the library's memory behind the object. */
+/* Bytes of malloc memory up to which a size does not include the library's memory behind the object. */
 #define MAX_UNSIZED 128
 
 /* ---- rows by name ---------------------------------------------------------------------------------------------- */
@@ -293,10 +293,12 @@ struct naming {
     struct memscope_census *census;
     struct memscope_names names;
     struct memscope_class_names class_names;
-    uint32_t *rows; /* by name and grouping: 1 + the row's index; 0: no row yet */
+    uint32_t *rows; /* by name and grouping, 1 + the row's index, 0 without a row */
 };
 
-/* Adds to the row of this name, and makes the row if there is none. False if there is no memory: the name is 0 then. */
+/*
+ * Adds to the row of this name, and makes the row if there is none. Returns false if there is no memory for the name.
+ */
 static bool add_to_row(struct naming *naming, enum memscope_census_grouping grouping, uint32_t name,
                        const struct memscope_census_sums *sums) {
     struct memscope_census *census = naming->census;
@@ -376,7 +378,7 @@ static bool name_ages(struct naming *naming, const struct pass *pass) {
 }
 
 static bool open_naming(struct naming *naming, struct pass *pass, struct memscope_shared_room *room) {
-    /* rows: at most one for each cell by class, then those of types, imemos, slot sizes and ages */
+    /* rows: at most one per cell by class, then rows for types, imemos, slot sizes and ages */
     size_t most = pass->cells.count + 32 + 16 + MEMSCOPE_SLOT_SIZES + 2;
     size_t bytes = (most + 1) * MEMSCOPE_CENSUS_GROUPINGS * sizeof *naming->rows;
 

@@ -1,7 +1,7 @@
 /*
- * A census of Ruby's heap: how many objects there are of each class, type, internal kind, slot size and age, and the
- * bytes of their slots and malloc memory. One pass over all slots of a listing: internal objects count too, and so does
- * garbage that is not collected yet.
+ * A census of Ruby's heap: the number of objects by class, type, internal kind, slot size and age, and the bytes of
+ * their slots and malloc memory. One pass over all slots of a listing includes internal objects and garbage that is not
+ * collected yet.
  */
 #ifndef MEMSCOPE_CENSUS_H
 #define MEMSCOPE_CENSUS_H
@@ -30,14 +30,13 @@ struct memscope_census_row {
 };
 
 /*
- * Rows sum to the total in each grouping, with two exceptions: only internal objects have an imemo row; and from Ruby
- * 4.0 on, an object that holds the instance variables of another object (imemo_fields) adds bytes to the class of that
- * other object, but no count.
+ * Rows sum to the total in each grouping, with two exceptions. Only internal objects have an imemo row. From Ruby 4.0
+ * on, an imemo_fields adds its bytes, but no count, to the class of the object whose instance variables it has.
  */
 struct memscope_census {
-    const char *refusal; /* why there is no census, a constant; NULL if there is one */
+    const char *refusal; /* the reason for no census, a constant, NULL if there is one */
     struct memscope_census_sums total;
-    struct memscope_census_row *rows; /* in order of grouping; in the room, as are the names */
+    struct memscope_census_row *rows; /* in order of grouping, in the room, as are the names */
     size_t row_count;
     struct memscope_names names;
     struct memscope_held_memory held;
@@ -45,15 +44,15 @@ struct memscope_census {
     size_t scratch_bytes;
 };
 
-/* Ascending, disjoint address ranges, which outlast the census: objects that begin in one are not counted. */
+/* Ascending, disjoint address ranges that outlast the census. Objects that begin in one are not counted. */
 struct memscope_census_excluded {
     const struct memscope_range *ranges;
     size_t count;
 };
 
 /*
- * Takes a census. Caller holds the GVL, or is the only thread of a forked child; no sweep is under way, and no other
- * Ractor alive. Allocates in scratch and in the room only, and creates no object. 8 to 12 ms per million objects.
+ * Takes a census. Caller holds the GVL, or is the only thread of a forked child. No sweep is under way, and no other
+ * Ractor is alive. Allocates in scratch and in the room only, and creates no object. 8 to 12 ms per million objects.
  */
 void memscope_census_take(const struct memscope_heap_listing *listing, const struct memscope_census_excluded *excluded,
                           struct memscope_scratch *scratch, struct memscope_shared_room *room,

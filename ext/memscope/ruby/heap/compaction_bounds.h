@@ -25,7 +25,7 @@ struct memscope_slot_sizes {
     size_t count;
 };
 
-/* pinned_pages_first: compaction fills the pages with the most pinned objects first, as it has since Ruby 3.2. */
+/* pinned_pages_first: compaction fills pages in descending order of pinned objects, as it has since Ruby 3.2. */
 void memscope_slot_sizes_sum(const struct memscope_heap_page *pages, size_t count,
                              const struct memscope_heap_pins *pins, bool pinned_pages_first,
                              struct memscope_slot_sizes *sizes);

@@ -22,7 +22,7 @@ static size_t array_bytes(VALUE array) {
     return header + sizeof(VALUE) * (size_t)RARRAY(array)->as.heap.aux.capa;
 }
 
-/* string.c, rb_str_size_as_embedded; assumes a terminator of one byte */
+/* string.c, rb_str_size_as_embedded, with a terminator of one byte */
 static size_t string_bytes(VALUE string) {
     size_t header = offsetof(struct RString, as.embed.ary);
 
@@ -33,7 +33,7 @@ static size_t string_bytes(VALUE string) {
     return header + (size_t)RSTRING(string)->as.heap.aux.capa + 1;
 }
 
-/* hash.c, hash_alloc_flags; before 3.3 the table was not in the slot */
+/* hash.c, hash_alloc_flags. Before 3.3 the table was not in the slot. */
 static size_t hash_bytes(VALUE hash) {
     if (!MEMSCOPE_HASH_TABLE_IS_INSIDE)
         return 0;

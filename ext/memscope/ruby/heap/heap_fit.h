@@ -1,6 +1,6 @@
 /*
  * Since Ruby 3.2, compaction moves Arrays, Strings and plain objects, since 3.3 also Hashes, to the slot size that they
- * would need now. It leaves them in place when that size has no free slot, since it adds no pages.
+ * need now. It adds no pages, so it leaves them in place if that size has no free slot.
  */
 #ifndef MEMSCOPE_HEAP_FIT_H
 #define MEMSCOPE_HEAP_FIT_H
@@ -12,8 +12,8 @@
 #define MEMSCOPE_UNKNOWN_FIT SIZE_MAX
 
 /*
- * Slot bytes that a live object would need if it were allocated now; 0 if it would keep its slot size. Reads only the
- * object's own slot; through rb_gc_obj_optimal_size, also its shape and encoding.
+ * Slot bytes that a live object would need if it were allocated now, 0 if it would keep its slot size. Reads only the
+ * object's own slot and, through rb_gc_obj_optimal_size, its shape and encoding.
  */
 size_t memscope_fitting_bytes(VALUE object);
 

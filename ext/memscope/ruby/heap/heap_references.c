@@ -6,18 +6,18 @@
 
 #include <string.h>
 
-/* The average in applications; the arrays grow if there are more edges. */
+/* The average in applications. The arrays grow for more edges. */
 #define EDGES_OF_AN_OBJECT 3
 
 struct filling {
     struct memscope_heap_references *references;
     struct memscope_graph_builder builder;
     struct memscope_held_walk held;
-    VALUE fields; /* the imemo_fields that the current object refers to; 0: none */
+    VALUE fields; /* the imemo_fields that the current object refers to, 0 if none */
     bool of_fields;
 };
 
-/* ---- what each slot is ----------------------------------------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------------------------- */
 
 static void describe(void *data, VALUE object, uint32_t node, uint32_t slot_bytes) {
     struct filling *filling = data;

@@ -22,12 +22,12 @@ struct memscope_heap_references {
 
 /*
  * Fills the graph. Runs the mark and size functions of C extensions, as a garbage collection and
- * ObjectSpace.memsize_of_all do; creates no object. 150 to 300 ns an object. Caller holds the GVL, or is the only
- * thread of a forked child; no collection is under way, and no other Ractor alive. Takes mapped memory: 40 to 60 bytes
- * an object. Returns NO_MEMORY; TRUNCATED beyond 2^32 slots or references; UNSUPPORTED if Ruby does not export
+ * ObjectSpace.memsize_of_all do. Creates no object. Takes 150 to 300 ns and 40 to 60 bytes of mapped memory per object.
+ * Caller holds the GVL, or is the only thread of a forked child. No collection is under way, and no other Ractor is
+ * alive. Returns NO_MEMORY, TRUNCATED beyond 2^32 slots or references, or UNSUPPORTED if Ruby does not export
  * references. Always close it.
  *
- * A weak reference is no edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
+ * A weak reference is not an edge. From Ruby 4.0 on, an object also has the references of its imemo_fields as its own.
  */
 enum memscope_status memscope_heap_references_fill(struct memscope_heap_references *references,
                                                    const struct memscope_heap_listing *listing,

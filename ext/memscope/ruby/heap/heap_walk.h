@@ -1,6 +1,6 @@
 /*
- * One pass over all slots of a listing: how full the pages are, what pins objects, and what objects hold through
- * malloc. Runs in the process, or in a forked child if that stops Ruby for less time.
+ * One pass over all slots of a listing counts live slots, and finds pinned objects and objects' malloc memory. Runs in
+ * the process, or in a forked child if that stops Ruby for less time.
  */
 #ifndef MEMSCOPE_HEAP_WALK_H
 #define MEMSCOPE_HEAP_WALK_H
@@ -14,10 +14,10 @@ enum memscope_walk_subjects {
     MEMSCOPE_WALK_HELD = 2,
 };
 
-/* What a walk found. Points only to constants of this library, so a forked child can send it. */
+/* Points only to constants of this library, so a forked child can send it. */
 struct memscope_heap_walk {
     struct memscope_slot_sizes sizes;
-    const char *pins_refusal; /* why pins are not known; NULL when they are */
+    const char *pins_refusal; /* the reason why pins are unknown, NULL if they are known */
     struct memscope_held_memory held;
     uint64_t spent_ns; /* CPU time */
     size_t scratch_bytes;
@@ -26,8 +26,8 @@ struct memscope_heap_walk {
 /*
  * Walks a MEMSCOPE_SLOTS_UNCOUNTED listing, and sets the live_count of its pages. Caller holds the GVL, or is the only
  * thread of a forked child. Allocates in scratch only. No other Ractor may be alive. While a sweep is in progress, call
- * it only in a child: what an unmarked object (garbage, or made since the mark phase) pins then counts only as
- * MEMSCOPE_PAGE_MAY_PIN, and an unmarked T_DATA is asked neither for its references nor for its size.
+ * it only in a child: an unmarked object (garbage, or made since the mark phase) then sets only MEMSCOPE_PAGE_MAY_PIN,
+ * and the mark and size functions of an unmarked T_DATA are not called.
  */
 void memscope_heap_walk(struct memscope_heap_listing *listing, struct memscope_scratch *scratch, unsigned subjects,
                         struct memscope_heap_walk *walk);

@@ -17,7 +17,7 @@ static struct places {
     size_t start, marked, uncollectible;
 } places;
 
-/* The witnesses. `kept` is an Array, or nil; nothing refers to the dropped ones, so the next GC frees them. */
+/* The witnesses. `kept` is an Array, or nil. Nothing refers to the dropped witnesses, so the next GC frees them. */
 static VALUE kept = Qnil;
 static uintptr_t dropped[WITNESSES];
 static uint32_t dropped_count, agreed[KINDS];
@@ -54,13 +54,13 @@ static enum memscope_object_age age_by_ruby(uintptr_t object) {
     return memscope_object_is_uncollectible(object) ? MEMSCOPE_OBJECT_OLD : MEMSCOPE_OBJECT_YOUNG;
 }
 
-/* Both intern their IDs in their first call, which allocates; age_by_ruby asks the second only about marked objects. */
+/* The first call of each interns its IDs, which allocates. age_by_ruby calls the second only for marked objects. */
 static void intern_flags(void) {
     memscope_object_is_marked(rb_cObject);
     memscope_object_is_uncollectible(rb_cObject);
 }
 
-/* ---- whether the bitmaps are where they are expected ------------------------------------------------------------- */
+/* ---- proof of the bitmaps ---------------------------------------------------------------------------------------- */
 
 static void refuse(void) {
     state = REFUSED;
@@ -89,7 +89,7 @@ static bool find_places(void) {
     return true;
 }
 
-/* Whether `start` in the object's struct heap_page is an address on the object's page. */
+/* Returns true if `start` in the object's struct heap_page is an address on the object's page. */
 static bool knows_page(uintptr_t object) {
     uintptr_t start = *(const uintptr_t *)(const void *)(page_of(object) + places.start);
 
@@ -125,7 +125,7 @@ static VALUE new_witness(uint32_t number) {
     return rb_obj_hide(rb_ary_new_capa(number % 8 == 0 ? number / 8 % 64 : 0));
 }
 
-/* A GC that runs meanwhile compares the witnesses made so far, and may refuse the bitmaps. */
+/* A GC during the loop compares the witnesses made so far, and may refuse the bitmaps. */
 static void make_witnesses(void) {
     VALUE list = rb_obj_hide(rb_ary_new_capa(WITNESSES));
     uint64_t random = 1;

@@ -1,12 +1,12 @@
 /*
- * Whether a mark phase has found an object alive, and whether a minor GC can free it, read from the bitmaps of the
- * object's heap page. Asking Ruby (ruby_private.h) about tens of thousands of objects takes two to five times as long:
- * for both answers, Ruby reads the object itself, which is in no CPU cache.
+ * Reads from the bitmaps of an object's heap page if a mark phase has found the object alive, and if a minor GC can
+ * free it. Asking Ruby (ruby_private.h) about tens of thousands of objects takes two to five times as long: for both
+ * answers, Ruby reads the object itself, which is in no CPU cache.
  *
  * Ruby documents neither the place nor the meaning of these bitmaps, so they are compared with Ruby's own answers
  * before they are used, and never used again after a single difference:
  *
- * - Ruby's version, its garbage collector, and all sizes that GC::INTERNAL_CONSTANTS states must be known ones.
+ * - Ruby's version, its garbage collector, and all sizes in GC::INTERNAL_CONSTANTS must be known.
  * - memscope_mark_bits_begin makes 1,024 objects, and keeps a random half of them. At the end of each mark phase, the
  *   bitmaps must agree with Ruby about every one of them, until hundreds of answers of each kind have agreed: dead,
  *   young, old. A bitmap at another place does not repeat the random pattern.
@@ -22,15 +22,15 @@
 
 /*
  * Begins to compare, unless the bitmaps are proven or refused already. From here on, each end of a mark phase must be
- * followed by memscope_mark_bits_compare, or else by memscope_mark_bits_unseen. With the GVL, outside of a GC;
- * allocates objects, so a GC may run.
+ * followed by memscope_mark_bits_compare, or else by memscope_mark_bits_unseen. Call it with the GVL, outside of a GC.
+ * Allocates objects, so a GC may run.
  */
 void memscope_mark_bits_begin(void);
 
-/* At the end of a mark phase, inside a GC: allocates nothing. Returns whether the bitmaps are proven. */
+/* Call it at the end of a mark phase, inside a GC. Allocates nothing. Returns true if the bitmaps are proven. */
 bool memscope_mark_bits_compare(void);
 
-/* Whether the bitmaps are proven, and no comparison has failed since. Any context. */
+/* Returns true if the bitmaps are proven, and no comparison has failed since. Any context. */
 bool memscope_mark_bits_proven(void);
 
 /*
@@ -40,7 +40,7 @@ bool memscope_mark_bits_proven(void);
  */
 enum memscope_object_age memscope_mark_bits_age(uintptr_t object);
 
-/* Prefetches what the bitmaps say of an object. */
+/* Prefetches an object's bits. */
 void memscope_mark_bits_fetch(uintptr_t object);
 
 /* Call it if a mark phase may have ended without a call of memscope_mark_bits_compare. Works inside a GC too. */

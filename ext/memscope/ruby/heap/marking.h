@@ -21,18 +21,18 @@ struct memscope_marking {
 };
 
 /*
- * Follows all references. Runs the mark functions of C extensions, as a garbage collection does; creates no object, and
- * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child; no collection
- * is under way, and no other Ractor alive. Returns NO_MEMORY; TRUNCATED beyond 2^32 slots; UNSUPPORTED if Ruby does not
- * export references. Always close it.
+ * Follows all references. Runs the mark functions of C extensions, as a garbage collection does. Creates no object, and
+ * sweeps nothing. 60 to 150 ns an object. Caller holds the GVL, or is the only thread of a forked child. No collection
+ * is under way, and no other Ractor is alive. Returns NO_MEMORY, TRUNCATED beyond 2^32 slots, or UNSUPPORTED if Ruby
+ * does not export references. Always close it.
  */
 enum memscope_status memscope_marking_make(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,
                                            struct memscope_scratch *scratch);
 
 /*
- * open: no object is marked. add: marks one object, but not the objects it refers to; false if it was marked or is not
- * listed.
+ * open: no object is marked. add: marks one object, but not the objects it refers to. Returns false if the object was
+ * marked, or is not listed.
  */
 enum memscope_status memscope_marking_open(struct memscope_marking *marking,
                                            const struct memscope_heap_listing *listing,

@@ -7,9 +7,8 @@
 #include <ruby/re.h>
 #include <ruby/st.h>
 
-/* Which layouts were recognised. */
 static bool knows_structs, knows_bignums, knows_small_hashes, knows_tables;
-/* Numbers of these imemo types; -1: this Ruby has none. */
+/* Numbers of these imemo types, -1 if this Ruby has none. */
 static int environment_type = -1, buffer_type = -1, fields_type = -1, code_type = -1, method_type = -1;
 /* The type of an st_table keyed by numbers. An object with too many shapes keeps its variables in such a table. */
 static const struct st_hash_type *numbers_type;
@@ -118,7 +117,7 @@ static bool show_match(const struct showing *showing, VALUE match) {
     return true;
 }
 
-/* Leaves out the blocks of group names, and those that a pattern's options add. */
+/* Leaves out the blocks of group names and of a pattern's options. */
 static bool show_regexp(const struct showing *showing, VALUE regexp) {
     const struct re_pattern_buffer *pattern = RREGEXP(regexp)->ptr;
 
@@ -189,7 +188,7 @@ static bool is_in_slot(VALUE object, const void *data) {
     return (uintptr_t)data - object < sizeof(struct RTypedData);
 }
 
-/* An object whose type has no function to free its data does not own that data. */
+/* An object owns its data only if its type has a function to free it. */
 static bool show_data(const struct showing *showing, VALUE object) {
     RUBY_DATA_FUNC release =
         RTYPEDDATA_P(object) ? RTYPEDDATA_TYPE(object)->function.dfree : MEMSCOPE_FREE_OF_UNTYPED_DATA(object);
@@ -302,7 +301,7 @@ static void learn_bignums(void) {
     RB_GC_GUARD(large);
 }
 
-/* A Hash with an st_table; and before 3.3, a small one, whose table is an array of pairs. */
+/* A Hash with an st_table and, before 3.3, a small Hash, whose table is an array of pairs. */
 static void learn_hashes(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();

@@ -15,7 +15,7 @@
 #define MEMSCOPE_NO_PAGE SIZE_MAX
 #define MEMSCOPE_NO_SLOT UINT32_MAX
 
-/* An open-addressing hash table of listing indices plus one; 0 is empty. */
+/* An open-addressing hash table of listing indices plus one, with 0 for an empty place. */
 struct memscope_page_index {
     const struct memscope_heap_listing *listing;
     uint32_t *table;       /* in scratch */
@@ -31,7 +31,7 @@ struct memscope_page_index {
 bool memscope_page_index_open(struct memscope_page_index *index, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch);
 
-/* The page's place in the listing, for any address on the page; MEMSCOPE_NO_PAGE if it is not listed. */
+/* The page's place in the listing, for any address on the page, or MEMSCOPE_NO_PAGE. */
 static inline size_t memscope_page_of(const struct memscope_page_index *index, uintptr_t address) {
     uintptr_t number = address >> index->page_shift;
     size_t place = (size_t)((number * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & index->mask;

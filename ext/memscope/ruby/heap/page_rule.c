@@ -14,8 +14,8 @@
 /* GC_HEAP_INIT_SLOTS */
 #define INIT_SLOTS 10000
 /*
- * Slots set aside for the next incremental marking: from 3.2 on, this many in each step; before 3.2, a page in some
- * steps.
+ * Slots set aside for the next incremental mark phase in each step from 3.2 on. Before 3.2, some steps set aside a
+ * page.
  */
 #define POOLED_SLOTS (RUBY_API_VERSION_CODE >= 30200 ? 1024 : 0)
 
@@ -115,8 +115,8 @@ struct memscope_page_fate memscope_sweep_page(struct memscope_sweep *sweep, uint
 
 /*
  * As in gc_marks_finish: the free slots above both the ratio and the floor, in pages of the smallest slots. 3.2 and 3.3
- * return more pages in some processes and fewer in others; their limit is not known. Nor is that of 4.1dev, whose floor
- * is in bytes, and which counts in pages of the average slot size.
+ * return more pages in some processes and fewer in others, so their limit is unknown. So is that of 4.1dev, which has a
+ * floor in bytes, and counts in pages of the average slot size.
  */
 struct memscope_sweep_limit memscope_sweep_limit(const struct memscope_sweep *sweep, uint64_t allocatable_slots) {
     uint64_t slots = sweep->slots + allocatable_slots, free_slots = sweep->free_slots + allocatable_slots;

@@ -14,7 +14,7 @@ static void mark_page(struct memscope_pin_survey *survey, VALUE object, uint8_t 
         survey->found->pages[page] |= survey->doubtful ? MEMSCOPE_PAGE_MAY_PIN : pins;
 }
 
-/* ---- what pins ------------------------------------------------------------------------------------------------- */
+/* ---- causes of pins -------------------------------------------------------------------------------------------- */
 
 static void mark_referred(VALUE object, void *data) {
     struct memscope_pin_survey *survey = data;
@@ -43,7 +43,7 @@ static bool is_named(const rb_data_type_t *type, const char *name) {
 }
 
 /*
- * rb_gc_mark pins; rb_gc_mark_movable does not, and only types that can update their references may use it. Such a type
+ * rb_gc_mark pins, unlike rb_gc_mark_movable, which only types that can update their references may use. Such a type
  * may still pin some of its references: threads and fibers pin everything on their stacks, enumerators nothing
  * (enumerator.c).
  */
@@ -57,7 +57,7 @@ static uint8_t pins_of_data(const rb_data_type_t *type) {
     return type->function.dcompact == NULL ? MEMSCOPE_PAGE_PINS : MEMSCOPE_PAGE_MAY_PIN;
 }
 
-/* Never calls the mark function of an object that may be garbage: what its data refers to may be freed already. */
+/* Never calls the mark function of an object that may be garbage, whose data may refer to freed memory. */
 static void survey_data(struct memscope_pin_survey *survey, VALUE object) {
     uint8_t pins;
 
@@ -92,7 +92,7 @@ static void mark_shared_root(struct memscope_pin_survey *survey, VALUE string) {
 
 /* ---- hashes that compare by identity: their keys are pinned ---------------------------------------------------- */
 
-/* The st_table type of Hashes that compare by identity; NULL if this Ruby's Hash layout was not recognized. */
+/* The st_table type of Hashes that compare by identity, or NULL if this Ruby's Hash layout is not recognised. */
 static const struct st_hash_type *identity_type;
 
 static bool compares_by_identity(VALUE hash) {
@@ -101,7 +101,7 @@ static bool compares_by_identity(VALUE hash) {
     return table != NULL && table->type == identity_type;
 }
 
-/* A small Hash has no st_table; a larger Hash has an st_table, whose type differs if it compares by identity. */
+/* Only a larger Hash has an st_table, whose type differs if the Hash compares by identity. */
 static void learn_identity_type(void) {
     enum { ENTRIES = 20 };
     VALUE small = rb_hash_new(), large = rb_hash_new();
@@ -131,7 +131,7 @@ static int mark_key(st_data_t key, st_data_t value, st_data_t data) {
 
 /* ---- blocks that are written in C ------------------------------------------------------------------------------ */
 
-static int c_block_kind = -1; /* imemo_ifunc; -1: this Ruby does not name its kinds */
+static int c_block_kind = -1; /* imemo_ifunc, -1 if this Ruby does not name its kinds */
 
 /* ---- survey --------------------------------------------------------------------------------------------------- */
 
@@ -140,7 +140,7 @@ static int mark_variable(ID name, VALUE value, st_data_t data) {
     return ST_CONTINUE;
 }
 
-/* Ruby pins the data of a block written in C, which may or may not be an object (gc.c, gc_mark_imemo; imemo.c). */
+/* Ruby pins the data of a block written in C, which may or may not be an object (gc_mark_imemo in gc.c, imemo.c). */
 static void survey_internal(struct memscope_pin_survey *survey, VALUE object) {
     if (MEMSCOPE_IMEMO_KIND(object) == c_block_kind)
         mark_references(survey, object, MEMSCOPE_PAGE_PINS);
@@ -148,7 +148,7 @@ static void survey_internal(struct memscope_pin_survey *survey, VALUE object) {
 
 static void survey_object(struct memscope_pin_survey *survey, VALUE object) {
     switch (RB_BUILTIN_TYPE(object)) {
-    case RUBY_T_SYMBOL: /* a dynamic Symbol is pinned once it has an ID, which only Ruby can tell */
+    case RUBY_T_SYMBOL: /* a dynamic Symbol is pinned once it has an ID, which no header declares */
         mark_page(survey, object, MEMSCOPE_PAGE_MAY_PIN);
         break;
     case RUBY_T_STRING:
@@ -195,7 +195,7 @@ static void insert_slot_size(struct memscope_heap_pins *pins, size_t slot_bytes)
 }
 
 /*
- * The slot size that compaction would use; for an object too large for every slot, the smallest (gc.c,
+ * The slot size that compaction would use, or the smallest for an object too large for every slot (gc.c,
  * gc_compact_destination_pool).
  */
 static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, size_t bytes) {
@@ -205,7 +205,7 @@ static struct memscope_resizes *fitting_size(struct memscope_heap_pins *pins, si
     return &pins->resizes[0];
 }
 
-/* Counts an object that would leave its slot size; returns whether it would. */
+/* Counts an object that would leave its slot size, and returns true if it would. */
 static bool count_resize(struct memscope_heap_pins *pins, VALUE object, struct memscope_resizes *own) {
     size_t bytes = memscope_fitting_bytes(object);
     struct memscope_resizes *fitting;

@@ -1,6 +1,6 @@
 /*
  * Finds the objects that compaction cannot move. Ruby records pins only while it compacts, so they are inferred from
- * what causes them: a type with `dmark` but no `dcompact`, a finalizer, a root.
+ * their causes: a type with `dmark` but no `dcompact`, a finalizer, a root.
  */
 #ifndef MEMSCOPE_PIN_SURVEY_H
 #define MEMSCOPE_PIN_SURVEY_H
@@ -20,15 +20,15 @@ struct memscope_pin_survey {
     struct memscope_page_index index;
     struct memscope_heap_pins *found;
     uint8_t pins;
-    bool doubtful; /* the current object may be garbage: what it pins is only MEMSCOPE_PAGE_MAY_PIN */
+    bool doubtful; /* the current object may be garbage, and sets only MEMSCOPE_PAGE_MAY_PIN */
 };
 
 /*
- * A survey is opened, shown every object of the listing with the index of its page, and closed, which adds the roots.
- * Asks the objects that pin others for their references: including the walk, 9 to 16 ms per million objects. Allocates
- * in scratch only; a refused survey ignores what it is shown. Runs the mark functions of C extensions, as any garbage
- * collection does, so no other Ractor may be alive, and an object that a sweep in progress may free must be shown as
- * doubtful. Caller holds the GVL, or is the only thread of a forked child.
+ * Open a survey, visit every object of the listing with the index of its page, and close the survey, which adds the
+ * roots. A refused survey ignores visits. Calls the mark functions of objects that pin others, also of C extensions, so
+ * no other Ractor may be alive, and an object that a sweep in progress may free must be visited as doubtful. Takes 9 to
+ * 16 ms per million objects with the walk, and allocates in scratch only. Caller holds the GVL, or is the only thread
+ * of a forked child.
  */
 void memscope_pin_survey_open(struct memscope_pin_survey *survey, const struct memscope_heap_listing *listing,
                               struct memscope_scratch *scratch, struct memscope_heap_pins *pins);

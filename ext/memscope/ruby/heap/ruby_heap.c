@@ -17,7 +17,7 @@ static VALUE symbol_allocated_objects, symbol_moved_objects, symbol_allocated_pa
 
 /* ---- listing -------------------------------------------------------------------------------------------------- */
 
-/* T_NONE is a slot on a free list; a zombie or a forwarding address still occupies its slot. */
+/* T_NONE is a slot on a free list. A zombie or a forwarding address still occupies its slot. */
 static bool is_live(uintptr_t slot) {
     return (((const struct RBasic *)slot)->flags & RUBY_T_MASK) != RUBY_T_NONE;
 }
@@ -36,8 +36,8 @@ static const struct memscope_heap_page_header *header_of(const struct memscope_h
 }
 
 /*
- * each_objects calls back once per page; a modular GC without pages would call back once per object, with one slot
- * between start and end. Runs inside the walk of the object space: must not allocate objects or raise.
+ * each_objects calls back once per page. A modular GC without pages would call back once per object, with one slot
+ * between start and end. Must not allocate objects or raise.
  */
 static int list_page(void *start, void *end, size_t stride, void *data) {
     struct memscope_heap_listing *listing = data;
@@ -64,8 +64,8 @@ static int list_page(void *start, void *end, size_t stride, void *data) {
 }
 
 /*
- * Returns NULL, or the reason why the callback was never called. With other Ractors alive, the walk takes the VM lock;
- * if Ruby does not export that lock, there is no walk.
+ * Returns NULL, or the reason why the callback was never called. With other Ractors alive, the walk needs the VM lock,
+ * which some Rubies do not export.
  */
 static const char *walk_pages(void (*walk)(memscope_page_callback *callback, void *data),
                               memscope_page_callback *callback, void *data) {
@@ -86,9 +86,8 @@ static const char *walk_pages(void (*walk)(memscope_page_callback *callback, voi
 }
 
 /*
- * Whether this Ruby's page headers can be trusted: on a sample of pages they must agree with the slots. The header of a
- * page that is being allocated from says that no slot is free; up to SAMPLE_PAGES / 4 such pages are accepted, whatever
- * their number of live slots.
+ * Returns true if the page headers agree with the slots on a sample of pages. A header counts no slot as free while
+ * Ruby allocates from the page. Up to SAMPLE_PAGES / 4 such pages are accepted with any number of live slots.
  */
 static bool headers_are_right(const struct memscope_heap_listing *listing) {
     size_t step = listing->count / SAMPLE_PAGES + 1, being_allocated = 0;
@@ -197,7 +196,7 @@ bool memscope_heap_finish_gc(void) {
 }
 
 /*
- * Ruby has no function that reads the state; rb_gc_enable returns it and, unlike rb_gc_disable, finishes no collection.
+ * Ruby has no function that reads the state. rb_gc_enable returns it and, unlike rb_gc_disable, finishes no collection.
  * Nothing is allocated between the two calls, so no collection begins in this Ractor.
  */
 bool memscope_heap_gc_is_disabled(void) {
@@ -208,7 +207,7 @@ bool memscope_heap_gc_is_disabled(void) {
     return disabled;
 }
 
-/* Unlike GC.start, rb_gc switches to no other thread; it does nothing while the GC is disabled. */
+/* Unlike GC.start, rb_gc switches to no other thread. It does nothing while the GC is disabled. */
 static void collect_undisturbed(void) {
     bool was_disabled = RTEST(rb_gc_enable());
 

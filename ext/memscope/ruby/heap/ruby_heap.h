@@ -24,15 +24,15 @@ struct memscope_heap_listing {
     struct memscope_scratch scratch;
     struct memscope_heap_page *pages;
     size_t count;
-    uint64_t slots;           /* of all pages */
-    size_t page_bytes;        /* size of a heap page; 0 after a refusal */
+    uint64_t slots;           /* in all pages */
+    size_t page_bytes;        /* size of a heap page, 0 after a refusal */
     size_t empty_pages;       /* as GC.stat counts them */
-    size_t allocatable_pages; /* pages that Ruby may add before its next GC; 0 from 3.4 on: not reported */
+    size_t allocatable_pages; /* pages that Ruby may add before its next GC, 0 from 3.4 on, which do not report them */
     size_t allocated_pages;   /* as GC.stat counts them: with and without objects */
     enum memscope_slot_counts slot_counts;
     bool finished_gc;    /* listing ended a GC that was under way */
-    bool unswept;        /* a sweep is under way: garbage that it has not reached counts as live */
-    const char *refusal; /* why there are no pages; NULL when there are */
+    bool unswept;        /* a sweep is under way, and has not reached all garbage */
+    const char *refusal; /* the reason for no pages, NULL if there are pages */
 };
 
 /*
@@ -43,41 +43,41 @@ struct memscope_heap_listing {
 void memscope_heap_list(struct memscope_heap_listing *listing, enum memscope_slot_counts wanted);
 void memscope_heap_listing_close(struct memscope_heap_listing *listing);
 
-/* How many slots there are, live or free, by GC.stat. GVL held. */
+/* Live and free slots by GC.stat. Caller holds the GVL. */
 uint64_t memscope_heap_slots(void);
 
-/* Whether GC.stat of this Ruby counts pages without objects; listing->empty_pages is 0 otherwise. */
+/* Returns true if GC.stat of this Ruby counts pages without objects. Otherwise, listing->empty_pages is 0. */
 bool memscope_counts_empty_pages(void);
 
 /*
  * Waits without the GVL until no garbage collection is in progress: up to two seconds while other threads allocate and
- * so advance the collection; otherwise 20 ms. Caller holds the GVL, and may be interrupted. Returns the nanoseconds
+ * so advance the collection, otherwise 20 ms. Caller holds the GVL, and may be interrupted. Returns the nanoseconds
  * that the wait took.
  */
 uint64_t memscope_heap_await_gc(void);
 
 /*
  * Ends an incremental mark or lazy sweep in progress, as the next allocations would (26 to 43 ms at 1.5 M objects), so
- * that every slot is live or free. Returns whether it ended one. Caller holds the GVL.
+ * that every slot is live or free. Returns true if it ended one. Caller holds the GVL.
  */
 bool memscope_heap_finish_gc(void);
 
-/* Whether GC.disable was called. To be called under the GVL, without other Ractors. */
+/* Returns true if GC.disable was called. Caller holds the GVL, without other Ractors. */
 bool memscope_heap_gc_is_disabled(void);
 
 /*
- * GC.start, even while the GC is disabled; afterwards no collection is in progress, and no other thread has allocated
+ * GC.start, even while the GC is disabled. Afterwards no collection is in progress, and no other thread has allocated
  * since the last collection. Caller holds the GVL.
  */
 void memscope_heap_collect(void);
 
-/* Asks Ruby by a method, after which another thread may have run: call it before the heap is listed. GVL held. */
+/* Calls a Ruby method, and other threads may run: call it before the heap is listed. Caller holds the GVL. */
 bool memscope_jit_is_on(void);
 
-/* Objects that this process has allocated. Since 3.4, GC.stat also counts those that compaction moved. GVL held. */
+/* Objects that this process has allocated and, since 3.4, those that compaction moved. Caller holds the GVL. */
 uint64_t memscope_objects_allocated(void);
 
-/* The layout of this Ruby for the engine; heap_pages belong to the listing. GVL held, creates no objects. */
+/* This Ruby's layout for the engine. heap_pages belong to the listing. Caller holds the GVL. Creates no objects. */
 void memscope_ruby_layout(const struct memscope_heap_listing *listing, bool jit, struct memscope_ruby_layout *layout);
 
 #endif
