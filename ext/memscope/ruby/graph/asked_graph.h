@@ -1,6 +1,6 @@
 /*
- * The graph that a question is asked of, of this process or of a dump, and what heap_answer.c has its parts find out
- * about it. The caller's context is that of memscope_heap_answer.
+ * The graph of this process or of a dump that a question is about, and the parts of heap_answer.c that search it. The
+ * caller's context is that of memscope_heap_answer.
  */
 #ifndef MEMSCOPE_ASKED_GRAPH_H
 #define MEMSCOPE_ASKED_GRAPH_H
@@ -11,21 +11,21 @@
 struct memscope_asked_graph {
     const struct memscope_heap_question *question;
     struct memscope_heap_references references; /* for a dump, only the graph */
-    const struct memscope_heap_dump *dump;      /* NULL: the graph is of this process */
+    const struct memscope_heap_dump *dump;      /* NULL for the graph of this process */
     struct memscope_shortest_paths paths;
     struct memscope_dominators dominators;
 };
 
 /* ---- holdings.c */
 
-/* What a class's objects sum up to, among those that one object holds. */
+/* A class's sums over the objects that one object retains or leads to. */
 struct memscope_holding {
     uint64_t bytes, count;
 };
 
 /*
- * Of what an object holds, the class with the most bytes. `holdings`: by name, all zero, and so they are afterwards.
- * To be called before memscope_begin_at_namespaces.
+ * The class with the most bytes among the holder's objects. `holdings`: by name, all zero before and after. Call it
+ * before memscope_begin_at_namespaces.
  */
 struct memscope_held_answer memscope_held_by(struct memscope_asked_graph *asked, uint32_t holder,
                                              struct memscope_holding *holdings);
@@ -33,15 +33,15 @@ struct memscope_held_answer memscope_held_by(struct memscope_asked_graph *asked,
 /* ---- path_names.c */
 
 /*
- * From then on, node_class of a class or module is its own name, and of a singleton class "#<Class:Owner>". Paths begin
- * at named classes and modules: readers know where to find a class, and need no path from Ruby's roots to it.
+ * Sets node_class of a class or module to its own name, and of a singleton class to "#<Class:Owner>". Paths begin at
+ * named classes and modules, since readers can find a class without a path from Ruby's roots.
  */
 void memscope_begin_at_namespaces(struct memscope_asked_graph *asked);
 
-/* A memscope_name_edge of a graph of this process; the context is a struct memscope_asked_graph. */
+/* A memscope_name_edge for the graph of this process. The context is a struct memscope_asked_graph. */
 memscope_edge_name memscope_name_live_edge(void *context, uint32_t from, uint32_t to);
 
-/* A step of these paths, as an answer has it. */
+/* Step number `index` of these paths. */
 struct memscope_step_answer memscope_step_named(struct memscope_asked_graph *asked,
                                                 const struct memscope_path_group *alike, size_t index);
 

@@ -15,7 +15,7 @@ struct memscope_duplicates {
 };
 
 /*
- * Finds the contents whose duplicates take the most bytes, the most first; sets *count to their number. Covers
+ * Finds the contents with the largest duplicates in bytes, in descending order, and sets *count to their number. Covers
  * reachable Strings only, and reads all of their bytes, at 1 to 2 GB/s. Maps 80 to 160 bytes a String while it works.
  * Fails with NO_MEMORY.
  */

@@ -80,7 +80,7 @@ static void answer_path(struct work *work, const struct memscope_path_group *ali
         answer->steps[index] = memscope_step_named(&work->asked, alike, index);
 }
 
-/* Paths are sorted by the weights of their ends or, without weights, by what the ends retain. */
+/* Paths are sorted by the weights of their ends or, without weights, by the ends' retained bytes. */
 static struct memscope_path_question paths_to(struct work *work, const uint32_t *nodes, const uint64_t *weights,
                                               size_t count) {
     return (struct memscope_path_question){.graph = &work->asked.references.graph,
@@ -109,15 +109,14 @@ static enum memscope_status answer_found(struct work *work, const struct memscop
     return MEMSCOPE_OK;
 }
 
-/* ---- what objects hold ----------------------------------------------------------------------------------------- */
+/* ---- suspects -------------------------------------------------------------------------------------------------- */
 
-/* What a suspect holds, found before memscope_begin_at_namespaces. */
+/* A suspect's memory, found before memscope_begin_at_namespaces. */
 struct pile {
     uint32_t node;
     struct memscope_held_answer held;
 };
 
-/* A path to a suspect comes with what the suspect holds. */
 static void add_pile(const struct memscope_path_group *alike, const struct pile *piles, size_t count,
                      struct memscope_path_answer *answer) {
     for (size_t at = 0; at < count; at++)
@@ -125,7 +124,7 @@ static void add_pile(const struct memscope_path_group *alike, const struct pile 
             answer->held = piles[at].held;
 }
 
-/* Answers with the paths that were asked for. piles: one for each node, or NULL. */
+/* Answers with the paths to these nodes. piles: one for each node, or NULL. */
 static enum memscope_status answer_paths(struct work *work, const uint32_t *nodes, const uint64_t *weights,
                                          size_t count, const struct pile *piles) {
     const struct memscope_path_question question = paths_to(work, nodes, weights, count);
@@ -158,7 +157,7 @@ static enum memscope_status answer_dominator(struct work *work, const struct mem
     return status;
 }
 
-/* ---- what paths lead to ---------------------------------------------------------------------------------------- */
+/* ---- targets of paths ------------------------------------------------------------------------------------------ */
 
 static bool is_instance(VALUE object, VALUE of) {
     int type = RB_BUILTIN_TYPE(object);
@@ -195,7 +194,7 @@ static size_t find_instances(const struct work *work, uint32_t *nodes) {
     return count;
 }
 
-/* The nodes of the objects that were asked for, except objects that are not in a listed slot. */
+/* The nodes of the question's objects, except objects that are not in a listed slot. */
 static size_t find_objects(const struct work *work, uint32_t *nodes) {
     size_t count = 0;
 
@@ -280,7 +279,7 @@ static enum memscope_status answer_growth(struct work *work) {
     return status;
 }
 
-/* ---- who holds most -------------------------------------------------------------------------------------------- */
+/* ---- largest retainers ----------------------------------------------------------------------------------------- */
 
 struct holders {
     struct memscope_retainer largest[MEMSCOPE_MAX_ROWS];
@@ -289,7 +288,6 @@ struct holders {
     size_t count, suspect_count;
 };
 
-/* Suspects are sought unless paths to something else were asked for. */
 static bool seeks_suspects(const struct memscope_heap_question *question) {
     return question->object == 0 && question->objects == NULL && question->class == 0 && question->class_name == NULL &&
            question->growth == NULL;
@@ -351,8 +349,8 @@ static enum memscope_status answer_holders(struct work *work, struct holders *ho
 /* ---- the answer ------------------------------------------------------------------------------------------------ */
 
 /*
- * Paths lead through the following only if there is no other path: the caller's stack, on which the object that is
- * asked for lies too; threads and fibers; and Ruby's code, with its caches of methods and constants.
+ * Paths lead only if there is no other path through the caller's stack, which also refers to the question's object,
+ * through threads and fibers, and through Ruby's code, with its caches of methods and constants.
  */
 static enum memscope_status find_shortest_paths(struct work *work) {
     static const char *const last[] = {"Thread", "Fiber", "imemo_callcache", "imemo_constcache", "imemo_iseq"};

@@ -1,6 +1,6 @@
 /*
- * Questions about a heap graph, and their answers: who retains how much, by which paths, and what is garbage. Answered
- * in the process, or in a forked child.
+ * Questions about a heap graph, and their answers: retained sizes, reference paths, garbage. Answered in the process,
+ * or in a forked child.
  */
 #ifndef MEMSCOPE_HEAP_ANSWER_H
 #define MEMSCOPE_HEAP_ANSWER_H
@@ -29,15 +29,15 @@ struct memscope_heap_question {
     bool strings;
 
     /*
-     * The target of the paths: one object; some objects; the instances of a class or module and of its descendants; the
-     * objects whose class has this name; what is new in a dump; or, if all are 0, the objects in which memory has
+     * The target of the paths: one object, some objects, the instances of a class or module and of its descendants, the
+     * objects whose class has this name, the new objects of a dump or, if all are 0, the objects in which memory has
      * accumulated.
      */
     VALUE object, class;
     const VALUE *objects;
     size_t object_count;
     const char *class_name;
-    struct memscope_dump_growth *growth; /* for dumps only; the answer counts its rows */
+    struct memscope_dump_growth *growth; /* for dumps only, where the answer counts its rows */
 
     const struct memscope_global *globals;
     size_t global_count;
@@ -51,23 +51,23 @@ struct memscope_heap_question {
 
 /* An object on a path, or several of one class in a row. */
 struct memscope_step_answer {
-    uint32_t name; /* the own name of a class, module or root that has one; else the class's name */
+    uint32_t name; /* the own name of a class, module or root, or the class's name */
     uint32_t times;
     memscope_edge_name edge; /* by which the previous step refers to this one */
-    uint32_t thread;         /* 1 + the index of the only thread in the question's list; 0: none */
+    uint32_t thread;         /* 1 + the index of the only thread in the question's list, 0 if none */
 };
 
-/* Of what an object holds, the class with the most bytes. */
+/* The class with the most bytes among the objects that one object retains or leads to. */
 struct memscope_held_answer {
-    uint32_t name; /* 0: it holds nothing */
+    uint32_t name; /* 0 if there are no such objects */
     uint64_t count, bytes;
 };
 
 /* Shortest paths that are alike. */
 struct memscope_path_answer {
     uint64_t count, retained_bytes;
-    uint64_t accumulated_bytes;       /* of a suspect; else 0 */
-    struct memscope_held_answer held; /* by the object at the end of the path; only if it is a suspect */
+    uint64_t accumulated_bytes;       /* of a suspect, else 0 */
+    struct memscope_held_answer held; /* of the object at the end of the path, if it is a suspect */
     struct memscope_step_answer steps[MEMSCOPE_PATH_STEPS];
     uint32_t step_count, steps_left_out; /* from the middle of a long path */
 };
@@ -86,13 +86,13 @@ struct memscope_root_answer {
 
 /* Lists and names are in the room. */
 struct memscope_heap_answer {
-    enum memscope_status status; /* what follows is known if it is MEMSCOPE_OK */
+    enum memscope_status status; /* the other members are set if it is MEMSCOPE_OK */
     struct memscope_names names;
     struct memscope_heap_part reachable, garbage;
     uint64_t reference_count;
-    uint64_t saturated_count;                      /* objects that hold 4 GiB or more; each is counted as 4 GiB */
+    uint64_t saturated_count;                      /* objects of 4 GiB or more, each counted as 4 GiB */
     uint64_t target_count, unreached_target_count; /* objects to which paths were requested: reachable, unreachable */
-    uint64_t alike_count; /* kinds of paths: paths that are alike count once; the first kinds are in `paths` */
+    uint64_t alike_count;                          /* groups of similar paths, of which the first are in `paths` */
     struct memscope_class_row *retained, *garbage_classes;
     struct memscope_dominator_answer *dominators;
     struct memscope_path_answer *paths;
@@ -107,9 +107,9 @@ struct memscope_heap_answer {
 };
 
 /*
- * Answers the question. Caller holds the GVL, or is the only thread of a forked child; no collection is under way, and
- * no other Ractor alive. Under a microsecond an object; maps 60 to 110 bytes an object while it works.
- * memscope_named_references_learn must have been called.
+ * Answers the question. Caller holds the GVL, or is the only thread of a forked child, and has called
+ * memscope_named_references_learn. No collection is under way, and no other Ractor is alive. Takes under a microsecond
+ * per object, and maps 60 to 110 bytes per object while it works.
  */
 void memscope_heap_answer(const struct memscope_heap_question *question, const struct memscope_heap_listing *listing,
                           struct memscope_scratch *scratch, struct memscope_shared_room *room,

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Whether an edge to a class or module leads to the object's own class, which the object does not hold. */
+/* Returns true if an edge to a class or module leads to the object's own class, which the object does not hold. */
 static bool is_own_class(const struct memscope_asked_graph *asked, uint32_t holder, uint32_t edge) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
 
@@ -12,7 +12,7 @@ static bool is_own_class(const struct memscope_asked_graph *asked, uint32_t hold
            memscope_object_of(&asked->references, graph->edges[edge]);
 }
 
-/* A class or module is held by what retains it, and by a collection that leads to it; not by its heirs or methods. */
+/* Retainers of a class or module hold it, and collections that lead to it, but not its heirs or methods. */
 static bool holds_module(const struct memscope_asked_graph *asked, uint32_t holder, uint32_t edge, bool retained) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
     uint8_t type = holder < graph->slot_count ? graph->type[holder] : 0;
@@ -22,7 +22,7 @@ static bool holds_module(const struct memscope_asked_graph *asked, uint32_t hold
     return retained || type == MEMSCOPE_TYPE_ARRAY || type == MEMSCOPE_TYPE_HASH || type == MEMSCOPE_TYPE_STRUCT;
 }
 
-/* Adds up, by class, what the object retains, and what the search for shortest paths found through it. */
+/* Adds up, by class, the object's retained objects, and those found through it by the search for shortest paths. */
 static uint32_t add_up(const struct memscope_asked_graph *asked, uint32_t holder, struct memscope_holding *holdings) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
     uint32_t most = 0;
@@ -52,7 +52,7 @@ static void forget(const struct memscope_heap_graph *graph, uint32_t holder, str
         holdings[graph->node_class[graph->edges[edge]]] = (struct memscope_holding){0};
 }
 
-/* How many Strings these Arrays have, if they are Ruby's table of Symbols, which has the Symbols' texts; else 0. */
+/* The number of Strings in these Arrays if they are Ruby's table of Symbols, which has the Symbols' texts, else 0. */
 static uint64_t symbols_in(const struct memscope_asked_graph *asked, uint32_t holder, uint32_t class) {
     const struct memscope_heap_graph *graph = &asked->references.graph;
     uint32_t known = asked->dump != NULL ? MEMSCOPE_NO_NODE

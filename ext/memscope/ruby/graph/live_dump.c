@@ -14,7 +14,7 @@
 struct source {
     struct memscope_heap_references references;
     struct memscope_heap_dump dump;
-    uint32_t *places; /* by target node: the last of the edges to it, among those of the nodes named so far */
+    uint32_t *places; /* by target node, the last of its edges from nodes named so far */
     uint32_t first;   /* the first edge of the node whose edges are being named */
     uint32_t *ids;
     struct memscope_module_name *modules;
@@ -51,7 +51,7 @@ static bool name_edges(struct source *source) {
     return true;
 }
 
-/* ---- what a dump has besides its graph ------------------------------------------------------------------------- */
+/* ---- modules and ids ------------------------------------------------------------------------------------------- */
 
 static bool is_module(const struct memscope_heap_graph *graph, uint32_t node) {
     return graph->type[node] == MEMSCOPE_TYPE_CLASS || graph->type[node] == MEMSCOPE_TYPE_MODULE;
@@ -86,7 +86,7 @@ static bool describe_modules(struct source *source) {
     return true;
 }
 
-/* False if there is no memory. If any slot is too far from BasicObject for an id, the dump has no ids. */
+/* Returns false if there is no memory. If any slot is too far from BasicObject for an id, the dump has no ids. */
 static bool number_slots(struct source *source) {
     const struct memscope_heap_listing *listing = source->references.pages.listing;
     uint32_t node = 0;

@@ -22,14 +22,14 @@ struct memscope_live_dump {
 /* The result of a dump. Holds no pointer, so a forked child can send it. */
 struct memscope_dump_result {
     enum memscope_status status; /* of reading the heap */
-    int error;                   /* errno of writing the file; 0: none */
+    int error;                   /* errno of writing the file, 0 if none */
     uint32_t objects, references;
     bool lacks_ids;       /* so the dump cannot be compared with others */
     uint64_t bytes;       /* of the file */
     uint64_t child_bytes; /* memory that only the child had, at its peak */
 };
 
-/* What a child takes for each slot, as measured on heaps of one to six million objects with three references each. */
+/* A child's cost per slot, measured on heaps of one to six million objects with three references each. */
 #define MEMSCOPE_DUMP_BYTES_OF_A_SLOT 100
 #define MEMSCOPE_DUMP_NS_OF_A_SLOT 1000
 

@@ -11,7 +11,7 @@
 struct makers {
     struct memscope_heap_references *references;
     const struct memscope_thread_list *threads;
-    uint32_t proc, fiber; /* names of classes; 0: there are no such objects */
+    uint32_t proc, fiber; /* names of classes, 0 if there are no such objects */
 };
 
 static void append(struct makers *makers, uint32_t node, const char *place, size_t bytes) {
@@ -30,7 +30,7 @@ static void append(struct makers *makers, uint32_t node, const char *place, size
     graph->node_class[node] = name != 0 ? name : graph->node_class[node];
 }
 
-/* The block of a Proc; 0 if it has none, as for Method#to_proc. */
+/* The block of a Proc, 0 if it has none, as for Method#to_proc. */
 static VALUE block_of(const struct makers *makers, uint32_t proc) {
     const struct memscope_heap_graph *graph = &makers->references->graph;
 
@@ -59,7 +59,8 @@ static void append_block(struct makers *makers, uint32_t node, uint32_t proc) {
 }
 
 /*
- * A fiber marks the Proc of its block first (cont.c, fiber_mark), after its class. MEMSCOPE_NO_NODE if that is no Proc.
+ * A fiber marks the Proc of its block first (cont.c, fiber_mark), after its class. Returns MEMSCOPE_NO_NODE if that is
+ * not a Proc.
  */
 static uint32_t proc_of_fiber(const struct makers *makers, uint32_t fiber) {
     const struct memscope_heap_graph *graph = &makers->references->graph;
@@ -93,7 +94,7 @@ static bool is_fiber(const struct makers *makers, uint32_t node) {
            strcmp(memscope_names_get(&graph->names, graph->node_class[node], &length), "Fiber") == 0;
 }
 
-/* A thread refers to the fiber in which it began. That has no block of its own: what it marks first is on its stack. */
+/* A thread refers to the fiber in which it began. That fiber has no block, so it first marks objects on its stack. */
 static void name_thread(struct makers *makers, const struct memscope_listed_thread *listed) {
     struct memscope_heap_graph *graph = &makers->references->graph;
     uint32_t node = memscope_node_of(makers->references, listed->thread);

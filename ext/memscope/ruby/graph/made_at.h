@@ -1,4 +1,4 @@
-/* Names for Procs, fibers and threads that tell apart what different lines of code have made. */
+/* Names for Procs, fibers and threads that include the lines of code that made them. */
 #ifndef MEMSCOPE_MADE_AT_H
 #define MEMSCOPE_MADE_AT_H
 

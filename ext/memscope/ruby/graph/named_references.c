@@ -20,7 +20,7 @@ static void tell(const struct naming *naming, VALUE to, enum memscope_edge_kind 
 /* ---- constants ------------------------------------------------------------------------------------------------- */
 
 /*
- * Where a class keeps the pointer to its constant table: at inside_offset in its slot; or, if is_outside, at
+ * The place of a class's pointer to its constant table: at inside_offset in its slot or, if is_outside, at
  * outside_offset in the memory that the pointer at inside_offset points to.
  */
 static struct {
@@ -85,7 +85,7 @@ static bool has_constant(const struct constant_probe *probe, const struct memsco
            read_at(probe, (uintptr_t)item->value, &constant, sizeof constant) && constant.value == probe->values[which];
 }
 
-/* Whether a table with exactly the module's constants is at this address. */
+/* Returns true if a table with exactly the module's constants is at this address. */
 static bool is_table(const struct constant_probe *probe, uintptr_t address) {
     struct memscope_id_table table;
     struct memscope_id_item items[16];
@@ -198,7 +198,7 @@ static void tell_members(const struct naming *naming, VALUE structure) {
         tell_element(naming, rb_struct_aref(structure, LONG2FIX(index)), index);
 }
 
-/* The name of a key's class, as in node_class; for a special constant, Integer, Symbol, … */
+/* The name of a key's class, as in node_class or, for a special constant, Integer, Symbol, … */
 static uint32_t class_of_key(const struct naming *naming, VALUE key) {
     return RB_SPECIAL_CONST_P(key) ? memscope_name_of_module(naming->names, rb_class_of(key))
                                    : memscope_name_of_class_of(naming->names, key);

@@ -14,19 +14,19 @@
 #include "ruby/class_names.h"
 
 /*
- * Learns how this Ruby keeps constants, and returns whether it could; if not, constants have no names. Must be called
- * before the process is forked and before the first reference is named. Only the first call takes time, a tenth of a
- * millisecond, and creates objects. GVL held.
+ * Learns this Ruby's layout of constants. If it returns false, constants have no names. Call it with the GVL, before
+ * the process is forked and before the first reference is named. Only the first call takes time, a tenth of a
+ * millisecond, and creates objects.
  */
 bool memscope_named_references_learn(void);
 
 typedef void memscope_named_reference(VALUE to, memscope_edge_name name, void *data);
 
 /*
- * Calls back for each reference of the object that has a name; `to` is never a special constant. A reference may come
+ * Calls back for each reference of the object that has a name. `to` is never a special constant. A reference may come
  * more than once, by different names. The caller must ignore a reference that rb_objspace_reachable_objects_from does
  * not report: it is not the object's own (an element shared with another Array, a weak reference). Up to Ruby 3.4,
- * instance variables are references of the object itself; from 4.0 on, the instance variables of most objects belong to
+ * instance variables are references of the object itself. From 4.0 on, the instance variables of most objects belong to
  * an imemo_fields that the object refers to, and are reported for both.
  *
  * 20 to 60 ns for an object and 10 to 50 ns for each of its references.

@@ -7,8 +7,8 @@
 /* ---- classes and modules --------------------------------------------------------------------------------------- */
 
 /*
- * Whether paths begin at this class or module. Sets *name to its own name, for an anonymous class "Order (anonymous
- * subclass)", or 0: a dump lacks singletons' owners.
+ * Returns true if paths begin at this class or module. Sets *name to its own name, for an anonymous class "Order
+ * (anonymous subclass)", or 0: a dump lacks singletons' owners.
  */
 static bool is_namespace(struct memscope_asked_graph *asked, uint32_t node, uint32_t *name) {
     const struct memscope_module_name *described;
@@ -79,7 +79,7 @@ static bool is_thread_or_fiber(const struct memscope_asked_graph *asked, uint32_
     return RTYPEDDATA_P(object) && memscope_is_thread_or_fiber(object);
 }
 
-/* Fiber-locals are variables of a thread or of its fiber; a thread keeps its thread-locals in a Hash. */
+/* Fiber-locals are variables of a thread or of its fiber. A thread keeps its thread-locals in a Hash. */
 static memscope_edge_name name_of_thread_local(struct memscope_asked_graph *asked, uint32_t from, VALUE to,
                                                memscope_edge_name other) {
     uint32_t owner = asked->references.graph.type[from] == MEMSCOPE_TYPE_HASH ? asked->paths.parent[from] : from;

@@ -30,25 +30,25 @@ struct memscope_thread_list {
 };
 
 /*
- * Learns how this Ruby keeps its code. Must be called before the process is forked; only the first call takes time.
- * GVL held.
+ * Learns this Ruby's layout of code. Call it with the GVL, before the process is forked. Only the first call takes
+ * time.
  */
 void memscope_thread_list_learn(void);
 
 /*
- * Lists the threads that are alive. Of a thread, the fiber that runs has its fiber-locals listed. Calls methods of
- * Thread, so it may run the program's code, other threads may run meanwhile, and a signal may end it; a StandardError
- * is swallowed. The list has no addresses yet. GVL held.
+ * Lists the live threads, each with the fiber-locals of its current fiber. Calls methods of Thread, so it may run the
+ * program's code and other threads, and a signal may end it. Swallows a StandardError. The list has no addresses yet.
+ * Caller holds the GVL.
  */
 void memscope_thread_list_take(struct memscope_thread_list *list);
 
 /*
- * Takes the addresses of what was listed, which holds for as long as no garbage collection begins; nothing in the
- * process refers to these objects for the list's sake any more. Calls no method, and allocates nothing. GVL held.
+ * Takes the addresses of the listed objects, which hold until a garbage collection begins, and drops the list's
+ * references to them. Calls no method, and allocates nothing. Caller holds the GVL.
  */
 void memscope_thread_list_settle(struct memscope_thread_list *list);
 
-/* 1 + the thread's index; 0 if the object is no listed thread. */
+/* 1 + the thread's index, or 0 if the object is not a listed thread. */
 uint32_t memscope_thread_listed(const struct memscope_thread_list *list, VALUE thread);
 
 /*
@@ -58,7 +58,7 @@ uint32_t memscope_thread_listed(const struct memscope_thread_list *list, VALUE t
 void memscope_thread_locals_find_keys(const struct memscope_thread_list *list,
                                       const struct memscope_heap_references *references);
 
-/* The variable with this value; one whose key is in code, if there are several. NULL if there is none. */
+/* The variable with this value, preferably with a key in code, or NULL. */
 const struct memscope_thread_local *memscope_thread_local_of(const struct memscope_thread_list *list, VALUE value);
 
 #endif

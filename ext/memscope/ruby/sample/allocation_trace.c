@@ -38,7 +38,7 @@ static struct memscope_allocation_key key_of(struct memscope_naming naming) {
         .class = naming.class, .type = (uint16_t)naming.type, .kind = (uint16_t)naming.kind};
 }
 
-/* Copies the names at once, since nothing keeps path or class alive. Works within a GC too. */
+/* Copies the names, since nothing keeps path or class alive. Works within a GC too. */
 static void name_group(struct memscope_allocation_group *group) {
     const struct memscope_allocation_key *key = &group->key;
     char text[MEMSCOPE_CLASS_TEXT];

@@ -9,7 +9,7 @@
 
 #define HOOKS 8
 
-/* `added`: whether Ruby has it. The places of hooks that Ruby does not have are free. */
+/* The place of a hook is free unless it was added to Ruby. */
 static struct {
     memscope_event_hook hook;
     rb_event_flag_t events;
@@ -26,7 +26,7 @@ const char *memscope_event_hooks_obstacle(void) {
     return NULL;
 }
 
-/* The place of a hook that Ruby has; for NULL, a free place. HOOKS if there is none. */
+/* The place of an added hook or, for NULL, a free place. HOOKS if there is none. */
 static size_t place_of(memscope_event_hook hook) {
     size_t index = 0;
 
@@ -56,8 +56,8 @@ static void remove_unwanted(void) {
 }
 
 /*
- * Where a new Ractor crashes if there is a hook, its object is looked out for: it is allocated before the Ractor
- * begins, even where Ractor.new is not noticed.
+ * On a Ruby where a hook crashes a new Ractor, removes all hooks when the Ractor's object is allocated, which precedes
+ * the Ractor even if Ractor.new is not noticed.
  */
 static void look_out(VALUE data, rb_trace_arg_t *event) {
     VALUE object = rb_tracearg_object(event), class = RBASIC_CLASS(object);
@@ -69,7 +69,7 @@ static void look_out(VALUE data, rb_trace_arg_t *event) {
     remove_unwanted();
 }
 
-/* It is there as long as another hook for allocations is. */
+/* Adds look_out while there is another hook for allocations, and removes it afterwards. */
 static void keep_look_out(void) {
     size_t place = place_of(look_out);
     bool wanted = false;

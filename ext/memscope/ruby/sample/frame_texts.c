@@ -16,7 +16,7 @@ struct known_frame {
 /* Direct-mapped: a frame's address determines its only place, which a later frame takes over. */
 static struct known {
     struct known_frame list[KNOWN_FRAMES];
-    uint16_t places[KNOWN_FRAMES]; /* index in list + 1; 0: none */
+    uint16_t places[KNOWN_FRAMES]; /* index in list + 1, 0 if none */
     uint32_t count;
     bool trimmed; /* since the last mark phase */
 } * known;

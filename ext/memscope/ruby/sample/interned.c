@@ -12,7 +12,7 @@
 
 /* An entry is published when its length is stored in state, and never changes afterwards. */
 struct name {
-    atomic_uint state; /* 0: free; 1: being written; else 2 + length of text */
+    atomic_uint state; /* 0 if free, 1 while being written, else 2 + length of text */
     char text[NAME_BYTES];
 };
 

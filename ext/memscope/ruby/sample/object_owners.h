@@ -1,7 +1,6 @@
 /*
- * Who owns each object: the owner (a number) for which the thread was allocating when it made the object
- * (sampling/block_owners.h). Records every slot that is allocated, those of Ruby's internal objects too. Frees are not
- * watched: a slot that is used again gets a new owner.
+ * Records each object's owner, a number: the owner for which its thread was allocating (sampling/block_owners.h).
+ * Covers every allocated slot, also of Ruby's internal objects. Does not watch frees: a reused slot gets a new owner.
  */
 #ifndef MEMSCOPE_OBJECT_OWNERS_H
 #define MEMSCOPE_OBJECT_OWNERS_H
@@ -17,15 +16,15 @@ struct memscope_owned_objects {
 };
 
 /*
- * Adds the hooks, if memscope_event_hooks_obstacle finds none. They are to be removed before another Ractor is created.
- * GVL held. MEMSCOPE_NO_MEMORY if the map cannot be mapped.
+ * Adds the hooks, if memscope_event_hooks_obstacle finds none. Remove them before another Ractor is created. Caller
+ * holds the GVL. Returns MEMSCOPE_NO_MEMORY if the map cannot be mapped.
  */
 enum memscope_status memscope_object_owners_start(void);
 
-/* Whether allocations are watched: since the start, unless they were stopped. */
+/* Returns true from start to stop, unless the hooks were removed because of a Ractor. */
 bool memscope_object_owners_watched(void);
 
-/* Removes the hooks. GVL held, outside of hooks. */
+/* Removes the hooks. Caller holds the GVL, outside of hooks. */
 void memscope_object_owners_stop(void);
 
 /*
@@ -35,7 +34,7 @@ void memscope_object_owners_stop(void);
  */
 void memscope_object_owners_sum(const struct memscope_heap_listing *listing, struct memscope_owned_objects *owned);
 
-/* How many objects count for no owner, since the map had no room for their addresses. */
+/* The number of objects without an owner, for whose addresses the map had no room. */
 uint64_t memscope_objects_without_room(void);
 
 #endif

@@ -14,8 +14,8 @@
 static struct record {
     VALUE frames[DEEPEST];
     int lines[DEEPEST];
-    int depth;      /* frames that are not in `stack` yet */
-    uint32_t stack; /* a node of samples->calls that the record uses: the outer frames that are text already; 0: none */
+    int depth;       /* frames that are not in `stack` yet */
+    uint32_t stack;  /* used node of samples->calls: the outer frames that are text, 0 if none */
     char thread[16]; /* TASK_COMM_LEN */
 } * records;
 
@@ -56,7 +56,7 @@ bool memscope_object_records_any(void) {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-/* Goes from the outermost frame inwards. If a String cannot be allocated, the record keeps what it has so far. */
+/* Goes from the outermost frame inwards. If a String cannot be allocated, the record keeps its texts so far. */
 static void find_stack(struct record *record, struct memscope_object_samples *samples) {
     while (record->depth > 0) {
         int index = record->depth - 1;

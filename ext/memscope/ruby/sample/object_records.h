@@ -1,6 +1,6 @@
 /*
- * What the allocation hook records of each sample, until a postponed job turns it into text: frames with their lines,
- * and the thread's name. One table of fixed size for the process, inherited by forked children.
+ * The allocation hook's record of each sample, until a postponed job turns it into text: frames with their lines, and
+ * the thread's name. One table of fixed size for the process, inherited by forked children.
  *
  * Everything here needs the GVL, in the main Ractor.
  */
@@ -13,7 +13,7 @@
 
 #define MEMSCOPE_OBJECT_RECORDS 640 /* a window has 400 samples on average, or fewer */
 
-/* The most bytes that the table takes. */
+/* Maximum bytes of the table. */
 #define MEMSCOPE_OBJECT_RECORDS_LIMIT (256 << 10)
 
 /* Maps the table, once in a process. False if the kernel refuses. */
@@ -22,8 +22,8 @@ bool memscope_object_records_open(void);
 void memscope_object_records_clear(void);
 
 /*
- * Records the running frames; returns the number that the sample keeps as `pending`, 0 if the table is full. Within the
- * hook: allocates nothing. The frames are alive, since they are running; from the next mark phase on,
+ * Records the running frames. Returns the number for the sample's `pending`, or 0 if the table is full. Works within
+ * the hook: allocates nothing. The frames are alive, since they are running. From the next mark phase on,
  * memscope_object_records_mark pins them.
  */
 uint16_t memscope_object_record(void);
@@ -31,7 +31,7 @@ uint16_t memscope_object_record(void);
 bool memscope_object_records_any(void);
 
 /*
- * Turns frames into text. To be called outside hooks only: allocates Strings, so a GC may run, which drops and moves
+ * Turns frames into text. Call it outside hooks only: it allocates Strings, so a GC may run, which drops and moves
  * samples. Hence the samples are settled in a step of their own.
  */
 void memscope_object_records_find_texts(struct memscope_object_samples *samples);

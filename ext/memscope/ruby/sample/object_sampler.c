@@ -29,8 +29,8 @@ static struct sampler {
     bool working;       /* within the postponed job */
     bool skipping;      /* the window has not begun yet: memscope_plan_skip */
     bool unpaired;      /* a fork since the last window: the child's CPU clock began at 0 */
-    _Atomic(bool) due;  /* whether the next call of `hit` takes a sample */
-    _Atomic(bool) lost; /* another Ractor has been alive unnoticed: hooks do nothing, and samples are not to be read */
+    _Atomic(bool) due;  /* the next call of `hit` takes a sample */
+    _Atomic(bool) lost; /* another Ractor has been alive unnoticed: hooks do nothing, and samples must not be read */
     enum phase phase;
     pid_t pid;
     uint32_t marks;              /* major GCs that have ended their mark phase */
@@ -48,21 +48,21 @@ static struct sampler {
     uint64_t forked_at; /* 0 in the process that started the profile */
     uint64_t passed_at; /* at the last GC event at which no window could begin: the reach counts from it */
 
-    /* Costs since the last window; *_before: of windows that have ended. */
+    /* Costs since the last window and, in *_before, of windows that have ended. */
     uint64_t cpu_started_at, cpu_at; /* CPU time at the start, and when the last window ended */
-    uint64_t watched_ns;             /* as in struct memscope_window; of an open window, own_time() when it began */
+    uint64_t watched_ns;             /* as in struct memscope_window, or own_time() at an open window's start */
     uint64_t spent_ns, gc_ns;
     uint64_t watched_before, spent_before, gc_before;
     double watching_before; /* nanoseconds, for watched_before */
 
-    /* Counts of GCs: all and major ones, as of the last end of a mark phase; all, as of the last GC event. */
+    /* Counts of GCs: all and major ones at the last end of a mark phase, and all at the last GC event. */
     uint64_t collections, majors, entered;
     uint64_t rearmed, missed;
 } sampler;
 
 static struct memscope_object_samples *samples;
 
-/* What is counted by tag. `marks`: as of the last two major GCs, in turn; `start`: as of the start. */
+/* Counts by tag. `marks`: at the last two major GCs, in turn. */
 static struct tag_tables {
     struct memscope_tag_allocations allocations;
     struct memscope_tag_mark marks[2], start;
@@ -112,14 +112,14 @@ static void watch_gc(void) {
 #define LOAD(field) atomic_load_explicit(&sampler.field, memory_order_relaxed)
 #define STORE(field, value) atomic_store_explicit(&sampler.field, value, memory_order_relaxed)
 
-/* Whether no other Ractor is, or has been, alive unnoticed. In hooks, jobs and GCs too, which run in any Ractor. */
+/* Returns true if no other Ractor is, or has been, alive unnoticed. Also for hooks, jobs and GCs, in any Ractor. */
 static bool is_alone(void) {
     if (!memscope_in_main_ractor() || memscope_ractors_alive() || !memscope_event_hook_is_there(on_gc))
         STORE(lost, true);
     return !LOAD(lost);
 }
 
-/* Subtracts the last step from the window; returns what remains. */
+/* Subtracts the last step from the window, and returns the rest. */
 static uint64_t step_on(void) {
     uint64_t remaining = LOAD(remaining), step = LOAD(step);
 
@@ -152,7 +152,7 @@ static void end_skip(void) {
     sampler.skipping = false;
 }
 
-/* The process's CPU time without what samples have taken since the last window. */
+/* The process's CPU time without that of samples since the last window. */
 static uint64_t own_time(void) {
     return cpu_of_process() - sampler.spent_ns;
 }
@@ -287,7 +287,7 @@ static void count_runs(struct memscope_tag_mark *mark) {
         mark->half_runs[tag] = runs ? runs[tag].begun + runs[tag].ended : 0;
 }
 
-/* The plan as of now; sets *last as memscope_plan_at does. Inside a GC too. */
+/* The plan as of now, with *last as in memscope_plan_at. Works inside a GC too. */
 static struct memscope_sampling_plan plan_now(double *last) {
     uint64_t remaining = sampler.phase == WATCHING ? LOAD(remaining) : 0;
     bool skipping = remaining >= MEMSCOPE_WINDOW_ALLOCATIONS && sampler.before.windows > 0; /* nothing is sampled yet */
@@ -304,8 +304,8 @@ static void mark_major(void) {
 }
 
 /*
- * If the bitmaps of heap pages have turned out to be wrong, they may have been wrong before, about any object: all
- * samples are dropped.
+ * Drops all samples if the bitmaps of heap pages have turned out to be wrong, since earlier answers may have been
+ * wrong.
  */
 static void sweep_samples(bool minor) {
     bool by_bits = memscope_mark_bits_compare();
@@ -364,8 +364,8 @@ static void on_gc(VALUE data, rb_trace_arg_t *trace) {
 }
 
 /*
- * If GCs have ended their mark phase unseen, drops the samples of objects that those GCs may have freed. `ended`: how
- * many GCs have ended their mark phase so far. Returns whether any was unseen.
+ * If GCs have ended their mark phase unseen, drops the samples of objects that those GCs may have freed, and returns
+ * true. `ended`: the number of GCs that have ended their mark phase so far.
  */
 static bool notice_unseen(uint64_t ended) {
     uint64_t majors = memscope_major_collections();
@@ -394,10 +394,10 @@ static void check_collections(void) {
     add_again();
 }
 
-/* ---- the guard: what the garbage collector sees ------------------------------------------------------------------ */
+/* ---- the guard, an object for the garbage collector ------------------------------------------------------------ */
 
 /*
- * Runs within each mark phase, in the Ractor that began the GC; before 4.0, hooks run in the main Ractor only. If no
+ * Runs within each mark phase, in the Ractor that began the GC. Before 4.0, hooks run in the main Ractor only. If no
  * hook was called for this GC, Ruby has switched the hooks off, and a job adds them again. While a job is working, no
  * job is requested: no hook sees the GCs of a job, so the job would be requested again forever.
  */
@@ -416,8 +416,8 @@ static uintptr_t moved(uintptr_t address) {
 /*
  * Updates addresses. Frames recorded after the mark phase are not pinned, so they may have moved too. Samples of
  * objects that an unseen GC may have freed are dropped first: their pages may be gone, and rb_gc_location would read
- * them. rb_gc_stat does not work here, since the keys of Ruby's symbol table have moved; but one of the unseen GCs was
- * major, because a compacting GC is.
+ * them. rb_gc_stat does not work here, since the keys of Ruby's symbol table have moved. A compacting GC is major, so
+ * one of the unseen GCs was.
  */
 static void compact(void *unused) {
     uint64_t count = rb_gc_count();
@@ -496,7 +496,7 @@ static void cancel_window(void) {
     sampler.plan = sampler.before;
 }
 
-/* In a window, outside of hooks: whether an allocation calls the hook. */
+/* Returns true if an allocation calls the hook. Call it in a window, outside of hooks. */
 static bool is_watching(void) {
     int64_t before = LOAD(left);
 
@@ -517,8 +517,7 @@ static uint64_t watched_of_window(void) {
 }
 
 /*
- * A forked child draws other random numbers than its parent. Its CPU clock began at 0, so it counts only what it has
- * spent and watched itself.
+ * A forked child draws other random numbers than its parent. Its CPU clock began at 0, so it counts only its own costs.
  */
 static void notice_fork(void) {
     if (sampler.pid == getpid())
@@ -526,14 +525,14 @@ static void notice_fork(void) {
     sampler.pid = getpid();
     sampler.cpu_at = sampler.cpu_started_at = 0;
     sampler.spent_ns = sampler.gc_ns = sampler.spent_before = sampler.gc_before = 0;
-    sampler.watched_before = 0 - watched_of_window(); /* plus watched_of_window: what the child has watched */
+    sampler.watched_before = 0 - watched_of_window(); /* plus watched_of_window: watched by the child */
     sampler.watching_before = -sampler.plan.watching_ns * (double)watched_of_window();
     sampler.unpaired = true;
     sampler.forked_at = allocations();
     memscope_plan_reseed(&sampler.plan, seed());
 }
 
-/* Returns whether a window begins. `reach` is 0 at the end of a window, since the next one may follow at once. */
+/* Returns true if a window begins. `reach` is 0 at the end of a window, which another may follow immediately. */
 static bool begin_window_if_due(uint64_t now, uint64_t reach) {
     bool due = now >= sampler.plan.due && memscope_plan_affords(&sampler.plan, cpu_since(sampler.cpu_at), reach);
 
@@ -552,8 +551,7 @@ static void settle_between_windows(void) {
 
 /*
  * The postponed job: with the GVL, outside of hooks, in any thread. Calls no Ruby method: a method that checks
- * interrupts would raise here what Thread#raise or Thread#kill has sent to this thread, and Ruby drops whatever a
- * postponed job raises.
+ * interrupts would raise an exception of Thread#raise or Thread#kill here, and Ruby drops exceptions of postponed jobs.
  */
 static void work(void *unused) {
     if (!sampler.running || !is_alone())
@@ -580,7 +578,7 @@ static void work(void *unused) {
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 #define TRIAL 2000
-#define COLLECTIONS_OF_TRIAL 4 /* there are more with GC.stress, when each allocation takes milliseconds */
+#define COLLECTIONS_OF_TRIAL 4 /* more run with GC.stress, where each allocation takes milliseconds */
 
 /* Nanoseconds. */
 static double time_of_allocation(void) {
@@ -595,13 +593,13 @@ static double time_of_allocation(void) {
 
 /*
  * The extra cost of a watched allocation, in nanoseconds: limited to between a tenth and four times the cost of an
- * unwatched one, however slow the machine is; at least 5, since the clock may be coarse.
+ * unwatched one, and at least 5, since the clock may be coarse.
  */
 static double watching_ns(void) {
     double plain = INFINITY, watched = INFINITY;
 
     STORE(left, INT64_MAX);
-    sampler.phase = WATCHING; /* so that the hook does all that it does in a window */
+    sampler.phase = WATCHING; /* so that the hook works as in a window */
     for (int round = 0; round < 3; round++) {
         plain = fmin(plain, time_of_allocation());
         memscope_event_hook_add(on_allocation, RUBY_INTERNAL_EVENT_NEWOBJ);
@@ -665,7 +663,7 @@ enum memscope_object_sampler_obstacle memscope_object_sampler_start(double budge
     memscope_plan_begin(&sampler.plan, budget, watching, cpu_of_process(), seed());
     sampler.entered = rb_gc_count();
     sampler.collections = memscope_collections_ended();
-    /* Here, only a major GC can be in its mark phase (incrementally); major_gc_count has it already. */
+    /* Here, only a major GC can be in its (incremental) mark phase, and major_gc_count includes it. */
     sampler.majors = memscope_major_collections() - (sampler.entered - sampler.collections);
     sampler.cpu_started_at = sampler.cpu_at = cpu_of_process();
     sampler.started_at = allocations();

@@ -1,17 +1,17 @@
 /*
  * Samples allocations of Ruby objects, and tracks which of the sampled objects are still alive.
  *
- * During a window, an event hook (NEWOBJ) watches all allocations; its fast path only counts down. The plan
+ * During a window, an event hook (NEWOBJ) watches all allocations. Its fast path only counts down. The plan
  * (sampling/sampling_plan.h) decides when a window is due. A GC event requests a postponed job, which begins the
  * window: while a program allocates, Ruby sweeps its heap in steps of some thousand slots, and each step is such an
- * event. If the program runs its GCs itself, the events are far apart: the window then first skips a random number of
- * allocations, up to as many as lie between two events. So nothing runs while a program allocates nothing; there is
- * neither a thread nor a timer.
+ * event. If the program runs its GCs itself, the events are far apart, so the window first skips a random number of
+ * allocations, up to the number between two events. There is neither a thread nor a timer, so nothing runs while a
+ * program allocates nothing.
  *
- * A sample keeps its object's address, which does not keep the object alive. At the end of each mark phase, the
- * object's mark bit tells whether it is alive; after a compaction, Ruby tells its new address. Frames are pinned from
- * the sample to the next postponed job, which turns them, and the objects' classes, into text. So the profile keeps
- * nothing alive or pinned for longer than a window.
+ * A sample keeps its object's address, which does not keep the object alive. The object's mark bit is read at the end
+ * of each mark phase, and its new address after a compaction. Frames are pinned from the sample to the next postponed
+ * job, which turns them, and the objects' classes, into text. So the profile keeps nothing alive or pinned for longer
+ * than a window.
  *
  * Before another Ractor is created, the profile must be stopped: its objects would not be sampled, and hooks beside
  * Ractors are dangerous (ruby/sample/event_hooks.h).
@@ -32,9 +32,9 @@ enum memscope_object_sampler_obstacle {
     MEMSCOPE_OBJECTS_READY,
     MEMSCOPE_OBJECTS_RUNNING,
     MEMSCOPE_OBJECTS_NO_MEMORY,
-    MEMSCOPE_OBJECTS_NO_MARKS, /* this Ruby does not tell which objects are marked */
+    MEMSCOPE_OBJECTS_NO_MARKS, /* this Ruby exports no mark flags */
     MEMSCOPE_OBJECTS_NO_JOBS,  /* all of Ruby's postponed jobs are taken */
-    MEMSCOPE_OBJECTS_RACTORS,  /* memscope_event_hooks_obstacle says why */
+    MEMSCOPE_OBJECTS_RACTORS,  /* memscope_event_hooks_obstacle returns the reason */
 };
 
 /* Empties the table. `budget`: a share of the process's CPU time. Allocates objects, to measure the hook's cost. */
@@ -45,7 +45,7 @@ void memscope_object_sampler_stop(void);
 
 bool memscope_object_sampler_runs(void);
 
-/* Begins another generation; returns its number. */
+/* Begins another generation, and returns its number. */
 uint32_t memscope_object_sampler_next_generation(void);
 
 /*
@@ -55,8 +55,8 @@ uint32_t memscope_object_sampler_next_generation(void);
 void memscope_object_sampler_settle(void);
 
 /*
- * Whether another Ractor has been alive while the profile ran: it was created unnoticed (ruby/ractors.h), and nothing
- * is known of the objects that have died since.
+ * Returns true if another Ractor, created unnoticed (ruby/ractors.h), has been alive while the profile ran. Then the
+ * objects that have died since are unknown.
  */
 bool memscope_object_sampler_lost(void);
 
@@ -69,39 +69,39 @@ struct memscope_sampled_object {
 };
 
 /*
- * Overwrites the array with the VALUEs of those objects that are still alive; returns how many. The GC must be
- * disabled. Call it outside of hooks; it allocates no objects, but may call malloc.
+ * Overwrites the array with the VALUEs of the live objects, and returns their number. The GC must be disabled. Call it
+ * outside of hooks. Allocates no objects, but may call malloc.
  */
 size_t memscope_object_sampler_alive(struct memscope_sampled_object *objects, size_t count);
 
 struct memscope_object_sampler_state {
     struct memscope_sampling_plan plan; /* plan and last: as of now, by memscope_plan_at */
     double last;
-    uint64_t allocations, watched;    /* allocations since the start; in a forked child, since the fork */
+    uint64_t allocations, watched;    /* allocations since the start or, in a forked child, the fork */
     uint64_t spent_ns, gc_ns, cpu_ns; /* gc_ns: the part of spent_ns at the end of mark phases */
-    double watching_ns;               /* what watching has cost, which is not in spent_ns */
-    uint64_t rearmed, missed;         /* how often Ruby had switched the hooks off; GCs that no hook saw */
+    double watching_ns;               /* cost of watching, which is not in spent_ns */
+    uint64_t rearmed, missed;         /* times that Ruby had switched the hooks off, and GCs without a hook */
     struct memscope_generations generations;
     size_t bytes;
 };
 
 struct memscope_object_sampler_state memscope_object_sampler_state(void);
 
-/* What was known when a major GC ended its mark phase, or at the start. */
+/* The state when a major GC ended its mark phase, or at the start. */
 struct memscope_tag_mark {
     struct memscope_sampling_plan plan; /* plan and last: by memscope_plan_at */
     double last;
     uint32_t epoch;                    /* the first epoch afterwards */
-    uint64_t half_runs[MEMSCOPE_TAGS]; /* runs by tag, begun + ended: a run in progress counts as half */
+    uint64_t half_runs[MEMSCOPE_TAGS]; /* runs by tag, begun + ended, so a run in progress is half */
 };
 
-/* What is counted by tag; pointers are valid until the GVL is released or something is allocated. */
+/* Counts by tag. Pointers are valid until the GVL is released or something is allocated. */
 struct memscope_object_tags {
     const struct memscope_tag_allocations *allocations;
-    double stands_for; /* what an allocation of the last window stands for */
+    double stands_for; /* allocations that one in the last window represents */
     const struct memscope_tag_mark *start;
-    const struct memscope_tag_mark *judged; /* the major GC before the last: the last major GC has judged all objects
-                                               allocated before it; NULL if there were fewer than two */
+    const struct memscope_tag_mark *judged; /* the major GC before the last, NULL after fewer than two. The last one has
+                                               judged all objects from before it. */
 };
 
 /* Of a running profile. Settle it first. */

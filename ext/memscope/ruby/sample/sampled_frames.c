@@ -9,14 +9,14 @@
 
 #define NUMBERS (1u << 19)
 #define SLOTS (1u << 16)
-#define LISTED (SLOTS / 2) /* the most frames that are in `slots` at once */
+#define LISTED (SLOTS / 2) /* maximum of frames in `slots` */
 #define CROWDED (LISTED / 8)
 #define PROBES 256
 
 static struct frames {
-    _Atomic(uint32_t) slots[SLOTS];   /* numbers by address; 0: none */
+    _Atomic(uint32_t) slots[SLOTS];   /* numbers by address, 0 if none */
     _Atomic(uint32_t) listed[LISTED]; /* the numbers in slots, without gaps */
-    _Atomic(VALUE) frames[NUMBERS];   /* by number, from 1 on; 0: the address is not known any more */
+    _Atomic(VALUE) frames[NUMBERS];   /* by number, from 1 on, 0 if the address was forgotten */
     uint32_t texts[NUMBERS];
     bool old[NUMBERS]; /* as of the last sweep */
     atomic_uint listed_count, last;
@@ -47,7 +47,7 @@ static uint32_t home_of(VALUE frame) {
     return (uint32_t)((uint64_t)frame * UINT64_C(0x9E3779B97F4A7C15) >> 48);
 }
 
-/* Gives a frame a number; 0 if there is no room. Stores the frame before the number is listed. */
+/* Gives a frame a number, 0 if there is no room. Stores the frame before the number is listed. */
 static uint32_t add(VALUE frame) {
     unsigned place, number;
 
@@ -64,7 +64,7 @@ static uint32_t add(VALUE frame) {
     return number;
 }
 
-/* If another thread adds the same frame meanwhile, one of the two numbers stays unused. */
+/* If another thread adds the same frame concurrently, one of the two numbers stays unused. */
 uint32_t memscope_sampled_frame(VALUE frame, bool trusted) {
     uint32_t slot = home_of(frame), added = 0, unknown = trusted ? 0 : atomic_load(&all->settled);
 
@@ -157,7 +157,7 @@ static void forget(uint32_t number) {
     all->forgotten++;
 }
 
-/* The frame with this number, if it is text and its address is known; otherwise 0. */
+/* The frame with this number if it is text and its address is known, otherwise 0. */
 static VALUE weak_frame(uint32_t number) {
     return number <= atomic_load(&all->settled) ? atomic_load(&all->frames[number]) : 0;
 }

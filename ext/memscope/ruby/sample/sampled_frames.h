@@ -3,13 +3,13 @@
  * (sampled_stack.h).
  *
  * A frame is added inside malloc, and pinned until its path and label have become text, at the next postponed job or
- * reading. From then on the profile does not keep the frame alive, but recognizes it by its address while it lives. The
- * mark bits at the end of a mark phase tell whether it lives; compaction tells its new address. So a frame keeps its
- * number, unless a GC was missed: frames that had become text before the miss was noticed get new numbers when they are
- * sampled again.
+ * reading. From then on the profile does not keep the frame alive, but recognises it by its address while it lives. Its
+ * mark bit is read at the end of a mark phase, and its new address after a compaction. So a frame keeps its number,
+ * unless a GC was missed: frames that had become text before the miss was noticed get new numbers when they are sampled
+ * again.
  *
- * The tables have a fixed size; only the parts in use are resident. Unless its comment says otherwise, a function needs
- * the GVL.
+ * The tables have a fixed size, and only the parts in use are resident. Unless its comment says otherwise, a function
+ * needs the GVL.
  */
 #ifndef MEMSCOPE_SAMPLED_FRAMES_H
 #define MEMSCOPE_SAMPLED_FRAMES_H
@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-/* Maps the tables, once; false if there is no memory. Must come before everything below. */
+/* Maps the tables, once. Returns false if there is no memory. Must come before everything below. */
 bool memscope_sampled_frames_open(void);
 
 /* Forgets everything. Call it while no thread is in memscope_sampled_frame. */
@@ -31,14 +31,14 @@ void memscope_sampled_frames_clear(void);
  */
 uint32_t memscope_sampled_frame(VALUE frame, bool trusted);
 
-/* The last number given, and whether any frame up to it still has to become text. Any context. */
+/* The last number given, and true if any frame up to it is not text yet. Any context. */
 uint32_t memscope_sampled_frames_last(void);
 bool memscope_sampled_frames_pending(void);
 
 /* Turns the frames up to the number `last` into text. No thread may still be adding one of them. Allocates Strings. */
 void memscope_sampled_frames_settle(uint32_t last);
 
-/* Whether a frame has become text: false if there was no room for it. */
+/* Returns true if a frame has become text, and false if there was no room for it. */
 bool memscope_sampled_frame_is_text(uint32_t number);
 
 /* Path (nil if there is none) and label of a frame that is text. Allocates Strings. */
@@ -47,11 +47,11 @@ void memscope_sampled_frame_names(uint32_t number, VALUE *path, VALUE *label);
 /* ---- garbage collections: while no thread is in memscope_sampled_frame ------------------------------------------- */
 
 /*
- * Called while the GC marks: pins the frames that are not text yet; if `everything`, all frames with a known address.
+ * Called in the mark phase: pins the frames that are not text yet or, if `everything`, all frames with a known address.
  */
 void memscope_sampled_frames_mark(bool everything);
 
-/* Whether many frames have become text since the last sweep of a major GC. */
+/* Returns true if many frames have become text since the last sweep of a major GC. */
 bool memscope_sampled_frames_changed(void);
 
 /* At the end of a mark phase: forgets the addresses of frames that are garbage. */
@@ -60,13 +60,13 @@ void memscope_sampled_frames_sweep(bool minor);
 /* Forgets the addresses of all frames that are text. */
 void memscope_sampled_frames_forget(void);
 
-/* Whether numbers are scarce, so that no frame may be forgotten: it would get a new number when it is sampled again. */
+/* Returns true if numbers are scarce. No frame may be forgotten then, since its next sample would take a new number. */
 bool memscope_sampled_frames_scarce(void);
 
 /* Called when compaction has moved objects. */
 void memscope_sampled_frames_move(void);
 
-/* crowded: whether frames whose addresses are forgotten take many places. rebuild: frees these places. */
+/* crowded: returns true if frames with forgotten addresses take many places. rebuild: frees these places. */
 bool memscope_sampled_frames_crowded(void);
 void memscope_sampled_frames_rebuild(void);
 

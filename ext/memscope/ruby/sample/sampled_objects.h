@@ -9,8 +9,8 @@
 #include "sampling/object_groups.h"
 
 /*
- * Groups the samples in scratch. Each object counts with the bytes of its slot and those that it says it holds through
- * malloc, which runs the dsize functions of C extensions (held_memory.h).
+ * Groups the samples in scratch. An object's bytes are its slot and the malloc memory that it reports, through the
+ * dsize functions of C extensions too (held_memory.h).
  */
 enum memscope_status memscope_sampled_objects_group(const struct memscope_object_sampler_state *state,
                                                     struct memscope_scratch *scratch,

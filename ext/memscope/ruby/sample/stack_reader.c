@@ -23,18 +23,17 @@
 #define RUBY_LIMIT 64
 #define LABELS 4 /* words after the frames: state, tag, thread, generation */
 
-/* ---- whether Ruby's frames may be read -------------------------------------------------------------------------- */
+/* ---- when Ruby's frames may be read ---------------------------------------------------------------------------- */
 
 static atomic_bool ruby_ended;
 static bool frames_without_gvl; /* see may_read */
 
 /*
- * Set when the Ruby thread has ended but its native thread lives on (TLS destructors, the thread cache). 3.1 itself
- * clears what ruby_native_thread_p reads (thread_pthread.c, native_thread_destroy); later versions do not.
+ * Set when the Ruby thread has ended but its native thread lives on (TLS destructors, the thread cache). 3.1 clears the
+ * variable of ruby_native_thread_p (thread_pthread.c, native_thread_destroy), unlike later versions.
  *
- * Since 3.3 a native thread may run several Ruby threads in turn (those of Ractors other than the main one; with
- * RUBY_MN_THREADS=1, all Ruby threads). A Ruby thread that started on another native thread fires RESUMED here, not
- * STARTED.
+ * Since 3.3 a native thread may run several Ruby threads in turn, of Ractors other than the main one or, with
+ * RUBY_MN_THREADS=1, of all. A Ruby thread that started on another native thread fires RESUMED here, not STARTED.
  */
 #ifdef HAVE_RB_INTERNAL_THREAD_ADD_EVENT_HOOK
 #define THREAD_EVENTS                                                                                                  \
@@ -54,12 +53,12 @@ static const bool thread_ended = false;
 /*
  * Returns 0 if the calling thread's Ruby frames can be read.
  *
- * Without the ruby_ended check, the process crashes at exit; without the native-thread check, immediately. No test
+ * The process crashes at exit without the ruby_ended check, and immediately without the native-thread check. No test
  * fails without the other checks, but they are needed all the same:
- * - thread_ended: unless Ruby clears what ruby_native_thread_p reads (3.1.2 does, thread_pthread.c line 711),
+ * - thread_ended: unless Ruby clears the variable of ruby_native_thread_p (3.1.2 does, thread_pthread.c line 711),
  *   ruby_native_thread_p still returns true after the thread has ended and its execution context has been freed.
  * - the GVL: a thread without it still owns its control frame stack, but compaction concurrently moves the objects that
- *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836; see the readers below).
+ *   the frames point to (gc.c 3.1.2, gc_compact_start, line 5836). See the readers below.
  * - during GC: in a step of sweeping or compaction a frame may point to an object that has moved, until the reference
  *   is updated (gc_sweep_continue, line 5737; gc_update_references comes last), and during marking it can be too late
  *   to pin a further frame.
@@ -79,11 +78,11 @@ static enum memscope_stack_state state_of_thread(void) {
 /*
  * Readers announce themselves to wait_for_readers.
  *
- * The frames of a thread that waits without the GVL do not change, but compaction moves what they point to. So a reader
- * backs off during a GC; and a GC, which marks before it moves anything, waits in `mark` for the readers that began
- * before it. Both sides use seq_cst: either the reader sees the GC, or the marking sees the reader. (Tests without the
- * wait ran for minutes and saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds the GVL. But
- * a thread that queues for the GVL counts as holding it (thread.c 3.1.2, ruby_thread_has_gvl_p, line 1927: only
+ * The frames of a thread that waits without the GVL do not change, but compaction moves the objects they point to. So a
+ * reader backs off during a GC, and a GC, which marks before it moves anything, waits in `mark` for the readers that
+ * began before it. Both sides use seq_cst: either the reader sees the GC, or the mark phase sees the reader. (Tests
+ * without the wait ran for minutes and saw no failure: a read takes about 1 us.) A GC cannot run while a reader holds
+ * the GVL. But for ruby_thread_has_gvl_p, a thread that queues for the GVL holds it (thread.c 3.1.2, line 1927: only
  * blocking regions give it up), and a signal handler may allocate in that thread.
  *
  * Before 3.2 automatic compaction moves objects during lazy sweeping, when rb_during_gc is false (gc.c,
@@ -121,12 +120,12 @@ static void wait_for_readers(void) {
 /* ---- garbage collections ----------------------------------------------------------------------------------------- */
 
 /*
- * At the end of a mark phase, a hook finds out which frames are alive. A GC without the hook pins all frames whose
- * addresses are known. Before 3.3, the hook slows all allocations down, so it is removed after it has seen a major GC,
- * and added again when many frames have become text, or after SELDOM further major GCs. Where no hook may be added at
- * all, or while other Ractors are alive, the addresses of the frames that are text are forgotten after every SELDOM
- * major GCs. A forgotten frame gets a new number when it is sampled again; there are too few numbers to forget frames
- * more often.
+ * At the end of a mark phase, a hook finds the live frames. A GC without the hook pins all frames whose addresses are
+ * known. Before 3.3, the hook slows all allocations down, so it is removed after it has seen a major GC, and added
+ * again when many frames have become text, or after SELDOM further major GCs. Where no hook may be added at all, or
+ * while other Ractors are alive, the addresses of the frames that are text are forgotten after every SELDOM major GCs.
+ * A forgotten frame gets a new number when it is sampled again, and there are too few numbers to forget frames more
+ * often.
  */
 #define HOOK_COMES_AND_GOES MEMSCOPE_GC_HOOKS_SLOW_ALLOCATION
 #define SELDOM 16
@@ -311,7 +310,7 @@ static void work(void *unused) {
 
 static memscope_job job;
 
-/* ---- what the garbage collector sees ---------------------------------------------------------------------------- */
+/* ---- the guard, an object for the garbage collector ------------------------------------------------------------ */
 
 /* A GC ended its mark phase unseen, so frames that are text may be garbage. */
 static void miss(void) {
@@ -389,8 +388,8 @@ static void end_ruby(void *unused) {
 /*
  * Not write-barrier protected, on purpose: code inside malloc cannot run a write barrier, so every minor GC has to mark
  * this object, as it marks all old unprotected objects (gc.c 3.1.2, rgengc_rememberset_mark, line 8311). If this object
- * were protected, new frames would stay unmarked until the next major GC: no better than not marking them. It has no
- * dsize function: its tables are mapped, not allocated by malloc.
+ * were protected, new frames would stay unmarked until the next major GC. It has no dsize function: its tables are
+ * mapped, not allocated by malloc.
  */
 static const rb_data_type_t guard_type = {
     .wrap_struct_name = "Memscope::Native sampled frames",
@@ -403,7 +402,7 @@ static void at_vm_exit(ruby_vm_t *unused) {
 }
 
 /*
- * The child has no other threads, hence no readers in other threads; an entry that such a reader of the parent had
+ * The child has no other threads, hence no readers in other threads. An entry that such a reader of the parent had
  * begun stays unused.
  */
 static void in_forked_child(void) {

@@ -1,7 +1,7 @@
 /*
  * The stacks of a malloc profile: Ruby frames under native ones, with their labels.
  *
- * The reader runs inside malloc, in any thread: with the GVL or without, during GC, in threads that Ruby does not know.
+ * The reader runs inside malloc, in any thread: with the GVL or without, during GC, and in threads that are not Ruby's.
  * With the GVL, memscope_interned_name reads the tags and thread names in a stack, and sampled_frames.h its frames.
  */
 #ifndef MEMSCOPE_STACK_READER_H
@@ -14,7 +14,7 @@
 /* The stack reader of the engine's samplers. */
 unsigned memscope_read_stack(uint64_t *words, unsigned room);
 
-/* Called with the GVL before the first profile; false if there is no memory. Its setup is never torn down. */
+/* Called with the GVL before the first profile. Returns false if there is no memory. Its setup is never torn down. */
 bool memscope_stack_reader_prepare(void);
 
 /* Sets whether the reader reads the frames of threads that wait without the GVL. Needs the GVL. */
@@ -23,16 +23,16 @@ void memscope_stack_reader_reads_without_gvl(bool whether);
 /* Called when a profile begins: drops the frames and thread names of the previous one. With the GVL. */
 void memscope_stack_reader_begin(void);
 
-/* Called when a profile has stopped or could not start. Frames keep their names. With the GVL; allocates Strings. */
+/* Called when a profile has stopped or could not start. Frames keep their names. With the GVL. Allocates Strings. */
 void memscope_stack_reader_end(void);
 
-/* Turns the frames of all stacks that were read so far into text. With the GVL; allocates Strings. */
+/* Turns the frames of all stacks that were read so far into text. With the GVL. Allocates Strings. */
 void memscope_stack_reader_settle(void);
 
-/* The tag or name that a word stands for; Qnil for none. With the GVL. */
+/* A word's tag or name, or Qnil. With the GVL. */
 VALUE memscope_interned_name(uint64_t word);
 
-/* The number of the current session; memscope_stack_reader_begin begins a new one. */
+/* The number of the current session. memscope_stack_reader_begin begins a new one. */
 uint32_t memscope_session(void);
 
 /* Returns false for a stack that was read before the profile began, or by another reader. */

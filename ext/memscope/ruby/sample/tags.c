@@ -32,17 +32,17 @@ static uint32_t tag_of_fiber(VALUE thread) {
     return FIXNUM_P(kept) && FIX2ULONG(kept) < MEMSCOPE_TAGS ? (uint32_t)FIX2ULONG(kept) : 0;
 }
 
-/* ---- what is allocated through malloc ---------------------------------------------------------------------------- */
+/* ---- bytes allocated through malloc ---------------------------------------------------------------------------- */
 
 static enum memscope_status bytes_status;         /* as of the first run */
 static __thread struct memscope_thread_bytes own; /* of this native thread */
-static __thread uint64_t charged; /* how many of its allocated bytes have been charged, to a tag or to none */
+static __thread uint64_t charged;                 /* allocated bytes already charged, to a tag or to none */
 
 enum memscope_status memscope_tag_bytes_status(void) {
     return bytes_status;
 }
 
-/* Charges the current tag with what this native thread has allocated since the last charge: two loads, a few adds. */
+/* Charges the current tag with this native thread's allocations since the last charge: two loads, a few adds. */
 static void charge(void) {
     uint64_t now;
 
@@ -73,10 +73,10 @@ static void set_tag(uint32_t index) {
 }
 
 /*
- * A new fiber, which has no frame yet, inherits the tag of the fiber that resumes it; a fiber that has run before is
+ * A new fiber, which has no frame yet, inherits the tag of the fiber that resumes it. A fiber that has run before is
  * still in the method in which it yielded. Ruby calls this in the fiber that it switches to, unless that fiber was
- * suspended inside a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks): then the tag of the fiber that was left
- * stays in effect until the next switch.
+ * suspended inside a TracePoint (vm_trace.c 3.1.2, rb_exec_event_hooks), where the previous fiber's tag stays in effect
+ * until the next switch.
  */
 static void follow_fiber(rb_event_flag_t event, VALUE data, VALUE self, ID method, VALUE owner) {
     VALUE frame;
